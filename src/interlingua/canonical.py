@@ -1,0 +1,200 @@
+"""Our own JSON: `dump` and `load` for every value of the format.
+
+Reading runs at C speed through strict decoders. Only what they refuse is read again as plain JSON: unknown keys are
+filed under `extra["interlingua"]`, unknown blocks become opaque, unknown roles become CustomMessage. Writing puts all
+of these back where they were, so nothing that a newer version wrote is lost by an older one.
+"""
+
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Struct
+
+from . import jsontext
+from .errors import FormatError
+from .messages import CustomMessage, OpaqueBlock
+from .request import Conversation
+
+SELF = "interlingua"
+
+T = TypeVar("T")
+
+_MARK = f'"{SELF}"'.encode()
+
+
+def _flat(value: Any) -> Any:
+    if isinstance(value, CustomMessage):
+        return {"role": value.role, **value.fields}
+    raise FormatError(f"{type(value).__name__} is not a JSON value: pass str, int, float, bool, None, list or dict")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_flat)
+
+
+def dump(value: Any, *, partial: bool = False) -> bytes:
+    """The JSON of any value of the format. `partial=True` adds to a stream event the message so far."""
+    if partial:
+        return jsontext.write(plain(value) | {"partial": plain(value.partial)})
+    try:
+        out = _encoder.encode(value)
+    except (UnicodeEncodeError, RecursionError):
+        return jsontext.write(plain(value))
+    if _MARK in out:
+        return jsontext.write(plain(value))
+    if b"null" in out:  # NaN is written as null: look closer
+        jsontext.write(plain(value))
+    return out
+
+
+def load(data: bytes | str, type: Any = Conversation) -> Any:
+    """A value of `type` from its JSON; raises FormatError with the path of what is wrong."""
+    raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    if raw.count(b"[") + raw.count(b"{") <= jsontext.DEPTH_LIMIT:
+        try:
+            return _decoder(type).decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            pass
+    return build(jsontext.read(data), type)
+
+
+def plain(value: Any) -> Any:
+    """A value of the format as plain JSON values, unknown keys and blocks back in their places."""
+    if isinstance(value, OpaqueBlock) and value.dialect == SELF:
+        return value.value
+    if isinstance(value, Struct):
+        return _plain_struct(value)
+    if isinstance(value, tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, CustomMessage):
+        return _flat(value)
+    return value
+
+
+def build(value: Any, type: Any = Conversation, path: str = "$") -> Any:
+    """A value of the format from plain JSON values, the unknown filed under `extra["interlingua"]`."""
+    try:
+        return _build(value, type, path)
+    except RecursionError:
+        raise FormatError("nested too deep", path) from None
+
+
+@cache
+def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type)
+
+
+def _plain_struct(value: Struct) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    config = type(value).__struct_config__
+    if config.tag_field is not None:
+        out[config.tag_field] = config.tag
+    for field in msgspec.structs.fields(type(value)):
+        item = getattr(value, field.name)
+        default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+        if item is default or (field.name == "extra" and not item) or (item == default and type_same(item, default)):
+            continue
+        out[field.encode_name] = plain(item)
+    held = out.get("extra")
+    if isinstance(held, dict) and isinstance(held.get(SELF), dict):
+        unknown, rest = held[SELF], {k: v for k, v in held.items() if k != SELF}
+        del out["extra"]
+        out = {**out, **({"extra": rest} if rest else {}), **unknown}
+    return out
+
+
+def type_same(a: Any, b: Any) -> bool:
+    """Whether two equal values would be the same JSON (`0` is not `false`)."""
+    return type(a) is type(b)
+
+
+def _build(value: Any, hint: Any, path: str) -> Any:
+    if hint is Any:
+        return value
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return _build_union(value, get_args(hint), path)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise FormatError(f"expected a list, got {_kind(value)}", path)
+        item = get_args(hint)[0]
+        return tuple(_build(v, item, f"{path}[{at}]") for at, v in enumerate(value))
+    if isinstance(hint, type) and issubclass(hint, Struct):
+        return _build_struct(value, hint, path)
+    try:
+        return msgspec.convert(value, hint)
+    except msgspec.ValidationError as error:
+        raise FormatError(str(error), path) from None
+
+
+def _build_union(value: Any, options: tuple[Any, ...], path: str) -> Any:
+    if value is None and type(None) in options:
+        return None
+    structs = [o for o in options if isinstance(o, type) and issubclass(o, Struct)]
+    if isinstance(value, dict) and structs:
+        return _build_tagged(value, structs, path)
+    if isinstance(value, list):
+        for option in options:
+            if get_origin(option) is tuple:
+                return _build(value, option, path)
+    simple = [o for o in options if o not in structs and get_origin(o) is not tuple]
+    for option in simple:
+        try:
+            return msgspec.convert(value, option)
+        except msgspec.ValidationError:
+            continue
+    raise FormatError(f"expected {_names(options)}, got {_kind(value)}", path)
+
+
+def _build_tagged(value: dict[str, Any], structs: list[type[Struct]], path: str) -> Any:
+    if len(structs) == 1:
+        return _build_struct(value, structs[0], path)
+    tag_field = structs[0].__struct_config__.tag_field or "type"
+    tag = value.get(tag_field)
+    for struct in structs:
+        if struct.__struct_config__.tag == tag:
+            return _build_struct(value, struct, path)
+    if tag_field == "role" and isinstance(tag, str):
+        return CustomMessage(tag, {k: v for k, v in value.items() if k != "role"})
+    if OpaqueBlock in structs:
+        return OpaqueBlock(dialect=SELF, value=value)
+    raise FormatError(f"unknown {tag_field} {tag!r}", path)
+
+
+def _build_struct(value: Any, struct: type[Struct], path: str) -> Any:
+    if not isinstance(value, dict):
+        raise FormatError(f"expected an object, got {_kind(value)}", path)
+    config = struct.__struct_config__
+    hints = _hints(struct)
+    given: dict[str, Any] = {}
+    unknown = dict(value)
+    if config.tag_field is not None:
+        if value.get(config.tag_field) != config.tag:
+            raise FormatError(f"expected {config.tag_field} {config.tag!r}", path)
+        del unknown[config.tag_field]
+    for field in msgspec.structs.fields(struct):
+        if field.encode_name in unknown:
+            item = unknown.pop(field.encode_name)
+            given[field.name] = _build(item, hints[field.name], f"{path}.{field.encode_name}")
+        elif field.required:
+            raise FormatError(f"missing {field.encode_name!r}", path)
+    if unknown:
+        if "extra" not in hints:
+            raise FormatError(f"unknown key {next(iter(unknown))!r}", path)
+        given["extra"] = {**given.get("extra", {}), SELF: unknown}
+    return struct(**given)
+
+
+@cache
+def _hints(struct: type[Struct]) -> dict[str, Any]:
+    return get_type_hints(struct)
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return "null" if value is None else names.get(type(value), type(value).__name__)
+
+
+def _names(options: tuple[Any, ...]) -> str:
+    return " or ".join(getattr(o, "__name__", str(o)) for o in options)

@@ -1,0 +1,83 @@
+"""The dialects: one module per wire format, one table of them all."""
+
+import importlib
+from typing import Any, Protocol
+
+from ..errors import InterlinguaError, ProviderError
+from ..events import StreamEvent
+from ..framing import Frame
+from ..losses import Encoded, Fates
+from ..messages import AssistantMessage
+from ..request import Conversation, Request
+
+
+class Framing(Protocol):
+    """Bytes to frames, however the bytes are cut."""
+
+    def feed(self, chunk: bytes, /) -> list[Frame]: ...
+    def close(self) -> list[Frame]: ...
+
+
+class Decoding(Protocol):
+    """Frames to events. `close` gives the terminal event unless `feed` already did; later input is ignored."""
+
+    def feed(self, frame: Frame, /) -> list[StreamEvent]: ...
+    def close(self, error: str | None = None, *, aborted: bool = False) -> list[StreamEvent]: ...
+
+
+class Encoding(Protocol):
+    """Events to bytes."""
+
+    def feed(self, event: StreamEvent, /) -> bytes: ...
+    def close(self) -> bytes: ...
+
+
+class Dialect(Protocol):
+    """What a wire dialect offers. A module satisfies it; so does a Variant of one."""
+
+    API: str
+    FATES: Fates
+    UNEVEN: tuple[str, ...]
+
+    def decode_request(self, body: Any, *, model: Any = None, stream: bool | None = None) -> Request: ...
+    def encode_request(self, request: Request, *, strict: bool = False) -> Encoded: ...
+    def decode_response(
+        self, body: Any, *, model: str | None = None, provider: str | None = None, timestamp: int | None = None
+    ) -> AssistantMessage: ...
+    def encode_response(self, message: AssistantMessage) -> Encoded: ...
+    def framing(self, content_type: str | None = None) -> Framing: ...
+    @property
+    def StreamDecoder(self) -> Any: ...
+    @property
+    def StreamEncoder(self) -> Any: ...
+    def decode_error(self, status: int, body: Any, headers: Any = ...) -> ProviderError: ...
+    def encode_error(self, error: ProviderError) -> tuple[int, Any]: ...
+    def path(self, model: str, stream: bool) -> str: ...
+    def decode(self, data: Any) -> Conversation: ...
+    def encode(self, conversation: Conversation) -> Encoded: ...
+
+
+# name -> "module" or "module:attribute" inside this package; loaded on first use.
+DIALECTS: dict[str, str] = {
+    "anthropic-messages": "anthropic_messages",
+    "openai-completions": "openai_completions",
+    "openai-responses": "openai_responses",
+    "azure-openai-responses": "openai_responses:AZURE",
+    "openai-codex-responses": "openai_responses:CODEX",
+    "google-generative-ai": "google_generative_ai",
+    "google-vertex": "google_generative_ai:VERTEX",
+    "google-gemini-cli": "google_generative_ai:GEMINI_CLI",
+    "bedrock-converse-stream": "bedrock_converse_stream",
+    "bedrock-invoke-anthropic": "anthropic_messages:BEDROCK",
+    "ollama-chat": "ollama_chat",
+}
+
+
+def dialect(name: str) -> Dialect:
+    """The dialect of this name: a module, or a Variant of one with the same names."""
+    where = DIALECTS.get(name)
+    if where is None:
+        raise InterlinguaError(f"no dialect is called {name!r}; there are: {', '.join(sorted(DIALECTS))}")
+    module, _, attribute = where.partition(":")
+    found = importlib.import_module(f".{module}", __name__)
+    return getattr(found, attribute) if attribute else found

@@ -1,0 +1,83 @@
+"""What every stream decoder does: read frames as JSON, end well whatever happens, say nothing after the end."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from .. import jsontext
+from ..errors import FormatError
+from ..events import StreamEvent
+from ..folding import CUT_OFF, Recorder
+from ..framing import Frame
+from ..messages import AssistantMessage
+from ._wire import api_of
+
+
+class Decoder:
+    """Base of the stream decoders. A dialect says what a frame means (`_read`) and how the message ends."""
+
+    API = ""
+
+    def __init__(
+        self,
+        *,
+        model: str | None = None,
+        provider: str | None = None,
+        timestamp: int | None = None,
+        mint: Any = None,
+        quirks: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._given = AssistantMessage(
+            content=(), api=api_of(quirks, self.API), provider=provider, model=model, timestamp=timestamp
+        )
+        self._record = Recorder(self._given)
+        self._mint = mint
+        self._quirks = quirks
+        self._frames = 0
+
+    def feed(self, frame: Frame) -> list[StreamEvent]:
+        """The events that this frame brings. What the wire forbids ends the stream with an error event."""
+        record = self._record
+        if record.finished:
+            return []
+        self._frames += 1
+        try:
+            self._read(jsontext.read(frame.data), frame)
+        except FormatError as error:
+            self._fail(f"{self.API}: frame {self._frames}: {error}")
+        except (KeyError, TypeError, AttributeError, ValueError, IndexError, RecursionError) as error:
+            self._fail(f"{self.API}: frame {self._frames} is not what this wire allows: {error!r}")
+        return record.take()
+
+    def close(self, error: str | None = None, *, aborted: bool = False) -> list[StreamEvent]:
+        """The terminal event, unless it was given: the end of the answer if it was complete, else an error."""
+        if not self._record.finished:
+            try:
+                if error is None and not aborted and self._complete():
+                    self._finish()
+                else:
+                    self._fail(error or ("aborted" if aborted else CUT_OFF), aborted=aborted)
+            except (FormatError, KeyError, TypeError, AttributeError, ValueError, IndexError) as problem:
+                self._record.fail(f"{self.API}: the end of the stream makes no sense: {problem!r}")
+        return self._record.take()
+
+    def _read(self, value: Any, frame: Frame) -> None:
+        """What one frame means."""
+        raise NotImplementedError
+
+    def _complete(self) -> bool:
+        """Whether the answer is whole if nothing more comes."""
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """Ends the message as it stands."""
+        raise NotImplementedError
+
+    def _close_blocks(self) -> None:
+        """Closes whatever is open, as the dialect closes it."""
+
+    def _fail(self, message: str, *, aborted: bool = False, detail: str | None = None) -> None:
+        try:
+            self._close_blocks()
+        except (KeyError, TypeError, AttributeError, ValueError, IndexError):
+            pass  # what is broken is closed by the recorder with what came
+        self._record.fail(message, aborted=aborted, detail=detail)

@@ -1,0 +1,116 @@
+"""Every error this package raises, and who is at fault.
+
+InterlinguaError
+├── FormatError          our own JSON is wrong (the path is in the message)
+├── DialectError
+│   ├── Unsupported      we asked a dialect to say what it cannot (our side)
+│   └── BadWire          a peer said what its own format forbids (their side)
+├── TransportError       no answer came: timeout, refused, cut off
+├── ProviderError        an answer came and it is an error
+│   └── AuthFailed · RateLimited · Overloaded · ContextTooLong · ContentFiltered · BadRequest
+└── ToolInputError       status 400
+    └── ToolAuthorizationError   status 403
+"""
+
+from typing import Any
+
+
+class InterlinguaError(Exception):
+    """The root: catch this to catch whatever the package raises on purpose."""
+
+
+class FormatError(InterlinguaError):
+    """Our own JSON, or a value given to us, is not what the format allows."""
+
+    def __init__(self, message: str, path: str = "$") -> None:
+        super().__init__(f"{message} (at {path})")
+        self.message = message
+        self.path = path
+
+
+class DialectError(InterlinguaError):
+    """A conversation could not cross the border of a dialect."""
+
+    def __init__(self, dialect: str, message: str, path: str = "$") -> None:
+        super().__init__(f"{dialect}: {message} (at {path})")
+        self.dialect = dialect
+        self.message = message
+        self.path = path
+
+    def under(self, prefix: str) -> "DialectError":
+        """The same error, seen from an enclosing place: `$.text` under `messages[2]` is `$.messages[2].text`."""
+        return type(self)(self.dialect, self.message, f"$.{prefix}{self.path[1:]}")
+
+
+class Unsupported(DialectError):
+    """The dialect has no way to say this at all; what is merely weakened is a Loss instead."""
+
+
+class BadWire(DialectError):
+    """Bytes or JSON that the peer's own format forbids."""
+
+
+class TransportError(InterlinguaError):
+    """No answer came: timeout, connection refused, cut off."""
+
+
+class ProviderError(InterlinguaError):
+    """The provider answered, and the answer is an error.
+
+    `status` is the HTTP status (0 when the error came inside a stream), `code` the provider's own word for it,
+    `retry_after` seconds if the provider asked to wait, `body` what it sent, parsed where it was JSON.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        code: str | None = None,
+        retry_after: float | None = None,
+        body: Any = None,
+        provider: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.code = code
+        self.retry_after = retry_after
+        self.body = body
+        self.provider = provider
+
+
+class AuthFailed(ProviderError):
+    """The key is missing, wrong, or not allowed to do this."""
+
+
+class RateLimited(ProviderError):
+    """Too many requests or tokens for now; `retry_after` may say for how long."""
+
+
+class Overloaded(ProviderError):
+    """The provider is too busy; the same request may succeed later."""
+
+
+class ContextTooLong(ProviderError):
+    """The conversation does not fit the model's context window."""
+
+
+class ContentFiltered(ProviderError):
+    """A safety filter refused the request or the answer."""
+
+
+class BadRequest(ProviderError):
+    """The provider understood the request and will not serve it as it is."""
+
+
+class ToolInputError(InterlinguaError):
+    """A tool was called with arguments it cannot use."""
+
+    status: int = 400
+
+
+class ToolAuthorizationError(ToolInputError):
+    """The caller may not use this tool."""
+
+    status: int = 403

@@ -1,0 +1,195 @@
+"""What is seen while an answer streams (`StreamEvent`) and while an agent works (`AgentEvent`).
+
+Events carry deltas. `partial`, the message so far, is computed when it is read: an event knows the log of its stream
+and its own place in it, and neither is compared, printed or serialised. Values otherwise, as in `messages`.
+"""
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from .messages import (
+    AssistantMessage,
+    Block,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+)
+from .partials import snapshot
+
+
+class Event(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
+    """Base of all events."""
+
+
+class StreamPart(Event, frozen=True, dict=True):
+    """Base of the events between start and end; `partial` is a snapshot of the message at this event."""
+
+    @property
+    def partial(self) -> AssistantMessage | None:
+        """The message so far, or None for an event that was read from JSON without it."""
+        log = self.__dict__.get("_log")
+        return None if log is None else snapshot(log, self.__dict__["_at"])
+
+
+class Start(Event, frozen=True, tag="start"):
+    partial: AssistantMessage | None = None
+
+
+class TextStart(StreamPart, frozen=True, tag="text_start"):
+    """`block` is there when more than an empty text is known."""
+
+    content_index: int
+    block: TextBlock | None = None
+
+
+class TextDelta(StreamPart, frozen=True, tag="text_delta"):
+    content_index: int
+    delta: str
+
+
+class TextEnd(StreamPart, frozen=True, tag="text_end"):
+    """`block` is there when the finished block says more than `content` (citations, a signature, …)."""
+
+    content_index: int
+    content: str
+    block: TextBlock | None = None
+
+
+class ThinkingStart(StreamPart, frozen=True, tag="thinking_start"):
+    content_index: int
+    block: ThinkingBlock | None = None
+
+
+class ThinkingDelta(StreamPart, frozen=True, tag="thinking_delta"):
+    content_index: int
+    delta: str
+
+
+class ThinkingEnd(StreamPart, frozen=True, tag="thinking_end"):
+    content_index: int
+    content: str
+    block: ThinkingBlock | None = None
+
+
+class ToolCallStart(StreamPart, frozen=True, tag="toolcall_start"):
+    """`block` holds what is known at the start: the call's id and name, with no arguments yet."""
+
+    content_index: int
+    block: ToolCall | None = None
+
+
+class ToolCallDelta(StreamPart, frozen=True, tag="toolcall_delta"):
+    content_index: int
+    delta: str
+
+
+class ToolCallEnd(StreamPart, frozen=True, tag="toolcall_end"):
+    content_index: int
+    tool_call: ToolCall
+
+
+class BlockStart(StreamPart, frozen=True, tag="block_start"):
+    """A block that comes whole: image, audio, document, server tool, opaque."""
+
+    content_index: int
+
+
+class BlockEnd(StreamPart, frozen=True, tag="block_end"):
+    content_index: int
+    block: Block
+
+
+class Done(Event, frozen=True, tag="done"):
+    reason: Literal["stop", "length", "toolUse"]
+    message: AssistantMessage
+
+
+class Error(Event, frozen=True, tag="error"):
+    reason: Literal["error", "aborted"]
+    error: AssistantMessage
+
+
+StreamEvent: TypeAlias = (
+    Start
+    | TextStart
+    | TextDelta
+    | TextEnd
+    | ThinkingStart
+    | ThinkingDelta
+    | ThinkingEnd
+    | ToolCallStart
+    | ToolCallDelta
+    | ToolCallEnd
+    | BlockStart
+    | BlockEnd
+    | Done
+    | Error
+)
+AssistantMessageEvent: TypeAlias = StreamEvent
+
+
+class AgentStart(Event, frozen=True, tag="agent_start"):
+    pass
+
+
+class AgentEnd(Event, frozen=True, tag="agent_end"):
+    messages: tuple[Message, ...]
+
+
+class TurnStart(Event, frozen=True, tag="turn_start"):
+    pass
+
+
+class TurnEnd(Event, frozen=True, tag="turn_end"):
+    message: Message
+    tool_results: tuple[ToolResultMessage, ...]
+
+
+class MessageStart(Event, frozen=True, tag="message_start"):
+    message: Message
+
+
+class MessageUpdate(Event, frozen=True, tag="message_update"):
+    message: Message
+    assistant_message_event: StreamEvent
+
+
+class MessageEnd(Event, frozen=True, tag="message_end"):
+    message: Message
+
+
+class ToolExecutionStart(Event, frozen=True, tag="tool_execution_start"):
+    tool_call_id: str
+    tool_name: str
+    args: Any
+
+
+class ToolExecutionUpdate(Event, frozen=True, tag="tool_execution_update"):
+    tool_call_id: str
+    tool_name: str
+    args: Any
+    partial_result: Any
+
+
+class ToolExecutionEnd(Event, frozen=True, tag="tool_execution_end"):
+    tool_call_id: str
+    tool_name: str
+    result: Any
+    is_error: bool
+
+
+AgentEvent: TypeAlias = (
+    AgentStart
+    | AgentEnd
+    | TurnStart
+    | TurnEnd
+    | MessageStart
+    | MessageUpdate
+    | MessageEnd
+    | ToolExecutionStart
+    | ToolExecutionUpdate
+    | ToolExecutionEnd
+)

@@ -1,0 +1,329 @@
+"""Events to message, message to events, and the recorder that every stream decoder writes through.
+
+The recorder guards the grammar, whatever the upstream does: one start, blocks that open before their deltas and close
+once, one terminal event, nothing after it. The work per delta does not grow with the message.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from . import jsontext
+from .errors import FormatError
+from .events import (
+    BlockEnd,
+    BlockStart,
+    Done,
+    Error,
+    Start,
+    StreamEvent,
+    StreamPart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from .messages import AssistantMessage, Block, StopReason, TextBlock, ThinkingBlock, ToolCall, blocks_of
+from .partials import Log, grown, snapshot
+
+CUT_OFF = "the stream ended before the answer did"
+
+_DELTAS: dict[type, type[TextDelta] | type[ThinkingDelta] | type[ToolCallDelta]] = {
+    TextBlock: TextDelta,
+    ThinkingBlock: ThinkingDelta,
+    ToolCall: ToolCallDelta,
+}
+_EMPTY_TEXT = TextBlock(text="")
+_EMPTY_THINKING = ThinkingBlock(thinking="")
+
+
+def fold(events: Iterable[StreamEvent]) -> AssistantMessage:
+    """The message that the events amount to.
+
+    The terminal event's message where there is one; else what came before the cut, as an error.
+    """
+    log: Log = []
+    for event in events:
+        if isinstance(event, Done):
+            return event.message
+        if isinstance(event, Error):
+            return event.error
+        log.extend(_entries(event))
+    return replace(snapshot(log, len(log)), stop_reason="error", error_message=CUT_OFF)
+
+
+def unfold(message: AssistantMessage, *, size: int | None = None) -> Iterator[StreamEvent]:
+    """The events of a stream that amounts to `message`; deltas of at most `size` characters."""
+    recorder = Recorder(replace(message, content=(), usage=None, stop_reason=None, stop_detail=None))
+    recorder.begin()
+    for key, block in enumerate(blocks_of(message.content)):
+        recorder.whole(key, block, size=size)
+        yield from recorder.take()
+    recorder.end(message)
+    yield from recorder.take()
+
+
+def parse_arguments(text: str) -> tuple[dict[str, Any], str | None, str | None]:
+    """Argument text as `(arguments, arguments_text, parse_error)`, ready for a ToolCall.
+
+    Blank text means no arguments. The text itself is kept only where it differs from the compact spelling.
+    """
+    if not text.strip():
+        return {}, (text if text != "{}" else None), None
+    try:
+        value = jsontext.read(text)
+    except FormatError as error:
+        return {}, text, error.message
+    if not isinstance(value, dict):
+        return {}, text, "the arguments are not a JSON object"
+    return value, (None if jsontext.compact(value) == text else text), None
+
+
+def arguments_text(call: ToolCall) -> str:
+    """A call's arguments as text: the wire's own spelling if it still says the same, else compact JSON."""
+    if call.arguments_text is not None:
+        arguments, _, _ = parse_arguments(call.arguments_text)
+        if arguments == call.arguments:
+            return call.arguments_text
+    return jsontext.compact(call.arguments)
+
+
+class _Slot:
+    __slots__ = ("block", "closed", "delta", "index", "pieces")
+
+    def __init__(self, index: int, block: Block) -> None:
+        self.index = index
+        self.block = block
+        self.delta = _DELTAS.get(type(block))
+        self.pieces: list[str] = []
+        self.closed = False
+
+
+class Recorder:
+    """Writes one message's events and its log. Keys name blocks in the wire's own terms (an index, an item id)."""
+
+    __slots__ = ("_at", "_slots", "base", "content", "finished", "log", "out", "started")
+
+    def __init__(self, base: AssistantMessage) -> None:
+        self.base = base
+        self.log: Log = [base]
+        self.out: list[StreamEvent] = []
+        self.content: list[Block] = []
+        self.started = False
+        self.finished = False
+        self._slots: dict[Hashable, _Slot] = {}
+        self._at = -1
+
+    def take(self) -> list[StreamEvent]:
+        """The events since the last take."""
+        out, self.out = self.out, []
+        return out
+
+    def begin(self) -> None:
+        """The start event, if it was not given yet."""
+        if not self.started:
+            self.started = True
+            self.out.append(Start(self.base))
+
+    def note(self, **fields: Any) -> None:
+        """Fields of the message beside its content, as known from now on."""
+        self.base = replace(self.base, **fields)
+        self.log.append(self.base)
+
+    def is_open(self, key: Hashable) -> bool:
+        slot = self._slots.get(key)
+        return slot is not None and not slot.closed
+
+    def has(self, key: Hashable) -> bool:
+        """Whether a block of this key was ever opened."""
+        return key in self._slots
+
+    def open_keys(self) -> list[Hashable]:
+        return [key for key, slot in self._slots.items() if not slot.closed]
+
+    def block(self, key: Hashable) -> Block:
+        """The block as it was opened, amended or closed; without the deltas of one that is still open."""
+        return self._slots[key].block
+
+    def text(self, key: Hashable) -> str:
+        """The deltas of a block so far, joined: call it once, at the end."""
+        return "".join(self._slots[key].pieces)
+
+    def open(self, key: Hashable, block: Block) -> None:
+        """Opens a block as far as it is known; text inside it counts as its first delta."""
+        self.begin()
+        block, first = _emptied(block)
+        slot = _Slot(len(self.content), block)
+        self._slots[key] = slot
+        self.content.append(block)
+        self.log.append((slot.index, block, True))
+        self._at = slot.index
+        self._emit(_start_event(slot.index, block))
+        if first:
+            self.delta(key, first)
+
+    def amend(self, key: Hashable, **fields: Any) -> None:
+        """More is known of an open block (its signature, its citations): shown from the next snapshot on."""
+        slot = self._slots[key]
+        slot.block = replace(slot.block, **fields)
+
+    def delta(self, key: Hashable, text: str) -> None:
+        """A piece of an open block. Pieces for a closed block, and empty ones, are ignored."""
+        slot = self._slots[key]
+        if not text or slot.closed or slot.delta is None:
+            return
+        slot.pieces.append(text)
+        log = self.log
+        if slot.index != self._at:
+            self._at = slot.index
+            log.append(slot.index)
+        log.append(text)
+        event = slot.delta(slot.index, text)
+        place = event.__dict__
+        place["_log"] = log
+        place["_at"] = len(log)
+        self.out.append(event)
+
+    def close(self, key: Hashable, block: Block | None = None) -> None:
+        """Closes a block once: with the finished `block`, or with what its deltas amount to."""
+        slot = self._slots[key]
+        if slot.closed:
+            return
+        slot.closed = True
+        if block is None:
+            block = _finished(slot.block, "".join(slot.pieces))
+        slot.block = block
+        self.content[slot.index] = block
+        self.log.append((slot.index, block, False))
+        self._emit(_end_event(slot.index, block))
+
+    def whole(self, key: Hashable, block: Block, *, size: int | None = None) -> None:
+        """A block that came at once: its start, its text as one delta (or several of `size`), its end."""
+        empty, text = _emptied(block)
+        self.open(key, empty)
+        for at in range(0, len(text), size or len(text) or 1):
+            self.delta(key, text[at : at + size] if size else text)
+        self.close(key, block)
+
+    def finish(self, reason: StopReason | None, detail: str | None = None, error_message: str | None = None) -> None:
+        """The terminal event. `reason` None: the provider's word is not known. Later calls do nothing."""
+        if self.finished:
+            return
+        for key in self.open_keys():
+            self.close(key)
+        content = tuple(self.content)
+        settled = settle(reason, content)
+        if settled == "error" and error_message is None:
+            error_message = f"the provider stopped: {detail or 'no reason given'}"
+        self.end(
+            replace(self.base, content=content, stop_reason=settled, stop_detail=detail, error_message=error_message)
+        )
+
+    def fail(self, error_message: str, *, aborted: bool = False, detail: str | None = None) -> None:
+        """The terminal event of a stream that broke; what came so far is kept."""
+        self.finish("aborted" if aborted else "error", detail, error_message)
+
+    def end(self, message: AssistantMessage) -> None:
+        """The terminal event for a message that is already settled."""
+        if self.finished:
+            return
+        self.begin()
+        self.finished = True
+        reason = message.stop_reason or "stop"
+        if reason == "error" or reason == "aborted":
+            self.out.append(Error(reason, message))
+        else:
+            self.out.append(Done(reason, message))
+
+    def _emit(self, event: StreamPart) -> None:
+        place = event.__dict__
+        place["_log"] = self.log
+        place["_at"] = len(self.log)
+        self.out.append(event)  # type: ignore[arg-type]
+
+
+def settle(reason: StopReason | None, content: tuple[Block, ...]) -> StopReason:
+    """The stop reason that the content bears out.
+
+    Any complete call means toolUse, unless the answer was cut, failed or aborted. An unknown word (None) is a stop when
+    something usable came, else an error.
+    """
+    if reason in ("length", "error", "aborted"):
+        return reason
+    if any(isinstance(block, ToolCall) for block in content):
+        return "toolUse"
+    if reason is None and not content:
+        return "error"
+    return "stop"
+
+
+def _emptied(block: Block) -> tuple[Block, str]:
+    """A block as it looks when it opens, and the text that its deltas will bring."""
+    if isinstance(block, TextBlock):
+        return replace(block, text=""), block.text
+    if isinstance(block, ThinkingBlock):
+        return replace(block, thinking=""), block.thinking
+    if isinstance(block, ToolCall):
+        empty = replace(block, arguments={}, arguments_text=None, parse_error=None)
+        spelled = arguments_text(block) if block.arguments or block.arguments_text else ""
+        return empty, spelled
+    return block, ""
+
+
+def _finished(block: Block, text: str) -> Block:
+    if isinstance(block, ToolCall):
+        arguments, spelled, error = parse_arguments(text)
+        return replace(block, arguments=arguments, arguments_text=spelled or None, parse_error=error)
+    return grown(block, text)
+
+
+def _start_event(index: int, block: Block) -> StreamPart:
+    if isinstance(block, TextBlock):
+        return TextStart(index, None if block == _EMPTY_TEXT else block)
+    if isinstance(block, ThinkingBlock):
+        return ThinkingStart(index, None if block == _EMPTY_THINKING else block)
+    if isinstance(block, ToolCall):
+        return ToolCallStart(index, block)
+    return BlockStart(index)
+
+
+def _end_event(index: int, block: Block) -> StreamPart:
+    if isinstance(block, TextBlock):
+        return TextEnd(index, block.text, None if block == TextBlock(text=block.text) else block)
+    if isinstance(block, ThinkingBlock):
+        bare = block == ThinkingBlock(thinking=block.thinking)
+        return ThinkingEnd(index, block.thinking, None if bare else block)
+    if isinstance(block, ToolCall):
+        return ToolCallEnd(index, block)
+    return BlockEnd(index, block)
+
+
+def _entries(event: StreamEvent) -> list[Any]:
+    """What an event adds to a log: the inverse of how the recorder makes events."""
+    match event:
+        case Start():
+            return [event.partial] if event.partial else []
+        case TextStart():
+            return [(event.content_index, event.block or _EMPTY_TEXT, True)]
+        case ThinkingStart():
+            return [(event.content_index, event.block or _EMPTY_THINKING, True)]
+        case ToolCallStart():
+            return [(event.content_index, event.block or ToolCall(id="", name="", arguments={}), True)]
+        case TextDelta() | ThinkingDelta() | ToolCallDelta():
+            return [event.content_index, event.delta]
+        case ToolCallEnd():
+            return [(event.content_index, event.tool_call, False)]
+        case TextEnd():
+            return [(event.content_index, event.block or TextBlock(text=event.content), False)]
+        case ThinkingEnd():
+            return [(event.content_index, event.block or ThinkingBlock(thinking=event.content), False)]
+        case BlockEnd():
+            return [(event.content_index, event.block, False)]
+        case _:
+            return []

@@ -1,0 +1,141 @@
+"""JSON text to values and back, with the odd cases decided once.
+
+Integers of any size survive (orjson would turn them into floats on reading and refuse them on writing). Unpaired
+surrogates, escaped or raw, become U+FFFD. NaN and Infinity are refused in both directions, and so is nesting beyond
+`DEPTH_LIMIT`. The common case costs one C call; everything odd is a second attempt.
+"""
+
+import math
+import re
+from typing import Any
+
+import msgspec
+import orjson
+
+from .errors import FormatError
+
+DEPTH_LIMIT = 500
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+# A backslash escape, consumed whole so that `\\ud800` (an escaped backslash, then text) is not taken for one; a proper
+# pair is consumed whole too, so that only halves without a partner are left for the first group.
+_ESCAPES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_STRUCTURE = re.compile(rb'[\[{]|[\]}]|"(?:[^"\\]|\\.)*"?')
+
+
+def read(data: bytes | bytearray | str) -> Any:
+    """The JSON value in `data`. Raises FormatError naming the byte where it stops making sense."""
+    if isinstance(data, str):
+        data = clean(data).encode()
+    if data.count(b"[") + data.count(b"{") > DEPTH_LIMIT:
+        _refuse_depth(data)
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _read_repaired(bytes(data))
+
+
+def write(value: Any) -> bytes:
+    """Compact JSON of a plain value. Raises FormatError for NaN, Infinity and what JSON has no word for."""
+    try:
+        out = orjson.dumps(value)
+    except TypeError:
+        out = _write_odd(value)
+    if b"null" in out:  # both encoders write NaN as null
+        _refuse_nan(value)
+    return out
+
+
+def compact(value: Any) -> str:
+    """The one spelling of a JSON value that dialects use for argument text."""
+    try:
+        out = _encode(value)
+    except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
+        out = _write_odd(value)
+    if b"null" in out:
+        _refuse_nan(value)
+    return out.decode()
+
+
+def is_clean(text: str) -> bool:
+    """Whether a string is valid Unicode, with no unpaired surrogate."""
+    return text.isascii() or _SURROGATES.search(text) is None
+
+
+def clean(text: str) -> str:
+    """The string with adjacent surrogate halves joined and unpaired ones replaced by U+FFFD."""
+    if is_clean(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def clean_value(value: Any) -> Any:
+    """A JSON value in which every string, keys included, is valid Unicode; raises FormatError when nested too deep."""
+    return _clean(value, 0)
+
+
+def _clean(value: Any, depth: int) -> Any:
+    if depth > DEPTH_LIMIT:
+        raise FormatError(f"nested deeper than {DEPTH_LIMIT} levels: flatten the value")
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(k) if isinstance(k, str) else k: _clean(v, depth + 1) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(v, depth + 1) for v in value]
+    return value
+
+
+def _read_repaired(data: bytes) -> Any:
+    repaired = _ESCAPES.sub(lambda m: b"\\ufffd" if m[1] else m[0], _valid_utf8(data))
+    try:
+        return _decode(repaired)
+    except msgspec.DecodeError as error:
+        raise FormatError(f"not JSON: {error}", "$") from None
+    except RecursionError:
+        raise FormatError(f"nested deeper than {DEPTH_LIMIT} levels: flatten the value") from None
+
+
+def _valid_utf8(data: bytes) -> bytes:
+    try:
+        return clean(data.decode("utf-8", "surrogatepass")).encode()
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace").encode()
+
+
+def _refuse_depth(data: bytes | bytearray) -> None:
+    depth = 0
+    for match in _STRUCTURE.finditer(data):
+        first = match[0][0]
+        if first in b"[{":
+            depth += 1
+            if depth > DEPTH_LIMIT:
+                raise FormatError(f"nested deeper than {DEPTH_LIMIT} levels at byte {match.start()}: flatten the value")
+        elif first in b"]}":
+            depth -= 1
+
+
+def _write_odd(value: Any) -> bytes:
+    """What orjson refuses: huge integers, unpaired surrogates, too deep nesting."""
+    try:
+        return _encode(clean_value(value))
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+        raise FormatError(f"cannot be written as JSON: {error}") from None
+
+
+def _refuse_nan(value: Any) -> None:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, float):
+            if not math.isfinite(item):
+                raise FormatError(f"{item} is not a JSON number: use null or a string")
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend(item)

@@ -1,0 +1,338 @@
+"""The conversation format: content blocks, messages, usage. Plain frozen values; equal content is equal.
+
+Python names are snake_case, JSON names camelCase. `extra` holds, under the name of the dialect that owns it, what only
+that wire can say; nothing else ever lives there. Identity (ids, parents) belongs to the transcript entry, not here.
+"""
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+Extra: TypeAlias = dict[str, Any]
+StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
+
+
+class Wire(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """Base of everything that crosses a wire or a file: snake_case here, camelCase there.
+
+    Strict on purpose: what this refuses is read again by the slow path (`canonical.load`), which files the unknown
+    under `extra`.
+    """
+
+
+class CacheMarker(Wire, frozen=True, kw_only=True):
+    """A prompt-cache breakpoint: everything up to and with the marked block may be cached."""
+
+    ttl: str | None = None
+    extra: Extra = {}
+
+
+class Citation(Wire, frozen=True, kw_only=True):
+    """A source that a text block refers to. `start` and `end` are offsets into the citing text."""
+
+    title: str | None = None
+    url: str | None = None
+    cited_text: str | None = None
+    start: int | None = None
+    end: int | None = None
+    extra: Extra = {}
+
+
+class TextBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    """Words. `refusal` marks the model's words for declining to answer."""
+
+    text: str
+    text_signature: str | None = None
+    citations: tuple[Citation, ...] = ()
+    refusal: bool = False
+    cache: CacheMarker | None = None
+    extra: Extra = {}
+
+
+class ThinkingBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="thinking"):
+    """The model's reasoning. When `redacted`, the text is empty and the signature is the provider's sealed payload."""
+
+    thinking: str
+    thinking_signature: str | None = None
+    redacted: bool = False
+    extra: Extra = {}
+
+
+class ImageBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="image"):
+    """A picture: base64 `data` with `mime_type`, or a `url`, or the `file_id` of an upload."""
+
+    data: str | None = None
+    mime_type: str | None = None
+    url: str | None = None
+    file_id: str | None = None
+    detail: str | None = None
+    cache: CacheMarker | None = None
+    extra: Extra = {}
+
+
+class AudioBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="audio"):
+    """A sound: base64 `data` with `mime_type`, or a `url`, or the `file_id` of an upload; `transcript` if known."""
+
+    data: str | None = None
+    mime_type: str | None = None
+    url: str | None = None
+    file_id: str | None = None
+    transcript: str | None = None
+    cache: CacheMarker | None = None
+    extra: Extra = {}
+
+
+class DocumentBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="document"):
+    """Any other file (PDF, plain text, video, …): base64 `data`, or `text`, or a `url`, or the `file_id` of an upload.
+
+    `citations` says whether the model is asked to cite it.
+    """
+
+    data: str | None = None
+    mime_type: str | None = None
+    text: str | None = None
+    url: str | None = None
+    file_id: str | None = None
+    title: str | None = None
+    context: str | None = None
+    citations: bool | None = None
+    cache: CacheMarker | None = None
+    extra: Extra = {}
+
+
+class ToolCall(Wire, frozen=True, kw_only=True, tag_field="type", tag="toolCall"):
+    """A call for us to run.
+
+    `arguments_text` is the wire's own spelling, kept when it differs from compact JSON. With `parse_error`, that text
+    is not a JSON object: `arguments` is `{}` and the call must not be executed.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    arguments_text: str | None = None
+    parse_error: str | None = None
+    thought_signature: str | None = None
+    cache: CacheMarker | None = None
+    extra: Extra = {}
+
+
+class ServerToolCall(Wire, frozen=True, kw_only=True, tag_field="type", tag="serverToolCall"):
+    """A call that the provider runs itself (web search, code execution, …)."""
+
+    id: str
+    name: str
+    arguments: Any = None
+    cache: CacheMarker | None = None
+    extra: Extra = {}
+
+
+class ServerToolResult(Wire, frozen=True, kw_only=True, tag_field="type", tag="serverToolResult"):
+    """What a provider's own tool gave. `content` is the provider's JSON, in the terms of the dialect `dialect`."""
+
+    tool_call_id: str
+    tool_name: str
+    dialect: str
+    content: Any = None
+    is_error: bool = False
+    cache: CacheMarker | None = None
+    extra: Extra = {}
+
+
+class OpaqueBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="opaque"):
+    """A block of `dialect` that is not modelled here: goes back to that dialect untouched, and nowhere else."""
+
+    dialect: str
+    value: Any
+
+
+Block: TypeAlias = (
+    TextBlock
+    | ThinkingBlock
+    | ImageBlock
+    | AudioBlock
+    | DocumentBlock
+    | ToolCall
+    | ServerToolCall
+    | ServerToolResult
+    | OpaqueBlock
+)
+Content: TypeAlias = str | tuple[Block, ...] | None
+
+
+class Cost(Wire, frozen=True, kw_only=True):
+    """Dollars. The parts are absent when only the total is known."""
+
+    input: float | int | None = None
+    output: float | int | None = None
+    cache_read: float | int | None = None
+    cache_write: float | int | None = None
+    total: float | int
+
+
+class Usage(Wire, frozen=True, kw_only=True):
+    """Tokens in disjoint buckets: `input` excludes what was read from or written to the cache.
+
+    `total_tokens` is all input plus output; `reasoning` is the part of `output` spent on thinking, where reported.
+    `cost` absent means unknown, never zero.
+    """
+
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+    total_tokens: int
+    cost: Cost | None = None
+    reasoning: int | None = None
+    extra: Extra = {}
+
+    @classmethod
+    def of(
+        cls,
+        input: int = 0,
+        output: int = 0,
+        *,
+        cache_read: int = 0,
+        cache_write: int = 0,
+        total_tokens: int | None = None,
+        reasoning: int | None = None,
+        cost: Cost | None = None,
+        extra: Extra | None = None,
+    ) -> "Usage":
+        """Usage with the total filled in when the source gives none."""
+        if total_tokens is None:
+            total_tokens = input + cache_read + cache_write + output
+        return cls(
+            input=input,
+            output=output,
+            cache_read=cache_read,
+            cache_write=cache_write,
+            total_tokens=total_tokens,
+            reasoning=reasoning,
+            cost=cost,
+            extra=extra or {},
+        )
+
+
+class UserMessage(Wire, frozen=True, kw_only=True, tag_field="role", tag="user"):
+    content: Content
+    timestamp: int | None = None
+    extra: Extra = {}
+
+
+class AssistantMessage(Wire, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
+    """One answer. `api`, `provider` and `model` say who minted it; `stop_detail` is the provider's word for the end.
+
+    `model` is the model asked for; `response_model` the one that answered, where the wire says another.
+    """
+
+    content: Content
+    api: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    usage: Usage | None = None
+    stop_reason: StopReason | None = None
+    stop_detail: str | None = None
+    error_message: str | None = None
+    timestamp: int | None = None
+    response_id: str | None = None
+    response_model: str | None = None
+    extra: Extra = {}
+
+    @property
+    def text(self) -> str:
+        """All text of the answer, joined."""
+        return text_of(self.content)
+
+    @property
+    def thinking(self) -> str:
+        """All thinking of the answer, joined by blank lines."""
+        return "\n\n".join(b.thinking for b in blocks_of(self.content) if isinstance(b, ThinkingBlock) and b.thinking)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(b for b in blocks_of(self.content) if isinstance(b, ToolCall))
+
+
+class ToolResultMessage(Wire, frozen=True, kw_only=True, tag_field="role", tag="toolResult"):
+    """What a tool gave. `details` is for programs and never shown to a model."""
+
+    tool_call_id: str
+    tool_name: str | None = None
+    content: Content
+    details: Any = None
+    is_error: bool  # required, so that a plain `false` is still written
+    timestamp: int | None = None
+    cache: CacheMarker | None = None
+    extra: Extra = {}
+
+
+class SystemMessage(Wire, frozen=True, kw_only=True, tag_field="role", tag="system"):
+    """Instructions that come later than the system prompt. `developer` where the wire's role says so."""
+
+    content: Content
+    developer: bool = False
+    timestamp: int | None = None
+    extra: Extra = {}
+
+
+Message: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage | SystemMessage
+
+
+class CustomMessage:
+    """A message whose role this package does not know: `role`, and its other fields as they came.
+
+    Not a Struct: its JSON is flat, the fields beside the role.
+    """
+
+    __slots__ = ("fields", "role")
+
+    def __init__(self, role: str, fields: dict[str, Any] | None = None) -> None:
+        self.role = role
+        self.fields = fields or {}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CustomMessage):
+            return NotImplemented
+        return self.role == other.role and self.fields == other.fields
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"CustomMessage(role={self.role!r}, fields={self.fields!r})"
+
+
+AgentMessage: TypeAlias = Message | CustomMessage
+
+
+class ReplyPayload(Wire, frozen=True, kw_only=True):
+    """What goes back to a channel after an agent run."""
+
+    text: str | None = None
+    media_url: str | None = None
+    media_urls: tuple[str, ...] | None = None
+    reply_to_id: str | None = None
+    is_error: bool | None = None
+    extra: Extra = {}
+
+
+def blocks_of(content: Content) -> tuple[Block, ...]:
+    """Content as blocks, whichever way it was spelled."""
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return (TextBlock(text=content),)
+    return content
+
+
+def text_of(content: Content) -> str:
+    """The text in content, joined."""
+    if isinstance(content, str):
+        return content
+    return "".join(b.text for b in content or () if isinstance(b, TextBlock))
+
+
+# The formal specification's names for the same values.
+TextContent = TextBlock
+ThinkingContent = ThinkingBlock
+ImageContent = ImageBlock

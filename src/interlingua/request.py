@@ -1,0 +1,304 @@
+"""What is asked of a model: context, options, tools, the model itself; and the conversation it comes from."""
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import field
+from msgspec.structs import force_setattr
+
+from .messages import AgentMessage, CacheMarker, Extra, Message, TextBlock, Wire, text_of
+
+KnownApi: TypeAlias = Literal[
+    "openai-completions",
+    "openai-responses",
+    "azure-openai-responses",
+    "openai-codex-responses",
+    "anthropic-messages",
+    "bedrock-converse-stream",
+    "google-generative-ai",
+    "google-gemini-cli",
+    "google-vertex",
+    "ollama-chat",
+]
+Api: TypeAlias = str  # open-ended: any string is valid, KnownApi lists the ones that ship
+
+System: TypeAlias = str | tuple[TextBlock, ...] | None
+
+
+class ModelCost(Wire, frozen=True, kw_only=True):
+    """Dollars per million tokens."""
+
+    input: float | int
+    output: float | int
+    cache_read: float | int
+    cache_write: float | int
+    extra: Extra = {}
+
+
+class ModelDescriptor(Wire, frozen=True, kw_only=True):
+    """A model, where it is served and what it can do. `compat` holds the quirks of its host, as data."""
+
+    id: str
+    name: str | None = None
+    api: Api = ""
+    provider: str = ""
+    base_url: str | None = None
+    reasoning: bool | None = None
+    input: tuple[str, ...] | None = None
+    cost: ModelCost | None = None
+    context_window: int | None = None
+    max_tokens: int | None = None
+    headers: dict[str, str] | None = None
+    compat: dict[str, Any] | None = None
+    extra: Extra = {}
+
+
+class ToolSpec(Wire, frozen=True, kw_only=True):
+    """A tool on offer. One that the provider runs itself has `dialect` and `value`: that wire's own definition."""
+
+    name: str
+    description: str | None = None
+    input_schema: Any = field(default=None, name="input_schema")
+    strict: bool | None = None
+    cache: CacheMarker | None = None
+    dialect: str | None = None
+    value: Any = None
+    extra: Extra = {}
+
+
+class ToolChoice(Wire, frozen=True, kw_only=True):
+    """Whether the model may, must not or must call a tool; `names` narrows the choice to these tools."""
+
+    mode: Literal["auto", "none", "required"]
+    names: tuple[str, ...] = ()
+    extra: Extra = {}
+
+    @classmethod
+    def of(cls, choice: "str | ToolChoice") -> "ToolChoice":
+        """`auto`, `none`, `required` (or `any`); any other word is the name of the one tool to call."""
+        if isinstance(choice, ToolChoice):
+            return choice
+        if choice in ("auto", "none", "required"):
+            return cls(mode=choice)  # type: ignore[arg-type]
+        if choice == "any":
+            return cls(mode="required")
+        return cls(mode="required", names=(choice,))
+
+
+class Reasoning(Wire, frozen=True, kw_only=True):
+    """How much to think: an `effort` word, a `budget` in tokens, or plainly on or off; how much of it to show."""
+
+    effort: str | None = None
+    budget: int | None = None
+    enabled: bool | None = None
+    summary: str | None = None
+    extra: Extra = {}
+
+    @classmethod
+    def of(cls, reasoning: "str | int | bool | Reasoning") -> "Reasoning":
+        """A level word, a token budget, or on/off."""
+        if isinstance(reasoning, Reasoning):
+            return reasoning
+        if isinstance(reasoning, bool):
+            return cls(enabled=reasoning)
+        if isinstance(reasoning, int):
+            return cls(budget=reasoning)
+        return cls(enabled=False) if reasoning == "off" else cls(effort=reasoning)
+
+
+class OutputSchema(Wire, frozen=True, kw_only=True):
+    """Structured output: a JSON Schema, or any JSON object when `schema` is absent."""
+
+    schema: Any = None
+    name: str | None = None
+    description: str | None = None
+    strict: bool | None = None
+    extra: Extra = {}
+
+
+class Options(Wire, frozen=True, kw_only=True):
+    """What a wire can say about how to answer. `reasoning` and `tool_choice` also take the short forms."""
+
+    max_tokens: int | None = None
+    temperature: float | int | None = None
+    top_p: float | int | None = None
+    top_k: int | None = None
+    stop: tuple[str, ...] | None = None
+    seed: int | None = None
+    reasoning: Reasoning | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tools: bool | None = None
+    output_schema: OutputSchema | None = None
+    cache_retention: Literal["none", "short", "long"] | None = None
+    session_id: str | None = None
+    service_tier: str | None = None
+    metadata: dict[str, Any] | None = None
+    stream: bool | None = None
+    extra: Extra = {}
+
+    def __post_init__(self) -> None:
+        # The short forms that people type; values that come from JSON already have their final type.
+        if self.reasoning is not None and not isinstance(self.reasoning, Reasoning):
+            force_setattr(self, "reasoning", Reasoning.of(self.reasoning))
+        if self.tool_choice is not None and not isinstance(self.tool_choice, ToolChoice):
+            force_setattr(self, "tool_choice", ToolChoice.of(self.tool_choice))
+        if isinstance(self.output_schema, dict):
+            force_setattr(self, "output_schema", OutputSchema(schema=self.output_schema))
+        if isinstance(self.stop, str):
+            force_setattr(self, "stop", (self.stop,))
+
+
+class CallOptions(Wire, frozen=True, kw_only=True):
+    """How to make the call; no codec ever sees it, and no `repr` shows the key or the headers."""
+
+    api_key: str | None = None
+    headers: dict[str, str] | None = None
+    signal: Any = None
+    timeout: float | int | None = None
+
+    def __repr__(self) -> str:
+        shown = [f for f in self.__struct_fields__ if getattr(self, f) is not None]
+        return f"{type(self).__name__}({', '.join(f'{f}=…' for f in shown)})"
+
+
+class StreamOptions(Options, frozen=True, kw_only=True):
+    """The seeds' options: both kinds in one value. `split()` separates what a wire says from how the call is made."""
+
+    api_key: str | None = None
+    headers: dict[str, str] | None = None
+    signal: Any = None
+    timeout: float | int | None = None
+
+    def split(self) -> tuple[Options, CallOptions]:
+        return (
+            Options(**{name: getattr(self, name) for name in Options.__struct_fields__}),
+            CallOptions(**{name: getattr(self, name) for name in CallOptions.__struct_fields__}),
+        )
+
+    def __repr__(self) -> str:
+        options, call = self.split()
+        return f"StreamOptions({options!r}, {call!r})"
+
+
+class Context(Wire, frozen=True, kw_only=True):
+    """What the model reads: the system text, the messages, the tools on offer.
+
+    `system_role` is the wire's word for the system message where it is not the usual one (`developer`).
+    """
+
+    system: System = field(default=None, name="systemPrompt")
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] | None = None
+    system_role: str | None = None
+    extra: Extra = {}
+
+    @property
+    def system_prompt(self) -> str:
+        """The system text, joined."""
+        return text_of(self.system)
+
+
+StreamContext = Context
+
+
+class Request(Wire, frozen=True, kw_only=True):
+    """One call: which model, what it reads, how it should answer."""
+
+    model: ModelDescriptor
+    context: Context
+    options: Options = Options()
+    extra: Extra = {}
+
+
+class Entry(Wire, frozen=True, kw_only=True):
+    """A message in its place: ids and parents are the transcript's business, not the message's."""
+
+    message: Message
+    id: str | None = None
+    parent_id: str | None = None
+    extra: Extra = {}
+
+
+class Conversation(Wire, frozen=True, kw_only=True):
+    """A tree of entries. An entry without `id` or `parent_id` follows the entry before it.
+
+    `head` is the id of the entry at which the conversation stands; absent means the last one.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    head: str | None = None
+    system: System = field(default=None, name="systemPrompt")
+    tools: tuple[ToolSpec, ...] | None = None
+    model: ModelDescriptor | None = None
+    options: Options = Options()
+    system_role: str | None = None
+    extra: Extra = {}
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        """The path from the root to the head."""
+        return tuple(entry.message for entry in self.path())
+
+    def path(self) -> tuple[Entry, ...]:
+        """The entries from the root to the head, each the parent of the next."""
+        if not self.entries:
+            return ()
+        parents = self._parents()
+        at: int | None = self._head_index()
+        path = []
+        seen: set[int] = set()
+        while at is not None and at not in seen:
+            seen.add(at)
+            path.append(self.entries[at])
+            at = parents[at]
+        return tuple(reversed(path))
+
+    def request(self) -> Request:
+        """What to ask next: the path to the head, with the conversation's system text, tools and options."""
+        return Request(
+            model=self.model or ModelDescriptor(id=""),
+            context=Context(
+                system=self.system,
+                messages=self.messages,  # type: ignore[arg-type]
+                tools=self.tools,
+                system_role=self.system_role,
+                extra=self.extra.get("context", {}),
+            ),
+            options=self.options,
+            extra={k: v for k, v in self.extra.items() if k != "context"},
+        )
+
+    @classmethod
+    def of(cls, request: Request) -> "Conversation":
+        """The conversation that `request()` turns into this request."""
+        context = request.context
+        extra = request.extra | ({"context": context.extra} if context.extra else {})
+        return cls(
+            entries=tuple(Entry(message=message) for message in context.messages),
+            system=context.system,
+            tools=context.tools,
+            model=request.model,
+            options=request.options,
+            system_role=context.system_role,
+            extra=extra,
+        )
+
+    def _head_index(self) -> int:
+        if self.head is not None:
+            for at in range(len(self.entries) - 1, -1, -1):
+                if self.entries[at].id == self.head:
+                    return at
+        return len(self.entries) - 1
+
+    def _parents(self) -> list[int | None]:
+        places: dict[str, int] = {}
+        parents: list[int | None] = []
+        for at, entry in enumerate(self.entries):
+            before = at - 1 if at else None
+            if entry.parent_id is None:
+                # An entry with an id and no parent is a root of its own, unless it is bare and follows the line before.
+                parents.append(before if entry.id is None else None)
+            else:
+                parents.append(places.get(entry.parent_id, before))
+            if entry.id is not None:
+                places[entry.id] = at
+        return parents
