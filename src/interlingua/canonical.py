@@ -139,6 +139,8 @@ def _build_union(value: Any, options: tuple[Any, ...], path: str) -> Any:
             if get_origin(option) is tuple:
                 return _build(value, option, path)
     simple = [o for o in options if o not in structs and get_origin(o) is not tuple]
+    if type(value) in simple:  # a whole number stays whole where a float would do too
+        return value
     for option in simple:
         try:
             return msgspec.convert(value, option)

@@ -39,6 +39,7 @@ _DELTAS: dict[type, type[TextDelta] | type[ThinkingDelta] | type[ToolCallDelta]]
     ThinkingBlock: ThinkingDelta,
     ToolCall: ToolCallDelta,
 }
+_DELTA_EVENTS = (TextDelta, ThinkingDelta, ToolCallDelta)
 _EMPTY_TEXT = TextBlock(text="")
 _EMPTY_THINKING = ThinkingBlock(thinking="")
 
@@ -50,11 +51,14 @@ def fold(events: Iterable[StreamEvent]) -> AssistantMessage:
     """
     log: Log = []
     for event in events:
-        if isinstance(event, Done):
+        if isinstance(event, _DELTA_EVENTS):
+            log += (event.content_index, event.delta)
+        elif isinstance(event, Done):
             return event.message
-        if isinstance(event, Error):
+        elif isinstance(event, Error):
             return event.error
-        log.extend(_entries(event))
+        else:
+            log.extend(_entries(event))
     return replace(snapshot(log, len(log)), stop_reason="error", error_message=CUT_OFF)
 
 
@@ -315,8 +319,6 @@ def _entries(event: StreamEvent) -> list[Any]:
             return [(event.content_index, event.block or _EMPTY_THINKING, True)]
         case ToolCallStart():
             return [(event.content_index, event.block or ToolCall(id="", name="", arguments={}), True)]
-        case TextDelta() | ThinkingDelta() | ToolCallDelta():
-            return [event.content_index, event.delta]
         case ToolCallEnd():
             return [(event.content_index, event.tool_call, False)]
         case TextEnd():

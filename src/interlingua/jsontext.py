@@ -25,6 +25,8 @@ _ESCAPES = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 )
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
+_LEVELS_TRIED = 40
 _STRUCTURE = re.compile(rb'[\[{]|[\]}]|"(?:[^"\\]|\\.)*"?')
 
 
@@ -32,7 +34,7 @@ def read(data: bytes | bytearray | str) -> Any:
     """The JSON value in `data`. Raises FormatError naming the byte where it stops making sense."""
     if isinstance(data, str):
         data = clean(data).encode()
-    if data.count(b"[") + data.count(b"{") > DEPTH_LIMIT:
+    if len(data) > DEPTH_LIMIT and not is_shallow(data):
         _refuse_depth(data)
     try:
         return _decode(data)
@@ -77,6 +79,24 @@ def clean(text: str) -> str:
 def clean_value(value: Any) -> Any:
     """A JSON value in which every string, keys included, is valid Unicode; raises FormatError when nested too deep."""
     return _clean(value, 0)
+
+
+def is_shallow(data: bytes | bytearray) -> bool:
+    """Whether JSON text is surely nested within `DEPTH_LIMIT`; what is deep, odd or broken may get a no.
+
+    Only brackets outside strings count, and innermost pairs are taken away a level at a time, so a wide document is
+    told from a deep one by a few passes at C speed.
+    """
+    if data.count(b"[") + data.count(b"{") <= DEPTH_LIMIT:
+        return True
+    bare = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE).replace(b'""', b"")
+    if b'"' in bare:
+        bare = b"".join(bare.split(b'"')[::2])
+    for taken in range(0, _LEVELS_TRIED, 2):
+        if bare.count(b"[") + bare.count(b"{") + taken <= DEPTH_LIMIT:
+            return True
+        bare = bare.replace(b"[]", b"").replace(b"{}", b"")
+    return False
 
 
 def _clean(value: Any, depth: int) -> Any:

@@ -142,6 +142,10 @@ class Reporter:
         self.losses.append(Loss(path, what, why, severity))
 
 
+class Lines(list[Any]):
+    """The body of a line format: one JSON value a line."""
+
+
 class Encoded(NamedTuple):
     """A body in some wire's shape (JSON values), and what it could not say."""
 
@@ -149,7 +153,9 @@ class Encoded(NamedTuple):
     losses: Sequence[Loss]
 
     def bytes(self) -> bytes:
-        """The body as it goes over the network."""
+        """The body as it goes over the network or into a file."""
+        if isinstance(self.body, Lines):
+            return b"".join(jsontext.write(line) + b"\n" for line in self.body)
         return jsontext.write(self.body)
 
 

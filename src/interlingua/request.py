@@ -52,6 +52,30 @@ class ModelDescriptor(Wire, frozen=True, kw_only=True):
     extra: Extra = {}
 
 
+class ProviderConfig(Wire, frozen=True, kw_only=True):
+    """Where a provider is and what it serves."""
+
+    base_url: str | None = None
+    api: Api | None = None
+    models: tuple[ModelDescriptor, ...] | None = None
+    extra: Extra = {}
+
+
+AuthMode: TypeAlias = Literal["api-key", "oauth", "token", "mixed", "aws-sdk", "unknown"]
+
+
+class ResolvedAuth(Wire, frozen=True, kw_only=True):
+    """A credential and where it came from (`env:ANTHROPIC_API_KEY`); no `repr` shows the key."""
+
+    api_key: str | None = None
+    profile_id: str | None = None
+    source: str | None = None
+    mode: AuthMode
+
+    def __repr__(self) -> str:
+        return f"ResolvedAuth(mode={self.mode!r}, source={self.source!r})"
+
+
 class ToolSpec(Wire, frozen=True, kw_only=True):
     """A tool on offer. One that the provider runs itself has `dialect` and `value`: that wire's own definition."""
 

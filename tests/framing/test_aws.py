@@ -100,7 +100,7 @@ messages = st.builds(
 )
 
 
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(wire=st.lists(messages, max_size=4).map(b"".join), size=st.integers(min_value=1, max_value=300))
 def test_botocore_reads_what_we_write_as_we_do(wire, size):
     """
@@ -110,7 +110,7 @@ def test_botocore_reads_what_we_write_as_we_do(wire, size):
     assert repr(by_botocore(wire)) == repr(pairs(frames))
 
 
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     headers=st.lists(
         st.builds(header, st.sampled_from(["a", "bc", ":event-type"]), st.integers(0, 10), st.binary(max_size=18))

@@ -116,7 +116,7 @@ def test_frames_do_not_depend_on_the_size_of_the_chunks(case, size):
 
 
 @every_framing
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data(), places=st.lists(st.integers(min_value=0), max_size=8), limit=st.sampled_from([0, 5, 24, 1000]))
 def test_the_outcome_does_not_depend_on_the_cuts(case, data, places, limit):
     """
@@ -129,7 +129,7 @@ def test_the_outcome_does_not_depend_on_the_cuts(case, data, places, limit):
 
 
 @every_framing
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(chunks=st.lists(st.binary(max_size=40), max_size=6))
 def test_any_bytes_give_frames_or_bad_wire(case, chunks):
     """

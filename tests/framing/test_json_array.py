@@ -43,7 +43,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     elements=st.lists(st.dictionaries(st.text(max_size=4), JSON, max_size=3) | st.lists(JSON, max_size=3), max_size=4),
     ascii=st.booleans(),

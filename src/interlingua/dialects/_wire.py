@@ -106,6 +106,8 @@ def same(a: Any, b: Any) -> bool:
 
 def _differs_in_type(a: Any, b: Any) -> bool:
     """For equal values: whether a boolean stands where the other has a number."""
+    if a is b:  # most of what is compared was said by reference: arguments, schemas
+        return False
     if isinstance(a, dict):
         return any(_differs_in_type(a[key], b[key]) for key in a)
     if isinstance(a, list | tuple):

@@ -3,12 +3,13 @@
 Google's streamGenerateContent answers so without `alt=sse`; error bodies and answers that are not streamed do too.
 
 Strategy: only brackets outside strings matter. Regular expressions jump from one such byte to the next, and no byte is
-looked at again when more arrive. Both patterns match anything, if only the empty string, so they never backtrack far.
+looked at again when more arrive. Each pattern matches everywhere, if only the empty string, and in one way only, so the
+engine goes back at most once, over a string that has no end yet.
 """
 
 import re
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from interlingua.framing._frame import DEFAULT_LIMIT, Frame, Framing
 
@@ -23,6 +24,10 @@ _OPENING, _CLOSING = b"[{", b"]}"
 _WINDOW = 64 * 1024
 
 
+# Reads on from a position in the window and says how far it came.
+_State: TypeAlias = "Callable[[JSONArray, bytes, int, list[Frame]], int]"
+
+
 class JSONArray(Framing):
     """Reads one JSON document: a frame for each object or array in a top-level array, otherwise one frame for it all.
 
@@ -35,9 +40,8 @@ class JSONArray(Framing):
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         super().__init__(limit)
-        # The state: a function that reads on from a position in the window and says how far it came.
-        self._state: Callable[[JSONArray, bytes, int, list[Frame]], int] = JSONArray._before_document
-        self._after_frame = JSONArray._after_document
+        self._state: _State = JSONArray._before_document
+        self._after_frame: _State = JSONArray._after_document
         self._open = False
         self._opened_at = 0  # offset in the stream
         self._begin = 0  # where in this window the open frame begins or goes on
@@ -77,7 +81,7 @@ class JSONArray(Framing):
             return self._open_frame(at, JSONArray._in_value)
         raise self._broken("expected an object in the array, or its end", self._offset + at)
 
-    def _open_frame(self, at: int, state: Callable[["JSONArray", bytes, int, list[Frame]], int]) -> int:
+    def _open_frame(self, at: int, state: _State) -> int:
         self._state = state
         self._open = True
         self._opened_at = self._offset + at

@@ -99,7 +99,7 @@ class SSE(Framing):
         self._after_cr = chunk.endswith(b"\r")
         for line in chunk.splitlines(keepends=True):
             self._read_piece(line, frames)
-        self._at_border = not (self._held or self._data or self._event or self._after_cr or self._first_line)
+        self._at_border = not (self._held or self._data or self._event or self._after_cr)
 
     def _read_piece(self, piece: bytes, frames: list[Frame]) -> None:
         """Read on in the current line; the piece may end it, and ends nothing else."""

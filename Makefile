@@ -1,0 +1,51 @@
+# Everything works from a fresh clone: each target makes what it needs first.
+PYTHON ?= python3
+UV_VERSION := 0.13.7
+BIN := .venv/bin
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check corpus bench lock format clean
+
+help: ## This list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+setup: .venv/ready ## Make .venv with the package, all extras and the test dependencies, from the lock file
+
+.venv/ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Interlingua needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup ## Take one conversation around all dialects and see what each could not say
+	@$(BIN)/python examples/tour.py
+
+check: setup ## Lint, types and unit tests: the fast part
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q -n $(JOBS) --ignore=tests/laws --ignore=tests/fuzz --ignore=tests/test_corpus.py
+
+test: check ## All tests: the fast part, the laws, the fuzzers, the recorded traffic
+	$(BIN)/pytest -q -n $(JOBS) tests/laws tests/fuzz tests/test_corpus.py
+
+corpus: setup ## Recorded provider traffic through every dialect: pass counts, and what fails
+	$(BIN)/python -m tests.corpus
+
+bench: setup ## Speed beside the limits and the peers, each peer in an environment of its own
+	$(BIN)/python bench/run.py
+
+lock: setup ## Resolve the lock file anew
+	$(BIN)/uv pip compile --quiet --universal --all-extras --generate-hashes --no-annotate --no-header --upgrade \
+		pyproject.toml -o requirements.lock
+
+format: setup ## Format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## Remove what the other targets made
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/.envs dist

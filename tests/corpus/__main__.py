@@ -1,0 +1,96 @@
+"""Prints how the dialects fare on recorded traffic. Exit code 1: something fails that should not."""
+
+import argparse
+import sys
+import time
+from collections import Counter
+
+from .cases import DIALECT_OF, corpus, find_case
+from .checks import CHECKS, findings
+from .differences import MOST
+from .runner import Failure, Report, exceptions, run
+
+
+def main() -> int:
+    asked = _arguments()
+    if not corpus().is_dir():
+        print(f"There is no corpus of recorded traffic at {corpus()}: nothing was checked.")
+        print("Put it there, or say where it is with INTERLINGUA_CORPUS.")
+        return 0
+    if asked.case:
+        return _show_case(asked.case)
+    began = time.monotonic()
+    report = run(asked.api or DIALECT_OF, asked.jobs)
+    print(table(report))
+    _list_failures(report.failures, None if asked.all else asked.first)
+    print(
+        f"{sum(report.passed.values())} passed, {len(report.failures)} failed, "
+        f"{sum(report.excepted.values())} excepted, in {time.monotonic() - began:.0f} s"
+    )
+    return 1 if report.failures else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.corpus", description=__doc__)
+    parser.add_argument(
+        "--api", action="append", choices=sorted(DIALECT_OF), help="only this directory; may be repeated"
+    )
+    parser.add_argument("--case", help="one case, with all that each check finds")
+    parser.add_argument("--all", action="store_true", help="list every failure")
+    parser.add_argument("--first", type=int, default=40, help="how many failures to list (%(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (%(default)s)")
+    return parser.parse_args()
+
+
+def table(report: Report) -> str:
+    """Rows: directories of the corpus; columns: checks; cells: passed/all, and how many are excepted."""
+    seen = {api for counter in _counters(report) for api, _ in counter}
+    apis = [api for api in DIALECT_OF if api in seen]
+    rows = [["", *CHECKS], *([api, *(_cell(report, api, name) for name in CHECKS)] for api in apis)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)
+
+
+def _counters(report: Report) -> tuple[Counter[tuple[str, str]], ...]:
+    return report.passed, report.failed, report.excepted
+
+
+def _cell(report: Report, api: str, name: str) -> str:
+    passed, failed, excepted = (counter[api, name] for counter in _counters(report))
+    if not passed + failed + excepted:
+        return "-"
+    return f"{passed}/{passed + failed + excepted}" + (f" ({excepted} ex.)" if excepted else "")
+
+
+def _list_failures(failures: list[Failure], first: int | None) -> None:
+    for failure in failures[:first]:
+        print(
+            f"{failure.api} {failure.case} {failure.check}: {failure.findings[0]}"
+            + (f" (+{len(failure.findings) - 1})" if len(failure.findings) > 1 else "")
+        )
+    if first is not None and len(failures) > first:
+        print(f"… and {len(failures) - first} more: --all lists them, --case ID explains one")
+
+
+def _show_case(id: str) -> int:
+    case = find_case(id)
+    print(f"{case.api} {case.id}: status {case.status}, {case.content_type}, through {case.dialect_name}")
+    failed = False
+    for name, check in CHECKS.items():
+        found = findings(case, name)
+        excepted = exceptions().get((id, name))
+        if found is None:
+            continue
+        print(f"  {name}: {'failed' if found else 'passed'}  ({(check.__doc__ or '').strip()})")
+        for line in found[:MOST]:
+            print(f"      {line}")
+        if len(found) > MOST:
+            print(f"      … and {len(found) - MOST} more")
+        if excepted:
+            print(f"      excepted: {excepted.why}")
+        failed |= bool(found) != bool(excepted)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

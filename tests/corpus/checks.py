@@ -1,0 +1,268 @@
+"""The checks that every recorded exchange passes through.
+
+Each gives its findings, none of them when the case passes, or None when it has nothing to say about the case.
+"""
+
+import json
+import random
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from interlingua.canonical import dump, load
+from interlingua.dialects import Dialect, Encoding
+from interlingua.errors import (
+    AuthFailed,
+    BadRequest,
+    ContentFiltered,
+    ContextTooLong,
+    InterlinguaError,
+    Overloaded,
+    ProviderError,
+    RateLimited,
+)
+from interlingua.events import Error, StreamEvent
+from interlingua.folding import fold
+from interlingua.messages import AssistantMessage, ToolCall
+from interlingua.request import Request
+
+from . import grammar
+from .cases import Case
+from .differences import differences, shown
+from .expectations import against_expected, is_minted, plain_text, refusal, thinking
+from .sdks import READERS, UNSEEN, Told, arguments_of
+
+Findings = list[str] | None
+
+SMALL = 6_000  # bytes: streams up to here are also fed one byte at a time
+
+
+def check_request(case: Case) -> Findings:
+    """A recorded request comes back as it was, through our own JSON."""
+    if case.request is None:
+        return None
+    request = case.dialect.decode_request(case.request)
+    said = case.dialect.encode_request(load(dump(request), Request))
+    return differences(case.request, said.body)
+
+
+def check_answer(case: Case) -> Findings:
+    """A whole answer means what the vendor's package says it means."""
+    if case.failed or case.is_stream:
+        return None
+    return against_expected(case, case.dialect.decode_response(case.body))
+
+
+def check_answer_back(case: Case) -> Findings:
+    """A whole answer comes back as it was, through our own JSON."""
+    if case.failed or case.is_stream:
+        return None
+    message = case.dialect.decode_response(case.body)
+    return differences(case.wire, case.dialect.encode_response(load(dump(message), AssistantMessage)).body)
+
+
+def check_stream(case: Case) -> Findings:
+    """A stream amounts to what the vendor's package says."""
+    return against_expected(case, fold(decoded(case))) if case.is_stream else None
+
+
+def check_grammar(case: Case) -> Findings:
+    """The events of a stream are well-formed."""
+    return grammar.faults(decoded(case)) if case.is_stream else None
+
+
+def check_cuts(case: Case) -> Findings:
+    """However the bytes are cut, the same events come out."""
+    if not case.is_stream:
+        return None
+    whole = decoded(case)
+    return [
+        f"other events when cut {how}: {_first_difference(whole, events)}"
+        for how, chunks in _cuts(case)
+        if (events := decode_stream(case.dialect, chunks, case.content_type)) != whole
+    ]
+
+
+def check_sdk(case: Case) -> Findings:
+    """The vendor's package reads our rendering of a stream and finds the same in it."""
+    if not case.is_stream:
+        return None
+    events = decoded(case)
+    message = fold(events)
+    body = encode_stream(case.dialect, events)
+    read = READERS[case.dialect_name]
+    if isinstance(events[-1], Error):
+        return _sdk_refuses(read, body, message)
+    with warnings.catch_warnings(action="ignore"):  # of a package's own serialiser, about hosts that stretch its types
+        return _told_differently(read(body), message, case.dialect_name)
+
+
+def check_own(case: Case) -> Findings:
+    """Our own rendering of a stream, decoded again, is the same message."""
+    if not case.is_stream:
+        return None
+    events = decoded(case)
+    before = fold(events)
+    after = fold(decode_stream(case.dialect, [encode_stream(case.dialect, events)], None))
+    fields = ("content", "usage", "stop_reason", "stop_detail", "error_message")
+    return [
+        found
+        for name in fields
+        if getattr(before, name) != getattr(after, name)
+        for found in _apart(getattr(before, name), getattr(after, name), name)
+    ]
+
+
+def check_error(case: Case) -> Findings:
+    """An error answer becomes a typed error with the provider's words."""
+    if not case.failed:
+        return None
+    error = case.dialect.decode_error(case.status, case.body, {})
+    found = differences(case.status, error.status, "status")
+    if not error.message.strip():
+        found.append("message: empty")
+    words = _words_of(case)
+    if words not in error.message:
+        found.append(f"message: expected {shown(words)} in it, got {shown(error.message)}")
+    if not isinstance(error, _FITTING.get(case.status, ProviderError)):
+        found.append(f"class: {type(error).__name__} does not fit status {case.status}: {error.message}")
+    return found
+
+
+CHECKS: dict[str, Callable[[Case], Findings]] = {
+    "request": check_request,
+    "answer": check_answer,
+    "answer back": check_answer_back,
+    "stream": check_stream,
+    "grammar": check_grammar,
+    "cuts": check_cuts,
+    "sdk": check_sdk,
+    "own": check_own,
+    "error": check_error,
+}
+
+
+def findings(case: Case, name: str) -> Findings:
+    """What one check finds; whatever is raised on the way is a finding."""
+    try:
+        return CHECKS[name](case)
+    except InterlinguaError as error:
+        return [f"{type(error).__name__}: {error}"]
+    except Exception as error:  # the runner must report every case, whoever broke
+        return [f"{type(error).__module__}.{type(error).__qualname__}: {error}", *_where(error)]
+
+
+def _where(error: Exception) -> Iterator[str]:
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    if step is not None:
+        code = step.tb_frame.f_code
+        yield f"raised in {code.co_qualname}, line {step.tb_lineno} of {code.co_filename}"
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+def decoded(case: Case) -> list[StreamEvent]:
+    """The events of a recorded stream, fed at once."""
+    return decode_stream(case.dialect, [case.body], case.content_type)
+
+
+def decode_stream(dialect: Dialect, chunks: Iterable[bytes], content_type: str | None) -> list[StreamEvent]:
+    framing, decoder = dialect.framing(content_type), dialect.StreamDecoder()
+    events: list[StreamEvent] = []
+    for chunk in chunks:
+        for frame in framing.feed(chunk):
+            events += decoder.feed(frame)
+    for frame in framing.close():
+        events += decoder.feed(frame)
+    events += decoder.close()
+    return events
+
+
+def encode_stream(dialect: Dialect, events: Iterable[StreamEvent]) -> bytes:
+    encoder: Encoding = dialect.StreamEncoder()
+    return b"".join(map(encoder.feed, events)) + encoder.close()
+
+
+def _cuts(case: Case) -> Iterator[tuple[str, list[bytes]]]:
+    """Ways to cut a body: single bytes if it is short, and at random places, more and fewer of them."""
+    body = case.body
+    if len(body) <= SMALL:
+        yield "into single bytes", [body[at : at + 1] for at in range(len(body))]
+    for size in (9, 100, 1500):
+        dice = random.Random(f"{case.id} {size}")
+        chunks, at = [], 0
+        while at < len(body):
+            step = dice.randint(1, 2 * size)
+            chunks.append(body[at : at + step])
+            at += step
+        yield f"at random, about every {size} bytes", chunks
+
+
+def _first_difference(expected: list[StreamEvent], actual: list[StreamEvent]) -> str:
+    for at, (a, b) in enumerate(zip(expected, actual, strict=False)):
+        if a != b:
+            return f"event {at}: expected {shown(a)}, got {shown(b)}"
+    return f"expected {len(expected)} events, got {len(actual)}"
+
+
+# --- what a package says, against what we say ------------------------------------------------------------------------
+
+
+def _told_differently(told: Told, message: AssistantMessage, dialect: str) -> list[str]:
+    found = differences(plain_text(message), told.text, "text")
+    found += differences(refusal(message), told.refusal, "refusal")
+    found += differences(thinking(message, dialect), told.thinking, "thinking")
+    found += differences(message.stop_detail, told.stop, "stop")
+    ours: list[tuple[Any, ...]] = [_call(call) for call in message.tool_calls]
+    theirs: list[tuple[Any, ...]] = [(id or None, name, arguments_of(given)) for id, name, given in told.calls]
+    if any(call[0] is UNSEEN for call in theirs):
+        ours, theirs = [call[1:] for call in ours], [call[1:] for call in theirs]
+    return found + differences(ours, theirs, "tool calls")
+
+
+def _call(call: ToolCall) -> tuple[str | None, str, Any]:
+    """A call as a package shows it: an id that we minted is not said in the wire that had none."""
+    return None if is_minted(call) else call.id, call.name, call.arguments_text if call.parse_error else call.arguments
+
+
+def _sdk_refuses(read: Callable[[bytes], Told], body: bytes, message: AssistantMessage) -> list[str]:
+    """An answer that ended in an error must not look like a good one: the package raises, or shows the stop word."""
+    try:
+        told = read(body)
+    except Exception as error:  # the packages have no common class for this
+        words = message.error_message or ""
+        return [] if words in str(error) else [f"raised without the provider's words {words!r}: {error!r}"]
+    return differences(message.stop_detail, told.stop, "stop of an answer that failed")
+
+
+def _apart(before: Any, after: Any, name: str) -> list[str]:
+    return differences(json.loads(dump(before)), json.loads(dump(after)), name) or [
+        f"{name}: {shown(before)} is not {shown(after)}"
+    ]
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+_FITTING: dict[int, type[ProviderError] | tuple[type[ProviderError], ...]] = {
+    400: (BadRequest, ContextTooLong, ContentFiltered, AuthFailed),
+    401: AuthFailed,
+    403: AuthFailed,
+    404: BadRequest,
+    413: ContextTooLong,
+    429: RateLimited,
+    **dict.fromkeys((503, 529), Overloaded),
+}
+
+
+def _words_of(case: Case) -> str:
+    """The provider's own message in the body of an error: `error.message`, `error`, `message` or `detail`."""
+    body = json.loads(case.body)
+    body = body[0] if isinstance(body, list) else body
+    error = body.get("error", body)
+    if isinstance(error, str):
+        return error
+    words = error.get("message") or error.get("detail") or ""
+    return words if isinstance(words, str) else ""

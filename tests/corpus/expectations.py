@@ -1,0 +1,263 @@
+"""What the vendor's own package made of a recorded answer, against the message that we decoded."""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from typing import Any
+
+from interlingua.folding import arguments_text
+from interlingua.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall, Usage, blocks_of
+
+from .cases import Case
+from .differences import differences, shown
+
+
+def against_expected(case: Case, message: AssistantMessage) -> list[str]:
+    """What the message has otherwise than the vendor's package.
+
+    Where that package crashed on real traffic, its last words are the beginning of ours, and nothing else is known.
+    """
+    expected = case.expected
+    error = expected.get("error") or {}
+    if error.get("exception", "").startswith("builtins."):
+        return _beginning(expected, message)
+    found = _content(case, message) + _order(case, message) + _usage(case, message) + _stop(case, message)
+    if error and message.stop_reason != "error":
+        found.append(f"stop_reason: expected an error ({error['message']}), got {message.stop_reason}")
+    if error and error["message"] not in (message.error_message or ""):
+        found.append(f"error_message: expected {error['message']!r} in it, got {message.error_message!r}")
+    return found
+
+
+def _beginning(expected: Mapping[str, Any], message: AssistantMessage) -> list[str]:
+    text = expected.get("text") or ""
+    return [] if message.text.startswith(text) else [f"text: expected to begin with {shown(text)}"]
+
+
+def _content(case: Case, message: AssistantMessage) -> list[str]:
+    expected = case.expected
+    found = differences(expected["text"] or "", plain_text(message), "text")
+    found += differences(expected.get("refusal") or "", refusal(message), "refusal")
+    found += differences(expected["thinking"] or "", thinking(message, case.dialect_name), "thinking")
+    calls = expected["tool_calls"]
+    return found if calls is None else found + _calls(calls, message.tool_calls, case.dialect_name)
+
+
+def _order(case: Case, message: AssistantMessage) -> list[str]:
+    """The kinds of blocks, as the wire calls them, in their order. Whether neighbours are joined is left open."""
+    told = next((case.expected[name] for name in ("blocks", "items", "parts") if name in case.expected), None)
+    if told is None or case.expected.get("error"):
+        return []
+    body = case.dialect.encode_response(message).body
+    return differences(_runs(told), _runs(map(_kind, _pieces(body, case.dialect_name))), "order of blocks")
+
+
+def _pieces(body: Any, dialect: str) -> list[dict[str, Any]]:
+    """The blocks, items or parts of a whole answer."""
+    if dialect == "openai-responses":
+        return list(body["output"])
+    if dialect == "bedrock-converse-stream":
+        return list(body["output"]["message"]["content"])
+    if "candidates" in body:
+        return [part for candidate in body["candidates"][:1] for part in candidate.get("content", {}).get("parts", ())]
+    return list(body.get("content", ()))
+
+
+def _kind(piece: dict[str, Any]) -> str:
+    if "type" in piece:
+        return str(piece["type"])
+    if piece.get("thought"):
+        return "thought"
+    name = next((key for key in piece if key in _KEYS), next(iter(piece)))
+    return _KEYS.get(name, name)
+
+
+# Blocks without a `type` are named by their key; the corpus spells some of Google's in its package's way.
+_KEYS = {
+    **{
+        name: name for name in ("text", "toolUse", "toolResult", "reasoningContent", "citationsContent", "functionCall")
+    },
+    "executableCode": "executable_code",
+    "codeExecutionResult": "code_execution_result",
+    "toolCall": "tool_call",
+    "toolResponse": "tool_response",
+}
+
+
+def _runs(kinds: Iterable[str]) -> list[str]:
+    return [kind for kind, _ in groupby(kinds)]
+
+
+def plain_text(message: AssistantMessage) -> str:
+    """The words of the answer that are not a refusal."""
+    return "".join(b.text for b in blocks_of(message.content) if isinstance(b, TextBlock) and not b.refusal)
+
+
+def refusal(message: AssistantMessage) -> str:
+    return "".join(b.text for b in blocks_of(message.content) if isinstance(b, TextBlock) and b.refusal)
+
+
+def thinking(message: AssistantMessage, dialect: str) -> str:
+    """The thinking as the corpus joins it: blank lines between the items of Responses, nothing elsewhere."""
+    if dialect == "openai-responses":
+        return message.thinking
+    return "".join(b.thinking for b in blocks_of(message.content) if isinstance(b, ThinkingBlock))
+
+
+def _calls(expected: list[dict[str, Any]], calls: tuple[ToolCall, ...], dialect: str) -> list[str]:
+    if len(expected) != len(calls):
+        return [f"tool calls: expected {len(expected)}, got {len(calls)}"]
+    found = []
+    for at, (told, call) in enumerate(zip(expected, calls, strict=True)):
+        path = f"tool_calls[{at}]"
+        found += _id(told["id"], call, dialect, f"{path}.id")
+        found += differences(told["name"], call.name, f"{path}.name")
+        found += _arguments(told, call, path)
+    return found
+
+
+def _id(told: str | None, call: ToolCall, dialect: str, path: str) -> list[str]:
+    """An id may be minted exactly when the wire gave none."""
+    if is_minted(call) != (not told):
+        return [f"{path}: the wire has {told!r}, ours is {call.id!r}, {'minted' if is_minted(call) else 'not minted'}"]
+    return [] if is_minted(call) else differences(told, call.id, path)
+
+
+def is_minted(call: ToolCall) -> bool:
+    return any(held.get("~minted") for held in call.extra.values())
+
+
+def _arguments(told: Mapping[str, Any], call: ToolCall, path: str) -> list[str]:
+    raw, arguments = told.get("arguments_raw"), told["arguments"]
+    if raw is not None:
+        found = differences(raw, arguments_text(call), f"{path}.arguments as text")
+        if found and not (raw.strip() or call.arguments):
+            found = []  # no text at all is no arguments, however it is said
+    else:
+        found = []
+    if isinstance(arguments, dict):
+        return found + differences(arguments, call.arguments, f"{path}.arguments")
+    if call.arguments:
+        found.append(f"{path}.arguments: expected none that can be read, got {shown(call.arguments)}")
+    if (raw or "").strip() and call.parse_error is None:
+        found.append(f"{path}.parse_error: expected one, {raw!r} is not an object")
+    return found
+
+
+# --- usage: the conventions of each wire, in our disjoint buckets ----------------------------------------------------
+
+
+def _usage(case: Case, message: AssistantMessage) -> list[str]:
+    told = case.expected["usage"]
+    if told is None:
+        return []
+    if message.usage is None:
+        return [f"usage: expected {shown(told)}, got none"]
+    return differences(_USAGES[case.dialect_name](told), _buckets(message.usage, told), "usage")
+
+
+def _buckets(usage: Usage, told: Mapping[str, Any]) -> dict[str, int | None]:
+    return {
+        "all input": usage.input + usage.cache_read + usage.cache_write,
+        "cache read": usage.cache_read,
+        "output": usage.output,
+        "total": usage.total_tokens,
+    }
+
+
+def _anthropic(told: Mapping[str, Any]) -> dict[str, int]:
+    read, write = _count(told, "cache_read_input_tokens"), _count(told, "cache_creation_input_tokens")
+    given, output = _count(told, "input_tokens"), _count(told, "output_tokens")
+    everything = given + read + write
+    return {"all input": everything, "cache read": read, "output": output, "total": everything + output}
+
+
+def _completions(told: Mapping[str, Any]) -> dict[str, int]:
+    details = told.get("prompt_tokens_details") or {}
+    read = next((n for n in (_count(details, "cached_tokens"), *(_count(told, k) for k in _CACHED)) if n), 0)
+    reasoning = _count(told.get("completion_tokens_details") or {}, "reasoning_tokens")
+    return _openai(_count(told, "prompt_tokens"), _count(told, "completion_tokens"), read, reasoning, told)
+
+
+_CACHED = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "num_cached_tokens", "cached_tokens")
+
+
+def _responses(told: Mapping[str, Any]) -> dict[str, int]:
+    read = _count(told.get("input_tokens_details") or {}, "cached_tokens")
+    reasoning = _count(told.get("output_tokens_details") or {}, "reasoning_tokens")
+    return _openai(_count(told, "input_tokens"), _count(told, "output_tokens"), read, reasoning, told)
+
+
+def _openai(given: int, output: int, read: int, reasoning: int, told: Mapping[str, Any]) -> dict[str, int]:
+    """All input counts what was cached. Reasoning is part of the output, unless the total says that it is not."""
+    total = told.get("total_tokens")
+    if reasoning and total == given + output + reasoning:
+        output += reasoning
+    return {
+        "all input": given,
+        "cache read": read,
+        "output": output,
+        "total": given + output if total is None else total,
+    }
+
+
+def _google(told: Mapping[str, Any]) -> dict[str, int]:
+    given = _count(told, "promptTokenCount") + _count(told, "toolUsePromptTokenCount")
+    output = _count(told, "candidatesTokenCount") + _count(told, "thoughtsTokenCount")
+    return {
+        "all input": given,
+        "cache read": _count(told, "cachedContentTokenCount"),
+        "output": output,
+        "total": told.get("totalTokenCount", given + output),
+    }
+
+
+def _bedrock(told: Mapping[str, Any]) -> dict[str, int]:
+    read, write = _count(told, "cacheReadInputTokens"), _count(told, "cacheWriteInputTokens")
+    return {
+        "all input": told["inputTokens"] + read + write,
+        "cache read": read,
+        "output": told["outputTokens"],
+        "total": told["totalTokens"],
+    }
+
+
+def _ollama(told: Mapping[str, Any]) -> dict[str, int]:
+    given, output = _count(told, "prompt_eval_count"), _count(told, "eval_count")
+    return {"all input": given, "cache read": 0, "output": output, "total": given + output}
+
+
+def _count(told: Mapping[str, Any], key: str) -> int:
+    return told.get(key) or 0
+
+
+_USAGES: dict[str, Callable[[Mapping[str, Any]], dict[str, int]]] = {
+    "anthropic-messages": _anthropic,
+    "bedrock-invoke-anthropic": _anthropic,
+    "bedrock-converse-stream": _bedrock,
+    "google-generative-ai": _google,
+    "google-vertex": _google,
+    "ollama-chat": _ollama,
+    "openai-completions": _completions,
+    "openai-responses": _responses,
+}
+
+
+# --- why it ended ----------------------------------------------------------------------------------------------------
+
+
+def _stop(case: Case, message: AssistantMessage) -> list[str]:
+    found = _stop_word(case, message)
+    usual = message.stop_reason not in ("length", "error", "aborted")
+    if usual and (message.stop_reason == "toolUse") != bool(message.tool_calls):
+        found.append(f"stop_reason: {message.stop_reason} with {len(message.tool_calls)} tool calls")
+    return found
+
+
+def _stop_word(case: Case, message: AssistantMessage) -> list[str]:
+    expected = case.expected
+    if expected.get("error"):
+        return []  # the stream broke: there is no word for the end
+    if expected.get("block_reason"):
+        return differences("error", message.stop_reason, "stop_reason of a blocked prompt")
+    word = expected.get("incomplete_reason") or expected["stop_reason"] or None
+    return differences(word, message.stop_detail, "stop_detail")

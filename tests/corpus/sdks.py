@@ -1,0 +1,294 @@
+"""The vendors' own packages as readers of our streams: each takes the bytes of an answer through its own client.
+
+No network: a transport inside the client answers. What a package says of the answer is `Told`.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+
+@dataclass
+class Told:
+    """What a package made of a stream. A call is `(id, name, arguments)`; `stop` is the provider's word."""
+
+    text: str = ""
+    refusal: str = ""
+    thinking: str = ""
+    calls: list[tuple[str | None, str | None, Any]] = field(default_factory=list)
+    stop: str | None = None
+
+
+UNSEEN: Any = object()  # stands for an id that a package does not show
+
+
+class _Answer:
+    """A transport's handler that answers every request with the same body."""
+
+    def __init__(self, library: Any, content_type: str) -> None:
+        self.body = b""
+        self._library = library
+        self._content_type = content_type
+
+    def __call__(self, request: Any) -> Any:
+        return self._library.Response(200, headers={"content-type": self._content_type}, content=self.body)
+
+
+# --- Anthropic -------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _anthropic() -> tuple[Any, _Answer]:
+    import anthropic
+    import httpx2
+
+    answer = _Answer(httpx2, "text/event-stream")
+    http = httpx2.Client(transport=httpx2.MockTransport(answer))
+    return anthropic.Anthropic(api_key="none", base_url="http://sdk.test", max_retries=0, http_client=http), answer
+
+
+@cache
+def _anthropic_bedrock() -> tuple[Any, _Answer]:
+    import anthropic
+    import httpx2
+
+    answer = _Answer(httpx2, "application/vnd.amazon.eventstream")
+    http = httpx2.Client(transport=httpx2.MockTransport(answer))
+    client = anthropic.AnthropicBedrock(
+        aws_access_key="none", aws_secret_key="none", aws_region="us-east-1", max_retries=0, http_client=http
+    )
+    return client, answer
+
+
+def anthropic_messages(body: bytes) -> Told:
+    client, answer = _anthropic()
+    answer.body = body
+    return _claude(client)
+
+
+def bedrock_invoke_anthropic(body: bytes) -> Told:
+    client, answer = _anthropic_bedrock()
+    answer.body = body
+    return _claude(client)
+
+
+def _claude(client: Any) -> Told:
+    with client.beta.messages.stream(model="m", max_tokens=1, messages=[{"role": "user", "content": "?"}]) as stream:
+        message = stream.get_final_message()
+    return Told(
+        text="".join(block.text for block in message.content if block.type == "text"),
+        thinking="".join(block.thinking for block in message.content if block.type == "thinking"),
+        calls=[(block.id, block.name, block.input) for block in message.content if block.type == "tool_use"],
+        stop=message.stop_reason,
+    )
+
+
+# --- OpenAI ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _openai() -> tuple[Any, _Answer]:
+    import httpx2
+    import openai
+
+    answer = _Answer(httpx2, "text/event-stream")
+    http = httpx2.Client(transport=httpx2.MockTransport(answer))
+    return openai.OpenAI(api_key="none", base_url="http://sdk.test", max_retries=0, http_client=http), answer
+
+
+def openai_completions(body: bytes) -> Told:
+    client, answer = _openai()
+    answer.body = body
+    with client.chat.completions.stream(model="m", messages=[{"role": "user", "content": "?"}]) as stream:
+        stream.until_done()
+        choices = stream.current_completion_snapshot.choices
+    if not choices:
+        return Told()
+    message = choices[0].message
+    return Told(
+        text=_words(message.content),
+        refusal=message.refusal or "",
+        thinking=_completions_thinking(message),
+        calls=[_function(call) for call in message.tool_calls or () if call.type in ("function", None)],
+        stop=choices[0].finish_reason,
+    )
+
+
+def _completions_thinking(message: Any) -> str:
+    """OpenAI's chat types have no thinking: hosts that show it put it beside the content, or among its parts."""
+    beside = message.model_extra or {}
+    parts = message.content if isinstance(message.content, list) else []
+    within = (part["thinking"] for part in parts if part.get("type") == "thinking")
+    return beside.get("reasoning_content") or beside.get("reasoning") or "".join(map(_words, within))
+
+
+def _words(content: Any) -> str:
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if part.get("type") == "text")
+    return content or ""
+
+
+def _function(call: Any) -> tuple[str | None, str | None, Any]:
+    return call.id, call.function.name, call.function.arguments
+
+
+def openai_responses(body: bytes) -> Told:
+    client, answer = _openai()
+    answer.body = body
+    last = None
+    with client.responses.stream(model="m", input="?") as stream:
+        for event in stream:
+            if event.type in ("response.completed", "response.incomplete", "response.failed"):
+                last = event.response
+    if last is None:
+        return Told()
+    if last.status == "failed":
+        raise RuntimeError(last.error.message if last.error else "failed")
+    reason = last.incomplete_details.reason if last.incomplete_details else None
+    parts = [part for item in last.output if item.type == "message" for part in item.content]
+    return Told(
+        text="".join(part.text for part in parts if part.type == "output_text"),
+        refusal="".join(part.refusal for part in parts if part.type == "refusal"),
+        thinking="\n\n".join(filter(None, _reasoning(last.output))),
+        calls=[(item.call_id, item.name, item.arguments) for item in last.output if item.type == "function_call"],
+        stop=reason or last.status,
+    )
+
+
+def _reasoning(output: Iterable[Any]) -> Iterator[str]:
+    for item in output:
+        if item.type == "reasoning":
+            yield from (part.text for part in (*(item.summary or ()), *(item.content or ())))
+
+
+# --- Google ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _google() -> tuple[Any, _Answer]:
+    import httpx
+    from google import genai
+    from google.genai.types import HttpOptions
+
+    answer = _Answer(httpx, "text/event-stream")
+    http = httpx.Client(transport=httpx.MockTransport(answer))
+    return genai.Client(api_key="none", http_options=HttpOptions(httpx_client=http)), answer
+
+
+def google_generative_ai(body: bytes) -> Told:
+    client, answer = _google()
+    answer.body = body
+    told = Told()
+    for chunk in client.models.generate_content_stream(model="m", contents="?"):
+        candidate = chunk.candidates[0] if chunk.candidates else None
+        if candidate is None:
+            continue
+        if candidate.finish_reason:
+            told.stop = candidate.finish_reason.value
+        for part in (candidate.content and candidate.content.parts) or ():
+            if part.function_call:
+                call = part.function_call
+                told.calls.append((call.id, call.name, call.args or {}))
+            elif part.thought:
+                told.thinking += part.text or ""
+            else:
+                told.text += part.text or ""
+    return told
+
+
+# --- Bedrock ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _converse_shape() -> Any:
+    from botocore.loaders import Loader
+    from botocore.model import ServiceModel
+
+    model = ServiceModel(Loader().load_service_model("bedrock-runtime", "service-2"))
+    return model.operation_model("ConverseStream").output_shape.members["stream"]
+
+
+class _Raw:
+    """A streaming body, as far as botocore's event stream asks of it."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def stream(self) -> Iterator[bytes]:
+        yield self._body
+
+    def close(self) -> None:
+        pass
+
+
+def bedrock_converse_stream(body: bytes) -> Told:
+    from botocore.eventstream import EventStream
+    from botocore.parsers import EventStreamJSONParser
+
+    told = Told()
+    calls: dict[int, list[str]] = {}
+    for event in EventStream(_Raw(body), _converse_shape(), EventStreamJSONParser(), "ConverseStream"):
+        if "contentBlockStart" in event:
+            start = event["contentBlockStart"]
+            if "toolUse" in start["start"]:
+                use = start["start"]["toolUse"]
+                calls[start["contentBlockIndex"]] = [use["toolUseId"], use["name"], ""]
+        elif "contentBlockDelta" in event:
+            delta = event["contentBlockDelta"]["delta"]
+            told.text += delta.get("text", "")
+            told.thinking += delta.get("reasoningContent", {}).get("text", "")
+            if "toolUse" in delta:
+                calls[event["contentBlockDelta"]["contentBlockIndex"]][2] += delta["toolUse"]["input"]
+        elif "messageStop" in event:
+            told.stop = event["messageStop"]["stopReason"]
+    told.calls = [(id, name, text) for id, name, text in calls.values()]
+    return told
+
+
+# --- Ollama ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _ollama() -> tuple[Any, _Answer]:
+    import httpx
+    import ollama
+
+    answer = _Answer(httpx, "application/x-ndjson")
+    return ollama.Client(host="http://sdk.test", transport=httpx.MockTransport(answer)), answer
+
+
+def ollama_chat(body: bytes) -> Told:
+    client, answer = _ollama()
+    answer.body = body
+    told = Told()
+    for chunk in client.chat(model="m", messages=[{"role": "user", "content": "?"}], stream=True):
+        told.text += chunk.message.content or ""
+        told.thinking += chunk.message.thinking or ""
+        for call in chunk.message.tool_calls or ():
+            told.calls.append((UNSEEN, call.function.name, dict(call.function.arguments)))
+        told.stop = chunk.done_reason or told.stop
+    return told
+
+
+READERS: dict[str, Callable[[bytes], Told]] = {
+    "anthropic-messages": anthropic_messages,
+    "bedrock-converse-stream": bedrock_converse_stream,
+    "bedrock-invoke-anthropic": bedrock_invoke_anthropic,
+    "google-generative-ai": google_generative_ai,
+    "google-vertex": google_generative_ai,
+    "ollama-chat": ollama_chat,
+    "openai-completions": openai_completions,
+    "openai-responses": openai_responses,
+}
+
+
+def arguments_of(told: Any) -> Any:
+    """A call's arguments as values, where the package leaves them as text."""
+    if not isinstance(told, str):
+        return told
+    try:
+        return json.loads(told) if told.strip() else {}
+    except ValueError:
+        return told

@@ -1,0 +1,165 @@
+"""Where two requests differ, in the terms of loss paths: `$.messages[3].content[0].citations`.
+
+A dialect may leave out a block or a message that it cannot say, so that what follows moves up: lists are aligned, and an
+item may only be missing where a loss says so.
+"""
+
+from collections.abc import Collection
+from functools import cache
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import fields
+
+from interlingua.folding import parse_arguments
+from interlingua.messages import AssistantMessage, CustomMessage, ToolCall
+from interlingua.request import Request
+from laws.wires import spelled
+
+
+def view(request: Request, owner: str) -> dict[str, Any]:
+    """The request as nested JSON values under the names that loss paths use.
+
+    What `owner`, the dialect under test, noted about shapes is left out: its hints are no part of what is said.
+    """
+    context = request.context
+    parts = {
+        "model": request.model,
+        "system": context.system,
+        "systemRole": context.system_role,
+        "messages": context.messages,
+        "tools": context.tools,
+        "options": request.options,
+        "extra": _merged(request.extra, context.extra),
+    }
+    return {name: said for name, part in parts.items() if (said := _seen(part, owner)) is not None and said != {}}
+
+
+def answer_view(message: AssistantMessage, owner: str) -> dict[str, Any]:
+    """The same for a single answer."""
+    seen: dict[str, Any] = _seen(message, owner)
+    return seen
+
+
+def _merged(*extras: dict[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for extra in extras:
+        for name, held in extra.items():
+            out[name] = {**out.get(name, {}), **held}
+    return out
+
+
+def _seen(value: Any, owner: str) -> Any:
+    if isinstance(value, Struct):
+        return _seen_struct(value, owner)
+    if isinstance(value, tuple):
+        return [_seen(item, owner) for item in value]
+    if isinstance(value, CustomMessage):
+        return {"role": value.role, **value.fields}
+    if isinstance(value, dict) and value and all(isinstance(held, dict) for held in value.values()):
+        return value
+    return value
+
+
+def _seen_struct(value: Struct, owner: str) -> dict[str, Any]:
+    tag = type(value).__struct_config__.tag
+    out: dict[str, Any] = {"": tag} if tag else {}
+    for field in fields(type(value)):
+        item = getattr(value, field.name)
+        if field.name == "extra":
+            seen = _seen_extra(item, owner)
+            if seen:
+                out["extra"] = seen
+        elif item is not None and (item != field.default or field.required):
+            out[field.encode_name] = _seen(item, owner)
+    if isinstance(value, ToolCall) and _is_stale(value):
+        out.pop("argumentsText", None)
+    return out
+
+
+def _is_stale(call: ToolCall) -> bool:
+    """Whether the arguments were changed since the wire spelled them."""
+    return call.arguments_text is not None and parse_arguments(call.arguments_text)[0] != call.arguments
+
+
+def _seen_extra(extra: dict[str, Any], owner: str) -> dict[str, Any]:
+    out = {}
+    for name, held in extra.items():
+        if name == owner and isinstance(held, dict):
+            held = {key: item for key, item in held.items() if not key.startswith("~")}
+        if held:
+            out[name] = held
+    return out
+
+
+def differing(a: Any, b: Any, losses: Collection[str], owner: str) -> set[str]:
+    """The paths at which `b` differs from `a`, with lists aligned so that the fewest differences are unexplained."""
+    return _Comparison(losses, owner).paths(a, b, "$")
+
+
+def is_under(path: str, loss: str) -> bool:
+    return path == loss or path.startswith((f"{loss}.", f"{loss}["))
+
+
+class _Comparison:
+    def __init__(self, losses: Collection[str], owner: str) -> None:
+        self._losses = losses
+        self._owner = owner
+
+    def _unexplained(self, paths: Collection[str]) -> int:
+        return sum(not any(is_under(path, loss) for loss in self._losses) for path in paths)
+
+    def paths(self, a: Any, b: Any, path: str) -> set[str]:
+        if isinstance(a, dict) and isinstance(b, dict):
+            return self._in_objects(a, b, path)
+        if isinstance(a, list) and isinstance(b, list):
+            return self._in_lists(a, b, path)
+        return set() if spelled(a) == spelled(b) else {path}
+
+    def _in_objects(self, a: dict[str, Any], b: dict[str, Any], path: str) -> set[str]:
+        if a.get("") != b.get(""):
+            return {path}  # another kind of value
+        if path.endswith(f".extra.{self._owner}"):
+            b = {key: b[key] for key in b if key in a}  # the wire's own additions lose nothing
+        if path.endswith(".extra") and self._owner in b and self._owner not in a:
+            b = {key: b[key] for key in b if key != self._owner}
+        found: set[str] = set()
+        for key in a.keys() | b.keys():
+            inner = f"{path}.{key}"
+            if key in a and key in b:
+                found |= self.paths(a[key], b[key], inner)
+            elif key == "extra" and key in b:
+                found |= self.paths({}, b[key], inner)
+            else:
+                found |= self._all_of(a[key], inner) if key in a else {inner}
+        return found
+
+    def _all_of(self, value: Any, path: str) -> set[str]:
+        """A part that is missing, named as finely as losses may name it."""
+        if isinstance(value, dict) and any(is_under(loss, path) and loss != path for loss in self._losses):
+            return {f"{path}.{key}" for key in value if key} or {path}
+        return {path}
+
+    def _in_lists(self, a: list[Any], b: list[Any], path: str) -> set[str]:
+        """The best alignment, by the number of differences without a loss."""
+
+        @cache
+        def best(i: int, j: int) -> tuple[int, int, frozenset[str]]:
+            if i == len(a) and j == len(b):
+                return 0, 0, frozenset()
+            options = []
+            if i < len(a) and j < len(b):
+                options.append((self.paths(a[i], b[j], f"{path}[{i}]"), best(i + 1, j + 1)))
+            if i < len(a):
+                options.append(({f"{path}[{i}]"}, best(i + 1, j)))
+            if j < len(b):
+                options.append(({path}, best(i, j + 1)))
+            scored = [
+                (self._unexplained(here) + rest[0], len(here) + rest[1], frozenset(here) | rest[2])
+                for here, rest in options
+            ]
+            return min(scored, key=lambda option: option[:2])
+
+        if spelled(a) == spelled(b):
+            return set()
+        return set(best(0, 0)[2])

@@ -1,0 +1,68 @@
+"""What the laws need to know of a dialect, and how they read and write through it."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from interlingua.dialects import DIALECTS, Dialect, dialect
+from interlingua.errors import BadWire
+from interlingua.events import StreamEvent
+from interlingua.folding import unfold
+from interlingua.framing import Frame
+from interlingua.messages import AssistantMessage
+
+every_dialect = pytest.mark.parametrize("name", sorted(DIALECTS))
+
+
+def owner(name: str) -> str:
+    """The name under which a dialect files what only it can say: a variant uses that of its base."""
+    wire = dialect(name)
+    return str(getattr(wire, "module", wire).API)
+
+
+def spelled(value: Any) -> str:
+    """A JSON value as text that is equal exactly for equal values: `1` is not `true`, nor is it `1.0`."""
+    return json.dumps(value, sort_keys=True, allow_nan=False)
+
+
+def through_json(value: Any) -> Any:
+    """A body as its reader sees it."""
+    return json.loads(json.dumps(value, allow_nan=False))
+
+
+def streamed(wire: Dialect, events: Iterable[StreamEvent]) -> bytes:
+    """The body of a streamed answer."""
+    encoder = wire.StreamEncoder()
+    return b"".join([*map(encoder.feed, events), encoder.close()])
+
+
+def stream_of(wire: Dialect, message: AssistantMessage, size: int | None = None) -> bytes:
+    return streamed(wire, unfold(message, size=size))
+
+
+def frames_of(wire: Dialect, body: bytes) -> list[Frame]:
+    framing = wire.framing()
+    return framing.feed(body) + framing.close()
+
+
+def heard(wire: Dialect, chunks: Iterable[bytes], **given: Any) -> list[StreamEvent]:
+    """The events of a body that arrives in these chunks, as a connector would see them."""
+    framing, decoder = wire.framing(), wire.StreamDecoder(**given)
+    events: list[StreamEvent] = []
+    try:
+        for chunk in chunks:
+            for frame in framing.feed(chunk):
+                events += decoder.feed(frame)
+        for frame in framing.close():
+            events += decoder.feed(frame)
+    except BadWire as fault:
+        return events + decoder.close(str(fault))
+    return events + decoder.close()
+
+
+def understood(wire: Dialect, frames: Iterable[Frame], **given: Any) -> list[StreamEvent]:
+    """The events of these frames."""
+    decoder = wire.StreamDecoder(**given)
+    return [event for frame in frames for event in decoder.feed(frame)] + decoder.close()
