@@ -61,10 +61,11 @@ class Chat(Struct):
     max_tokens: int
 
 
-_WORDS = (
+_SENTENCE = (
     "the agent reads a file and then edits it because tests fail when parser meets an empty line so we check what "
     'happens there and return None instead of raising "ValueError" which callers did not expect — see notes\n'
-).split(" ")
+)
+_WORDS = _SENTENCE.split(" ")
 
 
 def _prose(random: random.Random, size: int) -> str:
@@ -105,7 +106,7 @@ def conversation(turns: int = 20) -> Chat:
         if turn in (0, 10):
             asked.append(Image(_base64(dice, 50_000), "image/png"))
         calls = [
-            Call(f"toolu_{turn:02}{n}", f"tool_{2 * n}", {f"path_{2 * n}": f"src/module_{turn}.py", f"limit_{2 * n}": 200})
+            Call(f"toolu_{turn:02}{n}", f"tool_{n}", {f"path_{n}": f"src/module_{turn}.py", f"limit_{n}": 200})
             for n in range(2)
         ]
         thought = Thinking(_prose(dice, 800), _base64(dice, 400))

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
-from conversation import Assistant, Call, Chat, Image, Result, Text, Thinking, User
 from msgspec import Struct
+
+from conversation import Assistant, Call, Chat, Image, Result, Text, Thinking, User
 
 dumps = msgspec.json.Encoder().encode
 _loads = msgspec.json.Decoder().decode

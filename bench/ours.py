@@ -3,7 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import orjson
+
 import interlingua as il
+import limits
 import worker
 from conversation import Assistant, Call, Chat, Image, Result, Text, Thinking, User
 from limits import Decoded
@@ -69,6 +72,12 @@ def request(wire: str, chat: Chat) -> Callable[[], bytes]:
     return lambda: dialect.encode_request(canon).bytes()
 
 
+def by_hand_with_orjson(wire: str, chat: Chat) -> Callable[[], bytes]:
+    """Not ours: the hand-written limit with the faster of the two encoders."""
+    body = limits.BODIES[wire]
+    return lambda: orjson.dumps(body(chat))
+
+
 def stream(wire: str, chunks: list[bytes]) -> Callable[[], il.AssistantMessage]:
     dialect = il.dialect(DIALECTS[wire])
 
@@ -90,4 +99,4 @@ def decoded(message: il.AssistantMessage) -> Decoded:
 
 
 if __name__ == "__main__":
-    worker.serve(request, stream, decoded)
+    worker.serve({"request": request, "orjson": by_hand_with_orjson, "stream": stream}, decoded)

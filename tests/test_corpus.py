@@ -16,7 +16,7 @@ needs_corpus = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    return run(jobs=2)
+    return run()
 
 
 @needs_corpus
@@ -35,7 +35,7 @@ def test_recorded_traffic_means_what_the_vendors_say_and_comes_back_as_it_was(ap
     [
         ({"a": 1, "b": [2]}, {"b": [2], "a": 1}, []),
         ({"a": 1}, {"a": True}, ["$.a"]),
-        ({"a": 1}, {"a": 1.0}, ["$.a"]),
+        ({"a": 1}, {"a": 1.0}, []),
         ({"a": None}, {}, ["$.a"]),
         ({}, {"a": None}, ["$.a"]),
         ([1, 2], [1], ["$"]),

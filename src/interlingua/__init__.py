@@ -1,5 +1,8 @@
 """Interlingua: one conversation format for LLMs, and lossless, honest codecs to and from every wire."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from .canonical import dump, load
 from .dialects import DIALECTS, dialect
 from .errors import (
@@ -68,10 +71,39 @@ from .request import (
     ToolSpec,
 )
 
+if TYPE_CHECKING:
+    from .checks import Finding, check
+    from .conversion import Detection, convert, decode, detect, encode
+    from .handover import Adapted, adapt
+
 __version__ = "0.1.0"
+
+# Loaded on first use, so that importing the package stays light.
+_LATER = {
+    "Adapted": "handover",
+    "Detection": "conversion",
+    "Finding": "checks",
+    "adapt": "handover",
+    "check": "checks",
+    "convert": "conversion",
+    "decode": "conversion",
+    "detect": "conversion",
+    "encode": "conversion",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{module}", __name__), name)
+    globals()[name] = value
+    return value
+
 
 __all__ = [
     "DIALECTS",
+    "Adapted",
     "AgentEvent",
     "AgentMessage",
     "Api",
@@ -90,10 +122,12 @@ __all__ = [
     "Conversation",
     "Cost",
     "CustomMessage",
+    "Detection",
     "DialectError",
     "DocumentBlock",
     "Encoded",
     "Entry",
+    "Finding",
     "FormatError",
     "ImageBlock",
     "ImageContent",
@@ -133,8 +167,14 @@ __all__ = [
     "Unsupported",
     "Usage",
     "UserMessage",
+    "adapt",
+    "check",
+    "convert",
+    "decode",
+    "detect",
     "dialect",
     "dump",
+    "encode",
     "fold",
     "load",
     "unfold",

@@ -41,6 +41,7 @@ def dump(value: Any, *, partial: bool = False) -> bytes:
         out = _encoder.encode(value)
     except (UnicodeEncodeError, RecursionError):
         return jsontext.write(plain(value))
+    jsontext.refuse_depth(out)
     if _MARK in out:
         return jsontext.write(plain(value))
     if b"null" in out:  # NaN is written as null: look closer
@@ -51,7 +52,7 @@ def dump(value: Any, *, partial: bool = False) -> bytes:
 def load(data: bytes | str, type: Any = Conversation) -> Any:
     """A value of `type` from its JSON; raises FormatError with the path of what is wrong."""
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    if raw.count(b"[") + raw.count(b"{") <= jsontext.DEPTH_LIMIT:
+    if len(raw) <= jsontext.DEPTH_LIMIT or jsontext.is_shallow(raw):
         try:
             return _decoder(type).decode(raw)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -82,6 +83,8 @@ def build(value: Any, type: Any = Conversation, path: str = "$") -> Any:
 
 @cache
 def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
+    if CustomMessage in get_args(type):  # unknown roles are for the slow path
+        type = Union[tuple(option for option in get_args(type) if option is not CustomMessage)]  # noqa: UP007
     return msgspec.json.Decoder(type)
 
 
@@ -93,8 +96,8 @@ def _plain_struct(value: Struct) -> dict[str, Any]:
     for field in msgspec.structs.fields(type(value)):
         item = getattr(value, field.name)
         default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
-        if item is default or (field.name == "extra" and not item) or (item == default and type_same(item, default)):
-            continue
+        if item is default or (field.default_factory is not msgspec.NODEFAULT and item == default):
+            continue  # as the fast encoder does it, so that both ways give the same JSON
         out[field.encode_name] = plain(item)
     held = out.get("extra")
     if isinstance(held, dict) and isinstance(held.get(SELF), dict):
@@ -102,11 +105,6 @@ def _plain_struct(value: Struct) -> dict[str, Any]:
         del out["extra"]
         out = {**out, **({"extra": rest} if rest else {}), **unknown}
     return out
-
-
-def type_same(a: Any, b: Any) -> bool:
-    """Whether two equal values would be the same JSON (`0` is not `false`)."""
-    return type(a) is type(b)
 
 
 def _build(value: Any, hint: Any, path: str) -> Any:
@@ -138,7 +136,7 @@ def _build_union(value: Any, options: tuple[Any, ...], path: str) -> Any:
         for option in options:
             if get_origin(option) is tuple:
                 return _build(value, option, path)
-    simple = [o for o in options if o not in structs and get_origin(o) is not tuple]
+    simple = [o for o in options if o not in (*structs, CustomMessage) and get_origin(o) is not tuple]
     if type(value) in simple:  # a whole number stays whole where a float would do too
         return value
     for option in simple:

@@ -160,14 +160,20 @@ class Recorder:
         return "".join(self._slots[key].pieces)
 
     def open(self, key: Hashable, block: Block) -> None:
-        """Opens a block as far as it is known; text inside it counts as its first delta."""
+        """Opens a block as far as it is known; text inside it counts as its first delta.
+
+        A block of the same key that is still open ends here. One that comes whole is in no snapshot before its end.
+        """
         self.begin()
+        if self.is_open(key):
+            self.close(key)
         block, first = _emptied(block)
         slot = _Slot(len(self.content), block)
         self._slots[key] = slot
         self.content.append(block)
-        self.log.append((slot.index, block, True))
-        self._at = slot.index
+        if slot.delta is not None:
+            self.log.append((slot.index, block, True))
+            self._at = slot.index
         self._emit(_start_event(slot.index, block))
         if first:
             self.delta(key, first)
@@ -205,7 +211,9 @@ class Recorder:
         slot.block = block
         self.content[slot.index] = block
         self.log.append((slot.index, block, False))
-        self._emit(_end_event(slot.index, block))
+        # A block that turned out to be of another kind than it was opened as ends like one that came whole.
+        alike = _DELTAS.get(type(block)) is slot.delta
+        self._emit(_end_event(slot.index, block) if alike else BlockEnd(slot.index, block))
 
     def whole(self, key: Hashable, block: Block, *, size: int | None = None) -> None:
         """A block that came at once: its start, its text as one delta (or several of `size`), its end."""

@@ -48,13 +48,13 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
 
     ids: dict[str, str]
     names: dict[str, str]
+    places: tuple[int | None, ...]  # for each message its place in the source; None where it was added
 
-    def __new__(
-        cls, request: Request, losses: tuple[Loss, ...], ids: dict[str, str], names: dict[str, str]
-    ) -> "Adapted":
-        made = super().__new__(cls, (request, losses))
-        made.ids = ids
-        made.names = names
+    def __new__(cls, work: "_Work") -> "Adapted":
+        made = super().__new__(cls, (work.request(), tuple(work.report.losses)))
+        made.ids = work.ids
+        made.names = work.names
+        made.places = tuple(None if _is_added(message) else at for at, message in work.items)
         return made
 
     @property
@@ -81,7 +81,15 @@ def adapt(request: Request, target: ModelDescriptor | str, *, thinking: Literal[
     work = _Work(request, model, thinking)
     for mend in _PASSES:
         mend(work)
-    return Adapted(work.request(), tuple(work.report.losses), work.ids, work.names)
+    return Adapted(work)
+
+
+def structural_repairs(request: Request) -> tuple[Loss, ...]:
+    """What any target would want mended: calls without results, results without calls, order, ids."""
+    work = _Work(request, ModelDescriptor(id="", api=""), "drop")
+    for mend in (_drop_custom, _drop_failed, _pair, _rename_ids):
+        mend(work)
+    return tuple(work.report.losses)
 
 
 def _model(request: Request, target: ModelDescriptor | str) -> ModelDescriptor:
@@ -90,6 +98,10 @@ def _model(request: Request, target: ModelDescriptor | str) -> ModelDescriptor:
     if target not in PROFILES:
         raise InterlinguaError(f"no target is called {target!r}; there are: {', '.join(sorted(PROFILES))}")
     return replace(request.model, api=target)
+
+
+def _is_added(message: Message) -> bool:
+    return bool(getattr(message, "extra", {}).get("interlingua", {}).get("synthetic"))
 
 
 class _Work:
@@ -296,7 +308,7 @@ def _answers(
             ordered.append((turn, _no_result(call)))
         else:
             results.remove(found)
-            ordered.append((found[0], _filled(found[1], call)))
+            ordered.append((found[0], _filled(found, call, work)))
     for at, _ in results:
         work.lost(at, "tool result", "no call before it is open", "dropped")
     if [at for at, _ in ordered + others] != sorted(at for at, _ in ordered + others):
@@ -313,10 +325,15 @@ def _answers_call(result: Message, call: ToolCall) -> bool:
     return result.tool_call_id == call.id or (item_id is not None and result.tool_call_id == item_id)
 
 
-def _filled(result: Message, call: ToolCall) -> Message:
+def _filled(found: tuple[int, Message], call: ToolCall, work: _Work) -> Message:
+    at, result = found
     assert isinstance(result, ToolResultMessage)
     if result.tool_name and result.tool_call_id == call.id:
         return result
+    if not result.tool_name:
+        work.lost(at, "tool_name", "taken from the call", "record", ".toolName")
+    if result.tool_call_id != call.id:
+        work.lost(at, "id", "the call's other id; the target knows one", field=".toolCallId")
     return replace(result, tool_call_id=call.id, tool_name=result.tool_name or call.name)
 
 
@@ -374,7 +391,7 @@ def _judged(content: tuple[Block, ...], native: bool, at: int, work: _Work) -> t
             out.append(_unsigned(block, at, place, work))
     if dropped:
         out = [_standing_alone(block) for block in out]
-    return tuple(_marked_calls(out, work.rules))
+    return tuple(_marked_calls(out, at, work))
 
 
 def _may_return(block: ThinkingBlock, native: bool, rules: Profile) -> bool:
@@ -385,7 +402,7 @@ def _unsigned(block: Block, at: int, place: int, work: _Work) -> Block:
     if isinstance(block, TextBlock) and block.text_signature is not None:
         work.lost(at, "text_signature", "minted by another model", "dropped", f".content[{place}].textSignature")
         return replace(block, text_signature=None)
-    if isinstance(block, ToolCall) and block.thought_signature is not None:
+    if isinstance(block, ToolCall) and block.thought_signature not in (None, work.rules.unsigned_call):
         work.lost(at, "thought_signature", "minted by another model", "dropped", f".content[{place}].thoughtSignature")
         return replace(block, thought_signature=None)
     return block
@@ -397,16 +414,18 @@ def _standing_alone(block: Block) -> Block:
     if not held or "id" not in held:
         return block
     rest = {k: v for k, v in held.items() if k != "id"}
-    return replace(block, extra={**block.extra, "openai-responses": rest})  # type: ignore[union-attr]
+    return replace(block, extra={**block.extra, "openai-responses": rest})
 
 
-def _marked_calls(content: list[Block], rules: Profile) -> list[Block]:
+def _marked_calls(content: list[Block], at: int, work: _Work) -> list[Block]:
     """Where calls must be signed, an unsigned one carries the documented marker; a signature is never made up."""
-    if rules.unsigned_call is None or any(isinstance(b, ToolCall) and b.thought_signature for b in content):
+    marker = work.rules.unsigned_call
+    if marker is None or any(isinstance(block, ToolCall) and block.thought_signature for block in content):
         return content  # of parallel calls only the first is signed
     for place, block in enumerate(content):
         if isinstance(block, ToolCall):
-            content[place] = replace(block, thought_signature=rules.unsigned_call)
+            content[place] = replace(block, thought_signature=marker)
+            work.lost(at, "thought_signature", "unsigned: marked as not to be checked", field=".content")
             break
     return content
 
@@ -439,17 +458,26 @@ def _rename_ids(work: _Work) -> None:
     rule, used = work.rules.ids, set[str]()
     occurrences: Counter[str] = Counter()
     pending: list[tuple[str, str]] = []
+    changed: list[str] = []
 
     def mend(at: int, message: Message) -> Message | None:
-        nonlocal pending
+        nonlocal pending, changed
         if isinstance(message, AssistantMessage) and message.tool_calls:
-            pending = []
-            return replace(message, content=tuple(rename(block) for block in blocks_of(message.content)))
+            pending, changed = [], []
+            content = tuple(rename(block) for block in blocks_of(message.content))
+            if not changed:
+                return message
+            work.lost(at, "id", "not an id that the target takes", "weakened", ".content")
+            return replace(message, content=content)
         if isinstance(message, ToolResultMessage):
             for place, (old, new) in enumerate(pending):
                 if old == message.tool_call_id:
                     del pending[place]
-                    return message if old == new else replace(message, tool_call_id=new)
+                    if old == new:
+                        return message
+                    if not _is_added(message):
+                        work.lost(at, "id", "follows the id of its call", "weakened", ".toolCallId")
+                    return replace(message, tool_call_id=new)
         return message
 
     def rename(block: Block) -> Block:
@@ -463,6 +491,7 @@ def _rename_ids(work: _Work) -> None:
         if new == block.id:
             return block
         work.ids[new] = block.id
+        changed.append(new)
         return replace(block, id=new)
 
     work.map(mend)
@@ -508,20 +537,22 @@ def _rename_tools(work: _Work) -> None:
         work.tools = tuple(tool if tool.dialect else _named(tool, fit(tool.name)) for tool in work.tools)
     for place, tool in enumerate(work.source.context.tools or ()):
         if tool.name in forward:
-            work.report.at(f"$.tools[{place}].name", tool.name, "not a name that the target takes", "weakened")
+            work.report.at(f"$.tools[{place}].name", "tool name", "not a name that the target takes", "weakened")
 
     def mend(at: int, message: Message) -> Message | None:
         if isinstance(message, AssistantMessage) and any(not rule.allows(call.name) for call in message.tool_calls):
             names = {call.name: fit(call.name) for call in message.tool_calls}
-            work.lost(at, "tool name", "not a name that the target takes")
+            work.lost(at, "tool name", "not a name that the target takes", field=".content")
             return replace(message, content=tuple(_renamed(block, names) for block in blocks_of(message.content)))
         if isinstance(message, ToolResultMessage) and message.tool_name and not rule.allows(message.tool_name):
+            work.lost(at, "tool name", "not a name that the target takes", field=".toolName")
             return replace(message, tool_name=fit(message.tool_name))
         return message
 
     work.map(mend)
     choice = work.options.tool_choice
     if choice is not None and any(not rule.allows(name) for name in choice.names):
+        work.report.at("$.options.toolChoice.names", "tool name", "not a name that the target takes", "weakened")
         work.options = replace(work.options, tool_choice=replace(choice, names=tuple(map(fit, choice.names))))
 
 
@@ -564,7 +595,7 @@ def _fit_block(block: Block, at: int, place: int, message: Message, titles: Coun
     work.lost(at, type(block).__name__, why, "dropped", f".content[{place}]")
     if isinstance(block, DocumentBlock) and block.text is not None:
         return TextBlock(text=block.text, cache=block.cache)
-    kind = {ImageBlock: "image", AudioBlock: "audio", DocumentBlock: "document"}[type(block)]  # type: ignore[index]
+    kind = {ImageBlock: "image", AudioBlock: "audio", DocumentBlock: "document"}[type(block)]
     return TextBlock(text=f"({kind} omitted: {why})", cache=block.cache)  # type: ignore[union-attr]
 
 
@@ -646,14 +677,14 @@ def _take_turns(work: _Work) -> None:
     if work.rules.alternating:
         merged: list[tuple[int, Message]] = []
         for at, message in work.items:
-            joined = _merge(merged[-1][1], message, work.rules.api) if merged else None
+            joined = _merge(merged[-1][1], message) if merged else None
             if joined is None:
                 merged.append((at, message))
             else:
                 work.lost(at, "message", "joined to the one before it: turns alternate")
                 merged[-1] = (merged[-1][0], joined)
         work.items = [
-            (at, _joining(merged[place - 1][1] if place else None, message, work.rules.api))
+            (at, _joining(merged[place - 1][1] if place else None, at, message, work))
             for place, (at, message) in enumerate(merged)
         ]
     if work.rules.user_first and work.items and isinstance(work.items[0][1], AssistantMessage):
@@ -661,7 +692,7 @@ def _take_turns(work: _Work) -> None:
         work.items.insert(0, (0, UserMessage(content=CONTINUED, extra=SYNTHETIC)))
 
 
-def _merge(before: Message, message: Message, api: str) -> Message | None:
+def _merge(before: Message, message: Message) -> Message | None:
     if isinstance(before, UserMessage) and isinstance(message, UserMessage):
         return replace(before, content=(*blocks_of(before.content), *blocks_of(message.content)))
     if isinstance(before, AssistantMessage) and isinstance(message, AssistantMessage) and not before.tool_calls:
@@ -669,11 +700,15 @@ def _merge(before: Message, message: Message, api: str) -> Message | None:
     return None
 
 
-def _joining(before: Message | None, message: Message, api: str) -> Message:
+def _joining(before: Message | None, at: int, message: Message, work: _Work) -> Message:
     """The user's words after results travel in the results' own turn."""
     if not isinstance(before, ToolResultMessage) or not isinstance(message, UserMessage):
         return message
+    api = work.rules.api
     held = message.extra.get(api, {})
+    if held.get("~joined") and isinstance(message.content, tuple):
+        return message
+    work.lost(at, "message", "said in the turn of the results before it: turns alternate")
     content = blocks_of(message.content)
     return replace(message, content=content, extra={**message.extra, api: {**held, "~joined": True}})
 
@@ -733,8 +768,6 @@ def _fit_schemas(work: _Work) -> None:
             "$.tools", "tools", "tool blocks in the history need definitions: bare ones were added", "weakened"
         )
         work.tools = tuple(ToolSpec(name=name, input_schema={"type": "object"}) for name in _called(work))
-        if work.options.tool_choice is None:
-            return
 
 
 def _schema_path(place: int) -> str:

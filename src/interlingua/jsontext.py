@@ -34,8 +34,7 @@ def read(data: bytes | bytearray | str) -> Any:
     """The JSON value in `data`. Raises FormatError naming the byte where it stops making sense."""
     if isinstance(data, str):
         data = clean(data).encode()
-    if len(data) > DEPTH_LIMIT and not is_shallow(data):
-        _refuse_depth(data)
+    refuse_depth(data)
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -59,6 +58,7 @@ def compact(value: Any) -> str:
         out = _encode(value)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
         out = _write_odd(value)
+    refuse_depth(out)
     if b"null" in out:
         _refuse_nan(value)
     return out.decode()
@@ -128,7 +128,10 @@ def _valid_utf8(data: bytes) -> bytes:
         return data.decode("utf-8", "replace").encode()
 
 
-def _refuse_depth(data: bytes | bytearray) -> None:
+def refuse_depth(data: bytes | bytearray) -> None:
+    """Raises FormatError when JSON text is nested deeper than `DEPTH_LIMIT`."""
+    if len(data) <= DEPTH_LIMIT or is_shallow(data):
+        return
     depth = 0
     for match in _STRUCTURE.finditer(data):
         first = match[0][0]

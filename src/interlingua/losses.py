@@ -13,7 +13,7 @@ from msgspec.structs import fields as struct_fields
 from . import jsontext
 from .errors import Unsupported
 from .messages import CustomMessage
-from .request import Request
+from .request import Conversation, Request
 
 # dropped: gone. weakened: said, but not as strongly or exactly. record: bookkeeping that a request never carries
 # (who minted a message, when, for how much); reported for completeness, never a reason for strict mode to refuse.
@@ -78,6 +78,7 @@ def bookkeeping(api: str) -> dict[str, Fate]:
             " ModelDescriptor.headers ModelDescriptor.compat",
             "a description of the model, not a part of the request",
         ),
+        **record("ModelDescriptor.extra", "a description of the model, not a part of the request"),
         **record("ModelDescriptor.api", "the wire is its own api", unless=api),
     }
 
@@ -120,21 +121,28 @@ class Losses(Sequence[Loss]):
         return repr(self._get())
 
 
+SYSTEM = "$.system"
+
+
 class Reporter:
-    """Where an encoder says what it could not say. It keeps the place, so that paths are only built for losses."""
+    """Where an encoder says what it could not say. It keeps the place, so that paths are only built for losses.
 
-    __slots__ = ("block", "losses", "message")
+    `root` is the place when it is not a message of a request: `$.system`, or `$` for an answer.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("block", "losses", "message", "root")
+
+    def __init__(self, root: str = "") -> None:
         self.losses: list[Loss] = []
         self.message = 0
         self.block: int | None = None
+        self.root = root
 
     def lost(self, what: str, why: str, severity: Severity = "dropped", *, field: str | None = None) -> None:
         """A loss in the message or block at hand; `field` (its JSON name) when only that is lost."""
-        path = f"$.messages[{self.message}]"
+        path = self.root or f"$.messages[{self.message}]"
         if self.block is not None:
-            path += f".content[{self.block}]"
+            path += f"[{self.block}]" if self.root == SYSTEM else f".content[{self.block}]"
         self.at(f"{path}.{field}" if field else path, what, why, severity)
 
     def at(self, path: str, what: str, why: str, severity: Severity = "dropped") -> None:
@@ -144,6 +152,16 @@ class Reporter:
 
 class Lines(list[Any]):
     """The body of a line format: one JSON value a line."""
+
+
+class _Quiet(Reporter):
+    __slots__ = ()
+
+    def at(self, path: str, what: str, why: str, severity: Severity = "dropped") -> None:
+        pass
+
+
+QUIET = _Quiet()  # for encoding what a wire itself just said: nothing to report, and nothing to pile up
 
 
 class Encoded(NamedTuple):
@@ -160,13 +178,21 @@ class Encoded(NamedTuple):
 
 
 def encoded(
-    api: str, body: Any, source: Request | Struct, fates: Fates, reported: list[Loss], *, strict: bool = False
+    api: str,
+    body: Any,
+    source: Request | Struct,
+    fates: Fates,
+    reported: list[Loss],
+    *,
+    strict: bool = False,
+    spoken: str | None = None,
 ) -> Encoded:
     """An Encoded whose losses are what the encoder `reported` and what the table says is lost wherever it is set.
 
-    In strict mode the first loss that is not mere bookkeeping is raised as Unsupported instead.
+    In strict mode the first loss that is not mere bookkeeping is raised as Unsupported instead. `spoken` is the name
+    under which a variant of `api` speaks, and which decoding puts back.
     """
-    found = Losses(lambda: tuple(reported) + tuple(static_losses(source, fates, api)))
+    found = Losses(lambda: tuple(reported) + tuple(static_losses(source, fates, api, spoken)))
     if strict:
         for loss in found:
             if loss.severity != "record":
@@ -174,52 +200,113 @@ def encoded(
     return Encoded(body, found)
 
 
-def static_losses(source: Any, fates: Fates, api: str) -> Iterator[Loss]:
+def static_losses(source: Any, fates: Fates, api: str, spoken: str | None = None) -> Iterator[Loss]:
     """The losses that follow from the table alone, with their places in `source`."""
-    if isinstance(source, Request):
-        context = source.context
-        parts = (
-            (source.model, "$.model"),
-            (context.system, "$.system"),
-            (context.messages, "$.messages"),
-            (context.tools, "$.tools"),
-            (source.options, "$.options"),
-        )
-        for part, path in parts:
-            yield from _walk(part, path, fates, api)
-        yield from _foreign(source.extra, "$.extra", api)
-        yield from _foreign(context.extra, "$.extra", api)
-    else:
-        yield from _walk(source, "$", fates, api)
+    walk = _Walk(fates, api, spoken or api)
+    if isinstance(source, Conversation):
+        yield from _in_conversation(source, walk)
+        return
+    if not isinstance(source, Request):
+        yield from walk.over(source, "$")
+        return
+    context = source.context
+    yield from walk.over(source.model, "$.model")
+    yield from walk.over(context.system, SYSTEM)
+    yield from walk.field("Context.system_role", context.system_role, "$.systemRole")
+    yield from walk.over(context.messages, "$.messages")
+    yield from walk.over(context.tools, "$.tools")
+    yield from walk.over(source.options, "$.options")
+    yield from walk.extra(source.extra, "$.extra", KEPT)
+    yield from walk.extra(context.extra, "$.context.extra", _CONTEXT_EXTRA)
 
 
-def _walk(value: Any, path: str, fates: Fates, api: str) -> Iterator[Loss]:
-    if isinstance(value, tuple):
-        for at, item in enumerate(value):
-            yield from _walk(item, f"{path}[{at}]", fates, api)
-    elif isinstance(value, Struct):
-        cls = type(value)
-        for attribute, name, default, fate in _plan(cls, fates):
-            item = getattr(value, attribute)
-            if item is default or item == default:
+def places(conversation: Conversation) -> list[str]:
+    """Where each entry's message is found: among the messages of the path, or in its entry on another branch."""
+    path = {id(entry): at for at, entry in enumerate(conversation.path())}
+    return [
+        f"$.messages[{path[id(entry)]}]" if id(entry) in path else f"$.entries[{at}].message"
+        for at, entry in enumerate(conversation.entries)
+    ]
+
+
+def _in_conversation(source: Conversation, walk: "_Walk") -> Iterator[Loss]:
+    yield from walk.over(source.model, "$.model")
+    yield from walk.over(source.system, SYSTEM)
+    yield from walk.field("Context.system_role", source.system_role, "$.systemRole")
+    branches = walk.fates.get("Conversation.entries", KEPT)
+    for at, (entry, place) in enumerate(zip(source.entries, places(source), strict=True)):
+        here = f"$.entries[{at}]"
+        if branches.kind in _LOST and place.startswith("$.entries"):
+            yield Loss(here, "branch", branches.why, branches.kind)  # type: ignore[arg-type]
+            continue
+        yield from walk.over(entry.message, place)
+        yield from walk.field("Entry.id", entry.id, f"{here}.id")
+        yield from walk.field("Entry.parent_id", entry.parent_id, f"{here}.parentId")
+        yield from walk.extra(entry.extra, f"{here}.extra", KEPT)
+    yield from walk.field("Conversation.head", source.head, "$.head")
+    yield from walk.over(source.tools, "$.tools")
+    yield from walk.over(source.options, "$.options")
+    yield from walk.extra({k: v for k, v in source.extra.items() if k != "context"}, "$.extra", KEPT)
+    yield from walk.extra(source.extra.get("context", {}), "$.context.extra", _CONTEXT_EXTRA)
+
+
+_CONTEXT_EXTRA = Fate("dropped", "what only one wire can say of a request goes into the request's extra")
+_LOST = ("dropped", "weakened", "record")
+
+
+class _Walk:
+    """One look through a source for what the table says is lost."""
+
+    __slots__ = ("api", "fates", "spoken")
+
+    def __init__(self, fates: Fates, api: str, spoken: str) -> None:
+        self.fates = fates
+        self.api = api
+        self.spoken = spoken
+
+    def over(self, value: Any, path: str) -> Iterator[Loss]:
+        if isinstance(value, tuple):
+            for at, item in enumerate(value):
+                yield from self.over(item, f"{path}[{at}]")
+        elif isinstance(value, Struct):
+            for attribute, name, default, fate in _plan(type(value), self.fates):
+                item = getattr(value, attribute)
+                if item is default or item == default:
+                    continue
+                if attribute == "extra":
+                    yield from self.extra(item, f"{path}.extra", fate)
+                elif fate.kind in _LOST:
+                    if not self._is_implied(item, fate):
+                        yield Loss(f"{path}.{name}", attribute, fate.why, fate.kind)  # type: ignore[arg-type]
+                else:
+                    yield from self.over(item, f"{path}.{name}")
+        elif isinstance(value, CustomMessage) and self.fates.get("CustomMessage.role", _NO_ROLE).kind in _LOST:
+            yield Loss(path, value.role, "this wire has no such role", "dropped")
+
+    def field(self, name: str, item: Any, path: str) -> Iterator[Loss]:
+        """One field that is not walked to."""
+        fate = self.fates.get(name, KEPT)
+        if item is not None and fate.kind in _LOST and not self._is_implied(item, fate):
+            yield Loss(path, name.partition(".")[2], fate.why, fate.kind)  # type: ignore[arg-type]
+
+    def extra(self, extra: Mapping[str, Any], path: str, fate: Fate) -> Iterator[Loss]:
+        """What other dialects own; and what this one owns, where the table says that it is not said."""
+        for owner, held in extra.items():
+            if not held or (owner == self.api and all(key.startswith("~") for key in held)):
                 continue
-            if attribute == "extra":
-                yield from _foreign(item, f"{path}.extra", api)
-            elif fate.kind in ("dropped", "weakened", "record"):
-                if fate.unless is None or item != fate.unless:
-                    yield Loss(f"{path}.{name}", attribute, fate.why, fate.kind)
-            else:
-                yield from _walk(item, f"{path}.{name}", fates, api)
-    elif isinstance(value, CustomMessage):
-        yield Loss(path, value.role, "this wire has no such role", "dropped")
+            if fate.kind in _LOST and (owner == self.api or fate.kind == "record"):
+                yield Loss(f"{path}.{owner}", "extra", fate.why, fate.kind)  # type: ignore[arg-type]
+            elif owner != self.api:
+                yield Loss(f"{path}.{owner}", "extra", f"only {owner} can say it", "dropped")
+
+    def _is_implied(self, item: Any, fate: Fate) -> bool:
+        """Whether decoding puts the value back by itself."""
+        if fate.unless is None:
+            return False
+        return bool(item == (self.spoken if fate.unless == self.api else fate.unless))
 
 
-def _foreign(extra: Mapping[str, Any], path: str, api: str) -> Iterator[Loss]:
-    for owner, held in extra.items():
-        if owner != api and held:
-            yield Loss(f"{path}.{owner}", "extra", f"only {owner} can say it", "dropped")
-
-
+_NO_ROLE = Fate("dropped", "this wire has no such role")
 _PLANS: dict[tuple[type, int], tuple[tuple[str, str, Any, Fate], ...]] = {}
 
 

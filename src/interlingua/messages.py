@@ -144,6 +144,7 @@ class OpaqueBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="opaque
 
     dialect: str
     value: Any
+    extra: Extra = {}
 
 
 Block: TypeAlias = (
@@ -168,6 +169,7 @@ class Cost(Wire, frozen=True, kw_only=True):
     cache_read: float | int | None = None
     cache_write: float | int | None = None
     total: float | int
+    extra: Extra = {}
 
 
 class Usage(Wire, frozen=True, kw_only=True):

@@ -1,9 +1,10 @@
 """Prints how the dialects fare on recorded traffic. Exit code 1: something fails that should not."""
 
 import argparse
+import re
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 
 from .cases import DIALECT_OF, corpus, find_case
 from .checks import CHECKS, findings
@@ -22,7 +23,10 @@ def main() -> int:
     began = time.monotonic()
     report = run(asked.api or DIALECT_OF, asked.jobs)
     print(table(report))
-    _list_failures(report.failures, None if asked.all else asked.first)
+    if asked.groups:
+        _list_groups(report.failures)
+    else:
+        _list_failures(report.failures, None if asked.all else asked.first)
     print(
         f"{sum(report.passed.values())} passed, {len(report.failures)} failed, "
         f"{sum(report.excepted.values())} excepted, in {time.monotonic() - began:.0f} s"
@@ -37,6 +41,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--case", help="one case, with all that each check finds")
     parser.add_argument("--all", action="store_true", help="list every failure")
+    parser.add_argument("--groups", action="store_true", help="list the failures by their likeness, with examples")
     parser.add_argument("--first", type=int, default=40, help="how many failures to list (%(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (%(default)s)")
     return parser.parse_args()
@@ -70,6 +75,20 @@ def _list_failures(failures: list[Failure], first: int | None) -> None:
         )
     if first is not None and len(failures) > first:
         print(f"… and {len(failures) - first} more: --all lists them, --case ID explains one")
+
+
+def _list_groups(failures: list[Failure]) -> None:
+    groups: dict[tuple[str, str, str], list[Failure]] = defaultdict(list)
+    for failure in failures:
+        groups[failure.api, failure.check, _alike(failure.findings[0])].append(failure)
+    for (api, check, _), alike in sorted(groups.items(), key=lambda group: (group[0][:2], -len(group[1]))):
+        examples = " ".join(failure.case for failure in alike[:3])
+        print(f"{api} {check}, {len(alike)} ({examples}): {alike[0].findings[0]}")
+
+
+def _alike(finding: str) -> str:
+    """A finding without its particulars: quoted values and numbers."""
+    return re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "_", finding)[:60]
 
 
 def _show_case(id: str) -> int:

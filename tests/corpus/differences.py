@@ -7,7 +7,7 @@ _SHOWN = 160
 
 
 def differences(expected: Any, actual: Any, path: str = "$") -> list[str]:
-    """The places where two JSON values are not the same. Key order is nothing; `1`, `1.0`, `true` all differ."""
+    """The places where two JSON values are not the same. Key order is nothing; `1` is `1.0`, and not `true`."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         return [
             found
@@ -16,7 +16,7 @@ def differences(expected: Any, actual: Any, path: str = "$") -> list[str]:
         ]
     if isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
         return _in_list(expected, actual, path)
-    if type(expected) is type(actual) and expected == actual:
+    if expected == actual and isinstance(expected, bool) is isinstance(actual, bool):
         return []
     return [f"{path}: expected {shown(expected)}, got {shown(actual)}"]
 

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any
 
 from interlingua.folding import arguments_text
-from interlingua.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall, Usage, blocks_of
+from interlingua.messages import AssistantMessage, ServerToolCall, TextBlock, ThinkingBlock, ToolCall, Usage, blocks_of
 
 from .cases import Case
 from .differences import differences, shown
@@ -35,11 +35,19 @@ def _beginning(expected: Mapping[str, Any], message: AssistantMessage) -> list[s
 
 def _content(case: Case, message: AssistantMessage) -> list[str]:
     expected = case.expected
-    found = differences(expected["text"] or "", plain_text(message), "text")
+    found = differences(_text(case), plain_text(message), "text")
     found += differences(expected.get("refusal") or "", refusal(message), "refusal")
     found += differences(expected["thinking"] or "", thinking(message, case.dialect_name), "thinking")
-    calls = expected["tool_calls"]
-    return found if calls is None else found + _calls(calls, message.tool_calls, case.dialect_name)
+    return found + _calls(case, message)
+
+
+def _text(case: Case) -> str:
+    """The words of the answer. Of Bedrock's whole answers the corpus leaves out the cited ones, of its streams not."""
+    if "citationsContent" not in case.expected.get("blocks", ()):
+        return case.expected["text"] or ""
+    blocks = case.wire["output"]["message"]["content"]
+    cited = (block.get("citationsContent", {"content": [block]})["content"] for block in blocks)
+    return "".join(piece.get("text", "") for pieces in cited for piece in pieces)
 
 
 def _order(case: Case, message: AssistantMessage) -> list[str]:
@@ -47,8 +55,10 @@ def _order(case: Case, message: AssistantMessage) -> list[str]:
     told = next((case.expected[name] for name in ("blocks", "items", "parts") if name in case.expected), None)
     if told is None or case.expected.get("error"):
         return []
-    body = case.dialect.encode_response(message).body
-    return differences(_runs(told), _runs(map(_kind, _pieces(body, case.dialect_name))), "order of blocks")
+    kinds = map(_kind, _pieces(case.dialect.encode_response(message).body, case.dialect_name))
+    if case.is_stream:  # where cited words are text as well
+        kinds = ("text" if kind == "citationsContent" else kind for kind in kinds)
+    return differences(_runs(told), _runs(kinds), "order of blocks")
 
 
 def _pieces(body: Any, dialect: str) -> list[dict[str, Any]]:
@@ -103,19 +113,30 @@ def thinking(message: AssistantMessage, dialect: str) -> str:
     return "".join(b.thinking for b in blocks_of(message.content) if isinstance(b, ThinkingBlock))
 
 
-def _calls(expected: list[dict[str, Any]], calls: tuple[ToolCall, ...], dialect: str) -> list[str]:
+def _calls(case: Case, message: AssistantMessage) -> list[str]:
+    if case.expected["tool_calls"] is None:  # arguments in pieces, which Google's package does not put together
+        return []
+    expected = [told for told in case.expected["tool_calls"] if not _is_servers(told, case, message)]
+    calls = message.tool_calls
     if len(expected) != len(calls):
         return [f"tool calls: expected {len(expected)}, got {len(calls)}"]
     found = []
     for at, (told, call) in enumerate(zip(expected, calls, strict=True)):
         path = f"tool_calls[{at}]"
-        found += _id(told["id"], call, dialect, f"{path}.id")
+        found += _id(told["id"], call, f"{path}.id")
         found += differences(told["name"], call.name, f"{path}.name")
-        found += _arguments(told, call, path)
+        found += _arguments(told, call, path, as_text=case.dialect_name.startswith("openai"))
     return found
 
 
-def _id(told: str | None, call: ToolCall, dialect: str, path: str) -> list[str]:
+def _is_servers(told: Mapping[str, Any], case: Case, message: AssistantMessage) -> bool:
+    """Whether a call is one that Bedrock runs itself; the corpus lists these among the client's."""
+    if b"server_tool_use" not in case.body:
+        return False
+    return any(isinstance(b, ServerToolCall) and b.id == told["id"] for b in blocks_of(message.content))
+
+
+def _id(told: str | None, call: ToolCall, path: str) -> list[str]:
     """An id may be minted exactly when the wire gave none."""
     if is_minted(call) != (not told):
         return [f"{path}: the wire has {told!r}, ours is {call.id!r}, {'minted' if is_minted(call) else 'not minted'}"]
@@ -126,14 +147,11 @@ def is_minted(call: ToolCall) -> bool:
     return any(held.get("~minted") for held in call.extra.values())
 
 
-def _arguments(told: Mapping[str, Any], call: ToolCall, path: str) -> list[str]:
+def _arguments(told: Mapping[str, Any], call: ToolCall, path: str, *, as_text: bool) -> list[str]:
+    """The arguments as values; and where the wire has them as text, in its very spelling."""
     raw, arguments = told.get("arguments_raw"), told["arguments"]
-    if raw is not None:
-        found = differences(raw, arguments_text(call), f"{path}.arguments as text")
-        if found and not (raw.strip() or call.arguments):
-            found = []  # no text at all is no arguments, however it is said
-    else:
-        found = []
+    blank = not ((raw or "").strip() or call.arguments)  # no text at all is no arguments, however it is said
+    found = differences(raw, arguments_text(call), f"{path}.arguments as text") if as_text and not blank else []
     if isinstance(arguments, dict):
         return found + differences(arguments, call.arguments, f"{path}.arguments")
     if call.arguments:

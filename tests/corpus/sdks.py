@@ -182,6 +182,8 @@ def google_generative_ai(body: bytes) -> Told:
     answer.body = body
     told = Told()
     for chunk in client.models.generate_content_stream(model="m", contents="?"):
+        if chunk.prompt_feedback and chunk.prompt_feedback.block_reason:
+            told.stop = chunk.prompt_feedback.block_reason.value
         candidate = chunk.candidates[0] if chunk.candidates else None
         if candidate is None:
             continue
@@ -223,27 +225,36 @@ class _Raw:
         pass
 
 
+@dataclass
+class _Call:
+    id: str
+    name: str
+    ours: bool  # for the client to run, not for Bedrock
+    arguments: str = ""
+
+
 def bedrock_converse_stream(body: bytes) -> Told:
     from botocore.eventstream import EventStream
     from botocore.parsers import EventStreamJSONParser
 
     told = Told()
-    calls: dict[int, list[str]] = {}
+    calls: dict[int, _Call] = {}
     for event in EventStream(_Raw(body), _converse_shape(), EventStreamJSONParser(), "ConverseStream"):
         if "contentBlockStart" in event:
             start = event["contentBlockStart"]
-            if "toolUse" in start["start"]:
-                use = start["start"]["toolUse"]
-                calls[start["contentBlockIndex"]] = [use["toolUseId"], use["name"], ""]
+            use = start["start"].get("toolUse")
+            if use:
+                ours = use.get("type") != "server_tool_use"
+                calls[start["contentBlockIndex"]] = _Call(use["toolUseId"], use["name"], ours)
         elif "contentBlockDelta" in event:
             delta = event["contentBlockDelta"]["delta"]
             told.text += delta.get("text", "")
             told.thinking += delta.get("reasoningContent", {}).get("text", "")
             if "toolUse" in delta:
-                calls[event["contentBlockDelta"]["contentBlockIndex"]][2] += delta["toolUse"]["input"]
+                calls[event["contentBlockDelta"]["contentBlockIndex"]].arguments += delta["toolUse"]["input"]
         elif "messageStop" in event:
             told.stop = event["messageStop"]["stopReason"]
-    told.calls = [(id, name, text) for id, name, text in calls.values()]
+    told.calls = [(call.id, call.name, call.arguments) for call in calls.values() if call.ours]
     return told
 
 

@@ -30,23 +30,17 @@ def view(request: Request, owner: str) -> dict[str, Any]:
         "messages": context.messages,
         "tools": context.tools,
         "options": request.options,
-        "extra": _merged(request.extra, context.extra),
     }
-    return {name: said for name, part in parts.items() if (said := _seen(part, owner)) is not None and said != {}}
+    seen = {name: _seen(part, owner) for name, part in parts.items() if part is not None}
+    seen["extra"] = _seen_extra(request.extra, owner)
+    seen["context"] = {"extra": _seen_extra(context.extra, owner)}
+    return seen
 
 
 def answer_view(message: AssistantMessage, owner: str) -> dict[str, Any]:
     """The same for a single answer."""
     seen: dict[str, Any] = _seen(message, owner)
     return seen
-
-
-def _merged(*extras: dict[str, Any]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for extra in extras:
-        for name, held in extra.items():
-            out[name] = {**out.get(name, {}), **held}
-    return out
 
 
 def _seen(value: Any, owner: str) -> Any:
@@ -56,8 +50,6 @@ def _seen(value: Any, owner: str) -> Any:
         return [_seen(item, owner) for item in value]
     if isinstance(value, CustomMessage):
         return {"role": value.role, **value.fields}
-    if isinstance(value, dict) and value and all(isinstance(held, dict) for held in value.values()):
-        return value
     return value
 
 
@@ -101,13 +93,18 @@ def is_under(path: str, loss: str) -> bool:
     return path == loss or path.startswith((f"{loss}.", f"{loss}["))
 
 
+# What a decoder knows by itself and adds where the source said nothing: the wire's name, the name of the call answered.
+_FILLED_IN = ("api", "toolName")
+_MISPLACED = 100  # an item that went missing without a loss is worse than many that changed
+
+
 class _Comparison:
     def __init__(self, losses: Collection[str], owner: str) -> None:
         self._losses = losses
         self._owner = owner
 
-    def _unexplained(self, paths: Collection[str]) -> int:
-        return sum(not any(is_under(path, loss) for loss in self._losses) for path in paths)
+    def _unexplained(self, paths: Collection[str], weight: int = 1) -> int:
+        return weight * sum(not any(is_under(path, loss) for loss in self._losses) for path in paths)
 
     def paths(self, a: Any, b: Any, path: str) -> set[str]:
         if isinstance(a, dict) and isinstance(b, dict):
@@ -128,6 +125,8 @@ class _Comparison:
             inner = f"{path}.{key}"
             if key in a and key in b:
                 found |= self.paths(a[key], b[key], inner)
+            elif key in _FILLED_IN and key in b:
+                continue
             elif key == "extra" and key in b:
                 found |= self.paths({}, b[key], inner)
             else:
@@ -149,14 +148,14 @@ class _Comparison:
                 return 0, 0, frozenset()
             options = []
             if i < len(a) and j < len(b):
-                options.append((self.paths(a[i], b[j], f"{path}[{i}]"), best(i + 1, j + 1)))
+                options.append((1, self.paths(a[i], b[j], f"{path}[{i}]"), best(i + 1, j + 1)))
             if i < len(a):
-                options.append(({f"{path}[{i}]"}, best(i + 1, j)))
+                options.append((_MISPLACED, {f"{path}[{i}]"}, best(i + 1, j)))
             if j < len(b):
-                options.append(({path}, best(i, j + 1)))
+                options.append((_MISPLACED, {path}, best(i, j + 1)))
             scored = [
-                (self._unexplained(here) + rest[0], len(here) + rest[1], frozenset(here) | rest[2])
-                for here, rest in options
+                (self._unexplained(here, weight) + rest[0], len(here) + rest[1], frozenset(here) | rest[2])
+                for weight, here, rest in options
             ]
             return min(scored, key=lambda option: option[:2])
 

@@ -6,20 +6,31 @@ from typing import Any
 
 import pytest
 
-from interlingua.dialects import DIALECTS, Dialect, dialect
+from interlingua.dialects import WIRES, Dialect, dialect
 from interlingua.errors import BadWire
 from interlingua.events import StreamEvent
 from interlingua.folding import unfold
 from interlingua.framing import Frame
 from interlingua.messages import AssistantMessage
+from interlingua.request import Request
 
-every_dialect = pytest.mark.parametrize("name", sorted(DIALECTS))
+every_dialect = pytest.mark.parametrize("name", sorted(WIRES))
 
 
 def owner(name: str) -> str:
     """The name under which a dialect files what only it can say: a variant uses that of its base."""
     wire = dialect(name)
     return str(getattr(wire, "module", wire).API)
+
+
+def said_outside(wire: Dialect, request: Request) -> dict[str, Any]:
+    """What this wire says of a request beside its body: the model or the streaming, where the path tells them."""
+    told: dict[str, Any] = {}
+    if wire.path("a", True) != wire.path("b", True):
+        told["model"] = request.model.id
+    if wire.path("a", True) != wire.path("a", False):
+        told["stream"] = request.options.stream
+    return told
 
 
 def spelled(value: Any) -> str:

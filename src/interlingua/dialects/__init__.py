@@ -58,7 +58,7 @@ class Dialect(Protocol):
 
 
 # name -> "module" or "module:attribute" inside this package; loaded on first use.
-DIALECTS: dict[str, str] = {
+WIRES: dict[str, str] = {
     "anthropic-messages": "anthropic_messages",
     "openai-completions": "openai_completions",
     "openai-responses": "openai_responses",
@@ -71,6 +71,13 @@ DIALECTS: dict[str, str] = {
     "bedrock-invoke-anthropic": "anthropic_messages:BEDROCK",
     "ollama-chat": "ollama_chat",
 }
+
+# Formats that hold conversations and make no calls: `decode` and `encode` alone.
+FILES: dict[str, str] = {
+    "transcript": "transcript",
+    "clawtools": "clawtools",
+}
+DIALECTS: dict[str, str] = {**WIRES, **FILES}
 
 
 def dialect(name: str) -> Dialect:

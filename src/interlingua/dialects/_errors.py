@@ -22,6 +22,7 @@ OVERFLOW: list[str] = [
     r"input is too long",
     r"exceeds? the context window",
     r"input token count.*exceeds the maximum",
+    r"input tokens exceed",
     r"maximum prompt length is \d+",
     r"reduce the length of the messages",
     r"maximum context length",

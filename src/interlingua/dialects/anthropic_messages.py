@@ -36,7 +36,7 @@ from ..events import (
 )
 from ..folding import CUT_OFF, parse_arguments, settle
 from ..framing import SSE, AWSEventStream, Frame, write_aws, write_sse
-from ..losses import Encoded, Fates, Reporter, bookkeeping, dropped, encoded, kept, record, some
+from ..losses import QUIET, SYSTEM, Encoded, Fates, Reporter, bookkeeping, dropped, encoded, kept, record, some
 from ..messages import (
     AssistantMessage,
     Block,
@@ -126,23 +126,29 @@ SAID_STOPS = {
 }
 CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
-# Fields that only one form of an answer carries, as paths into the message: none here, the stream says it all.
-UNEVEN: tuple[str, ...] = ()
+# What only one form of an answer carries, as paths into the message: a stream brings arguments as text, which may be
+# broken, a whole answer brings an object.
+UNEVEN: tuple[str, ...] = ("$.content[*].argumentsText", "$.content[*].parseError")
 
 FATES: Fates = {
     **kept("TextBlock.text TextBlock.cache CacheMarker.ttl"),
     **some("TextBlock.citations Citation.title Citation.url Citation.cited_text", "only citations minted by this wire"),
     **dropped("Citation.start Citation.end TextBlock.text_signature"),
     **dropped("TextBlock.refusal", "a refusal is said as plain text"),
-    **kept("ThinkingBlock.thinking ThinkingBlock.thinking_signature ThinkingBlock.redacted"),
-    **kept("ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id ImageBlock.cache"),
+    **some("ThinkingBlock.thinking", "redacted thinking has only its sealed payload"),
+    **kept("ThinkingBlock.thinking_signature ThinkingBlock.redacted"),
+    **some(
+        "ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id DocumentBlock.data DocumentBlock.text"
+        " DocumentBlock.mime_type DocumentBlock.url DocumentBlock.file_id",
+        "a block has one source, and only data and text have a type",
+    ),
+    **kept("ImageBlock.cache"),
     **dropped("ImageBlock.detail"),
     **some(
         "AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache",
         "this wire has no audio; the block is dropped",
     ),
-    **kept("DocumentBlock.data DocumentBlock.text DocumentBlock.url DocumentBlock.file_id DocumentBlock.title"),
-    **kept("DocumentBlock.context DocumentBlock.citations DocumentBlock.cache DocumentBlock.mime_type"),
+    **kept("DocumentBlock.title DocumentBlock.context DocumentBlock.citations DocumentBlock.cache"),
     **kept("ToolCall.id ToolCall.name ToolCall.arguments ToolCall.cache"),
     **record("ToolCall.arguments_text", "arguments travel as an object, not as text"),
     **dropped("ToolCall.parse_error", "arguments travel as an object; what is none is sent as {}"),
@@ -159,15 +165,21 @@ FATES: Fates = {
         "ToolResultMessage.tool_call_id ToolResultMessage.content ToolResultMessage.is_error ToolResultMessage.cache"
     ),
     **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
-    **dropped("SystemMessage.developer", "one word for system messages"),
+    **dropped("SystemMessage.developer Context.system_role", "one word for system messages"),
+    **kept("CustomMessage.role CustomMessage.fields"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache"),
     **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
     **kept("Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.service_tier"),
-    **kept("Options.stream ToolChoice.mode Reasoning.budget Reasoning.enabled Reasoning.effort OutputSchema.schema"),
+    **kept("Options.stream ToolChoice.mode Reasoning.effort OutputSchema.schema"),
+    **some("Reasoning.budget Reasoning.enabled", "see `encode_reasoning`"),
     **some("Options.parallel_tools Options.tool_choice ToolChoice.names", "see `encode_choice`"),
     **some("Options.reasoning Options.output_schema Options.metadata Options.cache_retention", "see `encode_options`"),
     **dropped("Options.seed Options.session_id Reasoning.summary"),
     **dropped("OutputSchema.name OutputSchema.description OutputSchema.strict"),
+    **dropped(
+        "Options.extra Reasoning.extra ToolChoice.extra OutputSchema.extra",
+        "what only this wire can say of a request goes into the request's extra",
+    ),
 }
 
 
@@ -180,7 +192,7 @@ def decode_block(wire: Any) -> Block:
     if decode is not None:
         try:
             block: Block = decode(wire)
-            return keeping(block, API, wire, encode_block(block, _QUIET) or {})
+            return keeping(block, API, wire, encode_block(block, QUIET) or {})
         except (KeyError, TypeError, ValueError):
             pass
     return OpaqueBlock(dialect=API, value=wire)
@@ -311,16 +323,17 @@ def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
     match block:
         case TextBlock():
             wire = {"type": "text", "text": block.text}
-            if block.citations:
-                wire["citations"] = _encode_citations(block.citations, report)
+            if block.citations and (citations := _encode_citations(block.citations, report)):
+                wire["citations"] = citations
         case ToolCall():
             wire = {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments}
-        case ThinkingBlock():
-            return restored(_encode_thinking(block), block.extra, API)
-        case ImageBlock():
-            wire = {"type": "image", "source": _encode_source(block)}
-        case DocumentBlock():
-            wire = _encode_document(block)
+        case ThinkingBlock() if not block.redacted or block.thinking_signature is not None:
+            wire = _encode_thinking(block, report)
+            return restored(wire, block.extra, API) if block.extra else wire
+        case ImageBlock() if (source := _encode_source(block, report)) is not None:
+            wire = {"type": "image", "source": source}
+        case DocumentBlock() if (source := _encode_source(block, report)) is not None:
+            wire = _encode_document(block, source)
         case ServerToolCall():
             wire = {"type": "server_tool_use", "id": block.id, "name": block.name, "input": block.arguments}
         case ServerToolResult() if block.dialect == API:
@@ -334,15 +347,17 @@ def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
         case OpaqueBlock() if block.dialect == API:
             return block.value  # type: ignore[no-any-return]
         case _:
-            report.lost(type(block).__name__, "this wire has no such block")
+            report.lost(type(block).__name__, "this wire cannot say such a block")
             return None
     if block.cache is not None:
         wire["cache_control"] = _encode_cache(block.cache)
     return restored(wire, block.extra, API) if block.extra else wire
 
 
-def _encode_thinking(block: ThinkingBlock) -> dict[str, Any]:
+def _encode_thinking(block: ThinkingBlock, report: Reporter) -> dict[str, Any]:
     if block.redacted:
+        if block.thinking:
+            report.lost("thinking", "redacted thinking has only its sealed payload", field="thinking")
         return {"type": "redacted_thinking", "data": block.thinking_signature}
     wire = {"type": "thinking", "thinking": block.thinking}
     if block.thinking_signature is not None:
@@ -351,7 +366,7 @@ def _encode_thinking(block: ThinkingBlock) -> dict[str, Any]:
 
 
 def _encode_citations(citations: tuple[Citation, ...], report: Reporter) -> list[dict[str, Any]]:
-    own = [citation for citation in citations if API in citation.extra]
+    own = [citation for citation in citations if "type" in citation.extra.get(API, ())]
     if len(own) < len(citations):
         # The wire's citations point into documents or sealed search results of its own.
         report.lost("citations", "only citations minted by this wire can return to it", field="citations")
@@ -369,19 +384,28 @@ def _encode_citation(citation: Citation) -> dict[str, Any]:
     return wire
 
 
-def _encode_source(block: ImageBlock | DocumentBlock) -> dict[str, Any]:
-    if block.data is not None:
-        return {"type": "base64", "media_type": block.mime_type, "data": block.data}
-    if block.url is not None:
-        return {"type": "url", "url": block.url}
-    return {"type": "file", "file_id": block.file_id}
+def _encode_source(block: ImageBlock | DocumentBlock, report: Reporter) -> dict[str, Any] | None:
+    """Where the bytes are: the first of text, data, url and file that is known; None when none is."""
+    text = block.text if isinstance(block, DocumentBlock) else None
+    given = (("text", text), ("data", block.data), ("url", block.url), ("file_id", block.file_id))
+    told = [(name, value) for name, value in given if value is not None]
+    if not told:
+        return None
+    (name, value), *others = told
+    for other, _ in others:
+        report.lost(other, "a block has one source", field="fileId" if other == "file_id" else other)
+    if name == "text":
+        if block.mime_type is None:
+            report.lost("mime_type", "text without a type is said to be plain", "record", field="mimeType")
+        return {"type": "text", "media_type": block.mime_type or "text/plain", "data": value}
+    if name == "data":
+        return {"type": "base64", "media_type": block.mime_type, "data": value}
+    if block.mime_type is not None:
+        report.lost("mime_type", "only data and text have a type", "weakened", field="mimeType")
+    return {"type": "url", "url": value} if name == "url" else {"type": "file", "file_id": value}
 
 
-def _encode_document(block: DocumentBlock) -> dict[str, Any]:
-    if block.text is not None:
-        source: dict[str, Any] = {"type": "text", "media_type": block.mime_type or "text/plain", "data": block.text}
-    else:
-        source = _encode_source(block)
+def _encode_document(block: DocumentBlock, source: dict[str, Any]) -> dict[str, Any]:
     wire: dict[str, Any] = {"type": "document", "source": source}
     if block.title is not None:
         wire["title"] = block.title
@@ -412,32 +436,29 @@ def _encode_content(content: Content, report: Reporter) -> Any:
     return said
 
 
-_QUIET = Reporter()  # for encoding what this wire itself just said: nothing to report
-
-
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
-def decode_messages(wire: Any) -> tuple[Message, ...]:
-    """Wire messages as ours; a user message with tool results becomes several."""
+def decode_messages(wire: Any, api: str = API) -> tuple[Message, ...]:
+    """Wire messages as ours; a user message with tool results becomes several. `api` is who minted the answers."""
     names: dict[str, str] = {}  # call id -> tool name; a repeated id means the latest call
-    groups = each(wire, "messages", API, lambda message: _decode_message(message, names))
+    groups = each(wire, "messages", API, lambda message: _decode_message(message, names, api))
     return tuple(message for group in groups for message in group)
 
 
-def _decode_message(wire: Any, names: dict[str, str]) -> list[Message]:
+def _decode_message(wire: Any, names: dict[str, str], api: str) -> list[Message]:
     role = an_object(wire, API).get("role")
     content = wire.get("content")
     if role == "user":
         return _decode_user(wire, content, names)
     if role == "assistant":
-        message = AssistantMessage(content=_decode_content(content), api=API)
+        message = AssistantMessage(content=_decode_content(content), api=api)
         for call in message.tool_calls:
             names[call.id] = call.name
-        return [keeping(message, API, wire, _encode_assistant(message, _QUIET))]
+        return [keeping(message, API, wire, _encode_assistant(message, QUIET))]
     if role == "system":
         system = SystemMessage(content=_decode_content(content))
-        return [keeping(system, API, wire, _said_message("system", system.content, _QUIET))]
+        return [keeping(system, API, wire, _said_message("system", system.content, QUIET))]
     if not isinstance(role, str):
         raise BadWire(API, "a message needs a role: user, assistant or system", "$.role")
     return [CustomMessage(role, {k: v for k, v in wire.items() if k != "role"})]  # type: ignore[list-item]
@@ -452,7 +473,7 @@ def _decode_content(content: Any) -> Content:
 def _decode_user(wire: dict[str, Any], content: Any, names: dict[str, str]) -> list[Message]:
     if not isinstance(content, list) or not any(_is_result(block) for block in content):
         user = UserMessage(content=_decode_content(content))
-        return [keeping(user, API, wire, _said_message("user", user.content, _QUIET))]
+        return [keeping(user, API, wire, _said_message("user", user.content, QUIET))]
     pieces: list[Message] = []
     words: list[Block] = []
     for block in content:
@@ -501,7 +522,7 @@ def _decode_result(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMes
         is_error=wire.get("is_error", False),
         cache=_decode_cache(wire),
     )
-    return keeping(result, API, wire, _encode_result(result, _QUIET))
+    return keeping(result, API, wire, _encode_result(result, QUIET))
 
 
 def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
@@ -516,7 +537,9 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dic
                 _say_user(said, message, before, report)
             case AssistantMessage():
                 said.append(_encode_assistant(message, report))
-                names.update((call.id, call.name) for call in message.tool_calls)
+                for block in blocks_of(message.content):
+                    if isinstance(block, ToolCall):
+                        names[block.id] = block.name
             case ToolResultMessage():
                 if message.tool_name is not None and names.get(message.tool_call_id) != message.tool_name:
                     report.lost("tool_name", "the wire knows only the name of the call", "record", field="toolName")
@@ -567,11 +590,12 @@ def _say_result(
     if joins and _takes_blocks(before, said):
         said[-1]["content"].append(block)
     else:
-        said.append(put_back({"role": "user", "content": [block]}, held.get(MESSAGE, {})))
+        wire = {"role": "user", "content": [block]}
+        said.append(put_back(wire, held.get(MESSAGE, {})) if held else wire)
 
 
 def _takes_blocks(before: Message | None, said: list[dict[str, Any]]) -> bool:
-    return isinstance(before, ToolResultMessage | UserMessage) and isinstance(said[-1]["content"], list)
+    return isinstance(before, (ToolResultMessage, UserMessage)) and isinstance(said[-1]["content"], list)
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -591,7 +615,7 @@ def decode_request(
         model=model_of(wire.get("model"), model, api_of(quirks, API)),
         context=Context(
             system=_decode_system(wire.get("system")),
-            messages=decode_messages(wire["messages"]) if "messages" in wire else (),
+            messages=decode_messages(wire["messages"], api_of(quirks, API)) if "messages" in wire else (),
             tools=_decode_tools(wire.get("tools")),
         ),
         options=_decode_options(wire, stream),
@@ -648,7 +672,7 @@ def _decode_options(wire: dict[str, Any], stream: bool | None) -> Options:
         output_schema=_decode_schema(wire),
         cache_retention=_decode_retention(wire.get("cache_control")),
         service_tier=optional(wire.get("service_tier")),
-        metadata={"user_id": metadata["user_id"]} if isinstance(metadata, dict) and "user_id" in metadata else None,
+        metadata={k: metadata[k] for k in metadata if k == "user_id"} if isinstance(metadata, dict) else None,
         stream=wire["stream"] if isinstance(wire.get("stream"), bool) else stream,
     )
 
@@ -663,7 +687,7 @@ def _decode_reasoning(wire: dict[str, Any]) -> Reasoning | None:
         case "enabled" if budget is not None:
             return Reasoning(effort=effort, budget=budget)
         case "adaptive":
-            return Reasoning(effort=effort, enabled=None if effort else True)
+            return Reasoning(effort=effort, enabled=True if effort is None else None)
         case "disabled":
             return Reasoning(effort=effort, enabled=False)
         case _:
@@ -721,7 +745,9 @@ def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[st
     if options.max_tokens is not None:
         body["max_tokens"] = options.max_tokens
     if context.system is not None:
+        report.root = SYSTEM
         body["system"] = _encode_content(context.system, report)
+        report.root = ""
     body["messages"] = encode_messages(context.messages, report)
     if context.tools is not None:
         body["tools"] = say_tools(context.tools, API, _encode_tool, report)
@@ -730,7 +756,8 @@ def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[st
         body["stream"] = options.stream
     if hosted:
         body["anthropic_version"] = quirks["version"]  # type: ignore[index]
-    return encoded(API, restored(body, request.extra, API), request, FATES, report.losses, strict=strict)
+    said = restored(body, request.extra, API)
+    return encoded(API, said, request, FATES, report.losses, strict=strict, spoken=api_of(quirks, API))
 
 
 def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
@@ -758,7 +785,7 @@ def _encode_options(body: dict[str, Any], options: Options, report: Reporter) ->
     if options.service_tier is not None:
         body["service_tier"] = options.service_tier
     if options.reasoning is not None:
-        _encode_reasoning(body, options.reasoning)
+        _encode_reasoning(body, options.reasoning, report)
     if options.tool_choice is not None or options.parallel_tools is not None:
         body["tool_choice"] = _encode_choice(options, report)
     if options.output_schema is not None:
@@ -771,15 +798,21 @@ def _encode_options(body: dict[str, Any], options: Options, report: Reporter) ->
         body["cache_control"] = {"type": "ephemeral"} | ({"ttl": "1h"} if options.cache_retention == "long" else {})
 
 
-def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning) -> None:
+def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Reporter) -> None:
     if reasoning.enabled is False:
         body["thinking"] = {"type": "disabled"}
+        if reasoning.budget is not None:
+            report.at("$.options.reasoning.budget", "budget", "thinking is off", "record")
     elif reasoning.budget is not None:
         body["thinking"] = {"type": "enabled", "budget_tokens": reasoning.budget}
-    else:
+    elif reasoning.enabled or reasoning.effort is not None:
         body["thinking"] = {"type": "adaptive"}
+    else:
+        report.at("$.options.reasoning", "reasoning", "it says nothing about thinking", "record")
     if reasoning.effort is not None:
         body["output_config"] = {"effort": reasoning.effort}
+    if reasoning.enabled and (reasoning.budget is not None or reasoning.effort is not None):
+        report.at("$.options.reasoning.enabled", "enabled", "implied by the budget or the effort", "record")
 
 
 def _encode_choice(options: Options, report: Reporter) -> dict[str, Any]:
@@ -808,8 +841,7 @@ def _encode_schema(body: dict[str, Any], schema: OutputSchema, report: Reporter)
 
 
 def _encode_metadata(body: dict[str, Any], metadata: dict[str, Any], report: Reporter) -> None:
-    if "user_id" in metadata:
-        body["metadata"] = {"user_id": metadata["user_id"]}
+    body["metadata"] = {key: value for key, value in metadata.items() if key == "user_id"}
     if metadata.keys() - {"user_id"}:
         report.at("$.options.metadata", "metadata", "only user_id is carried", "weakened")
 
@@ -898,10 +930,14 @@ def _encode_usage(usage: Usage | None) -> dict[str, Any]:
 
 def encode_response(message: AssistantMessage, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
     """The body of a whole answer."""
-    report = Reporter()
+    report = Reporter("$")
     content = _encode_content(blocks_of(message.content), report)
-    body = put_back(_encode_answer(message, content), message.extra.get(API, {}).get(RESPONSE, {}))
-    return encoded(API, body, message, ANSWER_FATES, report.losses)
+    body = _whole_answer(message, content)
+    return encoded(API, body, message, ANSWER_FATES, report.losses, spoken=api_of(quirks, API))
+
+
+def _whole_answer(message: AssistantMessage, content: Any) -> dict[str, Any]:
+    return put_back(_encode_answer(message, content), message.extra.get(API, {}).get(RESPONSE, {}))
 
 
 def _encode_answer(message: AssistantMessage, content: Any) -> dict[str, Any]:
@@ -968,12 +1004,18 @@ class StreamDecoder(Decoder):
 
     def _open(self, event: dict[str, Any]) -> None:
         key, wire = event["index"], dict(event["content_block"])
+        if key in self._blocks:  # an upstream that never closed it
+            self._close(event)
         self._blocks[key] = wire
         match wire["type"]:
             case "text":
                 self._record.open(key, TextBlock(text=wire["text"]))
             case "thinking":
+                if wire.get("signature") == "":  # a placeholder: the signature comes as a delta, or there is none
+                    del wire["signature"]
                 self._record.open(key, ThinkingBlock(thinking=wire["thinking"]))
+            case "redacted_thinking":
+                self._record.open(key, _decode_redacted(wire))
             case "tool_use":
                 self._record.open(key, ToolCall(id=wire["id"], name=wire["name"], arguments={}))
             case _:
@@ -1008,8 +1050,7 @@ class StreamDecoder(Decoder):
         elif pieces is not None:
             arguments, text, broken = parse_arguments("".join(pieces))
             if broken is not None:
-                wire["input"] = text
-                block = decode_block(wire)
+                block = decode_block({**wire, "input": {}})
                 return replace(block, arguments_text=text, parse_error=broken) if isinstance(block, ToolCall) else block
             wire["input"] = arguments or wire.get("input", {})
         return decode_block(wire)
@@ -1018,8 +1059,9 @@ class StreamDecoder(Decoder):
         self._shell.update(event["delta"])
         for key, value in event.items():
             if key == "usage":
-                told = {k: v for k, v in (value or {}).items() if v is not None}  # proxies send null for what they lack
-                self._shell["usage"] = {**(self._shell.get("usage") or {}), **told}
+                before = self._shell.get("usage") or {}  # proxies send null for what they lack: that unsays nothing
+                told = {k: v for k, v in (value or {}).items() if v is not None or k not in before}
+                self._shell["usage"] = {**before, **told}
             elif key not in ("type", "delta"):
                 self._shell[key] = value
         self._record.note(usage=_decode_usage(self._shell.get("usage")))
@@ -1074,6 +1116,8 @@ class StreamEncoder:
 
     def __init__(self, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None) -> None:
         self._closed = False
+        self._told: dict[str, Any] = {}  # the envelope that the first event showed
+        self._sealed: set[int] = set()  # redacted thinking, which is said whole at its end
 
     def feed(self, event: StreamEvent) -> bytes:
         if self._closed:
@@ -1081,15 +1125,19 @@ class StreamEncoder:
         match event:
             case TextDelta():
                 return _delta(event.content_index, {"type": "text_delta", "text": event.delta})
-            case ThinkingDelta():
+            case ThinkingDelta() if event.content_index not in self._sealed:
                 return _delta(event.content_index, {"type": "thinking_delta", "thinking": event.delta})
             case ToolCallDelta():
                 return _delta(event.content_index, {"type": "input_json_delta", "partial_json": event.delta})
             case Start():
-                return _event({"type": "message_start", "message": _first(event.partial)})
+                self._told = _first(event.partial)
+                return _event({"type": "message_start", "message": self._told})
             case TextStart():
                 return _opening(event.content_index, {"type": "text", "text": ""})
-            case ThinkingStart() if not (event.block and event.block.redacted):
+            case ThinkingStart() if event.block and event.block.redacted:
+                self._sealed.add(event.content_index)
+                return b""
+            case ThinkingStart():
                 return _opening(event.content_index, {"type": "thinking", "thinking": "", "signature": ""})
             case ToolCallStart():
                 call = event.block or ToolCall(id="", name="", arguments={})
@@ -1100,7 +1148,10 @@ class StreamEncoder:
                 return _closing(event)
             case Done():
                 self._closed = True
-                return _last(event.message)
+                return _last(event.message, self._told)
+            case Error() if STOP_REASONS.get(event.error.stop_detail or "") == "error":
+                self._closed = True  # the model refused: an answer of this wire, not a failure of the stream
+                return _last(event.error, self._told)
             case Error():
                 self._closed = True
                 return _event(
@@ -1136,7 +1187,7 @@ def _closing(event: TextEnd | ThinkingEnd | ToolCallEnd | BlockEnd) -> bytes:
     block = event.tool_call if isinstance(event, ToolCallEnd) else event.block
     if block is None:
         return stop
-    wire = encode_block(block, Reporter())
+    wire = encode_block(block, QUIET)
     if isinstance(event, BlockEnd) or (isinstance(block, ThinkingBlock) and block.redacted):
         return _opening(index, wire) + stop if wire is not None else b""
     rest = {k: v for k, v in (wire or {}).items() if k not in _SAID}
@@ -1155,15 +1206,19 @@ _SAID = frozenset({"type", "text", "thinking", "id", "name", "input"})
 
 def _first(partial: AssistantMessage | None) -> dict[str, Any]:
     message = partial or AssistantMessage(content=())
-    return _encode_answer(message, []) | {"stop_reason": None}
+    return _whole_answer(message, []) | {"stop_reason": None}
 
 
-def _last(message: AssistantMessage) -> bytes:
-    whole = put_back(_encode_answer(message, []), message.extra.get(API, {}).get(RESPONSE, {}))
-    delta = {k: v for k, v in whole.items() if k not in ("id", "type", "role", "model", "content", "usage")}
+def _last(message: AssistantMessage, told: dict[str, Any]) -> bytes:
+    """The end of the answer: what its first event did not show yet."""
+    whole = _whole_answer(message, [])
+    delta = {k: v for k, v in whole.items() if k != "usage" and (k in _AT_THE_END or k not in told or told[k] != v)}
     return _event({"type": "message_delta", "delta": delta, "usage": whole.get("usage")}) + _event(
         {"type": "message_stop"}
     )
+
+
+_AT_THE_END = ("stop_reason", "stop_sequence")
 
 
 # --- errors, path, conversations -------------------------------------------------------------------------------------

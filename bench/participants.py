@@ -1,0 +1,159 @@
+"""Who takes part: the package itself and its peers, each peer in an environment of its own, made from its lock file."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from conversation import WIRES
+
+HERE = Path(__file__).parent
+UV = Path(sys.executable).with_name("uv")
+
+
+class Participant(NamedTuple):
+    """Which wires it is measured on, and what makes it ready to call.
+
+    `stream` rows end with a whole message; `raw` rows only go through the provider's events, so they are shown, but
+    are no peer for the message.
+    """
+
+    name: str
+    module: str
+    ready: str
+    request: tuple[str, ...] = ()
+    stream: tuple[str, ...] = ()
+    raw: tuple[str, ...] = ()
+
+    @property
+    def python(self) -> Path:
+        return Path(sys.executable) if self is OURS else HERE / ".envs" / self.name / "bin" / "python"
+
+
+OURS = Participant(
+    "interlingua",
+    "ours",
+    "import interlingua",
+    request=(*WIRES, "bedrock", "ollama"),
+    stream=WIRES,
+)
+PEERS = (
+    Participant(
+        "anthropic",
+        "peers.anthropic",
+        "import anthropic; anthropic.Anthropic(api_key='none')",
+        request=("anthropic",),
+        stream=("anthropic",),
+    ),
+    Participant(
+        "openai",
+        "peers.openai",
+        "import openai; openai.OpenAI(api_key='none').chat.completions",
+        request=("openai", "responses"),
+        stream=("openai", "responses"),
+    ),
+    Participant(
+        "google-genai",
+        "peers.google_genai",
+        "from google import genai; genai.Client(api_key='none')",
+        request=("gemini",),
+        raw=("gemini",),
+    ),
+    Participant(
+        "boto3",
+        "peers.boto3",
+        "import boto3; boto3.client('bedrock-runtime', region_name='us-east-1')",
+        request=("bedrock",),
+    ),
+    Participant(
+        "pydantic-ai",
+        "peers.pydantic_ai",
+        "from pydantic_ai.models.anthropic import AnthropicModel as M\n"
+        "from pydantic_ai.providers.anthropic import AnthropicProvider as P\n"
+        "M('m', provider=P(api_key='none'))",
+        request=(*WIRES, "bedrock"),
+        stream=WIRES,
+    ),
+    Participant(
+        "litellm",
+        "peers.litellm",
+        "import litellm; litellm.acompletion",
+        request=(*WIRES, "bedrock"),
+        stream=WIRES,
+        raw=("responses",),
+    ),
+)
+
+
+def prepare(peer: Participant) -> None:
+    """Makes the peer's environment from its lock file, unless it is there and the lock file has not changed."""
+    lock, home = HERE / "envs" / f"{peer.name}.lock", peer.python.parent.parent
+    made = home / "made-from.lock"
+    if made.exists() and made.read_bytes() == lock.read_bytes():
+        return
+    print(f"making the environment of {peer.name}", file=sys.stderr, flush=True)
+    subprocess.run([UV, "venv", "--quiet", "--clear", "--python", sys.executable, home], check=True)
+    install = [UV, "pip", "install", "--quiet", "--compile-bytecode", "--require-hashes", "--python", peer.python]
+    subprocess.run([*install, "-r", lock], check=True)
+    made.write_bytes(lock.read_bytes())
+
+
+def relock() -> None:
+    """Resolves all lock files anew, to the newest versions."""
+    for peer in PEERS:
+        source = HERE / "envs" / f"{peer.name}.in"
+        compile = [UV, "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes"]
+        flags = ["--no-annotate", "--no-header", "--upgrade", "-o", source.with_suffix(".lock")]
+        subprocess.run([*compile, *flags, source], check=True)
+
+
+def version(participant: Participant) -> str:
+    """The version that takes part, or "this tree" for the package itself."""
+    if participant is OURS:
+        return "this tree"
+    name = {"pydantic-ai": "pydantic-ai-slim"}.get(participant.name, participant.name)
+    code = f"import importlib.metadata as m; print(m.version({name!r}))"
+    return subprocess.run([participant.python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def environment() -> dict[str, str]:
+    """Of every process that is measured: nothing that would send it to the network or slow it down for no reason."""
+    return os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONWARNINGS": "ignore"}
+
+
+class Worker:
+    """A participant's process, which measures what it is told."""
+
+    def __init__(self, participant: Participant) -> None:
+        self.participant = participant
+        self._process = subprocess.Popen(
+            [participant.python, "-m", participant.module],
+            cwd=HERE,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def measure(self, row: str, wire: str, case: str | None, *, seconds: float, check: bool) -> dict[str, Any]:
+        task = {"row": row, "wire": wire, "case": case, "seconds": seconds, "check": check}
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps(task) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            name, module = self.participant.name, self.participant.module
+            raise RuntimeError(
+                f"{name} failed at {row} {wire} {case or ''}: run `{self.participant.python} -m {module}` in {HERE.name}/"
+                f" and give it {json.dumps(task)}"
+            )
+        found: dict[str, Any] = json.loads(answer)
+        return found
+
+    def close(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait()

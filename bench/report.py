@@ -1,0 +1,168 @@
+"""Results as tables, the targets they are held against, and the page of the documentation."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from participants import OURS
+
+LIMIT = "limit: by hand + msgspec"
+ORJSON = "limit: by hand + orjson"
+STREAM_LIMIT = "limit: split + msgspec, no events"
+TITLES = {
+    "anthropic": "Anthropic Messages",
+    "openai": "OpenAI Chat Completions",
+    "responses": "OpenAI Responses",
+    "gemini": "Gemini",
+    "bedrock": "Bedrock Converse",
+    "ollama": "Ollama",
+}
+
+REQUEST_LIMIT, STREAM_TIMES, FASTER = 3, 4, 10
+GROWTH, IMPORT_MS, IMPORT_MB = 1.2, 100, 25
+
+
+class Target(NamedTuple):
+    """One number against its bar."""
+
+    group: str
+    cell: str
+    value: float
+    bar: float
+    at_least: bool = False
+
+    @property
+    def held(self) -> bool:
+        return self.value >= self.bar if self.at_least else self.value <= self.bar
+
+
+def targets(results: dict[str, Any]) -> Iterator[Target]:
+    for wire, rows in results["requests"].items():
+        yield Target(f"request: at most {REQUEST_LIMIT} x the limit", wire, rows[OURS.name]["ratio"], REQUEST_LIMIT)
+        yield from _faster(f"request: {FASTER} x faster than the fastest peer", wire, rows)
+    for wire, cases in results["streams"].items():
+        for case, rows in cases.items():
+            cell = f"{wire} {case}"
+            yield Target(f"stream: at most {STREAM_TIMES} x the limit", cell, rows[OURS.name]["ratio"], STREAM_TIMES)
+            yield from _faster(f"stream: {FASTER} x faster than the fastest peer", cell, rows)
+    for wire, shapes in results["growth"].items():
+        for shape, sizes in shapes.items():
+            yield Target("stream: flat in the size of arguments", f"{wire} {shape}", _growth(sizes), GROWTH)
+    ready = results["imports"][OURS.name]
+    yield Target("import: milliseconds", OURS.name, ready["ms"], IMPORT_MS)
+    yield Target("import: megabytes", OURS.name, ready["mb"], IMPORT_MB)
+
+
+def _faster(group: str, cell: str, rows: dict[str, Any]) -> Iterator[Target]:
+    peer = fastest(rows)
+    if peer is not None:
+        times = rows[peer]["time"] / rows[OURS.name]["time"]
+        yield Target(group, f"{cell} ({peer})", times, FASTER, at_least=True)
+
+
+def fastest(rows: dict[str, Any]) -> str | None:
+    """The fastest peer that ends with a message."""
+    peers = [name for name in rows if name not in (OURS.name, ORJSON) and ":" not in name]
+    return min(peers, key=lambda name: rows[name]["time"], default=None)
+
+
+def _growth(sizes: dict[str, Any]) -> float:
+    """How much dearer an event is at the largest size than at the smallest."""
+    times = [row["time"] for row in sizes.values()]
+    return float(times[-1] / times[0])
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [list(head), *(list(row) for row in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
+
+    def drawn(line: list[str]) -> str:
+        first, *rest = (cell.rjust(width) if at else cell.ljust(width) for at, (cell, width) in enumerate(zip(line, widths, strict=True)))
+        return f"| {' | '.join([first, *rest])} |"
+
+    rule = "|".join("-" * (width + 1) + (":" if at else "-") for at, width in enumerate(widths))
+    return "\n".join([drawn(lines[0]), f"|{rule}|", *map(drawn, lines[1:])])
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _cell(row: dict[str, Any] | None, unit: float) -> str:
+    return "" if row is None else f"{_number(row['time'] * unit)} (x{_number(row['ratio'])})"
+
+
+def _columns(columns: dict[str, dict[str, Any]], unit: float, limit: str) -> Iterator[list[str]]:
+    names = list(dict.fromkeys(name for rows in columns.values() for name in rows))
+    for name in names:
+        yield [name, *(_cell(rows.get(name), unit) for rows in columns.values())]
+    yield [limit, *(_number(rows[OURS.name]["limit"] * unit) for rows in columns.values())]
+    yield ["fastest peer : interlingua", *(_times_faster(rows) for rows in columns.values())]
+
+
+def _times_faster(rows: dict[str, Any]) -> str:
+    peer = fastest(rows)
+    return "" if peer is None else f"{_number(rows[peer]['time'] / rows[OURS.name]['time'])}"
+
+
+def requests(results: dict[str, Any]) -> str:
+    found = results["requests"]
+    return _table(["CPU ms per request (x limit)", *(TITLES[wire] for wire in found)], _columns(found, 1e3, LIMIT))
+
+
+def streams(results: dict[str, Any], wire: str) -> str:
+    found = results["streams"][wire]
+    return _table(["CPU µs per event (x limit)", *found], _columns(found, 1e6, STREAM_LIMIT))
+
+
+def growth(results: dict[str, Any]) -> str:
+    shapes = [(wire, shape, sizes) for wire, found in results["growth"].items() for shape, sizes in found.items()]
+    head = [f"{size.upper()}B" for size in shapes[0][2]]
+    rows = [
+        [f"{wire}, {_SHAPES[shape]}", *(_cell(row, 1e6) for row in sizes.values()), f"{_growth(sizes):.2f}"]
+        for wire, shape, sizes in shapes
+    ]
+    return _table(["CPU µs per event (x limit)", *head, "last : first"], rows)
+
+
+_SHAPES = {"tool": "one long string", "rows": "many small objects"}
+
+
+def ready(results: dict[str, Any]) -> str:
+    rows = [[name, _number(row["ms"]), f"{row['mb']:.1f}"] for name, row in results["imports"].items()]
+    return _table(["ready to call", "wall ms", "peak MB"], rows)
+
+
+def verdict(results: dict[str, Any]) -> str:
+    """Each group of targets on a line, and each that is missed on a line of its own."""
+    groups: dict[str, list[Target]] = {}
+    for target in targets(results):
+        groups.setdefault(target.group, []).append(target)
+    lines = []
+    for group, members in groups.items():
+        missed = [target for target in members if not target.held]
+        worst = (min if members[0].at_least else max)(members, key=lambda target: target.value)
+        state = "MISS" if missed else "PASS"
+        lines.append(
+            f"{state}  {group}: {len(members) - len(missed)} of {len(members)};"
+            f" bar {_number(worst.bar)}, worst {_number(worst.value)} at {worst.cell}"
+        )
+        lines.extend(f"      missed at {target.cell}: {_number(target.value)}" for target in missed)
+    return "\n".join(lines)
+
+
+def text(results: dict[str, Any]) -> str:
+    """Everything, for the terminal."""
+    about = results["about"]
+    parts = [
+        f"{about['date']}, Python {about['python']}, {about['machine']}, load {about['load']:.1f}; "
+        f"medians of {about['rounds']} interleaved rounds",
+        requests(results),
+        *(f"{TITLES[wire]}\n{streams(results, wire)}" for wire in results["streams"]),
+        *([growth(results)] if results["growth"] else []),
+        ready(results),
+        verdict(results),
+    ]
+    return "\n\n".join(parts)

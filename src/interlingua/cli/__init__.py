@@ -1,0 +1,65 @@
+"""The command line. Each command is a module; this is the group, and how errors are shown: one line, no traceback."""
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from ..errors import InterlinguaError
+
+COMMANDS = {
+    "convert": "Convert conversations from any format to another, and say what was lost.",
+    "check": "Say what is wrong with a conversation, where, and what to write instead.",
+    "detect": "Say which format files are in, and why.",
+    "dialects": "List the formats.",
+    "show": "Show a conversation in the terminal.",
+    "diff": "Compare two conversations, whatever their formats.",
+    "stats": "Count messages, tokens, cost and tool calls.",
+    "completion": "Print the shell completion script.",
+}
+
+
+class _Group(click.Group):
+    """Loads a command's module when the command is used."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f".{name}", __name__).command
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="interlingua", prog_name="interlingua")
+def group() -> None:
+    """One conversation format for LLMs, and honest codecs between it and every other."""
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """The entry point: what goes wrong on purpose is one line on stderr."""
+    try:
+        return group(args=arguments, prog_name="interlingua", standalone_mode=True)
+    except InterlinguaError as error:
+        fail(str(error))
+    except BrokenPipeError:
+        # The reader went away (`| head`): not an error, but nothing more can be written.
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+        sys.exit(141)
+    except OSError as error:
+        fail(f"{error.filename or 'cannot write'}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def fail(message: str) -> None:
+    click.echo(f"interlingua: {message}", err=True)
+    sys.exit(1)

@@ -1,0 +1,90 @@
+"""Line by line from one session format to its twin, for files of any size: bounded memory, all cores, atomic output.
+
+A transcript and an OpenClaw session hold the same lines as long as no line is packed in the other's way. Such lines are
+copied at C speed; the others take the slow path, one by one. The file is cut at line ends into pieces that workers
+convert; the pieces are put together in order, and the output appears only when it is whole.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from .. import conversion, jsontext
+from ..dialects import transcript
+from ..errors import InterlinguaError
+from . import output
+from .sources import PACKED, Problem, Source, as_utf8
+
+PIECE = 16 * 1024 * 1024
+SMALL = 8 * 1024 * 1024
+TWINS = frozenset({"transcript", "openclaw"})
+
+
+def applies(source: Source, origin: str | None, target: str) -> bool:
+    """Whether a source can be converted line by line: a large plain session file, to a format with the same lines."""
+    if target != "transcript" or source.path is None or not source.path.is_file():
+        return False
+    if source.path.suffix in PACKED or source.path.stat().st_size < SMALL:
+        return False
+    if origin is not None:
+        return origin in TWINS
+    with source.path.open("rb") as stream:
+        head = [line for line in as_utf8(stream.read(1 << 20)).split(b"\n")[:-1] if line.strip()][:8]
+    try:
+        found = conversion.detect([jsontext.read(line) for line in head])
+    except InterlinguaError:
+        return False
+    return found is not None and found.dialect in TWINS and all(b'"role"' in line for line in head)
+
+
+def convert(source: Source, target: str, out: Path, workers: int) -> list[Problem]:
+    """Converts a large session file; gives the lines that could not be read."""
+    assert source.path is not None
+    problems: list[Problem] = []
+    pieces = list(_pieces(source.path))
+    with output.atomic(out) as stream, ProcessPoolExecutor(min(workers, len(pieces))) as pool:
+        before = 0
+        for converted, lines, bad in pool.map(_piece, [(source.path, start, end) for start, end in pieces]):
+            stream.write(converted)
+            problems.extend(Problem(f"{source.name}:{before + number}", message) for number, message in bad)
+            before += lines
+    return problems
+
+
+def _pieces(path: Path) -> Iterator[tuple[int, int]]:
+    """Byte ranges that begin and end at line ends."""
+    size = path.stat().st_size
+    start = 0
+    with path.open("rb") as stream:
+        while start < size:
+            stream.seek(min(start + PIECE, size))
+            stream.readline()
+            end = stream.tell()
+            yield start, end
+            start = end
+
+
+def _piece(task: tuple[Path, int, int]) -> tuple[bytes, int, list[tuple[int, str]]]:
+    path, start, end = task
+    with path.open("rb") as stream:
+        stream.seek(start)
+        data = stream.read(end - start)
+    out: list[bytes] = []
+    bad: list[tuple[int, str]] = []
+    copy = transcript.copy_line
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            out.append(copy(line) if b"|" not in line and b'ignature"' not in line else _unpacked(line))
+        except InterlinguaError as error:
+            bad.append((number, str(error)))
+    out.append(b"")
+    return b"\n".join(out), len(lines) - 1, bad
+
+
+def _unpacked(line: bytes) -> bytes:
+    """A line that may hold packed ids or signatures: through the formats themselves."""
+    conversation = conversion.decode([jsontext.read(line)], "openclaw")
+    return conversion.encode(conversation, "transcript").bytes().rstrip(b"\n")

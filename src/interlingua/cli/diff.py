@@ -1,0 +1,113 @@
+"""`interlingua diff A B`: two conversations, message by message, whatever their formats; exit code 1 if they differ."""
+
+import difflib
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from rich.text import Text
+
+from .. import conversion, jsontext
+from ..canonical import plain
+from ..errors import InterlinguaError
+from ..messages import AgentMessage, text_of
+from ..request import Conversation
+from . import output, sources
+from .convert import NAMES
+
+# What a format may or may not write down about a message, and what is not the message itself.
+_BOOKKEEPING = frozenset(
+    {"timestamp", "usage", "api", "provider", "model", "responseId", "responseModel", "stopReason", "stopDetail"}
+    | {"extra", "argumentsText", "toolName"}
+)
+
+
+@click.command("diff")
+@click.argument("first")
+@click.argument("second")
+@click.option("-f", "--from", "origin", type=NAMES, help="The format of both; each is detected if not given.")
+@click.option("--all", "everything", is_flag=True, help="Compare bookkeeping (timestamps, usage, extras), too.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+def command(first: str, second: str, origin: str | None, everything: bool, as_json: bool) -> None:
+    """Compare two conversations, whatever their formats."""
+    a, b = _one(first, origin), _one(second, origin)
+    rows = list(_compare(a, b, everything))
+    if as_json:
+        output.say_json([{"kind": kind, "a": at, "b": bt, "changes": changes} for kind, at, bt, changes in rows])
+    else:
+        _show(rows)
+    if rows:
+        sys.exit(1)
+
+
+def _one(name: str, origin: str | None) -> Conversation:
+    problems: list[sources.Problem] = []
+    (source,) = sources.expand([name])
+    documents = list(sources.documents(source, origin, problems))
+    if problems or len(documents) != 1:
+        why = problems[0].message if problems else f"holds {len(documents)} conversations; compare one with one"
+        raise InterlinguaError(f"{name}: {why}")
+    return conversion.decode(documents[0].data, origin)
+
+
+Row = tuple[str, int | None, int | None, list[str]]
+
+
+def _compare(a: Conversation, b: Conversation, everything: bool) -> Iterator[Row]:
+    before, after = text_of(a.system), text_of(b.system)
+    if before != after:
+        yield "changed", None, None, _lines(before, after)
+    left = [_told(message, everything) for message in a.messages]
+    right = [_told(message, everything) for message in b.messages]
+    keys = [[jsontext.compact(value) for value in side] for side in (left, right)]
+    matcher = difflib.SequenceMatcher(None, keys[0], keys[1], autojunk=False)
+    for kind, a1, a2, b1, b2 in matcher.get_opcodes():
+        if kind == "equal":
+            continue
+        paired = min(a2 - a1, b2 - b1) if kind == "replace" else 0
+        for at in range(paired):
+            yield "changed", a1 + at, b1 + at, _lines(_pretty(left[a1 + at]), _pretty(right[b1 + at]))
+        for at in range(a1 + paired, a2):
+            yield "removed", at, None, [f"- {line}" for line in _pretty(left[at]).splitlines()]
+        for at in range(b1 + paired, b2):
+            yield "added", None, at, [f"+ {line}" for line in _pretty(right[at]).splitlines()]
+
+
+def _told(message: AgentMessage, everything: bool) -> Any:
+    """What a message says, in one spelling: text content as blocks, bookkeeping left out."""
+    value = plain(message)
+    if isinstance(value.get("content"), str):
+        value = {**value, "content": [{"type": "text", "text": value["content"]}]}
+    return value if everything else _stripped(value)
+
+
+def _stripped(value: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: item for key, item in value.items() if key not in _BOOKKEEPING}
+    if isinstance(kept.get("content"), list):
+        kept["content"] = [_stripped(item) if isinstance(item, dict) else item for item in kept["content"]]
+    return kept
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False)
+
+
+def _lines(a: str, b: str) -> list[str]:
+    wanted = difflib.unified_diff(a.splitlines(), b.splitlines(), lineterm="", n=1)
+    return [line for line in wanted if not line.startswith(("---", "+++", "@@"))]
+
+
+def _show(rows: list[Row]) -> None:
+    out = output.console()
+    if not rows:
+        out.print("the same", style="green")
+    for kind, at, bt, changes in rows:
+        places = " ↔ ".join(
+            "system" if at is bt is None else "–" if place is None else f"[{place}]" for place in (at, bt)
+        )
+        out.print(Text(f"{kind} {places}", style="bold"))
+        for line in changes:
+            colour = {"-": "red", "+": "green"}.get(line[:1], "dim")
+            out.print(Text(f"  {line}", style=colour))

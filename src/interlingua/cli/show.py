@@ -1,0 +1,195 @@
+"""`interlingua show`: a conversation to read, with thinking folded and calls beside their results."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from rich.console import Console, Group, RenderableType
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.text import Text
+
+from .. import conversion, jsontext
+from ..errors import InterlinguaError
+from ..messages import (
+    AgentMessage,
+    AssistantMessage,
+    Block,
+    CustomMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    blocks_of,
+    text_of,
+)
+from ..request import Conversation
+from . import output, sources
+from .convert import NAMES
+
+_STYLES = {UserMessage: ("user", "bold cyan"), AssistantMessage: ("assistant", "bold green")}
+
+
+@click.command("show")
+@click.argument("inputs", nargs=-1, metavar="IN…")
+@click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
+@click.option("--thinking", is_flag=True, help="Unfold the model's reasoning.")
+@click.option("--full", is_flag=True, help="Show long tool results in full.")
+@click.option("--plain", is_flag=True, help="Text as it is, not as Markdown.")
+@click.option("--pager/--no-pager", default=None, help="Page the output; on a terminal by default.")
+@click.option("--json", "as_json", is_flag=True, help="The conversation in our own JSON.")
+def command(
+    inputs: tuple[str, ...],
+    origin: str | None,
+    thinking: bool,
+    full: bool,
+    plain: bool,
+    pager: bool | None,
+    as_json: bool,
+) -> None:
+    """Show conversations in the terminal: thinking folded, tool calls with their results."""
+    problems: list[sources.Problem] = []
+    out = Console(highlight=False)
+    view = _View(thinking=thinking, full=full, plain=plain)
+    found = _conversations(inputs, origin, problems)
+    if as_json:
+        for _, conversation in found:
+            sys.stdout.buffer.write(conversion.encode(conversation, conversion.SELF).bytes() + b"\n")
+    elif pager if pager is not None else (sys.stdout.isatty() and out.is_terminal):
+        with out.pager(styles=True, links=True):
+            _show(out, found, view)
+    else:
+        _show(out, found, view)
+    output.report_problems(problems)
+    if problems:
+        sys.exit(1)
+
+
+def _conversations(
+    inputs: tuple[str, ...], origin: str | None, problems: list[sources.Problem]
+) -> Iterator[tuple[str, Conversation]]:
+    for source in sources.expand(inputs):
+        for document in sources.documents(source, origin, problems):
+            try:
+                yield document.name, conversion.decode(document.data, origin)
+            except InterlinguaError as error:
+                problems.append(sources.Problem(document.name, str(error)))
+
+
+def _show(out: Console, found: Iterator[tuple[str, Conversation]], view: "_View") -> None:
+    for name, conversation in found:
+        out.print(Text(name, style="dim"))
+        for part in view.conversation(conversation):
+            out.print(part)
+
+
+class _View:
+    """How much of a conversation is shown, and how."""
+
+    def __init__(self, *, thinking: bool, full: bool, plain: bool) -> None:
+        self._thinking = thinking
+        self._full = full
+        self._plain = plain
+
+    def conversation(self, conversation: Conversation) -> Iterator[RenderableType]:
+        if conversation.system:
+            yield Text("system", style="bold magenta")
+            yield self._indented(self._text(text_of(conversation.system)))
+        messages = conversation.messages
+        results = self._results(messages)
+        for message in messages:
+            if isinstance(message, ToolResultMessage) and results.get(id(message)):
+                continue  # shown with its call
+            yield self._message(message, results)
+        hidden = len(conversation.entries) - len(messages)
+        if hidden:
+            yield Text(f"({hidden} entries on other branches)", style="dim")
+
+    def _results(self, messages: tuple[AgentMessage, ...]) -> dict[int, Any]:
+        """Results by the call that they answer, in the turn where the call stands."""
+        pairs: dict[int, Any] = {}
+        pending: dict[str, list[ToolCall]] = {}
+        for message in messages:
+            if isinstance(message, AssistantMessage):
+                pending = {}
+                for call in message.tool_calls:
+                    pending.setdefault(call.id, []).append(call)
+            elif isinstance(message, ToolResultMessage) and pending.get(message.tool_call_id):
+                call = pending[message.tool_call_id].pop(0)
+                pairs[id(call)] = message
+                pairs[id(message)] = call
+        return pairs
+
+    def _message(self, message: AgentMessage, results: dict[int, Any]) -> RenderableType:
+        if isinstance(message, CustomMessage):
+            return Group(
+                Text(message.role, style="bold"), self._indented(Text(_short(jsontext.compact(message.fields))))
+            )
+        if isinstance(message, ToolResultMessage):
+            return self._result(message)
+        label, style = _STYLES.get(type(message), ("system", "bold magenta"))
+        heading = Text(label, style=style)
+        if isinstance(message, AssistantMessage):
+            heading.append(_about(message), style="dim")
+        parts = [self._block(block, results) for block in blocks_of(message.content)]
+        if isinstance(message, AssistantMessage) and message.error_message:
+            parts.append(Text(message.error_message, style="red"))
+        return Group(heading, *(self._indented(part) for part in parts))
+
+    def _block(self, block: Block, results: dict[int, Any]) -> RenderableType:
+        match block:
+            case TextBlock():
+                return self._text(block.text)
+            case ThinkingBlock():
+                return self._folded(block)
+            case ToolCall():
+                call = Text.assemble(
+                    ("→ ", "yellow"), (block.name, "bold yellow"), " ", _short(_arguments(block), self._full)
+                )
+                result = results.get(id(block))
+                return Group(call, self._result(result)) if result else call
+            case _:
+                return Text(f"[{type(block).__name__}]", style="dim")
+
+    def _result(self, message: ToolResultMessage) -> RenderableType:
+        colour = "red" if message.is_error else "dim"
+        mark = Text("✗ " if message.is_error else "← ", style=colour)
+        body = text_of(message.content) or f"[{len(blocks_of(message.content))} blocks]"
+        return Text.assemble(mark, (_short(body, self._full), colour))
+
+    def _folded(self, block: ThinkingBlock) -> RenderableType:
+        if self._thinking and block.thinking:
+            return Text(block.thinking, style="italic dim")
+        size = "sealed" if block.redacted else f"{len(block.thinking):,} characters"
+        return Text(f"▸ thinking ({size})", style="dim")
+
+    def _text(self, text: str) -> RenderableType:
+        return Text(text) if self._plain else Markdown(text)
+
+    def _indented(self, part: RenderableType) -> Padding:
+        return Padding(part, (0, 0, 0, 2))
+
+
+def _about(message: AssistantMessage) -> str:
+    parts = [message.model or ""]
+    if message.usage is not None:
+        parts.append(f"{message.usage.total_tokens:,} tokens")
+        if message.usage.cost is not None:
+            parts.append(f"${message.usage.cost.total:.4f}")
+    if message.stop_reason not in (None, "stop", "toolUse"):
+        parts.append(str(message.stop_reason))
+    told = " · ".join(part for part in parts if part)
+    return f"  {told}" if told else ""
+
+
+def _arguments(call: ToolCall) -> str:
+    return call.arguments_text if call.parse_error and call.arguments_text else jsontext.compact(call.arguments)
+
+
+def _short(text: str, full: bool = False, most: int = 600) -> str:
+    """A long text cut in the middle of nowhere, with how much is missing."""
+    if full or len(text) <= most:
+        return text
+    return f"{text[:most]}… ({len(text) - most:,} more characters)"

@@ -1,0 +1,130 @@
+"""Transcripts: our own session files. JSON lines, each an AgentMessage with its `id` and `parentId` beside it.
+
+A first line of role `session` holds what the conversation is about (system text, tools, model, options); a line of role
+`head` says where it stands. A line without `id` follows the line before. Other roles are messages of their own kind.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from .. import jsontext
+from ..canonical import build, plain
+from ..errors import BadWire, FormatError
+from ..losses import Encoded, Fates, Lines
+from ..messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolResultMessage,
+    UserMessage,
+)
+from ..request import Conversation, Entry
+from ._files import lines_of
+
+API = "transcript"
+VERSION = 1
+LINES = True  # a file is one conversation, a line is a part of it
+
+FATES: Fates = {}  # everything is kept: the lines are our own JSON
+
+
+def decode(data: Any) -> Conversation:
+    """A conversation from the lines of a transcript."""
+    conversation: dict[str, Any] = {}
+    entries: list[Entry] = []
+    head: str | None = None
+    for number, line in enumerate(lines_of(data, API), 1):
+        role = line.get("role")
+        if role == "session" and number == 1:
+            conversation = {k: v for k, v in line.items() if k not in ("role", "version")}
+        elif role == "head":
+            head = line.get("target")
+        else:
+            entries.append(_decode_entry(line, number))
+    try:
+        base: Conversation = build(conversation, Conversation)
+    except FormatError as error:
+        raise BadWire(API, f"line 1: {error.message}", error.path) from None
+    return replace(base, entries=tuple(entries), head=head)
+
+
+def _decode_entry(line: dict[str, Any], number: int) -> Entry:
+    place = {key: line[key] for key in ("id", "parentId", "entryExtra") if isinstance(line.get(key), str | dict)}
+    try:
+        message = build({k: v for k, v in line.items() if k not in place}, Message)
+    except FormatError as error:
+        raise BadWire(API, f"line {number}: {error.message}", error.path) from None
+    return Entry(
+        message=message,
+        id=place.get("id"),
+        parent_id=place.get("parentId"),
+        extra=place.get("entryExtra", {}),
+    )
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The lines of a transcript; nothing is lost."""
+    about = plain(replace(conversation, entries=(), head=None))
+    lines = Lines()
+    if about:
+        lines.append({"role": "session", "version": VERSION, **about})
+    lines.extend(map(_encode_entry, conversation.entries))
+    if conversation.head is not None:
+        lines.append({"role": "head", "target": conversation.head})
+    return Encoded(lines, ())
+
+
+def _encode_entry(entry: Entry) -> dict[str, Any]:
+    line: dict[str, Any] = plain(entry.message)
+    if entry.id is not None:
+        line["id"] = entry.id
+    if entry.parent_id is not None:
+        line["parentId"] = entry.parent_id
+    if entry.extra:
+        line["entryExtra"] = entry.extra
+    return line
+
+
+def sniff(value: Any) -> str | None:
+    if isinstance(value, list) and value and isinstance(value[0], dict) and value[0].get("role") == "session":
+        return "lines that begin with a `session` line"
+    return None
+
+
+# --- one line at a time, at C speed ----------------------------------------------------------------------------------
+
+
+class _UserLine(UserMessage, frozen=True, kw_only=True, tag_field="role", tag="user"):
+    id: str | None = None
+    parent_id: str | None = None
+
+
+class _AssistantLine(AssistantMessage, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
+    id: str | None = None
+    parent_id: str | None = None
+
+
+class _ResultLine(ToolResultMessage, frozen=True, kw_only=True, tag_field="role", tag="toolResult"):
+    id: str | None = None
+    parent_id: str | None = None
+
+
+class _SystemLine(SystemMessage, frozen=True, kw_only=True, tag_field="role", tag="system"):
+    id: str | None = None
+    parent_id: str | None = None
+
+
+_line_decoder = msgspec.json.Decoder(_UserLine | _AssistantLine | _ResultLine | _SystemLine)
+_line_encoder = msgspec.json.Encoder()
+
+
+def copy_line(raw: bytes) -> bytes:
+    """A line read and written again: known ones at C speed, others by the slow way, none changed in meaning."""
+    try:
+        if raw.count(b"[") + raw.count(b"{") <= jsontext.DEPTH_LIMIT:
+            return _line_encoder.encode(_line_decoder.decode(raw))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    return jsontext.write(_encode_entry(_decode_entry(jsontext.read(raw), 1)))

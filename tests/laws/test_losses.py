@@ -1,0 +1,176 @@
+"""Law 2: nothing is lost in silence, and nothing is reported lost that is still there."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import fields, replace
+
+import interlingua.messages
+import interlingua.request
+from interlingua.canonical import dump, load
+from interlingua.dialects import Dialect, dialect
+from interlingua.errors import Unsupported
+from interlingua.messages import (
+    AssistantMessage,
+    Block,
+    CacheMarker,
+    Citation,
+    Message,
+    SystemMessage,
+    TextBlock,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+from interlingua.request import ModelDescriptor, Options, OutputSchema, Reasoning, Request, ToolChoice, ToolSpec
+from laws.differences import differing, is_under, view
+from laws.wires import every_dialect, owner, said_outside, through_json
+from strategies import requests, wellformed_requests, with_unknown_fields
+
+MARK = "changed since"
+
+
+def accounted(wire: Dialect, source: Request, own: str) -> tuple[list[str], list[str]]:
+    """The differences that no loss covers, and the losses without a difference."""
+    body, losses = wire.encode_request(source)
+    reported = sorted({loss.path for loss in losses})
+    again = wire.decode_request(through_json(body), **said_outside(wire, source))
+    found = differing(view(source, own), view(again, own), reported, own)
+    silent = sorted(path for path in found if not any(is_under(path, loss) for loss in reported))
+    idle = [loss for loss in reported if not any(is_under(path, loss) or is_under(loss, path) for path in found)]
+    return silent, idle
+
+
+@every_dialect
+@given(data=st.data())
+def test_every_difference_is_reported_and_every_report_is_a_difference(name: str, data: st.DataObject) -> None:
+    """
+    What a request says and what is read back from the wire differ exactly where losses are reported.
+    """
+    source = data.draw(requests(owner(name), name))
+    assert ([], []) == accounted(dialect(name), source, owner(name)), dump(source)
+
+
+@every_dialect
+@given(data=st.data())
+def test_ordinary_conversations_lose_only_what_is_reported(name: str, data: st.DataObject) -> None:
+    """
+    The same for conversations as providers accept them.
+    """
+    source = data.draw(wellformed_requests(own=owner(name)))
+    assert ([], []) == accounted(dialect(name), source, owner(name)), dump(source)
+
+
+@every_dialect
+@given(data=st.data())
+def test_what_was_changed_since_is_not_overruled_by_how_it_was_spelled(name: str, data: st.DataObject) -> None:
+    """
+    A request that was read, changed and written again says the change, whatever the wire looked like before.
+    """
+    wire, own = dialect(name), owner(name)
+    source = data.draw(st.one_of(wellformed_requests(own=own), requests(own, name)))
+    body = data.draw(with_unknown_fields(through_json(wire.encode_request(source).body)))
+    read = load(dump(wire.decode_request(body)), Request)
+    messages = read.context.messages
+    places = [at for at, message in enumerate(messages) if changed(message) != message]
+    if places:
+        at = data.draw(st.sampled_from(places))
+        edited = (*messages[:at], changed(messages[at]), *messages[at + 1 :])
+        source = replace(read, context=replace(read.context, messages=edited))
+        assert ([], []) == accounted(wire, source, own), (body, dump(source))
+
+
+def changed(message: Any) -> Any:
+    """The message with another text, other arguments, the opposite outcome."""
+    if not isinstance(message, UserMessage | AssistantMessage | SystemMessage | ToolResultMessage):
+        return message
+    content = message.content
+    if isinstance(content, str):
+        content = MARK
+    elif content is not None:
+        content = tuple(map(changed_block, content))
+    if isinstance(message, ToolResultMessage):
+        return replace(message, content=content, is_error=not message.is_error)
+    return replace(message, content=content)
+
+
+def changed_block(block: Block) -> Block:
+    if isinstance(block, TextBlock):
+        return replace(block, text=MARK)
+    if isinstance(block, ToolCall):
+        return replace(block, arguments={"changed": [MARK]}, parse_error=None)
+    return block
+
+
+@every_dialect
+@given(data=st.data())
+def test_strict_mode_refuses_exactly_what_would_be_lost(name: str, data: st.DataObject) -> None:
+    """
+    Strict encoding raises Unsupported when anything but bookkeeping is lost, naming the place, and only then.
+    """
+    wire = dialect(name)
+    source = data.draw(st.one_of(requests(owner(name), name), wellformed_requests(own=owner(name))))
+    body, losses = wire.encode_request(source)
+    real = {loss.path for loss in losses if loss.severity != "record"}
+    if real:
+        with pytest.raises(Unsupported) as refused:
+            wire.encode_request(source, strict=True)
+        assert refused.value.path in real
+    else:
+        assert body == wire.encode_request(source, strict=True).body
+
+
+@every_dialect
+@given(data=st.data())
+def test_losses_are_said_in_full_sentences_of_data(name: str, data: st.DataObject) -> None:
+    """
+    Every loss names its place, what is lost, and why.
+    """
+    for loss in dialect(name).encode_request(data.draw(requests(owner(name), name))).losses:
+        assert loss.path.startswith("$.")
+        assert loss.what
+        assert loss.why
+        assert loss.severity in ("dropped", "weakened", "record")
+
+
+TOLD: tuple[Any, ...] = (*Block.__args__, *Message.__args__, Citation, CacheMarker, ToolSpec, ToolChoice, Reasoning)
+TOLD = (*TOLD, OutputSchema, Options, ModelDescriptor)
+ANYWHERE = [
+    struct
+    for module in (interlingua.messages, interlingua.request)
+    for struct in vars(module).values()
+    if isinstance(struct, type) and hasattr(struct, "__struct_fields__")
+]
+
+
+def names_of(*structs: type) -> set[str]:
+    return {f"{struct.__name__}.{field.name}" for struct in structs for field in fields(struct)}
+
+
+@every_dialect
+def test_the_table_of_fates_knows_every_field(name: str) -> None:
+    """
+    A field that is added to the format must be given a fate in each dialect.
+    """
+    table = dialect(name).FATES
+    needed = {field for field in names_of(*TOLD) if not field.endswith(".extra")} | {"Context.system_role"}
+    assert [] == sorted(needed - table.keys())
+
+
+@every_dialect
+def test_the_table_of_fates_knows_no_other_names(name: str) -> None:
+    """
+    A misspelled row would say nothing about anything.
+    """
+    known = names_of(*ANYWHERE) | {"CustomMessage.role", "CustomMessage.fields"}
+    assert [] == sorted(dialect(name).FATES.keys() - known)
+
+
+@every_dialect
+def test_every_fate_that_loses_says_why(name: str) -> None:
+    """
+    The loss matrix is printed from the table; a row without a reason would puzzle its reader.
+    """
+    assert [] == sorted(key for key, fate in dialect(name).FATES.items() if fate.kind != "kept" and not fate.why)

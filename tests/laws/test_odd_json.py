@@ -1,0 +1,167 @@
+"""Odd text and odd numbers are decided once, and the same way in every place where JSON is read or written."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlingua import jsontext
+from interlingua.canonical import dump, load
+from interlingua.dialects import dialect
+from interlingua.errors import BadWire, FormatError, InterlinguaError
+from interlingua.messages import TextBlock, ToolCall, UserMessage
+from interlingua.request import Context, ModelDescriptor, Request
+from laws.wires import every_dialect, spelled
+from strategies import deep_objects, json_bytes, json_values, nested
+
+ANY_TEXT = st.text(st.characters(), max_size=12)  # unpaired surrogates included
+LONE = st.sampled_from(["\ud800", "a\udfffb", "\ud800\ud800", "\udc00\ud800", "\ud83dx\ude42"])
+
+
+@given(json_values())
+def test_json_text_is_read_as_the_standard_library_reads_it(value: Any) -> None:
+    """
+    Whatever value there is, reading and writing agree with a second implementation.
+    """
+    assert spelled(value) == spelled(jsontext.read(json_bytes(value)))
+    assert spelled(value) == spelled(json.loads(jsontext.write(value)))
+    assert spelled(value) == spelled(json.loads(jsontext.compact(value)))
+    assert spelled(value) == spelled(jsontext.read(json.dumps(value)))
+
+
+@given(st.one_of(ANY_TEXT, LONE))
+def test_unpaired_surrogates_become_replacement_characters(text: str) -> None:
+    """
+    Halves without a partner become U+FFFD in both directions, escaped or raw; proper pairs are joined.
+    """
+    meant = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert meant == jsontext.clean(text)
+    assert {meant: [meant]} == json.loads(jsontext.write({text: [text]}))
+    assert {meant: [meant]} == json.loads(jsontext.compact({text: [text]}))
+    assert {meant: [meant]} == jsontext.read(json.dumps({text: [text]}))  # as escapes
+    assert meant == jsontext.read(json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogatepass"))  # as bytes
+    assert meant == jsontext.read(json.dumps(text, ensure_ascii=False))  # as text
+
+
+@given(LONE)
+def test_unpaired_surrogates_do_not_stop_our_own_json(text: str) -> None:
+    """
+    A message with broken text is still written and read.
+    """
+    block = TextBlock(text=text, extra={"some-other": {"x": text}})
+    again = load(dump(block), TextBlock)
+    assert jsontext.clean(text) == again.text == again.extra["some-other"]["x"]
+
+
+@every_dialect
+@given(text=LONE)
+def test_unpaired_surrogates_do_not_stop_a_request(name: str, text: str) -> None:
+    """
+    Broken text goes over every wire as U+FFFD, and what arrives is valid UTF-8.
+    """
+    call = ToolCall(id="call_1", name="a", arguments={"a": text})
+    request = Request(
+        model=ModelDescriptor(id="m"),
+        context=Context(
+            system=text,
+            messages=(
+                UserMessage(content=text),
+                UserMessage(content=(TextBlock(text=text), call)),
+            ),
+        ),
+    )
+    body = dialect(name).encode_request(request).bytes()
+    assert jsontext.clean(text) in jsontext.read(body.decode()).__repr__().encode().decode("unicode_escape", "ignore") or (
+        jsontext.clean(text) in json.dumps(json.loads(body), ensure_ascii=False)
+    )
+
+
+NOT_NUMBERS = [float("nan"), float("inf"), float("-inf")]
+
+
+@pytest.mark.parametrize("number", NOT_NUMBERS)
+def test_numbers_that_json_has_no_word_for_are_refused(number: float) -> None:
+    """
+    NaN and Infinity are errors in both directions; nothing turns them into null behind one's back.
+    """
+    for value in (number, [number], {"a": {"b": number}}, [None, number]):
+        for write in (jsontext.write, jsontext.compact):
+            with pytest.raises(FormatError):
+                write(value)
+        with pytest.raises(FormatError):
+            jsontext.read(json.dumps(value))
+    with pytest.raises(FormatError):
+        dump(ToolCall(id="1", name="a", arguments={"a": [None, number]}))
+
+
+@every_dialect
+@pytest.mark.parametrize("number", NOT_NUMBERS)
+def test_numbers_that_json_has_no_word_for_never_reach_a_wire(name: str, number: float) -> None:
+    """
+    A request with NaN in it is refused when its bytes are made.
+    """
+    call = ToolCall(id="call_1", name="a", arguments={"a": number})
+    request = Request(
+        model=ModelDescriptor(id="m"), context=Context(messages=(UserMessage(content=(call, TextBlock(text="a"))),))
+    )
+    with pytest.raises(InterlinguaError):
+        body = dialect(name).encode_request(request)
+        body.bytes()
+        # A wire that cannot say this call drops it, and the number with it.
+        if any(loss.path.startswith("$.messages[0].content[0]") for loss in body.losses):
+            raise FormatError("dropped with a report")
+
+
+@pytest.mark.parametrize("levels", [501, 1_000, 100_000])
+def test_bottomless_json_is_refused(levels: int) -> None:
+    """
+    Nesting beyond 500 levels is a typed error that comes quickly, in every place that reads or writes.
+    """
+    for text in ("[" * levels, "[" * levels + "]" * levels, '{"a":' * levels + "1" + "}" * levels):
+        with pytest.raises(FormatError):
+            jsontext.read(text)
+        with pytest.raises(FormatError):
+            load(text.encode(), Context)
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    for write in (jsontext.write, jsontext.compact):
+        with pytest.raises(FormatError):
+            write(value)
+    with pytest.raises(FormatError):
+        dump(TextBlock(text="", extra={"a": {"b": value}}))
+    while value:  # freed level by level: a deep list would overflow the stack otherwise
+        value = value.pop()
+
+
+@every_dialect
+def test_bottomless_bodies_are_refused(name: str) -> None:
+    """
+    The same for the bodies of a wire.
+    """
+    wire = dialect(name)
+    bomb = b'{"messages":' * 2_000 + b"1" + b"}" * 2_000
+    for decode in (wire.decode_request, wire.decode_response, wire.decode):
+        with pytest.raises(BadWire):
+            decode(bomb)
+
+
+@given(deep_objects(450))
+def test_depth_within_the_limit_is_carried(value: dict[str, Any]) -> None:
+    """
+    What is deep but allowed is read, written, and carried in our own JSON.
+    """
+    assert value == jsontext.read(jsontext.write(value)) == jsontext.read(jsontext.compact(value))
+    call = ToolCall(id="1", name="a", arguments=value)
+    assert call == load(dump(call), ToolCall)
+
+
+def test_of_repeated_keys_the_last_one_counts() -> None:
+    """
+    As every parser in use does it; in our own JSON too.
+    """
+    assert {"a": 2} == jsontext.read('{"a":1,"a":2}')
+    assert TextBlock(text="b") == load(b'{"type":"text","text":"a","text":"b"}', TextBlock)
+    assert nested(3) == jsontext.read(json.dumps(nested(3)))
