@@ -14,7 +14,7 @@ _SAY_MEMORY = "\nprint(next(line for line in open('/proc/self/status') if line.s
 ROWS: tuple[tuple[str, Participant, str], ...] = (
     ("python alone", OURS, "pass"),
     ("interlingua", OURS, OURS.ready),
-    ("interlingua, all dialects", OURS, "import interlingua as il\nfor name in il.DIALECTS: il.dialect(name)"),
+    ("interlingua, all dialects", OURS, "import interlingua as il\nil.dialect('anthropic-messages')"),
     *((peer.name, peer, peer.ready) for peer in PEERS),
 )
 
@@ -36,6 +36,6 @@ def measure(rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
 
 def _process(participant: Participant, code: str) -> tuple[float, float]:
     began = time.perf_counter()
-    command = [participant.python, "-c", code + _SAY_MEMORY]
+    command = [participant.python, "-I", "-c", code + _SAY_MEMORY]
     done = subprocess.run(command, cwd=HERE, env=environment(), capture_output=True, text=True, check=True)
     return (time.perf_counter() - began) * 1e3, int(done.stdout.split()[-1]) / 1024

@@ -116,7 +116,7 @@ def responses(chat: Chat) -> dict[str, Any]:
         "instructions": chat.system,
         "max_output_tokens": chat.max_tokens,
         "tools": [
-            {"type": "function", "name": t.name, "description": t.description, "parameters": t.schema}
+            {"type": "function", "name": t.name, "description": t.description, "parameters": t.schema, "strict": None}
             for t in chat.tools
         ],
     }
@@ -131,7 +131,8 @@ def _responses_part(block: Any) -> dict[str, Any]:
 def _responses_item(block: Any) -> dict[str, Any]:
     kind = type(block)
     if kind is Text:
-        return {"role": "assistant", "content": [{"type": "output_text", "text": block.text}]}
+        said = [{"type": "output_text", "text": block.text, "annotations": []}]
+        return {"type": "message", "role": "assistant", "content": said}
     if kind is Call:
         arguments = dumps(block.arguments).decode()
         return {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": arguments}

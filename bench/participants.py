@@ -145,10 +145,9 @@ class Worker:
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            name, module = self.participant.name, self.participant.module
+            one = self.participant
             raise RuntimeError(
-                f"{name} failed at {row} {wire} {case or ''}: run `{self.participant.python} -m {module}` in {HERE.name}/"
-                f" and give it {json.dumps(task)}"
+                f"{one.name} failed; to see why: cd {HERE.name}; echo '{json.dumps(task)}' | {one.python} -m {one.module}"
             )
         found: dict[str, Any] = json.loads(answer)
         return found

@@ -1,10 +1,10 @@
 """Measures the package beside the hand-written limits and its peers, in one interleaved run.
 
-    python bench/run.py                  everything; about twenty minutes
-    python bench/run.py --quick          fewer rounds and shorter streams; about two minutes
-    python bench/run.py --only gemini    one wire (may be given more than once)
-    python bench/run.py --write-docs     no measuring: docs/performance.md from the last results
-    python bench/run.py --lock           no measuring: resolve the peers' lock files anew
+python bench/run.py                  everything; about twenty minutes
+python bench/run.py --quick          fewer rounds and shorter streams; about two minutes
+python bench/run.py --only gemini    one wire (may be given more than once)
+python bench/run.py --write-docs     no measuring: docs/performance.md from the last results
+python bench/run.py --lock           no measuring: resolve the peers' lock files anew
 """
 
 import argparse
@@ -19,6 +19,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import imports
+import page
 import participants
 import report
 from conversation import CASES, SIZES, WIRES
@@ -36,7 +37,7 @@ def main() -> None:
     if asked.lock:
         participants.relock()
     elif asked.write_docs:
-        DOCS.write_text(report.document(json.loads(RESULTS.read_text())))
+        DOCS.write_text(page.document(json.loads(RESULTS.read_text()), LONGEST))
     else:
         results = Run(asked).results()
         RESULTS.parent.mkdir(exist_ok=True)

@@ -213,7 +213,10 @@ def ids() -> SearchStrategy[str]:
 
 
 def sparse(
-    cls: Callable[..., T], needed: Mapping[str, SearchStrategy[Any]], may: Mapping[str, SearchStrategy[Any]], most: int = 3
+    cls: Callable[..., T],
+    needed: Mapping[str, SearchStrategy[Any]],
+    may: Mapping[str, SearchStrategy[Any]],
+    most: int = 3,
 ) -> SearchStrategy[T]:
     """Values of `cls` with the fields of `needed` and up to `most` of those in `may`.
 
@@ -308,13 +311,17 @@ def _media(mime: SearchStrategy[str], own: str | None) -> dict[str, SearchStrate
 @cache
 def image_blocks(own: str | None = None) -> SearchStrategy[ImageBlock]:
     may = {**_media(_IMAGES, own), "detail": st.sampled_from(["low", "auto", "huge"])}
-    return st.one_of(sparse(ImageBlock, {"data": base64_data(), "mime_type": _IMAGES}, may), sparse(ImageBlock, {}, may))
+    return st.one_of(
+        sparse(ImageBlock, {"data": base64_data(), "mime_type": _IMAGES}, may), sparse(ImageBlock, {}, may)
+    )
 
 
 @cache
 def audio_blocks(own: str | None = None) -> SearchStrategy[AudioBlock]:
     may = {**_media(_SOUNDS, own), "transcript": texts()}
-    return st.one_of(sparse(AudioBlock, {"data": base64_data(), "mime_type": _SOUNDS}, may), sparse(AudioBlock, {}, may))
+    return st.one_of(
+        sparse(AudioBlock, {"data": base64_data(), "mime_type": _SOUNDS}, may), sparse(AudioBlock, {}, may)
+    )
 
 
 @cache
@@ -645,14 +652,12 @@ def _proper_id() -> SearchStrategy[str]:
 @cache
 def _proper_text() -> SearchStrategy[str]:
     return st.one_of(
-        st.sampled_from(["Hello!", "What is on this picture?", "שלום, what's up 🙂", "One\ntwo\tthree \\ \"four\""]),
+        st.sampled_from(["Hello!", "What is on this picture?", "שלום, what's up 🙂", 'One\ntwo\tthree \\ "four"']),
         st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=20).map(lambda t: f"a{t}z"),
     )
 
 
-PNG = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="  # one pixel
-)
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="  # one pixel
 
 
 @cache
@@ -661,15 +666,13 @@ def wellformed_requests(
 ) -> SearchStrategy[Request]:
     """Conversations that a provider accepts: turns alternate, every call is answered once, ids are unique.
 
-    `thinking` adds signed thinking of `own` before the answers. Nothing of other dialects occurs, and max_tokens is set.
+    `thinking` adds signed thinking of `own` before the answers. Nothing of other dialects occurs; max_tokens is set.
     """
     return _wellformed(images=images, thinking=thinking, turns=turns, own=own, tools=tools)
 
 
 @st.composite
-def _wellformed(
-    draw: st.DrawFn, *, images: bool, thinking: bool, turns: int, own: str | None, tools: bool
-) -> Request:
+def _wellformed(draw: st.DrawFn, *, images: bool, thinking: bool, turns: int, own: str | None, tools: bool) -> Request:
     names = draw(st.lists(st.text(_NAME, min_size=1, max_size=20), min_size=1, max_size=3, unique=True))
     unique = iter(draw(st.lists(_proper_id(), min_size=2 * turns, max_size=2 * turns, unique=True)))
     said: list[Any] = []
@@ -757,9 +760,7 @@ def messages_for_answers(own: str | None = None) -> SearchStrategy[AssistantMess
 
 def _answer(content: tuple[Block, ...], cut: bool, **fields: Any) -> AssistantMessage:
     called = any(isinstance(block, ToolCall) for block in content)
-    return AssistantMessage(
-        content=content, stop_reason="length" if cut else "toolUse" if called else "stop", **fields
-    )
+    return AssistantMessage(content=content, stop_reason="length" if cut else "toolUse" if called else "stop", **fields)
 
 
 @cache

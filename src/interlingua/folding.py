@@ -86,7 +86,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None, str | None]:
         return {}, text, error.message
     if not isinstance(value, dict):
         return {}, text, "the arguments are not a JSON object"
-    return value, (None if jsontext.compact(value) == text else text), None
+    return value, (None if jsontext.is_compact(text, value) else text), None
 
 
 def arguments_text(call: ToolCall) -> str:
@@ -188,6 +188,8 @@ class Recorder:
         slot = self._slots[key]
         if not text or slot.closed or slot.delta is None:
             return
+        if type(text) is not str:
+            raise TypeError(f"a delta must be text, not {type(text).__name__}")
         slot.pieces.append(text)
         log = self.log
         if slot.index != self._at:

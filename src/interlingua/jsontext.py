@@ -27,6 +27,8 @@ _ESCAPES = re.compile(
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
 _LEVELS_TRIED = 40
+_SHORT = 4096
+_BYTES_PER_VALUE = 100  # about as many bytes are searched in the time that it takes to look at one value
 _STRUCTURE = re.compile(rb'[\[{]|[\]}]|"(?:[^"\\]|\\.)*"?')
 
 
@@ -34,11 +36,14 @@ def read(data: bytes | bytearray | str) -> Any:
     """The JSON value in `data`. Raises FormatError naming the byte where it stops making sense."""
     if isinstance(data, str):
         data = clean(data).encode()
-    refuse_depth(data)
     try:
-        return _decode(data)
+        value = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        refuse_depth(data)
         return _read_repaired(bytes(data))
+    if len(data) > DEPTH_LIMIT:
+        _refuse_depth_of(value, data)
+    return value
 
 
 def write(value: Any) -> bytes:
@@ -47,8 +52,7 @@ def write(value: Any) -> bytes:
         out = orjson.dumps(value)
     except TypeError:
         out = _write_odd(value)
-    if b"null" in out:  # both encoders write NaN as null
-        _refuse_nan(value)
+    _refuse_nan(value, out)
     return out
 
 
@@ -58,15 +62,28 @@ def compact(value: Any) -> str:
         out = _encode(value)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
         out = _write_odd(value)
-    refuse_depth(out)
-    if b"null" in out:
-        _refuse_nan(value)
+    _refuse_depth_of(value, out)
+    _refuse_nan(value, out)
     return out.decode()
+
+
+def is_compact(text: str, value: Any) -> bool:
+    """Whether the text from which a value was just read is its compact spelling."""
+    return _encode(value).decode() == text
 
 
 def is_clean(text: str) -> bool:
     """Whether a string is valid Unicode, with no unpaired surrogate."""
     return text.isascii() or _SURROGATES.search(text) is None
+
+
+def is_clean_value(value: Any) -> bool:
+    """Whether every string in a JSON value, keys included, is valid Unicode."""
+    if isinstance(value, str):
+        return is_clean(value)
+    if isinstance(value, dict):
+        return all(map(is_clean_value, value)) and all(map(is_clean_value, value.values()))
+    return not isinstance(value, list | tuple) or all(map(is_clean_value, value))
 
 
 def clean(text: str) -> str:
@@ -143,6 +160,15 @@ def refuse_depth(data: bytes | bytearray) -> None:
             depth -= 1
 
 
+def _refuse_depth_of(value: Any, data: bytes | bytearray) -> None:
+    """The same for a value and its text, which is faster for a wide one: orjson writes no more than 254 levels."""
+    if data.count(b"[") + data.count(b"{") > DEPTH_LIMIT:
+        try:
+            orjson.dumps(value)
+        except TypeError:
+            refuse_depth(data)
+
+
 def _write_odd(value: Any) -> bytes:
     """What orjson refuses: huge integers, unpaired surrogates, too deep nesting."""
     try:
@@ -151,14 +177,26 @@ def _write_odd(value: Any) -> bytes:
         raise FormatError(f"cannot be written as JSON: {error}") from None
 
 
-def _refuse_nan(value: Any) -> None:
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, float):
-            if not math.isfinite(item):
-                raise FormatError(f"{item} is not a JSON number: use null or a string")
-        elif isinstance(item, dict):
-            stack.extend(item.values())
-        elif isinstance(item, list | tuple):
-            stack.extend(item)
+def _refuse_nan(value: Any, out: bytes) -> None:
+    """Raises FormatError for NaN and Infinity, which both encoders write as null: `out` is what they wrote.
+
+    A search of the text costs by its length, a walk by the number of values. Small texts are searched; in long ones,
+    values are walked until there are too many for their length.
+    """
+    if len(out) < _SHORT and b"null" not in out:
+        return
+    few = len(out) // _BYTES_PER_VALUE
+    values = [value]
+    for item in values:  # grows on the way
+        if type(item) is str:
+            continue
+        if isinstance(item, dict):
+            values += item.values()
+        elif isinstance(item, (list, tuple)):
+            values += item
+        elif isinstance(item, float) and not math.isfinite(item):
+            raise FormatError(f"{item} is not a JSON number: use null or a string")
+        if few and len(values) > few:
+            if b"null" not in out:
+                return
+            few = 0

@@ -280,6 +280,9 @@ class _Walk:
                         yield Loss(f"{path}.{name}", attribute, fate.why, fate.kind)  # type: ignore[arg-type]
                 else:
                     yield from self.over(item, f"{path}.{name}")
+        elif isinstance(value, str | dict | list):
+            if not jsontext.is_clean_value(value):
+                yield Loss(path, "text", "halves of surrogate pairs are no Unicode: said as U+FFFD", "weakened")
         elif isinstance(value, CustomMessage) and self.fates.get("CustomMessage.role", _NO_ROLE).kind in _LOST:
             yield Loss(path, value.role, "this wire has no such role", "dropped")
 

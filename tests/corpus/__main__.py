@@ -100,7 +100,8 @@ def _show_case(id: str) -> int:
         excepted = exceptions().get((id, name))
         if found is None:
             continue
-        print(f"  {name}: {'failed' if found else 'passed'}  ({(check.__doc__ or '').strip()})")
+        about = (check.__doc__ or "").splitlines()[0]
+        print(f"  {name}: {'failed' if found else 'passed'}  ({about})")
         for line in found[:MOST]:
             print(f"      {line}")
         if len(found) > MOST:

@@ -29,7 +29,7 @@ DIALECT_OF = {
 _STREAMS_AS_JSON = ("google-generative-ai", "google-vertex", "ollama-chat")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """One recorded exchange. `expected` is what the vendor's own package made of the answer."""
 
@@ -60,6 +60,18 @@ class Case:
         if self.failed or not self.streaming:
             return False
         return "application/json" not in self.content_type or self.dialect_name in _STREAMS_AS_JSON
+
+    @property
+    def is_error_in_disguise(self) -> bool:
+        """Whether the status says that all is well and the body is an error."""
+        return not self.failed and not self.is_stream and "choices" not in self.wire and bool(self.wire.get("error"))
+
+    @property
+    def content_is_object(self) -> bool:
+        """Whether a chat answer has a parsed value where its text should be."""
+        if self.dialect_name != "openai-completions" or self.is_stream or not self.wire.get("choices"):
+            return False
+        return isinstance(self.wire["choices"][0]["message"].get("content"), dict)
 
     @cached_property
     def wire(self) -> Any:

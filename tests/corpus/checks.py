@@ -7,6 +7,7 @@ import json
 import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from interlingua.canonical import dump, load
@@ -29,8 +30,8 @@ from interlingua.request import Request
 from . import grammar
 from .cases import Case
 from .differences import differences, shown
-from .expectations import against_expected, is_minted, plain_text, refusal, thinking
-from .sdks import READERS, UNSEEN, Told, arguments_of
+from .expectations import against_expected, free_text, is_minted, plain_text, refusal, thinking
+from .sdks import UNSEEN, FreeText, Told, arguments_of, reader
 
 Findings = list[str] | None
 
@@ -50,12 +51,14 @@ def check_answer(case: Case) -> Findings:
     """A whole answer means what the vendor's package says it means."""
     if case.failed or case.is_stream:
         return None
+    if case.is_error_in_disguise:
+        return _refused(case)
     return against_expected(case, case.dialect.decode_response(case.body))
 
 
 def check_answer_back(case: Case) -> Findings:
     """A whole answer comes back as it was, through our own JSON."""
-    if case.failed or case.is_stream:
+    if case.failed or case.is_stream or case.is_error_in_disguise:
         return None
     message = case.dialect.decode_response(case.body)
     return differences(case.wire, case.dialect.encode_response(load(dump(message), AssistantMessage)).body)
@@ -84,21 +87,24 @@ def check_cuts(case: Case) -> Findings:
 
 
 def check_sdk(case: Case) -> Findings:
-    """The vendor's package reads our rendering of an answer as a stream and finds the same in it."""
-    if case.failed:
+    """The vendor's package reads our rendering of an answer as a stream and finds the same in it.
+
+    Or raises with the provider's words, where that is how the answer ended.
+    """
+    if case.failed or case.is_error_in_disguise:
         return None
     events = _events_of(case)
     message = fold(events)
     body = encode_stream(case.dialect, events)
-    read = READERS[case.dialect_name]
-    if isinstance(events[-1], Error):
-        return _sdk_refuses(read, body, message)
+    read = reader(case.api, case.dialect_name)
     try:
         with warnings.catch_warnings(
             action="ignore"
-        ):  # of a package's own serialiser, about hosts that stretch its types
+        ):  # a package's serialiser complains of hosts that stretch its types
             told = read(body)
-    except Exception as error:
+    except Exception as error:  # the packages have no common class for what a stream may end in
+        if isinstance(events[-1], Error) and (message.error_message or "") in str(error):
+            return []
         if _crashed_before(case, error):
             return []
         raise
@@ -107,7 +113,7 @@ def check_sdk(case: Case) -> Findings:
 
 def check_own(case: Case) -> Findings:
     """Our own rendering of an answer as a stream, decoded again, is the same message."""
-    if case.failed:
+    if case.failed or case.is_error_in_disguise:
         return None
     events = _events_of(case)
     before = fold(events)
@@ -172,6 +178,7 @@ def _where(error: Exception) -> Iterator[str]:
 # --- streams ---------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1)  # the checks of one case follow one another
 def decoded(case: Case) -> list[StreamEvent]:
     """The events of a recorded stream, fed at once."""
     return decode_stream(case.dialect, [case.body], case.content_type)
@@ -228,9 +235,12 @@ def _told_differently(told: Told, message: AssistantMessage, dialect: str) -> li
     found = differences(plain_text(message), told.text, "text")
     found += differences(refusal(message), told.refusal, "refusal")
     found += differences(thinking(message, dialect), told.thinking, "thinking")
-    found += differences(message.stop_detail, told.stop, "stop")
+    found += differences(message.stop_detail or None, told.stop or None, "stop")
     ours: list[tuple[Any, ...]] = [_call(call) for call in message.tool_calls]
     theirs: list[tuple[Any, ...]] = [(id or None, name, arguments_of(given)) for id, name, given in told.calls]
+    for at, (call, said) in enumerate(zip(message.tool_calls, theirs, strict=False)):
+        if isinstance(said[2], FreeText):
+            ours[at] = (*ours[at][:2], free_text(call))
     if any(call[0] is UNSEEN for call in theirs):
         ours, theirs = [call[1:] for call in ours], [call[1:] for call in theirs]
     return found + differences(ours, theirs, "tool calls")
@@ -245,16 +255,6 @@ def _crashed_before(case: Case, error: Exception) -> bool:
     """Whether the package broke on the recording in the very same way: then we have said it as it was."""
     crash = case.expected.get("error") or {}
     return crash.get("exception") == f"builtins.{type(error).__name__}" and crash["message"] == str(error)
-
-
-def _sdk_refuses(read: Callable[[bytes], Told], body: bytes, message: AssistantMessage) -> list[str]:
-    """An answer that ended in an error must not look like a good one: the package raises, or shows the stop word."""
-    try:
-        told = read(body)
-    except Exception as error:  # the packages have no common class for this
-        words = message.error_message or ""
-        return [] if words in str(error) else [f"raised without the provider's words {words!r}: {error!r}"]
-    return differences(message.stop_detail, told.stop, "stop of an answer that failed")
 
 
 def _apart(before: Any, after: Any, name: str) -> list[str]:
@@ -276,9 +276,21 @@ _FITTING: dict[int, type[ProviderError] | tuple[type[ProviderError], ...]] = {
 }
 
 
+def _refused(case: Case) -> list[str]:
+    """An error that came with a good status is raised all the same, in the provider's words."""
+    try:
+        case.dialect.decode_response(case.body)
+    except ProviderError as error:
+        return [] if _words_of(case) in error.message else [f"expected {_words_of(case)!r} in {error.message!r}"]
+    return ["expected a ProviderError, got a message"]
+
+
 def _words_of(case: Case) -> str:
     """The provider's own message in the body of an error: `error.message`, `error`, `message` or `detail`."""
-    body = json.loads(case.body)
+    try:
+        body = json.loads(case.body)
+    except ValueError:
+        return case.body.decode("utf-8", "replace").strip()
     body = body[0] if isinstance(body, list) else body
     error = body.get("error", body)
     if isinstance(error, str):

@@ -1,5 +1,6 @@
 """What the vendor's own package made of a recorded answer, against the message that we decoded."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Any
@@ -37,12 +38,15 @@ def _content(case: Case, message: AssistantMessage) -> list[str]:
     expected = case.expected
     found = differences(_text(case), plain_text(message), "text")
     found += differences(expected.get("refusal") or "", refusal(message), "refusal")
-    found += differences(expected["thinking"] or "", thinking(message, case.dialect_name), "thinking")
+    if expected["thinking"] or b'"reasoning_details"' not in case.body:  # a place where the corpus does not look
+        found += differences(expected["thinking"] or "", thinking(message, case.dialect_name), "thinking")
     return found + _calls(case, message)
 
 
 def _text(case: Case) -> str:
     """The words of the answer. Of Bedrock's whole answers the corpus leaves out the cited ones, of its streams not."""
+    if case.content_is_object:  # a host that parsed the answer; the corpus joins the keys
+        return json.dumps(case.wire["choices"][0]["message"]["content"], separators=(",", ":"), ensure_ascii=False)
     if "citationsContent" not in case.expected.get("blocks", ()):
         return case.expected["text"] or ""
     blocks = case.wire["output"]["message"]["content"]
@@ -143,6 +147,14 @@ def _id(told: str | None, call: ToolCall, path: str) -> list[str]:
     return [] if is_minted(call) else differences(told, call.id, path)
 
 
+def free_text(call: ToolCall) -> str | None:
+    """Arguments that are no JSON object: the only one of them, as of a custom tool, or text that could not be read."""
+    alone = [value for value in call.arguments.values() if isinstance(value, str)]
+    if len(alone) == len(call.arguments) == 1:
+        return alone[0]
+    return call.arguments_text if call.parse_error else None
+
+
 def is_minted(call: ToolCall) -> bool:
     return any(held.get("~minted") for held in call.extra.values())
 
@@ -150,15 +162,11 @@ def is_minted(call: ToolCall) -> bool:
 def _arguments(told: Mapping[str, Any], call: ToolCall, path: str, *, as_text: bool) -> list[str]:
     """The arguments as values; and where the wire has them as text, in its very spelling."""
     raw, arguments = told.get("arguments_raw"), told["arguments"]
+    if arguments is None and (raw or "").strip():  # a custom tool's, or broken ones
+        return differences(raw, free_text(call), f"{path}.arguments, which are not JSON")
     blank = not ((raw or "").strip() or call.arguments)  # no text at all is no arguments, however it is said
     found = differences(raw, arguments_text(call), f"{path}.arguments as text") if as_text and not blank else []
-    if isinstance(arguments, dict):
-        return found + differences(arguments, call.arguments, f"{path}.arguments")
-    if call.arguments:
-        found.append(f"{path}.arguments: expected none that can be read, got {shown(call.arguments)}")
-    if (raw or "").strip() and call.parse_error is None:
-        found.append(f"{path}.parse_error: expected one, {raw!r} is not an object")
-    return found
+    return found + differences(arguments or {}, call.arguments, f"{path}.arguments")
 
 
 # --- usage: the conventions of each wire, in our disjoint buckets ----------------------------------------------------
@@ -166,7 +174,7 @@ def _arguments(told: Mapping[str, Any], call: ToolCall, path: str, *, as_text: b
 
 def _usage(case: Case, message: AssistantMessage) -> list[str]:
     told = case.expected["usage"]
-    if told is None:
+    if not told:
         return []
     if message.usage is None:
         return [f"usage: expected {shown(told)}, got none"]
@@ -208,6 +216,8 @@ def _responses(told: Mapping[str, Any]) -> dict[str, int]:
 def _openai(given: int, output: int, read: int, reasoning: int, told: Mapping[str, Any]) -> dict[str, int]:
     """All input counts what was cached. Reasoning is part of the output, unless the total says that it is not."""
     total = told.get("total_tokens")
+    if read > given:  # hosts that count the cache beside the prompt
+        given += read
     if reasoning and total == given + output + reasoning:
         output += reasoning
     return {
@@ -278,4 +288,4 @@ def _stop_word(case: Case, message: AssistantMessage) -> list[str]:
     if expected.get("block_reason"):
         return differences("error", message.stop_reason, "stop_reason of a blocked prompt")
     word = expected.get("incomplete_reason") or expected["stop_reason"] or None
-    return differences(word, message.stop_detail, "stop_detail")
+    return differences(word, message.stop_detail or None, "stop_detail")

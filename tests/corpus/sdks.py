@@ -21,7 +21,21 @@ class Told:
     stop: str | None = None
 
 
+class FreeText(str):
+    """The input of a tool that takes words, not JSON."""
+
+
 UNSEEN: Any = object()  # stands for an id that a package does not show
+
+
+@dataclass
+class _Call:
+    """A call that is still being put together."""
+
+    id: str
+    name: str
+    ours: bool = True  # for the client to run, not for the provider
+    arguments: str = ""
 
 
 class _Answer:
@@ -111,7 +125,7 @@ def openai_completions(body: bytes) -> Told:
         text=_words(message.content),
         refusal=message.refusal or "",
         thinking=_completions_thinking(message),
-        calls=[_function(call) for call in message.tool_calls or () if call.type in ("function", None)],
+        calls=[_function(call) for call in message.tool_calls or ()],
         stop=choices[0].finish_reason,
     )
 
@@ -121,7 +135,13 @@ def _completions_thinking(message: Any) -> str:
     beside = message.model_extra or {}
     parts = message.content if isinstance(message.content, list) else []
     within = (part["thinking"] for part in parts if part.get("type") == "thinking")
-    return beside.get("reasoning_content") or beside.get("reasoning") or "".join(map(_words, within))
+    details = beside.get("reasoning_details") or ()
+    return (
+        beside.get("reasoning_content")
+        or beside.get("reasoning")
+        or "".join(map(_words, within))
+        or "".join(detail.get("text") or detail.get("summary") or "" for detail in details)
+    )
 
 
 def _words(content: Any) -> str:
@@ -131,7 +151,30 @@ def _words(content: Any) -> str:
 
 
 def _function(call: Any) -> tuple[str | None, str | None, Any]:
+    if call.type == "custom":  # not modelled by the package's helper, and so left as it came
+        custom = call.model_extra["custom"] if "custom" in (call.model_extra or {}) else call.custom.to_dict()
+        return call.id, custom["name"], FreeText(custom["input"])
     return call.id, call.function.name, call.function.arguments
+
+
+def mistral_chat(body: bytes) -> Told:
+    """Mistral's content may be a list of parts, which OpenAI's helper cannot add up: its chunks, joined one by one."""
+    client, answer = _openai()
+    answer.body = body
+    told = Told()
+    calls: dict[int, _Call] = {}
+    for chunk in client.chat.completions.create(model="m", messages=[{"role": "user", "content": "?"}], stream=True):
+        for choice in chunk.choices[:1]:
+            told.stop = choice.finish_reason or told.stop
+            told.text += _words(choice.delta.content)
+            told.thinking += _completions_thinking(choice.delta)
+            for at, call in enumerate(choice.delta.tool_calls or ()):
+                function = call.function
+                index = at if call.index is None else call.index
+                held = calls.setdefault(index, _Call(call.id, function.name))
+                held.arguments += function.arguments or ""
+    told.calls = [(call.id, call.name, call.arguments) for call in calls.values()]
+    return told
 
 
 def openai_responses(body: bytes) -> Told:
@@ -152,9 +195,14 @@ def openai_responses(body: bytes) -> Told:
         text="".join(part.text for part in parts if part.type == "output_text"),
         refusal="".join(part.refusal for part in parts if part.type == "refusal"),
         thinking="\n\n".join(filter(None, _reasoning(last.output))),
-        calls=[(item.call_id, item.name, item.arguments) for item in last.output if item.type == "function_call"],
+        calls=[_response_call(item) for item in last.output if item.type in ("function_call", "custom_tool_call")],
         stop=reason or last.status,
     )
+
+
+def _response_call(item: Any) -> tuple[str, str, Any]:
+    """A call of a function, or of a custom tool: that one's input is free text."""
+    return item.call_id, item.name, item.arguments if item.type == "function_call" else FreeText(item.input)
 
 
 def _reasoning(output: Iterable[Any]) -> Iterator[str]:
@@ -225,14 +273,6 @@ class _Raw:
         pass
 
 
-@dataclass
-class _Call:
-    id: str
-    name: str
-    ours: bool  # for the client to run, not for Bedrock
-    arguments: str = ""
-
-
 def bedrock_converse_stream(body: bytes) -> Told:
     from botocore.eventstream import EventStream
     from botocore.parsers import EventStreamJSONParser
@@ -283,7 +323,12 @@ def ollama_chat(body: bytes) -> Told:
     return told
 
 
-READERS: dict[str, Callable[[bytes], Told]] = {
+def reader(api: str, dialect: str) -> Callable[[bytes], Told]:
+    """The package for a directory of the corpus."""
+    return mistral_chat if api == "mistral" else _READERS[dialect]
+
+
+_READERS: dict[str, Callable[[bytes], Told]] = {
     "anthropic-messages": anthropic_messages,
     "bedrock-converse-stream": bedrock_converse_stream,
     "bedrock-invoke-anthropic": bedrock_invoke_anthropic,
@@ -297,8 +342,8 @@ READERS: dict[str, Callable[[bytes], Told]] = {
 
 def arguments_of(told: Any) -> Any:
     """A call's arguments as values, where the package leaves them as text."""
-    if not isinstance(told, str):
-        return told
+    if not isinstance(told, str) or isinstance(told, FreeText):
+        return {} if told is None else told
     try:
         return json.loads(told) if told.strip() else {}
     except ValueError:

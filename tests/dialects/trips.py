@@ -1,10 +1,10 @@
 """How the conversation formats are tried: there and back through our JSON, and the books kept on what was lost."""
 
 import json
+import re
 from typing import Any
 
 from hypothesis import strategies as st
-from msgspec import Struct
 from msgspec.structs import replace
 
 from interlingua.canonical import dump, load
@@ -18,51 +18,77 @@ from strategies import requests, wellformed_requests
 def returned(name: str, data: Any) -> Any:
     """The data after decoding, our JSON, and encoding; lines as the list of their values."""
     module = dialect(name)
-    body = module.encode(load(dump(module.decode(data)), Conversation)).body
-    if isinstance(body, Lines):
-        assert list(body) == [json.loads(line) for line in module.encode(module.decode(data)).bytes().splitlines()]
-        return list(body)
-    return body
-
-
-def seen(conversation: Conversation, owner: str) -> dict[str, Any]:
-    """The conversation under the names that loss paths use."""
-    out = view(conversation.request(), owner)
-    if conversation.model is None:
-        out["model"] = {}  # so that what is missing is named part by part
-    paths = places(conversation)
-    out["entries"] = [_entry(entry, place, owner) for entry, place in zip(conversation.entries, paths, strict=True)]
-    last = conversation.entries[-1].id if conversation.entries else None
-    if conversation.head not in (None, last) and conversation.head in {entry.id for entry in conversation.entries}:
-        out["head"] = conversation.head
-    return out
-
-
-def _entry(entry: Entry, place: str, owner: str) -> dict[str, Any]:
-    out: dict[str, Any] = {"id": entry.id, "parentId": entry.parent_id, "extra": _seen_extra(entry.extra, owner)}
-    if place.startswith("$.entries"):
-        out["message"] = view(Conversation(entries=(replace(entry, id=None, parent_id=None),)).request(), owner)[
-            "messages"
-        ][0]
-    return {key: value for key, value in out.items() if value not in (None, {})}
+    encoded = module.encode(load(dump(module.decode(data)), Conversation))
+    if isinstance(encoded.body, Lines):
+        assert list(encoded.body) == [json.loads(line) for line in encoded.bytes().splitlines()]
+        return list(encoded.body)
+    return encoded.body
 
 
 def accounted(name: str, source: Conversation) -> tuple[list[str], list[str]]:
     """The differences that no loss covers, and the losses without a difference."""
     module = dialect(name)
     body, losses = module.encode(source)
-    reported = sorted({loss.path for loss in losses})
     again = module.decode(json.loads(json.dumps(body, allow_nan=False)))
-    # Where a message is lost, so is its entry.
-    whole = {place: f"$.entries[{at}]" for at, place in enumerate(places(source))}
-    covered = [*reported, *(whole[path] for path in reported if path in whole)]
-    before, after = seen(source, name), seen(again, name)
-    if module.FATES["Conversation.entries"].kind != "kept":
-        before.pop("head", None)  # a list stands at its end
+    reported = sorted({loss.path for loss in losses})
+    is_tree = bool(source.entries) and all(entry.id is not None for entry in source.entries)
+    if is_tree and module.FATES["Conversation.entries"].kind == "kept":
+        reported = [_in_tree(path, source) for path in reported]
+        before, after = _tree(source, name), _tree(again, name)
+        covered = reported
+    else:
+        before, after = _line(source, name), _line(again, name)
+        # Where a message is lost, so is its entry.
+        whole = {place: f"$.entries[{at}]" for at, place in enumerate(places(source))}
+        covered = [*reported, *(whole[path] for path in reported if path in whole)]
     found = differing(before, after, covered, name)
     silent = sorted(path for path in found if not any(is_under(path, loss) for loss in covered))
     idle = [loss for loss in reported if not any(is_under(path, loss) or is_under(loss, path) for path in found)]
     return silent, idle
+
+
+def _about(conversation: Conversation, owner: str) -> dict[str, Any]:
+    out = view(conversation.request(), owner)
+    if conversation.model is None:
+        out["model"] = {}  # so that what is missing is named part by part
+    return out
+
+
+def _line(conversation: Conversation, owner: str) -> dict[str, Any]:
+    """The conversation under the names that loss paths use: its messages, and the rest of its entries."""
+    out = _about(conversation, owner)
+    named = zip(conversation.entries, places(conversation), strict=True)
+    out["entries"] = [_entry(entry, owner, place.startswith("$.entries")) for entry, place in named]
+    return out
+
+
+def _tree(conversation: Conversation, owner: str) -> dict[str, Any]:
+    """The same with messages in their entries, and entries by their ids: some may be missing."""
+    out = _about(conversation, owner)
+    out.pop("messages", None)
+    out["tree"] = {entry.id: _entry(entry, owner, True) for entry in conversation.entries}
+    if conversation.entries:
+        out["head"] = conversation.path()[-1].id
+    return out
+
+
+def _in_tree(path: str, source: Conversation) -> str:
+    """A loss path in the names of `_tree`."""
+    for at, (entry, place) in enumerate(zip(source.entries, places(source), strict=True)):
+        if re.match(re.escape(place) + r"(?![0-9])", path):
+            inside = path[len(place) :]
+            return f"$.tree.{entry.id}" + (f".message{inside}" if inside else "")
+        if re.match(re.escape(f"$.entries[{at}]"), path):
+            return f"$.tree.{entry.id}" + path[len(f"$.entries[{at}]") :]
+    return path
+
+
+def _entry(entry: Entry, owner: str, with_message: bool) -> dict[str, Any]:
+    out: dict[str, Any] = {"id": entry.id, "parentId": entry.parent_id, "extra": _seen_extra(entry.extra, owner)}
+    if with_message:
+        alone = Conversation(entries=(replace(entry, id=None, parent_id=None),))
+        (out["message"],) = view(alone.request(), owner)["messages"]
+    return {key: value for key, value in out.items() if value not in (None, {})}
 
 
 @st.composite
@@ -81,9 +107,3 @@ def foreign_conversations(draw: st.DrawFn, owner: str) -> Conversation:
         entries.append(replace(entry, id=f"e{at}", parent_id=parent))
     head = draw(st.sampled_from([None, *(entry.id for entry in entries)]))
     return replace(conversation, entries=tuple(entries), head=head)
-
-
-def named(*structs: type[Struct]) -> set[str]:
-    return {
-        f"{struct.__name__}.{field}" for struct in structs for field in struct.__struct_fields__ if field != "extra"
-    }

@@ -1,7 +1,7 @@
 """Where two requests differ, in the terms of loss paths: `$.messages[3].content[0].citations`.
 
-A dialect may leave out a block or a message that it cannot say, so that what follows moves up: lists are aligned, and an
-item may only be missing where a loss says so.
+A dialect may leave out a block or a message that it cannot say, so that what follows moves up: lists are aligned, and
+an item may only be missing where a loss says so.
 """
 
 from collections.abc import Collection
@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import fields
 
+from interlingua.dialects._wire import RESPONSE
 from interlingua.folding import parse_arguments
 from interlingua.messages import AssistantMessage, CustomMessage, ToolCall
 from interlingua.request import Request
@@ -78,15 +79,16 @@ def _seen_extra(extra: dict[str, Any], owner: str) -> dict[str, Any]:
     out = {}
     for name, held in extra.items():
         if name == owner and isinstance(held, dict):
-            held = {key: item for key, item in held.items() if not key.startswith("~")}
+            told = {**held.get(RESPONSE, {}), **held}  # what only answers carry is kept apart
+            held = {key: item for key, item in told.items() if not key.startswith("~")}
         if held:
             out[name] = held
     return out
 
 
-def differing(a: Any, b: Any, losses: Collection[str], owner: str) -> set[str]:
+def differing(a: Any, b: Any, losses: Collection[str], owner: str, path: str = "$") -> set[str]:
     """The paths at which `b` differs from `a`, with lists aligned so that the fewest differences are unexplained."""
-    return _Comparison(losses, owner).paths(a, b, "$")
+    return _Comparison(losses, owner).paths(a, b, path)
 
 
 def is_under(path: str, loss: str) -> bool:
@@ -135,8 +137,11 @@ class _Comparison:
 
     def _all_of(self, value: Any, path: str) -> set[str]:
         """A part that is missing, named as finely as losses may name it."""
-        if isinstance(value, dict) and any(is_under(loss, path) and loss != path for loss in self._losses):
-            return {f"{path}.{key}" for key in value if key} or {path}
+        if any(is_under(loss, path) and loss != path for loss in self._losses):
+            if isinstance(value, dict):
+                return {f"{path}.{key}" for key in value if key} or {path}
+            if isinstance(value, list):
+                return {f"{path}[{at}]" for at in range(len(value))} or {path}
         return {path}
 
     def _in_lists(self, a: list[Any], b: list[Any], path: str) -> set[str]:

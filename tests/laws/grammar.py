@@ -1,6 +1,7 @@
 """What a well-formed stream of events is, written down independently of the code that makes them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from interlingua.events import (
     BlockEnd,
@@ -37,6 +38,7 @@ def faults(events: Sequence[StreamEvent]) -> list[str]:
         found.append("the last event does not end the stream")
     opened: dict[int, str] = {}
     closed: set[int] = set()
+    event: Any
     for at, event in enumerate(events):
         kind = type(event)
         if kind is Start and at:

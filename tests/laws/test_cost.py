@@ -83,7 +83,7 @@ def test_text_is_joined_and_parsed_once_however_long_the_stream(name: str, kind:
     for once in ("join", "parse_arguments", "compact"):
         assert some[once] == many[once] <= 8, once
     for never in ("snapshot", "partial_arguments", "from_json", "partial"):
-        assert 0 == many[never], never
+        assert many[never] == 0, never
 
 
 @every_dialect
@@ -166,4 +166,4 @@ def test_folding_reads_no_partial(kind: str) -> None:
     Folding a finished stream is one pass that joins nothing.
     """
     events = list(unfold(message_of(kind, 100), size=PIECE))
-    assert 0 == calls_of(lambda: fold(events))["snapshot"]
+    assert calls_of(lambda: fold(events))["snapshot"] == 0

@@ -114,7 +114,7 @@ def test_events_amount_to_the_same_message_after_a_trip_through_json(
     cut_off = fold(events[:-1])
     if isinstance(message.content, tuple):
         assert message.content == cut_off.content
-    assert "error" == cut_off.stop_reason
+    assert cut_off.stop_reason == "error"
 
 
 @given(strategies.messages_for_answers())

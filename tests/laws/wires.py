@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlingua.dialects import WIRES, Dialect, dialect
+from interlingua.dialects import FILES, WIRES, Dialect, dialect
 from interlingua.errors import BadWire
 from interlingua.events import StreamEvent
 from interlingua.folding import unfold
@@ -15,6 +15,7 @@ from interlingua.messages import AssistantMessage
 from interlingua.request import Request
 
 every_dialect = pytest.mark.parametrize("name", sorted(WIRES))
+every_file = pytest.mark.parametrize("name", sorted(FILES))
 
 
 def owner(name: str) -> str:

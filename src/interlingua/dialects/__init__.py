@@ -76,6 +76,9 @@ WIRES: dict[str, str] = {
 FILES: dict[str, str] = {
     "transcript": "transcript",
     "clawtools": "clawtools",
+    "openclaw": "openclaw",
+    "attocode": "attocode",
+    "llm-canvas": "llm_canvas",
 }
 DIALECTS: dict[str, str] = {**WIRES, **FILES}
 

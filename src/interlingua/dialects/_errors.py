@@ -48,6 +48,7 @@ _CODES: dict[str, type[ProviderError]] = {
     "authentication_error": AuthFailed,
     "permission_error": AuthFailed,
     "invalid_api_key": AuthFailed,
+    "api_key_invalid": AuthFailed,
     "unauthenticated": AuthFailed,
     "permission_denied": AuthFailed,
     "accessdeniedexception": AuthFailed,

@@ -5,6 +5,7 @@ from typing import Any
 from .. import jsontext
 from ..errors import BadWire, FormatError
 from ..losses import Fates, dropped, kept, record
+from ..messages import Block, OpaqueBlock
 
 OWN = "~own"  # a role that the format does not know, but that stood in it
 
@@ -33,6 +34,11 @@ LINEAR: Fates = {
     **record("Entry.id Entry.parent_id", "the messages of a list have no ids"),
     **kept("Conversation.head"),  # a list stands at its end
 }
+
+
+def is_null(block: Block, api: str) -> bool:
+    """A null that stood where a block should be: to be told from a block that cannot be said."""
+    return isinstance(block, OpaqueBlock) and block.dialect == api and block.value is None
 
 
 def lines_of(data: Any, api: str) -> list[dict[str, Any]]:

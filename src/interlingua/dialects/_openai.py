@@ -2,18 +2,23 @@
 
 import re
 
-# The one spelling that both directions agree on: a MIME type without parameters, base64. Anything else stays a URL.
-_DATA_URL = re.compile(r"data:([^;,\s]+);base64,(.*)", re.DOTALL)
+_DATA_URL = re.compile(r"data:([^;,\s]*)(?:;[^;,]*)*;base64,(.*)", re.DOTALL)
 
 
 def read_data_url(url: str) -> tuple[str, str] | None:
-    """The MIME type and the base64 text of a data URL; None for any other URL, and for odd spellings of one."""
-    if not url.startswith("data:"):
-        return None
-    found = _DATA_URL.fullmatch(url)
+    """The MIME type (without parameters, perhaps empty) and the base64 text of a data URL; None for any other URL."""
+    found = _DATA_URL.fullmatch(url) if url.startswith("data:") else None
     return (found[1], found[2]) if found else None
 
 
-def data_url(mime: str, data: str) -> str:
-    """Base64 text as a data URL: the inverse of `read_data_url`."""
-    return f"data:{mime};base64,{data}"
+def data_url(mime: str | None, data: str) -> str:
+    """Base64 text as a data URL in its plain spelling: the inverse of `read_data_url`."""
+    return f"data:{mime or ''};base64,{data}"
+
+
+def odd_prefix(url: str) -> str | None:
+    """What stands before the data where it is not the plain spelling (a MIME type with parameters), else None."""
+    found = read_data_url(url)
+    if found is None or data_url(*found) == url:
+        return None
+    return url[: len(url) - len(found[1])]

@@ -43,7 +43,7 @@ class Decoder:
         try:
             self._read(jsontext.read(frame.data), frame)
         except FormatError as error:
-            self._fail(f"{self.API}: frame {self._frames}: {error}")
+            self._unreadable(frame, error)
         except (KeyError, TypeError, AttributeError, ValueError, IndexError, RecursionError) as error:
             self._fail(f"{self.API}: frame {self._frames} is not what this wire allows: {error!r}")
         return record.take()
@@ -63,6 +63,10 @@ class Decoder:
     def _read(self, value: Any, frame: Frame) -> None:
         """What one frame means."""
         raise NotImplementedError
+
+    def _unreadable(self, frame: Frame, error: FormatError) -> None:
+        """A frame that is no JSON: broken, unless the dialect has a word for it."""
+        self._fail(f"{self.API}: frame {self._frames}: {error}")
 
     def _complete(self) -> bool:
         """Whether the answer is whole if nothing more comes."""

@@ -68,6 +68,8 @@ def restored(said: dict[str, Any], extra: Extra, api: str) -> dict[str, Any]:
 
 def put_back(said: dict[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse of `residual`; changes and returns `said`."""
+    if not held:
+        return said
     for key, value in held.items():
         if not key.startswith(HINTS) and key not in said:
             said[key] = value
@@ -93,26 +95,26 @@ def keeping(value: S, api: str, wire: Mapping[str, Any], said: Mapping[str, Any]
     return replace(value, extra={**value.extra, api: held})  # type: ignore[attr-defined]
 
 
-def with_held(value: S, api: str, **held: Any) -> S:
+def with_held(value: S, api: str, /, **held: Any) -> S:
     """The value with these keys added to what it holds for `api`."""
     extra: Extra = value.extra  # type: ignore[attr-defined]
     return replace(value, extra={**extra, api: {**extra.get(api, {}), **held}})
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal as JSON values: unlike Python, `true` is not `1`."""
+    """Equal as JSON texts: unlike Python, neither `true` nor `1.0` is `1`."""
     return bool(a == b) and not _differs_in_type(a, b)
 
 
 def _differs_in_type(a: Any, b: Any) -> bool:
-    """For equal values: whether a boolean stands where the other has a number."""
+    """For equal values: whether somewhere a number of one kind, or a boolean, stands for one of another."""
     if a is b:  # most of what is compared was said by reference: arguments, schemas
         return False
     if isinstance(a, dict):
         return any(_differs_in_type(a[key], b[key]) for key in a)
     if isinstance(a, list | tuple):
         return any(_differs_in_type(x, y) for x, y in zip(a, b, strict=True))
-    return isinstance(a, bool) is not isinstance(b, bool)
+    return type(a) is not type(b)
 
 
 def reading(api: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -128,7 +128,7 @@ CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 # What only one form of an answer carries, as paths into the message: a stream brings arguments as text, which may be
 # broken, a whole answer brings an object.
-UNEVEN: tuple[str, ...] = ("$.content[*].argumentsText", "$.content[*].parseError")
+UNEVEN: tuple[str, ...] = ("$.content[].argumentsText", "$.content[].parseError")
 
 FATES: Fates = {
     **kept("TextBlock.text TextBlock.cache CacheMarker.ttl"),
@@ -878,7 +878,8 @@ def _decode_answer(wire: dict[str, Any], content: Content, base: AssistantMessag
         stop_detail=word,
         error_message=f"the provider stopped: {_refusal(wire, word)}" if reason == "error" else None,
     )
-    said = _encode_answer(message, wire.get("content"))
+    blocks = wire.get("content")  # a list keeps its own residuals, block by block
+    said = _encode_answer(message, blocks if isinstance(blocks, list) else _encode_content(blocks_of(content), QUIET))
     held = residual(wire, said)
     return with_held(message, API, **{RESPONSE: held}) if held else message
 
@@ -1029,7 +1030,7 @@ class StreamDecoder(Decoder):
         if field is not None:
             self._record.delta(key, delta[field])
             if kind == "input_json_delta":
-                self._blocks[key].setdefault(_PIECES, []).append(delta[field])
+                self._blocks[key].setdefault(_PIECES, []).append(delta[field] or "")
         elif kind == "citations_delta":
             self._blocks[key]["citations"] = [*(self._blocks[key].get("citations") or ()), delta["citation"]]
         else:
@@ -1072,7 +1073,7 @@ class StreamDecoder(Decoder):
     def _finish(self) -> None:
         self._close_blocks()
         content = tuple(self._record.content)
-        self._record.end(_decode_answer({**self._shell, "content": None}, content, self._given))
+        self._record.end(_decode_answer({**self._shell, "content": []}, content, self._given))
 
     def _failed(self, event: dict[str, Any]) -> None:
         error = decode_error(0, event)

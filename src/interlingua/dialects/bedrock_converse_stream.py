@@ -181,7 +181,7 @@ _ALIASES = {
 }
 
 # Both forms of an answer say the same, but for calls whose argument text is broken: only a stream carries text.
-UNEVEN: tuple[str, ...] = ("$.content[].argumentsText", "$.content[].parseError")
+UNEVEN: tuple[str, ...] = ("$.content[*].argumentsText", "$.content[*].parseError")
 
 FATES: Fates = {
     **kept("TextBlock.text CacheMarker.ttl Citation.title Citation.url Citation.cited_text"),
@@ -1357,20 +1357,12 @@ class StreamDecoder(Decoder):
         self._blocks: dict[Any, _Open] = {}  # the wire's open blocks, by index
         self._stopped = False
 
-    def feed(self, frame: Frame) -> list[StreamEvent]:
-        if frame.data or self._record.finished:
-            return super().feed(frame)
-        headers = frame.headers or {}  # an error without a payload says it all in its headers
-        message = headers.get(":error-message")
-        self._failed({"message": message if isinstance(message, str) else ""}, frame)
-        return self._record.take()
-
     def _read(self, value: Any, frame: Frame) -> None:
         name = frame.event
         if name == "contentBlockDelta":
             key, delta = value["contentBlockIndex"], value["delta"]
             text = delta.get("text")
-            if text and type(text) is str:
+            if text:
                 block = self._blocks.get(key)
                 if block is not None and block.kind == "text":
                     self._record.delta(key, text)
@@ -1382,6 +1374,13 @@ class StreamDecoder(Decoder):
             self._failed(value, frame)
         elif not name:
             self._unnamed(value, frame)
+
+    def _unreadable(self, frame: Frame, error: FormatError) -> None:
+        words = (frame.headers or {}).get(":error-message")
+        if isinstance(words, str):  # an error without a payload says it all in its headers
+            self._failed({"message": words}, frame)
+        else:
+            super()._unreadable(frame, error)
 
     def _complete(self) -> bool:
         return self._stopped
@@ -1657,9 +1656,7 @@ class StreamEncoder:
                 return self._last(event.message)
             case Error():
                 self._closed = True
-                if event.error.stop_detail in STOP_REASONS and _stop_word(event.error) == event.error.stop_detail:
-                    return self._last(event.error)  # the wire's own word for how it ended
-                return _failure(event.error)
+                return self._last(event.error) if _is_own_end(event.error) else _failure(event.error)
             case _:
                 return b""
 
@@ -1700,6 +1697,11 @@ class StreamEncoder:
         if output or late:
             answer["output"] = {**output, "message": late}
         return _event("messageStop", stop) + _event("metadata", answer)
+
+
+def _is_own_end(message: AssistantMessage) -> bool:
+    """Whether the wire has a word of its own for how this failed, so that it is no exception there."""
+    return message.stop_detail is not None and _whole_answer(message, []).get("stopReason") == message.stop_detail
 
 
 _STOP_KEYS: tuple[str, ...] = ("stopReason", "additionalModelResponseFields")

@@ -46,7 +46,7 @@ from ..messages import (
     text_of,
 )
 from ..request import Conversation, Entry, System, ToolSpec
-from ._files import LINEAR, NO_CALL, OWN
+from ._files import LINEAR, NO_CALL, OWN, is_null
 from ._openai import data_url, read_data_url
 from ._wire import (
     BARE,
@@ -243,7 +243,7 @@ def _encode_content(content: Content, report: Reporter, *, result: bool = False)
     for at, block in enumerate(content):
         report.block = at
         wire = encode_block(block, report, result=result)
-        if wire is not None:
+        if wire is not None or is_null(block, API):
             said.append(wire)
     report.block = None
     return said

@@ -34,6 +34,7 @@ from ..events import (
     TextEnd,
     ThinkingDelta,
     ThinkingEnd,
+    ThinkingStart,
     ToolCallEnd,
 )
 from ..folding import CUT_OFF, settle
@@ -182,25 +183,20 @@ FATES: Fates = {
     **kept("ToolCall.name ToolCall.arguments ToolCall.thought_signature"),
     **record("ToolCall.arguments_text", "arguments travel as an object, not as text"),
     **dropped("ToolCall.parse_error", "arguments travel as an object; what is none is sent as {}"),
-    **kept("ServerToolCall.id ServerToolCall.name ServerToolCall.arguments"),
     **some(
-        "ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
-        " ServerToolResult.is_error OpaqueBlock.dialect OpaqueBlock.value",
+        "ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolResult.tool_call_id"
+        " ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content ServerToolResult.is_error"
+        " OpaqueBlock.dialect OpaqueBlock.value",
         "only what this wire minted",
     ),
     **dropped("OpaqueBlock.extra", "an opaque block is said as it is"),
     **some("UserMessage.content AssistantMessage.content Context.system", "a string becomes a text part"),
     **some("ToolResultMessage.content ToolResultMessage.is_error", "see `_encode_result`"),
-    **some(
-        "ToolResultMessage.tool_call_id ToolResultMessage.tool_name", "an empty id is none; a result names its tool"
-    ),
-    **some(
-        "SystemMessage.content SystemMessage.developer SystemMessage.timestamp",
-        "this wire has no later system messages",
-    ),
+    **some("ToolResultMessage.tool_call_id", "an empty id is none"),
+    **kept("ToolResultMessage.tool_name"),
+    **some("SystemMessage.content SystemMessage.developer", "this wire has no later system messages"),
     **kept("CustomMessage.role CustomMessage.fields"),
     **bookkeeping(API),
-    **record("SystemMessage.extra", "this wire has no later system messages"),
     **dropped("Context.system_role", "the system prompt has no role"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
     **dropped("ToolSpec.strict"),
@@ -222,7 +218,7 @@ FATES: Fates = {
 # Keys of `extra[API]` that only this wire needs.
 SNAKE = "~snake"  # places of names that the wire spelled in snake_case
 MINTED = "~minted"  # the wire gave no id
-PART = "~part"  # the kind of part, where a block of ours stands for several kinds
+PART = "~part"  # the kind of part that a call or a result of Google's own tools is
 KEY = "~key"  # where in a function's response its content stood; null: it was all of it
 AS_JSON = "~json"  # text of a tool result that the wire has as a JSON value
 FIELD = "~field"  # which field held a schema
@@ -359,8 +355,10 @@ def decode_block(wire: Any, ids: _Ids) -> Block:
             try:
                 block: Block = decode(part, ids)
                 return _keeping(block, part, encode_block(block, QUIET) or {}, snakes)
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, AttributeError, ValueError):
                 pass
+    elif wire is None:
+        raise TypeError("a part is an object, not null")
     return OpaqueBlock(dialect=API, value=wire)
 
 
@@ -381,13 +379,13 @@ def _decode_text(part: dict[str, Any], ids: _Ids) -> TextBlock | ThinkingBlock:
 
 def _decode_inline(part: dict[str, Any], ids: _Ids) -> Block:
     blob = part["inlineData"]
-    mime = optional(blob.get("mimeType")) if isinstance(blob, dict) else None
+    mime = optional(blob.get("mimeType"))
     return _media_class(mime)(data=string(blob["data"]), mime_type=mime)
 
 
 def _decode_file(part: dict[str, Any], ids: _Ids) -> Block:
     file = part["fileData"]
-    mime = optional(file.get("mimeType")) if isinstance(file, dict) else None
+    mime = optional(file.get("mimeType"))
     return _media_class(mime)(url=string(file["fileUri"]), mime_type=mime)
 
 
@@ -415,7 +413,7 @@ def _decode_call(part: dict[str, Any], ids: _Ids) -> ToolCall:
 
 
 def _decode_code(part: dict[str, Any], ids: _Ids) -> ServerToolCall:
-    code = an_object(part["executableCode"], API)
+    code = part["executableCode"]
     rest = {key: value for key, value in code.items() if key != "id"}
     return ServerToolCall(
         id=string(code.get("id", "")), name=CODE, arguments=rest, extra={API: {PART: "executableCode"}}
@@ -423,7 +421,7 @@ def _decode_code(part: dict[str, Any], ids: _Ids) -> ServerToolCall:
 
 
 def _decode_outcome(part: dict[str, Any], ids: _Ids) -> ServerToolResult:
-    result = an_object(part["codeExecutionResult"], API)
+    result = part["codeExecutionResult"]
     return ServerToolResult(
         tool_call_id=string(result.get("id", "")),
         tool_name=CODE,
@@ -436,7 +434,12 @@ def _decode_outcome(part: dict[str, Any], ids: _Ids) -> ServerToolResult:
 
 def _decode_server_call(part: dict[str, Any], ids: _Ids) -> ServerToolCall:
     call = part["toolCall"]
-    return ServerToolCall(id=string(call.get("id", "")), name=string(call["toolType"]), arguments=call.get("args"))
+    return ServerToolCall(
+        id=string(call.get("id", "")),
+        name=string(call["toolType"]),
+        arguments=call.get("args"),
+        extra={API: {PART: "toolCall"}},
+    )
 
 
 def _decode_server_result(part: dict[str, Any], ids: _Ids) -> ServerToolResult:
@@ -482,8 +485,8 @@ def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
                 wire["thoughtSignature"] = block.thinking_signature
         case ImageBlock() | AudioBlock() | DocumentBlock():
             wire = _encode_media(block, report)
-        case ServerToolCall():
-            wire = _encode_server_call(block, report)
+        case ServerToolCall() if PART in _held(block.extra):
+            wire = _encode_server_call(block)
         case ServerToolResult() if block.dialect == API:
             wire = _encode_server_result(block, report)
         case OpaqueBlock() if block.dialect == API:
@@ -536,7 +539,8 @@ def _encode_media(block: ImageBlock | AudioBlock | DocumentBlock, report: Report
     return wire
 
 
-def _encode_server_call(block: ServerToolCall, report: Reporter) -> dict[str, Any] | None:
+def _encode_server_call(block: ServerToolCall) -> dict[str, Any]:
+    """A call of a tool of Google's; those of others would be tools that it does not have."""
     id = {"id": block.id} if block.id else {}
     if _held(block.extra).get(PART) == "executableCode" and isinstance(block.arguments, dict) and block.name == CODE:
         return {"executableCode": {**id, **block.arguments}}
@@ -633,14 +637,13 @@ def _decode_content(wire: Any, turns: _Turns) -> list[Message]:
     return group
 
 
-def _parts_of(wire: dict[str, Any]) -> tuple[Any, bool]:
-    """The parts, and whether one stood alone instead of a list."""
-    parts = wire.get("parts")
-    return ([parts], True) if isinstance(parts, dict) else (parts, False)
+def _listed(value: Any) -> Any:
+    """The wire takes one object for a list of one."""
+    return [value] if isinstance(value, dict) else value
 
 
 def _decode_parts(wire: dict[str, Any], ids: _Ids) -> Content:
-    parts, _ = _parts_of(wire)
+    parts = _listed(wire.get("parts"))
     return None if parts is None else tuple(each(parts, "parts", API, lambda part: decode_block(part, ids)))
 
 
@@ -658,7 +661,7 @@ def _shelled(message: S, wire: dict[str, Any], role: str) -> S:
 
 
 def _decode_user(wire: dict[str, Any], turns: _Turns) -> list[Message]:
-    parts, _ = _parts_of(wire)
+    parts = _listed(wire.get("parts"))
     if not isinstance(parts, list) or not any(map(_is_result, parts)):
         return [_shelled(UserMessage(content=_decode_parts(wire, turns.ids)), wire, "user")]
     pieces: list[Message] = []
@@ -713,7 +716,7 @@ def _decode_result(wire: dict[str, Any], turns: _Turns) -> ToolResultMessage:
     content, failed, hints = _decode_response(told)
     result = ToolResultMessage(
         tool_call_id=id,
-        tool_name=told.get("name"),
+        tool_name=told["name"] if "name" in told else turns.calls.get(id, (None,))[0],
         content=content,
         is_error=failed,
         extra={API: hints | ({MINTED: True} if orphan else {})} if hints or orphan else {},
@@ -727,7 +730,7 @@ RESULTS = frozenset({"output", "error", "result", "return_value", "content"})
 
 def _decode_response(told: dict[str, Any]) -> tuple[Content, bool, dict[str, Any]]:
     """What a function gave, as content, whether it failed, and hints: the object itself is never kept."""
-    media = tuple(decode_block(part, _Ids(None)) for part in told.get("parts", ()))
+    media = tuple(map(_decode_beside, told.get("parts", ())))
     if "response" not in told or told["response"] == {}:
         return (media or (() if "response" in told else None)), False, {}
     response, hints = told["response"], {}
@@ -742,6 +745,15 @@ def _decode_response(told: dict[str, Any]) -> tuple[Content, bool, dict[str, Any
         hints[AS_JSON] = True
         value = jsontext.compact(value)
     return (TextBlock(text=value), *media), failed, hints
+
+
+def _decode_beside(part: Any) -> Block:
+    """Media that a function gave; nothing else belongs there."""
+    block = decode_block(part, _Ids(None))
+    return block if isinstance(block, _MEDIA) else OpaqueBlock(dialect=API, value=part)
+
+
+_MEDIA = (ImageBlock, AudioBlock, DocumentBlock, OpaqueBlock)
 
 
 def _has_failed(response: Any) -> bool:
@@ -829,8 +841,6 @@ def _say_result(result: ToolResultMessage, calls: Mapping[str, tuple[str, bool]]
     name = called if result.tool_name is None else result.tool_name
     if name is not None:
         told["name"] = name
-        if result.tool_name is None:
-            report.lost("tool_name", "a result names its tool", "record", field="toolName")
     _encode_result(told, result, report)
     wire = {"functionResponse": told}
     return _restored(wire, result.extra) if result.extra else wire
@@ -854,7 +864,7 @@ def _encode_result(told: dict[str, Any], result: ToolResultMessage, report: Repo
             moved = moved or bool(media)
             words.append(block.text)
             _report_lost_words(block, report)
-        elif isinstance(block, (ImageBlock, AudioBlock, DocumentBlock, OpaqueBlock)):
+        elif isinstance(block, _MEDIA):
             part = encode_block(block, report)
             if part is not None:
                 media.append(part)
@@ -919,68 +929,57 @@ def decode_request(
 ) -> Request:
     """A generateContent request. `model` and `stream` are said in the path; `mint` gives ids to calls without one."""
     outer = an_object(body_of(body, API), API)
-    marks: dict[str, Any] = {}
-    inner = _unwrapped_request(outer, marks, quirks)
+    api = api_of(quirks, API)
+    wrapped = _has_envelope(quirks) and isinstance(outer.get("request"), dict)
     snakes: list[str] = []
-    wire = _camel(inner, _REQUEST_NAMES, snakes)
-    contents = wire.get("contents")
-    alone = [key for key in ("contents", "tools") if isinstance(wire.get(key), dict)]
-    system = wire.get("systemInstruction")
-    if isinstance(system, dict) and isinstance(system.get("parts"), dict):
-        alone.append("systemInstruction")
+    wire = _camel(outer["request"] if wrapped else outer, _REQUEST_NAMES, snakes)
+    marks = _shapes(wire)
+    contents, tools = _listed(wire.get("contents")), _listed(wire.get("tools"))
     request = Request(
-        model=_decode_model(wire, outer, model, marks, quirks),
+        model=model_of(outer.get("model"), model, api) if wrapped else _decode_model(wire, model, api, marks),
         context=Context(
-            system=_decode_system(system),
-            messages=()
-            if contents is None
-            else decode_messages([contents] if "contents" in alone else contents, api_of(quirks, API), mint),
-            tools=_decode_tools([wire["tools"]] if "tools" in alone else wire.get("tools")),
+            system=_decode_system(wire.get("systemInstruction")),
+            messages=decode_messages(contents, api, mint) if contents is not None else (),
+            tools=_decode_tools(tools),
         ),
         options=_decode_options(wire, stream, quirks),
     )
-    if alone:
-        marks[ALONE] = alone
-    if isinstance(system, str):
-        marks[TEXT] = True
+    if wrapped:
+        beside = residual({k: v for k, v in outer.items() if k != "request"}, _envelope(request.model))
+        marks |= {ENVELOPE: beside} if beside else {}
+    elif _has_envelope(quirks):
+        marks[PLAIN] = True
     return _keeping(request, *_beside(wire, request, marks, quirks), snakes, **marks)
 
 
-def _unwrapped_request(
-    outer: dict[str, Any], marks: dict[str, Any], quirks: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    if not quirks or not quirks.get("envelope"):
-        return outer
-    inner = outer.get("request")
-    if not isinstance(inner, dict):
-        marks[PLAIN] = True
-        return outer
-    rest = {key: value for key, value in outer.items() if key not in ("model", "request")}
-    if rest:
-        marks[ENVELOPE] = rest
-    return inner
+def _has_envelope(quirks: Mapping[str, Any] | None) -> bool:
+    return bool(quirks and quirks.get("envelope"))
+
+
+def _envelope(model: ModelDescriptor) -> dict[str, Any]:
+    """What stands around a request of Gemini CLI's; project and ids are the caller's business."""
+    return {"model": model.id} if model.id else {}
+
+
+def _shapes(wire: dict[str, Any]) -> dict[str, Any]:
+    """Hints about unusual shapes of a request."""
+    system = wire.get("systemInstruction")
+    alone = [key for key in ("contents", "tools") if isinstance(wire.get(key), dict)]
+    if isinstance(system, dict) and isinstance(system.get("parts"), dict):
+        alone.append("systemInstruction")
+    return ({ALONE: alone} if alone else {}) | ({TEXT: True} if isinstance(system, str) else {})
 
 
 def _decode_model(
-    wire: dict[str, Any],
-    outer: dict[str, Any],
-    told: str | ModelDescriptor | None,
-    marks: dict[str, Any],
-    quirks: Mapping[str, Any] | None,
+    wire: dict[str, Any], told: str | ModelDescriptor | None, api: str, marks: dict[str, Any]
 ) -> ModelDescriptor:
     """Some bodies name the model too, as a resource: `models/…`."""
-    if outer is not wire and isinstance(outer.get("request"), dict) and quirks and quirks.get("envelope"):
-        if not isinstance(outer.get("model"), str):
-            marks[ENVELOPE] = {**marks.get(ENVELOPE, {}), **({"model": outer["model"]} if "model" in outer else {})}
-        return model_of(outer.get("model"), told, api_of(quirks, API))
     named = wire.get("model")
-    if not isinstance(named, str):
-        return model_of(None, told, api_of(quirks, API))
-    prefix = "models/" if named.startswith("models/") else ""
-    found = model_of(named.removeprefix(prefix), told, api_of(quirks, API))
-    if prefix + found.id == named:
+    prefix = "models/" if isinstance(named, str) and named.startswith("models/") else ""
+    model = model_of(named.removeprefix(prefix) if isinstance(named, str) else None, told, api)
+    if named == prefix + model.id:
         marks[MODEL] = prefix
-    return found
+    return model
 
 
 def _beside(
@@ -988,7 +987,11 @@ def _beside(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The request but for what keeps residuals of its own, as the wire has it and as we would say it."""
     said = _encode_outside(request, QUIET, quirks)
-    given = {key: value for key, value in wire.items() if key != "contents" or value is None}
+    given = dict(wire)
+    if not request.context.messages:
+        said["contents"] = []
+    else:
+        del given["contents"]
     if isinstance(given.get("toolConfig"), dict) and given["toolConfig"]:
         said.setdefault("toolConfig", {})  # so that what is unknown in it is filed inside, not instead
     if "generationConfig" in said:
@@ -996,14 +999,12 @@ def _beside(
     if request.context.tools is not None:
         given["tools"] = said["tools"]
     if request.context.system is not None:
-        given["systemInstruction"] = _beside_parts(given["systemInstruction"], said["systemInstruction"])
+        system = given["systemInstruction"]
+        parts = said["systemInstruction"]["parts"]
+        given["systemInstruction"] = {**system, "parts": parts} if isinstance(system, dict) else {"parts": parts}
     if MODEL in marks:
-        given.pop("model", None)
+        del given["model"]
     return given, said
-
-
-def _beside_parts(given: Any, said: dict[str, Any]) -> dict[str, Any]:
-    return {**given, "parts": said["parts"]} if isinstance(given, dict) else said
 
 
 def _decode_system(wire: Any) -> System:
@@ -1011,7 +1012,7 @@ def _decode_system(wire: Any) -> System:
         return (TextBlock(text=wire),)
     if not isinstance(wire, dict):
         return None
-    parts, _ = _parts_of(wire)
+    parts = _listed(wire.get("parts"))
     if not isinstance(parts, list):
         return None
     blocks = tuple(decode_block(part, _Ids(None)) for part in parts)
@@ -1119,7 +1120,7 @@ def _decode_options(wire: dict[str, Any], stream: bool | None, quirks: Mapping[s
         reasoning=_decode_reasoning(config.get("thinkingConfig")),
         tool_choice=_decode_choice(wire.get("toolConfig")),
         output_schema=_decode_output(config),
-        session_id=optional(wire.get("sessionId")) if quirks and quirks.get("envelope") else None,
+        session_id=optional(wire.get("sessionId")) if _has_envelope(quirks) else None,
         service_tier=optional(wire.get("serviceTier")),
         stream=stream,
     )
@@ -1174,10 +1175,9 @@ def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[st
     body["contents"] = encode_messages(request.context.messages, report)
     if held:
         _shape_request(body, request, held)
-    if quirks and quirks.get("envelope") and not held.get(PLAIN):
-        body = _wrapped_request(request.model, body, held.get(ENVELOPE, {}))
-    spoken = api_of(quirks, API)
-    return encoded(API, body, request, FATES, report.losses, strict=strict, spoken=spoken)
+    if _has_envelope(quirks) and not held.get(PLAIN):
+        body = put_back(_envelope(request.model), held.get(ENVELOPE, {})) | {"request": body}
+    return encoded(API, body, request, FATES, report.losses, strict=strict, spoken=api_of(quirks, API))
 
 
 def _shape_request(body: dict[str, Any], request: Request, held: Mapping[str, Any]) -> None:
@@ -1199,11 +1199,6 @@ def _shape_request(body: dict[str, Any], request: Request, held: Mapping[str, An
     _respelled(body, held)
 
 
-def _wrapped_request(model: ModelDescriptor, body: dict[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
-    named = {"model": model.id} if model.id else {}
-    return {**beside, **named, "request": body}
-
-
 def _encode_outside(request: Request, report: Reporter, quirks: Mapping[str, Any] | None) -> dict[str, Any]:
     """All of a request but its contents."""
     context, options = request.context, request.options
@@ -1222,7 +1217,7 @@ def _encode_outside(request: Request, report: Reporter, quirks: Mapping[str, Any
     if options.service_tier is not None:
         body["serviceTier"] = options.service_tier
     if options.session_id is not None:
-        if quirks and quirks.get("envelope"):
+        if _has_envelope(quirks):
             body["sessionId"] = options.session_id
         else:
             report.at("$.options.sessionId", "session_id", "no place in this wire")
@@ -1236,9 +1231,9 @@ def _encode_system(system: System, report: Reporter) -> list[Any]:
     return [encode_block(block, QUIET) for block in system or ()]
 
 
-def _encode_tools(specs: tuple[ToolSpec, ...], report: Reporter) -> list[dict[str, Any]]:
+def _encode_tools(specs: tuple[ToolSpec, ...], report: Reporter) -> list[Any]:
     """Functions share one entry, tools of Google's have one each, unless the wire grouped them otherwise."""
-    said: list[dict[str, Any]] = []
+    said: list[Any] = []
     before: ToolSpec | None = None
     for at, spec in enumerate(specs):
         if spec.dialect not in (None, API):
@@ -1251,7 +1246,7 @@ def _encode_tools(specs: tuple[ToolSpec, ...], report: Reporter) -> list[dict[st
         if _is_function(spec):
             there = next((name for name in _FUNCTIONS if name in said[-1]), held.get(LIST, _FUNCTIONS[0]))
             said[-1].setdefault(there, []).append(_encode_function(spec))
-        else:
+        elif isinstance(spec.value, dict):
             said[-1].update(spec.value)
         before = spec
     return said
@@ -1352,7 +1347,7 @@ def decode_response(
     if _is_error(wire):
         raise decode_error(0, wire)
     outer = an_object(wire, API)
-    wrapped = bool(quirks and quirks.get("envelope")) and isinstance(outer.get("response"), dict)
+    wrapped = _has_envelope(quirks) and isinstance(outer.get("response"), dict)
     wire = outer["response"] if wrapped else outer
     base = AssistantMessage(content=(), api=api_of(quirks, API), provider=provider, model=model, timestamp=timestamp)
     ids = _Ids(mint)
@@ -1360,7 +1355,7 @@ def decode_response(
     parts = ((first or {}).get("content") or {}).get("parts")
     blocks = tuple(each(parts, "parts", API, lambda part: decode_block(part, ids))) if parts else ()
     message = _decode_answer(wire, _cited(blocks, first or {}), base)
-    return _with_envelope(message, outer) if wrapped else message
+    return _with_envelope(message, outer, wrapped) if _has_envelope(quirks) else message
 
 
 def _first_candidate(wire: dict[str, Any]) -> dict[str, Any] | None:
@@ -1368,10 +1363,11 @@ def _first_candidate(wire: dict[str, Any]) -> dict[str, Any] | None:
     return an_object(candidates[0], API, "$.candidates[0]") if isinstance(candidates, list) and candidates else None
 
 
-def _with_envelope(message: AssistantMessage, outer: dict[str, Any]) -> AssistantMessage:
-    rest = {key: value for key, value in outer.items() if key != "response"}
+def _with_envelope(message: AssistantMessage, outer: dict[str, Any], wrapped: bool) -> AssistantMessage:
+    rest = {key: value for key, value in outer.items() if key != "response"} if wrapped else {}
+    mark = {ENVELOPE: rest} if rest else {} if wrapped else {PLAIN: True}
     held = _held(message.extra).get(RESPONSE, {})
-    return with_held(message, API, **{RESPONSE: {**held, ENVELOPE: rest}})
+    return with_held(message, API, **{RESPONSE: {**held, **mark}}) if mark else message
 
 
 def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
@@ -1486,14 +1482,14 @@ def encode_response(message: AssistantMessage, *, quirks: Mapping[str, Any] | No
         report.lost("content", "content is a list of parts in this wire", "record", field="content")
     body = _encode_answer(message, _encode_content(blocks, report) or [])
     _report_answer(message, blocks, body, report)
-    if quirks and quirks.get("envelope"):
+    if _has_envelope(quirks):
         body = _wrapped_answer(message, body)
     return encoded(API, body, message, ANSWER_FATES, report.losses, spoken=api_of(quirks, API))
 
 
 def _wrapped_answer(message: AssistantMessage, body: dict[str, Any]) -> dict[str, Any]:
     held = _held(message.extra).get(RESPONSE, {})
-    return {"response": body, **held.get(ENVELOPE, {})}
+    return body if held.get(PLAIN) else {"response": body, **held.get(ENVELOPE, {})}
 
 
 def _encode_answer(message: AssistantMessage, parts: list[Any]) -> dict[str, Any]:
@@ -1557,7 +1553,10 @@ ANSWER_FATES: Fates = {
     **some("AssistantMessage.usage AssistantMessage.stop_reason", "see `_report_answer`"),
     **some("AssistantMessage.stop_detail AssistantMessage.response_model", "said where the wire knows the word"),
     **some("AssistantMessage.error_message", "said with the reason of the stop"),
-    **some("TextBlock.citations", "only what the answer's own metadata says"),
+    **some(
+        "TextBlock.citations Citation.title Citation.url Citation.cited_text Citation.start Citation.end",
+        "only what the answer's own metadata says",
+    ),
     **record("Usage.cost"),
 }
 
@@ -1662,16 +1661,14 @@ class StreamDecoder(Decoder):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self._wrapped = bool(self._quirks and self._quirks.get("envelope"))
+        self._wrapped = _has_envelope(self._quirks)
         self._ids = _Ids(self._mint)
         self._shell: dict[str, Any] = {}  # the wire's answer, its candidates aside
         self._outer: dict[str, Any] = {}  # what stood beside it in its envelope
         self._candidate: dict[str, Any] = {}  # the first candidate
         self._others: dict[Any, dict[str, Any]] = {}  # the other candidates, by index
-        self._kind: type[TextBlock] | type[ThinkingBlock] | None = (
-            None  # of the text that the next chunk may go on with
-        )
         self._part: dict[str, Any] | None = None  # the open text part, its text aside
+        self._kind: type[Block] | None = None  # of the open text, if the next chunk may go on with it
         self._call: _StreamedCall | None = None
         self._key = -1  # of the newest block
 
@@ -1690,6 +1687,10 @@ class StreamDecoder(Decoder):
         elif "error" in value:
             error = decode_error(0, value)
             self._fail(error.message, detail=error.code)
+
+    def _unreadable(self, frame: Frame, error: FormatError) -> None:
+        if frame.data.strip() != b"[DONE]":  # some proxies end every stream so
+            super()._unreadable(frame, error)
 
     def _unwrapped(self, value: Any) -> Any:
         inner = value.get("response")
@@ -1713,24 +1714,26 @@ class StreamDecoder(Decoder):
 
     def _read_candidate(self, candidate: dict[str, Any]) -> None:
         index = candidate.get("index")
-        if index and self._candidate and index != self._candidate.get("index"):  # another one, alone in its chunk
+        if index and type(index) is int and self._candidate and index != self._candidate.get("index"):
+            # Another one, alone in its chunk.
             _merge_candidate(self._others.setdefault(index, {}), candidate)
             return
         known = self._candidate
-        if len(candidate) > 2:
+        if len(candidate) > (1 if index is None else 2):  # more than its content
             _merge_metadata(known, candidate)
         known.update(candidate)
         content = candidate.get("content")
         parts = content.get("parts") if content else None
-        if parts:
-            part = parts[0]
-            if len(parts) == 1 and len(part) == 1 and self._kind is TextBlock and type(part.get("text")) is str:
-                self._record.delta(self._key, part["text"])
-                self._part["text"] = ""  # type: ignore[index]
+        if not parts:
+            return
+        kind, part = self._kind, parts[0]
+        if kind is not None and len(parts) == 1 and type(part) is dict and len(part) == _SIZES[kind]:
+            text = part.get("text")
+            if type(text) is str and (kind is TextBlock or part.get("thought") is True):
+                self._record.delta(self._key, text)  # one more piece, and nothing else: nearly always
                 return
-            self._read_part(part, True)
-            for part in parts[1:]:
-                self._read_part(part, False)
+        for at, part in enumerate(parts):
+            self._read_part(part, at == 0)
 
     def _read_part(self, part: Any, goes_on: bool) -> None:
         decode = _decoder_of(part) if isinstance(part, dict) else None
@@ -1808,13 +1811,13 @@ class StreamDecoder(Decoder):
         if last is not None:  # sources are told at the end: as far as it can be, before the block is closed
             self._record.close(self._key, cited[-1])
         message = _decode_answer(self._whole(), cited, self._given)
-        self._record.end(_with_envelope(message, self._outer) if self._outer else message)
+        self._record.end(_with_envelope(message, self._outer, bool(self._outer)) if self._wrapped else message)
 
     def _whole(self) -> dict[str, Any]:
         """The answer as it would have come at once; its parts are read already."""
         wire = self._shell
         if self._candidate:
-            wire = {**wire, "candidates": [self._candidate, *(other for _, other in sorted(self._others.items()))]}
+            wire = {**wire, "candidates": [self._candidate, *self._others.values()]}
         return wire
 
     def _fail(self, message: str, *, aborted: bool = False, detail: str | None = None) -> None:
@@ -1825,36 +1828,48 @@ class StreamDecoder(Decoder):
 
 
 _EMPTY: dict[type, Block] = {TextBlock: TextBlock(text=""), ThinkingBlock: ThinkingBlock(thinking="")}
-# What a candidate tells of its sources comes in pieces, and empty where there is nothing new.
-_GROWING = ("groundingMetadata", "citationMetadata", "urlContextMetadata", "logprobsResult")
+_SIZES: dict[type, int] = {TextBlock: 1, ThinkingBlock: 2}  # keys of a part that is nothing but text
+# What a candidate tells of its sources comes once, in pieces, or again and again; empty where there is nothing new.
+_SOURCES = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 
 
 def _merge_metadata(known: dict[str, Any], candidate: dict[str, Any]) -> None:
     """Changes `candidate`, which is about to be merged, so that nothing told before gets lost."""
-    for key in _GROWING:
+    for key in _SOURCES:
         if key in known and key in candidate:
-            candidate[key] = _merged(known[key], candidate[key])
-    if candidate.get("finishReason", "") is None and known.get("finishReason") is not None:
-        candidate["finishReason"] = known["finishReason"]
+            candidate[key] = _grown(known[key], candidate[key], repeats=True)
+    if "logprobsResult" in known and "logprobsResult" in candidate:
+        candidate["logprobsResult"] = _grown(known["logprobsResult"], candidate["logprobsResult"], repeats=False)
+    if "finishReason" in candidate and candidate["finishReason"] is None:
+        candidate["finishReason"] = known.get("finishReason")
 
 
-def _merged(before: Any, after: Any) -> Any:
-    """Objects key by key, lists one after the other unless the later begins with the earlier."""
+def _grown(before: Any, after: Any, *, repeats: bool) -> Any:
+    """Objects key by key, lists one after the other, unless (`repeats`) the later one begins with the earlier.
+
+    In place: what was told before is not copied for each piece.
+    """
     if isinstance(before, dict) and isinstance(after, dict):
-        return {**before, **{k: _merged(before[k], v) if k in before else v for k, v in after.items()}}
-    if isinstance(before, list) and isinstance(after, list) and after[: len(before)] != before:
-        return before + after
+        for key, value in after.items():
+            before[key] = _grown(before[key], value, repeats=repeats) if key in before else value
+        return before
+    if isinstance(before, list) and isinstance(after, list):
+        if repeats and len(before) <= len(after) and after[: len(before)] == before:
+            return after
+        before.extend(after)
+        return before
     return after
 
 
 def _merge_candidate(known: dict[str, Any], candidate: dict[str, Any]) -> None:
     """Another candidate goes on: its parts are added, the rest is set."""
-    before = (known.get("content") or {}).get("parts") or []
+    parts = (known.get("content") or {}).get("parts")
     _merge_metadata(known, candidate)
     known.update(candidate)
-    if before:
-        content = known.get("content") or {}
-        known["content"] = {**content, "parts": before + (content.get("parts") or [])}
+    content = known.get("content")
+    if parts and isinstance(content, dict):
+        parts.extend(content.get("parts") or ())
+        content["parts"] = parts
 
 
 class _StreamedCall:
@@ -1891,13 +1906,15 @@ class StreamEncoder:
     """Events to the bytes of a streamed answer. Parts have no index: blocks that overlap are said one by one."""
 
     def __init__(self, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None) -> None:
-        self._wrapped = bool(quirks and quirks.get("envelope"))
+        self._wrapped = _has_envelope(quirks)
         self._closed = False
         self._beside: dict[str, Any] = {}  # what every chunk says beside its candidate
+        self._index: dict[str, Any] = {}  # what it says in it beside the parts
         self._at = 0  # the block that may speak now
         self._waiting: dict[int, list[Any]] = {}  # events of later blocks
         self._kind: type[Block] | None = None  # of the text that the reader would go on with
         self._fresh = True  # nothing of this block was said yet
+        self._sealed = False  # it is thinking that cannot be said
 
     def feed(self, event: StreamEvent) -> bytes:
         if self._closed:
@@ -1907,7 +1924,7 @@ class StreamEncoder:
                 self._closed = True
                 return self._flush() + self._last(event)
             case Start():
-                self._beside = _beside_chunks(event.partial or AssistantMessage(content=()))
+                self._begin(event.partial or AssistantMessage(content=()))
                 return b""
             case _ if event.content_index == self._at:
                 return self._say(event)
@@ -1922,12 +1939,22 @@ class StreamEncoder:
         self._closed = True
         return self._flush() + self._event(_error_body(500, CUT_OFF, None))
 
+    def _begin(self, message: AssistantMessage) -> None:
+        held = _held(message.extra).get(RESPONSE, {})
+        body = put_back(_encode_envelope(message), held)
+        self._beside = {key: body[key] for key in ("modelVersion", "responseId") if key in body}
+        self._index = {key: value for key, value in held.get(CANDIDATE, {}).items() if key == "index"}
+        self._wrapped = self._wrapped and not held.get(PLAIN)
+
     def _say(self, event: StreamEvent) -> bytes:
         match event:
             case TextDelta():
                 return self._text(TextBlock, {"text": event.delta})
             case ThinkingDelta():
-                return self._text(ThinkingBlock, {"text": event.delta, "thought": True})
+                return b"" if self._sealed else self._text(ThinkingBlock, {"text": event.delta, "thought": True})
+            case ThinkingStart():
+                self._sealed = event.block is not None and event.block.redacted
+                return b""
             case TextEnd():
                 return self._end_text(event.block or TextBlock(text=event.content)) + self._next()
             case ThinkingEnd():
@@ -1943,27 +1970,18 @@ class StreamEncoder:
         parts = [part]
         if self._fresh and self._kind is kind:
             # Two texts in a row: an empty piece for the one before, so that this one is a part of its own.
-            parts = [{**part, "text": ""}, part]
-        self._fresh, self._kind = False, kind
+            parts.insert(0, dict(_NOTHING[kind]))
+        self._fresh, self._kind = False, None if "thoughtSignature" in part else kind
         return self._chunk(parts)
 
     def _end_text(self, block: TextBlock | ThinkingBlock) -> bytes:
         """What the deltas could not say: the signature above all."""
         part = encode_block(block, QUIET)
-        if part is None:
-            return b""
-        said = self._fresh
-        rest = {key: value for key, value in part.items() if key not in ("text", "thought")}
-        if not said and not rest and ("thought" not in part or isinstance(block, ThinkingBlock)):
-            return b""
-        if not said:
-            part = {**part, "text": ""}
-        kind = ThinkingBlock if part.get("thought") is True else TextBlock
-        parts = [part]
-        if self._fresh and self._kind is kind:
-            parts = [{"text": "", **({"thought": True} if kind is ThinkingBlock else {})}, part]
-        self._fresh, self._kind = False, None if "thoughtSignature" in part else kind
-        return self._chunk(parts)
+        nothing = _NOTHING[type(block)]
+        if part is not None and not self._fresh:
+            rest = {key: value for key, value in part.items() if key != "text" and (key, value) != ("thought", True)}
+            part = {**nothing, **rest} if rest else None
+        return self._text(type(block), part) if part is not None else b""
 
     def _whole(self, block: Block) -> bytes:
         part = encode_block(block, QUIET)
@@ -1991,10 +2009,15 @@ class StreamEncoder:
         if isinstance(event, Error) and not _is_said_by_stop(message):
             code = 499 if event.reason == "aborted" else _CODES.get(message.stop_detail or "", 500)
             return self._event(_error_body(code, message.error_message or "", message.stop_detail))
-        return self._event(_encode_answer(message, []), _held(message.extra).get(RESPONSE, {}).get(ENVELOPE))
+        body = _encode_answer(message, [])
+        candidate = _first_candidate(body)
+        if candidate is not None and candidate.get("finishReason") is None:
+            candidate["finishReason"] = _stop_word(message)  # without it, a stream is cut off
+        return self._event(body, _held(message.extra).get(RESPONSE, {}).get(ENVELOPE))
 
     def _chunk(self, parts: list[Any]) -> bytes:
-        return self._event({"candidates": [{"content": {"parts": parts, "role": "model"}}], **self._beside})
+        candidate = {"content": {"parts": parts, "role": "model"}, **self._index}
+        return self._event({"candidates": [candidate], **self._beside})
 
     def _event(self, chunk: dict[str, Any], beside: Mapping[str, Any] | None = None) -> bytes:
         if self._wrapped and "error" not in chunk:
@@ -2002,9 +2025,10 @@ class StreamEncoder:
         return write_sse(jsontext.write(chunk))
 
 
-def _beside_chunks(message: AssistantMessage) -> dict[str, Any]:
-    body = put_back(_encode_envelope(message), _held(message.extra).get(RESPONSE, {}))
-    return {key: body[key] for key in ("modelVersion", "responseId") if key in body}
+_NOTHING: dict[type[Block], dict[str, Any]] = {
+    TextBlock: {"text": ""},
+    ThinkingBlock: {"text": "", "thought": True},
+}
 
 
 def _is_said_by_stop(message: AssistantMessage) -> bool:
@@ -2053,24 +2077,19 @@ def _reason(error: dict[str, Any]) -> str | None:
     return next((item["reason"] for item in _details(error) if item.get("reason") == "API_KEY_INVALID"), None)
 
 
-_DELAYS = (
-    re.compile(r"(?:reset|retry) (?:after|in) (?:(\d+)h)?\s*(?:(\d+)m(?!s))?\s*(?:([\d.]+)\s*s)?", re.IGNORECASE),
-    re.compile(r"^(?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)?$"),
-)
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_TIME = r"(\d+(?:\.\d+)?)\s*(ms|h|m|s)"
+_WAIT = re.compile(rf"\b(?:reset|retry) (?:after|in) ((?:{_TIME}\s*)+)", re.IGNORECASE)
 
 
 def _delay(error: dict[str, Any]) -> float | None:
     """Seconds to wait: from RetryInfo, else from the words of the message."""
     told = next((item["retryDelay"] for item in _details(error) if isinstance(item.get("retryDelay"), str)), None)
-    message = error.get("message")
-    found = _DELAYS[1].match(told) if told else _DELAYS[0].search(message) if isinstance(message, str) else None
-    if found is None or not any(found.groups()):
-        return None
-    try:
-        hours, minutes, seconds = (float(group or 0) for group in found.groups())
-    except ValueError:
-        return None
-    return hours * 3600 + minutes * 60 + seconds
+    if told is None:
+        found = _WAIT.search(str(error.get("message")))
+        told = found[1] if found else ""
+    times = re.findall(_TIME, told.lower())
+    return sum(float(amount) * _UNITS[unit] for amount, unit in times) if times else None
 
 
 STATUSES = {
@@ -2110,7 +2129,7 @@ def encode_error(error: ProviderError) -> tuple[int, Any]:
 def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
     """Below the address of the API's version; at Vertex AI, below that of the project's location."""
     verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
-    if quirks and quirks.get("envelope"):
+    if _has_envelope(quirks):
         return f"/v1internal:{verb}"
     if model.startswith(("models/", "tunedModels/", "publishers/", "projects/", "endpoints/")):
         name = model

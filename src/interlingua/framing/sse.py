@@ -32,9 +32,8 @@ class SSE(Framing):
         super().__init__(limit)
         self._data = bytearray()  # every value followed by a newline, so "no data field" and "empty data" differ
         self._event = b""
-        self._first_line = True
         self._after_cr = False
-        self._at_border = False
+        self._at_border = True
         self._head = b"data: "
         self._head_event = ""
 
@@ -55,6 +54,8 @@ class SSE(Framing):
         return super().feed(chunk)
 
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
+        if not self._offset and chunk[0] == _BOM[0]:
+            self._at_border = False  # the byte order mark is for `_read_lines` to take off
         if not self._at_border:
             border = _first_border(chunk)
             self._read_lines(chunk[:border], frames)
@@ -108,14 +109,11 @@ class SSE(Framing):
             raise self._too_long("the event with the line that starts here", self._offset)
         if piece.endswith((b"\n", b"\r")):
             line = self._take()
-            self._offset += len(line) + (2 if piece.endswith(b"\r\n") else 1)
             self._read_line(self._without_bom(line), frames)
+            self._offset += len(line) + (2 if piece.endswith(b"\r\n") else 1)
 
     def _without_bom(self, line: bytes) -> bytes:
-        if not self._first_line:
-            return line
-        self._first_line = False
-        return line.removeprefix(_BOM)
+        return line if self._offset else line.removeprefix(_BOM)
 
     def _read_line(self, line: bytes, frames: list[Frame]) -> None:
         if not line:

@@ -1,0 +1,136 @@
+"""docs/performance.md, written from results."""
+
+from typing import Any
+
+import report
+
+_PAGE = """\
+# Performance
+
+How much processor time Interlingua takes, beside two things: the *limit*, which is the least that hand-written code
+needs for the same work, and its *peers*, the packages that people use for it today.
+
+This page is written by `bench/run.py` from measured results; the numbers are not edited.
+
+## Targets
+
+{verdict}
+
+{misses}
+
+## Run it again
+
+```console
+make bench                              # or: .venv/bin/python bench/run.py
+.venv/bin/python bench/run.py --quick   # two to three minutes instead of about half an hour
+.venv/bin/python bench/run.py --only gemini
+.venv/bin/python bench/run.py --write-docs
+```
+
+The command makes one environment for each peer under `bench/.envs/`, from the lock file with hashes in `bench/envs/`.
+It prints these tables and writes `bench/results/latest.json`; `--write-docs` turns that file into this page, and
+`--lock` resolves the lock files to the newest versions.
+
+## Requests
+
+One agent conversation of 101 messages as the bytes of a request: 20 turns of user, assistant (thinking, text, two
+calls), two results of 2 KB, assistant; a system prompt of 6 KB, two images of 50 KB, 20 tools; about 260 KB.
+Interlingua starts from its own `Request` and ends with bytes, its check for numbers that JSON cannot say included.
+The limit writes exactly the same body (the run compares them). A peer is called in public, not streaming, with the
+network replaced below it. `anthropic`, `openai`, `google-genai` and `boto3` are handed a body that is in the wire's
+shape already, so they have nothing to translate: their time is what the package adds.
+
+{requests}
+
+## Streams
+
+Bytes to *all* events and the final message, one server-sent event in each network chunk. `text5k` and `text50k` are
+that many pieces of text, `think1k` a thousand of thinking and a thousand of text, `tool20k` and `tool200k` the
+arguments of one call, 100 bytes at a time, as one long string; `rows20k` and `rows200k` the same as many small objects.
+Gemini sends a call whole: its last four columns are streams of two events.
+
+The limit splits, decodes only the fields it needs, appends to lists and joins once; it makes no events, keeps no
+unknown fields and checks nothing. Rows called *raw events* go through the provider's events without building a message,
+so they are shown but are no peer: `google-genai` has no final message, and `litellm`'s `aresponses` passes on what the
+provider sends.
+
+{streams}
+
+## Long arguments
+
+The work for one event must not grow with what came before it.
+
+{growth}
+
+## Import
+
+A fresh process until a client exists; bytecode compiled, files in the disk cache.
+
+{ready}
+
+## What is measured, and what is not
+
+- Processor time of the process, all threads, `time.process_time`. Imports are wall time, for nothing else is done.
+- Participants take turns within each cell, in an order that changes from round to round. A number is the median of
+  {rounds} rounds, and `x` is the median of the ratios to the limit *in the same process* just before and after.
+- No sockets, no TLS, no provider: only what a program itself adds. A real answer takes seconds, so what these numbers
+  buy is how many streams one core can carry, not how soon one answer comes.
+- Peers are called as their documentation shows, with the fewest layers they offer; logging and warnings are off.
+  A cell that is empty would have taken a peer more than {longest:.0f} seconds a call.
+- Not measured: memory while streaming, other languages, other Python versions, peers that only wrap these peers.
+
+How far to trust it: ratios repeat within about 10 % on a quiet machine, times do not (another processor, another clock).
+On a machine that does other work too, single cells move by 20 % and more. This run: {date}, Python {python}, {machine},
+load {load:.1f} at its start. Versions: {versions}.
+"""
+
+# What a miss means, by the start of its group and cell; said only where something is missed.
+_REASONS = (
+    (
+        "request: 10 x",
+        "",
+        "*Requests beside a vendor's own package.* `anthropic` and `boto3` are handed a body in the wire's shape; they copy "
+        "or check it and write it with `json.dumps`, which alone is four times the limit. Ten times faster than that is "
+        "hardly more than the limit itself, and Interlingua also translates, keeps account of losses and refuses NaN. "
+        "Beside the peers that do translate, the factor is more than ten.",
+    ),
+    (
+        "stream: 10 x",
+        "gemini",
+        "*Gemini's calls.* A call comes whole, in one event of up to 200 KB. Nearly all of the time is one JSON parse, which "
+        "every participant does in compiled code: the limit itself is less than ten times faster than the fastest peer.",
+    ),
+)
+
+
+def document(results: dict[str, Any], longest: float) -> str:
+    about = results["about"]
+    streams = [f"**{report.TITLES[wire]}**\n\n{report.streams(results, wire)}" for wire in results["streams"]]
+    return _PAGE.format(
+        verdict=report.summary(results),
+        misses=_misses(results),
+        requests=report.requests(results),
+        streams="\n\n".join(streams),
+        growth=report.growth(results),
+        ready=report.ready(results),
+        rounds=about["rounds"],
+        longest=longest,
+        date=about["date"],
+        python=about["python"],
+        machine=about["machine"],
+        load=about["load"],
+        versions=", ".join(f"{name} {version}" for name, version in about["versions"].items()),
+    )
+
+
+def _misses(results: dict[str, Any]) -> str:
+    missed = [target for target in report.targets(results) if not target.held]
+    if not missed:
+        return "Nothing is missed."
+    lines = [f"- {t.group}: {report.number(t.value)} at {t.cell}" for t in missed]
+    reasons = [
+        reason
+        for group, cell, reason in _REASONS
+        if any(target.group.startswith(group) and target.cell.startswith(cell) for target in missed)
+    ]
+    return "\n".join(["Missed:", "", *lines, *(f"\n{reason}" for reason in reasons)])
