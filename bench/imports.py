@@ -14,7 +14,7 @@ _SAY_MEMORY = "\nprint(next(line for line in open('/proc/self/status') if line.s
 ROWS: tuple[tuple[str, Participant, str], ...] = (
     ("python alone", OURS, "pass"),
     ("interlingua", OURS, OURS.ready),
-    ("interlingua, all dialects", OURS, "import interlingua as il\nil.dialect('anthropic-messages')"),
+    ("interlingua, all dialects", OURS, "import interlingua as il\nfor name in il.DIALECTS: il.dialect(name)"),
     *((peer.name, peer, peer.ready) for peer in PEERS),
 )
 

@@ -85,16 +85,22 @@ def _openai_part(block: Any) -> dict[str, Any]:
 
 
 def _openai_assistant(message: Assistant) -> dict[str, Any]:
-    content: list[dict[str, Any]] = []
+    texts: list[str] = []
+    thoughts: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
     for block in message.content:
         kind = type(block)
         if kind is Text:
-            content.append({"type": "text", "text": block.text})
+            texts.append(block.text)
         elif kind is Call:
             function = {"name": block.name, "arguments": dumps(block.arguments).decode()}
             calls.append({"id": block.id, "type": "function", "function": function})
-    said: dict[str, Any] = {"role": "assistant", "content": content}
+        else:
+            thought = {"type": "reasoning.text", "text": block.thinking, "signature": block.signature}
+            thoughts.append(thought | {"index": len(thoughts)})
+    said: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
+    if thoughts:
+        said["reasoning_details"] = thoughts
     if calls:
         said["tool_calls"] = calls
     return said
@@ -221,7 +227,8 @@ def ollama(chat: Chat) -> dict[str, Any]:
     for message in chat.messages:
         kind = type(message)
         if kind is Result:
-            messages.append({"role": "tool", "content": message.text, "tool_name": message.name})
+            named = {"tool_name": message.name, "tool_call_id": message.call_id}
+            messages.append({"role": "tool", "content": message.text, **named})
         else:
             messages.append(_ollama_message("user" if kind is User else "assistant", message.content))
     return {
@@ -248,7 +255,7 @@ def _ollama_message(role: str, content: list[Any]) -> dict[str, Any]:
             said.setdefault("images", []).append(block.data)
         elif kind is Call:
             function = {"name": block.name, "arguments": block.arguments}
-            said.setdefault("tool_calls", []).append({"function": function})
+            said.setdefault("tool_calls", []).append({"function": function, "id": block.id})
     return said
 
 

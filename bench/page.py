@@ -79,26 +79,28 @@ A fresh process until a client exists; bytecode compiled, files in the disk cach
   A cell that is empty would have taken a peer more than {longest:.0f} seconds a call.
 - Not measured: memory while streaming, other languages, other Python versions, peers that only wrap these peers.
 
-How far to trust it: ratios repeat within about 10 % on a quiet machine, times do not (another processor, another clock).
-On a machine that does other work too, single cells move by 20 % and more. This run: {date}, Python {python}, {machine},
+How far to trust it: ratios repeat within about 10 % on a quiet machine; times do not, on another processor. On a
+machine that does other work too, single cells move by 20 % and more. This run: {date}, Python {python}, {machine},
 load {load:.1f} at its start. Versions: {versions}.
 """
 
-# What a miss means, by the start of its group and cell; said only where something is missed.
+# What a miss means, by the start of its group and of its cell; said only where something is missed.
 _REASONS = (
     (
         "request: 10 x",
         "",
-        "*Requests beside a vendor's own package.* `anthropic` and `boto3` are handed a body in the wire's shape; they copy "
-        "or check it and write it with `json.dumps`, which alone is four times the limit. Ten times faster than that is "
-        "hardly more than the limit itself, and Interlingua also translates, keeps account of losses and refuses NaN. "
-        "Beside the peers that do translate, the factor is more than ten.",
+        """\
+*Requests beside a vendor's own package.* `anthropic` and `boto3` are handed a body in the wire's shape; they copy or
+check it and write it with `json.dumps`, which alone is four times the limit. Ten times faster than that is hardly more
+than the limit, and Interlingua also translates, keeps account of losses and refuses NaN. Beside the peers that do
+translate, the factor is more than ten.""",
     ),
     (
         "stream: 10 x",
         "gemini",
-        "*Gemini's calls.* A call comes whole, in one event of up to 200 KB. Nearly all of the time is one JSON parse, which "
-        "every participant does in compiled code: the limit itself is less than ten times faster than the fastest peer.",
+        """\
+*Gemini's calls.* A call comes whole, in one event of up to 200 KB. Nearly all of the time is one JSON parse, which every
+participant does in compiled code: the limit itself is not ten times faster than the fastest peer.""",
     ),
 )
 

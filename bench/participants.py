@@ -138,17 +138,15 @@ class Worker:
             text=True,
         )
 
-    def measure(self, row: str, wire: str, case: str | None, *, seconds: float, check: bool) -> dict[str, Any]:
-        task = {"row": row, "wire": wire, "case": case, "seconds": seconds, "check": check}
+    def measure(self, row: str, wire: str, case: str | None, seconds: float) -> dict[str, Any]:
+        task = {"row": row, "wire": wire, "case": case, "seconds": seconds}
         assert self._process.stdin and self._process.stdout
         self._process.stdin.write(json.dumps(task) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            one = self.participant
-            raise RuntimeError(
-                f"{one.name} failed; to see why: cd {HERE.name}; echo '{json.dumps(task)}' | {one.python} -m {one.module}"
-            )
+            again = f"echo '{json.dumps(task)}' | {self.participant.python} -m {self.participant.module}"
+            raise RuntimeError(f"{self.participant.name} failed; to see why, in {HERE.name}/: {again}")
         found: dict[str, Any] = json.loads(answer)
         return found
 

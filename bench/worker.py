@@ -12,13 +12,24 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import limits
 from conversation import chunks, conversation
 from limits import Decoded
 
 Call = Callable[[], Any]
+
+
+class Prepared(NamedTuple):
+    """What to measure and the limit beside it, how often to call each, and how many events one call goes through."""
+
+    subject: Call
+    floor: Call
+    times: int
+    floor_times: int
+    units: int
+    compared: dict[str, Any]
 
 
 def serve(rows: Mapping[str, Callable[[str, Any], Call]], decoded: Callable[[Any], Decoded] | None = None) -> None:
@@ -29,12 +40,13 @@ def serve(rows: Mapping[str, Callable[[str, Any], Call]], decoded: Callable[[Any
     with what the limit read.
     """
     answers = _private_output()
+
+    @functools.lru_cache(maxsize=1)
+    def prepared(row: str, wire: str, case: str | None, seconds: float) -> Prepared:
+        return _prepared(rows[row], wire, case, seconds, decoded)
+
     for line in sys.stdin:
-        task = json.loads(line)
-        subject, floor, units = _prepared(rows[task["row"]], task["wire"], task["case"])
-        answer = _measured(subject, floor, units, task["seconds"])
-        if task["check"]:
-            answer |= _compared(subject(), floor(), decoded)
+        answer = _measured(prepared(**json.loads(line)))
         print(json.dumps(answer), file=answers, flush=True)
 
 
@@ -45,30 +57,28 @@ def _private_output() -> TextIO:
     return answers
 
 
-@functools.lru_cache(maxsize=1)
-def _prepared(row: Callable[[str, Any], Call], wire: str, case: str | None) -> tuple[Call, Call, int]:
-    """What to measure, the limit beside it, and how many events one call goes through."""
-    if case is None:
-        chat = conversation()
-        subject, floor, units = row(wire, chat), limits.request(wire, chat), 1
-    else:
-        pieces = chunks(wire, case)
-        subject, floor, units = row(wire, pieces), limits.stream(wire, pieces), len(pieces)
-    subject(), floor()
-    return subject, floor, units
+def _prepared(
+    row: Callable[[str, Any], Call],
+    wire: str,
+    case: str | None,
+    seconds: float,
+    decoded: Callable[[Any], Decoded] | None,
+) -> Prepared:
+    """Warms up, compares what subject and limit make of the input, and finds how many calls fill the time asked for."""
+    given: Any = conversation() if case is None else chunks(wire, case)
+    subject = row(wire, given)
+    floor = limits.request(wire, given) if case is None else limits.stream(wire, given)
+    compared = _compared(subject(), floor(), decoded)
+    times, floor_times = (max(1, round(seconds / _cpu(call, 1))) for call in (subject, floor))
+    return Prepared(subject, floor, times, max(1, floor_times // 2), 1 if case is None else len(given), compared)
 
 
-def _measured(subject: Call, floor: Call, units: int, seconds: float) -> dict[str, Any]:
-    """CPU seconds per event (or per request) of the subject and of the limit, each for about as long as asked."""
-    times, floor_times = _times(subject, seconds), _times(floor, seconds / 4)
-    before = _cpu(floor, floor_times)
-    spent = _cpu(subject, times)
-    after = _cpu(floor, floor_times)
-    return {"time": spent / units, "limit": (before + after) / 2 / units}
-
-
-def _times(call: Call, seconds: float) -> int:
-    return max(1, round(seconds / max(_cpu(call, 1), 1e-6))) if seconds else 1
+def _measured(it: Prepared) -> dict[str, Any]:
+    """CPU seconds per event (or per request) of the subject and, from before and after it, of the limit."""
+    before = _cpu(it.floor, it.floor_times)
+    spent = _cpu(it.subject, it.times)
+    after = _cpu(it.floor, it.floor_times)
+    return {"time": spent / it.units, "limit": (before + after) / 2 / it.units, **it.compared}
 
 
 def _cpu(call: Call, times: int) -> float:
@@ -77,7 +87,7 @@ def _cpu(call: Call, times: int) -> float:
     began = time.process_time()
     for _ in range(times):
         call()
-    return (time.process_time() - began) / times
+    return max(time.process_time() - began, 1e-9) / times
 
 
 def _compared(found: Any, expected: Any, decoded: Callable[[Any], Decoded] | None) -> dict[str, Any]:

@@ -207,9 +207,11 @@ class Recorder:
         slot = self._slots[key]
         if slot.closed:
             return
-        slot.closed = True
         if block is None:
             block = _finished(slot.block, "".join(slot.pieces))
+        elif not slot.pieces:
+            self.delta(key, _emptied(block)[1])  # it came at the end, or at the start, without a delta
+        slot.closed = True
         slot.block = block
         self.content[slot.index] = block
         self.log.append((slot.index, block, False))

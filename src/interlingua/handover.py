@@ -368,11 +368,10 @@ def _judge_thinking(work: _Work) -> None:
 
 def _is_native(message: AssistantMessage, home: str | None, work: _Work) -> bool:
     minted = family(message.model, message.api)
-    if minted is None or home is None:
-        return message.api == work.model.api
-    if work.rules.families is None:  # nothing is verified here: only the same wire's own words go back
-        return minted == home and message.api == work.model.api
-    return minted == home
+    if work.rules.families is not None and minted is not None:
+        return minted in work.rules.families and (home == minted or home not in work.rules.families)
+    # Nothing is verified here, or nothing is known: only the same wire's own words go back to the same model.
+    return message.api == work.model.api and (minted is None or home is None or minted == home)
 
 
 def _judged(content: tuple[Block, ...], native: bool, at: int, work: _Work) -> tuple[Block, ...]:

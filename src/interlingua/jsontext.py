@@ -7,6 +7,8 @@ surrogates, escaped or raw, become U+FFFD. NaN and Infinity are refused in both 
 
 import math
 import re
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -28,7 +30,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
 _LEVELS_TRIED = 40
 _SHORT = 4096
-_BYTES_PER_VALUE = 100  # about as many bytes are searched in the time that it takes to look at one value
+_BYTES_PER_PART = 100  # about as many bytes are searched in the time that it takes to look at one part
 _STRUCTURE = re.compile(rb'[\[{]|[\]}]|"(?:[^"\\]|\\.)*"?')
 
 
@@ -180,23 +182,26 @@ def _write_odd(value: Any) -> bytes:
 def _refuse_nan(value: Any, out: bytes) -> None:
     """Raises FormatError for NaN and Infinity, which both encoders write as null: `out` is what they wrote.
 
-    A search of the text costs by its length, a walk by the number of values. Small texts are searched; in long ones,
-    values are walked until there are too many for their length.
+    Searching the text costs by its length, walking the value by its parts. Short texts are searched first; in long
+    ones the parts are walked first, until they prove too many.
     """
     if len(out) < _SHORT and b"null" not in out:
         return
-    few = len(out) // _BYTES_PER_VALUE
-    values = [value]
-    for item in values:  # grows on the way
+    parts = [value]
+    walk = iter(parts)  # meets what is added on the way
+    few = len(out) // _BYTES_PER_PART
+    _walk_numbers(islice(walk, few), parts)
+    if len(parts) > few and b"null" in out:
+        _walk_numbers(walk, parts)
+
+
+def _walk_numbers(walk: Iterable[Any], parts: list[Any]) -> None:
+    for item in walk:
         if type(item) is str:
             continue
         if isinstance(item, dict):
-            values += item.values()
+            parts += item.values()
         elif isinstance(item, (list, tuple)):
-            values += item
+            parts += item
         elif isinstance(item, float) and not math.isfinite(item):
             raise FormatError(f"{item} is not a JSON number: use null or a string")
-        if few and len(values) > few:
-            if b"null" not in out:
-                return
-            few = 0

@@ -299,6 +299,8 @@ class _Walk:
                 continue
             if fate.kind in _LOST and (owner == self.api or fate.kind == "record"):
                 yield Loss(f"{path}.{owner}", "extra", fate.why, fate.kind)  # type: ignore[arg-type]
+            elif owner != self.api and isinstance(held, dict) and all(key.startswith("~") for key in held):
+                yield Loss(f"{path}.{owner}", "extra", f"how {owner} spelled it", "record")
             elif owner != self.api:
                 yield Loss(f"{path}.{owner}", "extra", f"only {owner} can say it", "dropped")
 

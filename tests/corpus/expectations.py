@@ -59,7 +59,7 @@ def _order(case: Case, message: AssistantMessage) -> list[str]:
     told = next((case.expected[name] for name in ("blocks", "items", "parts") if name in case.expected), None)
     if told is None or case.expected.get("error"):
         return []
-    kinds = map(_kind, _pieces(case.dialect.encode_response(message).body, case.dialect_name))
+    kinds: Iterable[str] = map(_kind, _pieces(case.dialect.encode_response(message).body, case.dialect_name))
     if case.is_stream:  # where cited words are text as well
         kinds = ("text" if kind == "citationsContent" else kind for kind in kinds)
     return differences(_runs(told), _runs(kinds), "order of blocks")

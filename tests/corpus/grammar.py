@@ -90,7 +90,7 @@ class _Grammar:
         block: Block
         if isinstance(event, ToolCallEnd):
             block = event.tool_call
-            amount = parse_arguments(text)[0] == block.arguments if text else True
+            amount = parse_arguments(text)[0] == block.arguments
         elif isinstance(event, TextEnd):
             block = event.block or TextBlock(text=event.content)
             amount = text == event.content == block.text

@@ -243,14 +243,35 @@ def test_a_tool_role_becomes_a_tool_message_for_openai() -> None:
     assert said == {"role": "tool", "tool_call_id": "call_1", "content": "file contents here..."}
 
 
-def test_structured_content_reaches_openai_as_its_words_alone() -> None:
-    """Row four: the words arrive, the cache marker does not, and that is reported."""
-    said, losses = openai([{"role": "user", "content": [CACHED]}])
-    (message,) = said["messages"]
-    words = message["content"]
-    assert (words if isinstance(words, str) else "".join(part["text"] for part in words)) == "Stable."
-    assert "cache_control" not in json.dumps(said)
-    assert "$.messages[0].content[0].cache" in {loss.path for loss in losses}
+def test_structured_content_is_flattened_for_openai() -> None:
+    """Row four: plain strings without cache markers, and each marker that went is named."""
+    messages = [
+        {"role": "system", "content": [CACHED, {"type": "text", "text": " Now."}]},
+        {"role": "user", "content": [CACHED]},
+        {"role": "assistant", "content": [CACHED, {"type": "text", "text": " Go."}], "toolCalls": [CALL]},
+        {"role": "tool", "toolCallId": "call_1", "content": [CACHED]},
+    ]
+    flat, losses = attocode.flattened(attocode.decode(messages))
+    said = il.dialect("openai-completions").encode_request(flat.request()).body["messages"]
+    assert [message["content"] for message in said] == ["Stable. Now.", "Stable.", "Stable. Go.", "Stable."]
+    assert said[2]["tool_calls"] == [OPENAI_CALL]
+    assert {loss.path for loss in losses if loss.severity == "dropped"} == {
+        "$.system[0].cache",
+        *(f"$.messages[{at}].content[0].cache" for at in range(3)),
+    }
+
+
+def test_content_that_is_no_mere_text_is_not_flattened() -> None:
+    """Pictures, strings and other roles stay as they are."""
+    chat = attocode.decode(SAMPLE["messages"][1:])
+    flat, _ = attocode.flattened(chat)
+    assert (
+        [message.content for message in flat.messages[-2:]]
+        == [  # type: ignore[union-attr]
+            message.content
+            for message in chat.messages[-2:]  # type: ignore[union-attr]
+        ]
+    )
 
 
 @pytest.mark.parametrize(

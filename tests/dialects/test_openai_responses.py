@@ -248,7 +248,7 @@ def test_all_that_a_model_says_between_two_items_of_the_client_is_one_answer() -
     assert isinstance(answer, AssistantMessage)
     kinds = [type(block) for block in answer.content or ()]
     assert [ThinkingBlock, ServerToolCall, TextBlock, ThinkingBlock, ToolCall] == kinds
-    assert API == answer.api
+    assert answer.api == API
     assert ToolResultMessage(tool_call_id="call_1", tool_name="add", content="2", is_error=False) == result
 
 
@@ -260,8 +260,8 @@ def test_thinking_is_a_list_of_blocks_each_with_its_own_seal() -> None:
     (answer,) = read(REASONING, bare).context.messages
     first, second = answer.content or ()
     assert isinstance(first, ThinkingBlock)
-    assert ("First.\n\nThen.", "gAAAAAB+/=") == (first.thinking, first.thinking_signature)
-    assert "rs_1" == first.extra[API]["id"]
+    assert (first.thinking, first.thinking_signature) == ("First.\n\nThen.", "gAAAAAB+/=")
+    assert first.extra[API]["id"] == "rs_1"
     assert ThinkingBlock(thinking="", extra={API: {"id": "rs_2"}}) == second
 
 
@@ -273,7 +273,7 @@ def test_no_part_of_the_text_is_held_twice() -> None:
     held = json.dumps(
         [dict(getattr(block, "extra", {})) for m in request.context.messages for block in m.content or ()]
     )
-    assert [] == [word for word in ("First.", "See there.", "gAAAA", "1+1?") if word in held]
+    assert [word for word in ("First.", "See there.", "gAAAA", "1+1?") if word in held] == []
 
 
 def test_changed_words_are_not_overruled_by_how_they_came() -> None:
@@ -287,8 +287,8 @@ def test_changed_words_are_not_overruled_by_how_they_came() -> None:
         ToolCall(id="call_1", name="add", arguments={"a": 2}, arguments_text='{ "a": 1 }'),
     )
     thought, call = said(AssistantMessage(content=content))["input"]
-    assert [{"type": "summary_text", "text": "Other words."}] == thought["summary"]
-    assert '{"a":2}' == call["arguments"]
+    assert thought["summary"] == [{"type": "summary_text", "text": "Other words."}]
+    assert call["arguments"] == '{"a":2}'
 
 
 def test_both_ids_of_a_call_name_its_tool_24() -> None:
@@ -297,7 +297,7 @@ def test_both_ids_of_a_call_name_its_tool_24() -> None:
     """
     answer, result = read(CALL, {**RESULT, "call_id": "fc_1"}).context.messages
     assert ToolCall(id="call_1", name="add", arguments={"a": 1}, extra={API: {"id": "fc_1"}}) == answer.content[0]
-    assert "add" == result.tool_name
+    assert result.tool_name == "add"
 
 
 def test_a_call_without_any_id_gets_one_that_is_never_sent() -> None:
@@ -306,7 +306,7 @@ def test_a_call_without_any_id_gets_one_that_is_never_sent() -> None:
     """
     bare = {"type": "function_call", "name": "f", "arguments": "{}"}
     (answer,) = read(bare).context.messages
-    assert "call_0" == answer.content[0].id
+    assert answer.content[0].id == "call_0"
     assert [bare] == said(answer)["input"]
 
 
@@ -317,7 +317,7 @@ def test_arguments_keep_their_exact_numbers_36() -> None:
     text = f'{{"n": {HUGE}, "f": 1.0}}'
     request = read({**CALL, "arguments": text})
     call = request.context.messages[0].content[0]
-    assert HUGE == call.arguments["n"]
+    assert call.arguments["n"] == HUGE
     assert text == call.arguments_text
     assert text == wire.encode_request(load(dump(request), Request)).body["input"][0]["arguments"]
 
@@ -358,7 +358,7 @@ def test_results_keep_their_pictures_69() -> None:
     """
     content = (TextBlock(text="here"), ImageBlock(data=PNG, mime_type="image/png"))
     (item,) = said(ToolResultMessage(tool_call_id="c", content=content, is_error=False))["input"]
-    assert ["input_text", "input_image"] == [part["type"] for part in item["output"]]
+    assert [part["type"] for part in item["output"]] == ["input_text", "input_image"]
 
 
 def test_citations_return_with_the_words_70() -> None:
@@ -368,10 +368,10 @@ def test_citations_return_with_the_words_70() -> None:
     (answer,) = read({"type": "message", "role": "assistant", "content": [CITED]}).context.messages
     cited = answer.content[0].citations
     assert Citation(title="E", url="https://e.org", start=0, end=3) == cited[0]
-    assert ["E", None, "a.txt", "b", None, None] == [citation.title for citation in cited]
+    assert [citation.title for citation in cited] == ["E", None, "a.txt", "b", None, None]
     foreign = TextBlock(text="a", citations=(Citation(url="u", title="t", cited_text="c"), Citation(title="no url")))
     (item,) = said(AssistantMessage(content=(foreign,)))["input"]
-    assert [{"type": "url_citation", "url": "u", "title": "t"}] == item["content"][0]["annotations"]
+    assert item["content"][0]["annotations"] == [{"type": "url_citation", "url": "u", "title": "t"}]
 
 
 def test_a_custom_tool_takes_one_text() -> None:
@@ -381,7 +381,7 @@ def test_a_custom_tool_takes_one_text() -> None:
     custom = {"type": "custom_tool_call", "call_id": "c", "name": "sh", "input": "ls"}
     (answer,) = read(custom).context.messages
     call = answer.content[0]
-    assert {"input": "ls"} == call.arguments
+    assert call.arguments == {"input": "ls"}
     result = ToolResultMessage(tool_call_id="c", content="a", is_error=False)
     assert [custom, {"type": "custom_tool_call_output", "call_id": "c", "output": "a"}] == said(answer, result)["input"]
 
@@ -479,7 +479,7 @@ def test_a_string_is_input_only_while_it_is_alone() -> None:
     request = wire.decode_request({"input": "hi"})
     context = Context(messages=(*request.context.messages, AssistantMessage(content="hello")))
     body = wire.encode_request(Request(model=request.model, context=context, extra=request.extra)).body
-    assert [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}] == body["input"]
+    assert body["input"] == [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
 
 
 @pytest.mark.parametrize(
@@ -560,9 +560,9 @@ def test_ids_of_another_api_are_not_taken_for_ids_of_items_9() -> None:
     What another wire held of a block stays with that wire.
     """
     block = ThinkingBlock(thinking="a", extra={"openai-completions": {"id": "reasoning_content"}})
-    assert [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "a"}]}] == said(
-        AssistantMessage(content=(block,))
-    )["input"]
+    assert said(AssistantMessage(content=(block,)))["input"] == [
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "a"}]}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -588,7 +588,7 @@ def test_options_have_words_on_this_wire(option: str, value: Any, key: str, word
     body = wire.encode_request(request).body
     assert word == body[key]
     assert request.options == wire.decode_request(body).options
-    assert {} == lost(request)
+    assert lost(request) == {}
 
 
 def test_tools_are_flat_and_strictness_is_never_left_to_the_server() -> None:
@@ -792,9 +792,9 @@ def test_an_answer_says_who_when_and_for_how_much() -> None:
     Usage is in disjoint buckets; the total is the wire's own.
     """
     message = wire.decode_response(answered(WORDS), model="gpt-5")
-    assert ("gpt-5", "gpt-5-2025", "resp_1") == (message.model, message.response_model, message.response_id)
-    assert 1_700_000_000_000 == message.timestamp
-    assert 7 == wire.decode_response(answered(WORDS), timestamp=7).timestamp
+    assert (message.model, message.response_model, message.response_id) == ("gpt-5", "gpt-5-2025", "resp_1")
+    assert message.timestamp == 1_700_000_000_000
+    assert wire.decode_response(answered(WORDS), timestamp=7).timestamp == 7
     assert Usage.of(15, 8, cache_read=10, cache_write=5, reasoning=3) == message.usage
 
 
@@ -833,7 +833,7 @@ def test_refusals_end_in_an_error_with_the_model_s_words() -> None:
     """
     message = wire.decode_response(ANSWERS["a refusal"])
     assert (TextBlock(text="No.", refusal=True, extra=message.content[0].extra),) == message.content
-    assert ("error", "the model refused: No.") == (message.stop_reason, message.error_message)
+    assert (message.stop_reason, message.error_message) == ("error", "the model refused: No.")
 
 
 def test_an_error_body_is_raised() -> None:
@@ -866,7 +866,7 @@ def test_reasoning_stays_beside_what_followed_it_6() -> None:
     """
     Pairs return in the order in which they were made, also when they alternate.
     """
-    items = [REASONING, CALL, {**REASONING, "id": "rs_2"}, {**CALL, "id": "fc_2", "call_id": "call_2"}]
+    items = [REASONING, {**CALL, "id": "fc_a"}, {**REASONING, "id": "rs_b"}, {**CALL, "id": "fc_b", "call_id": "b"}]
     message = wire.decode_response(answered(*items))
     assert items == said(message)["input"]
 
@@ -876,7 +876,7 @@ def test_words_without_ids_do_not_share_one() -> None:
     Two blocks of words that were minted elsewhere are two items with different ids in an answer.
     """
     message = AssistantMessage(content=(TextBlock(text="a"), TextBlock(text="b")), stop_reason="stop")
-    assert ["msg_0", "msg_1"] == [item["id"] for item in wire.encode_response(message).body["output"]]
+    assert [item["id"] for item in wire.encode_response(message).body["output"]] == ["msg_0", "msg_1"]
     assert message.content == wire.decode_response(wire.encode_response(message).body).content
 
 
@@ -968,7 +968,7 @@ def test_a_stream_is_the_whole_answer() -> None:
     """
     events = heard(sse(*USUAL))
     assert wire.decode_response(answered(WORDS)) == fold(events)
-    assert ["Tw", "o."] == [event.delta for event in events if isinstance(event, TextDelta)]
+    assert [event.delta for event in events if isinstance(event, TextDelta)] == ["Tw", "o."]
 
 
 def test_framing_may_be_odd_4_5() -> None:
@@ -1035,10 +1035,10 @@ def test_a_call_is_the_same_however_it_is_told(name: str) -> None:
     Finished items are authoritative, the terminal event fills gaps, and deltas amount to the whole.
     """
     events = heard(sse(created(), *SAME_CALL[name]))
-    assert WHOLE == fold(events).content
-    assert ("toolUse", "completed") == (fold(events).stop_reason, fold(events).stop_detail)
+    assert fold(events).content == WHOLE
+    assert (fold(events).stop_reason, fold(events).stop_detail) == ("toolUse", "completed")
     assert CALL["arguments"] == "".join(event.delta for event in events if isinstance(event, ToolCallDelta))
-    assert [1, 1, 1] == [sum(isinstance(e, kind) for e in events) for kind in (Start, ToolCallStart, ToolCallEnd)]
+    assert [sum(isinstance(e, kind) for e in events) for kind in (Start, ToolCallStart, ToolCallEnd)] == [1, 1, 1]
 
 
 def test_items_may_overlap_and_each_delta_finds_its_own() -> None:
@@ -1080,8 +1080,8 @@ def test_items_at_one_index_are_told_apart_by_their_ids() -> None:
             completed(),
         )
     )
-    assert ["call_1", "call_2"] == [call.id for call in fold(events).tool_calls]
-    assert [{"a": 1}, {"b": 2}] == [call.arguments for call in fold(events).tool_calls]
+    assert [call.id for call in fold(events).tool_calls] == ["call_1", "call_2"]
+    assert [call.arguments for call in fold(events).tool_calls] == [{"a": 1}, {"b": 2}]
 
 
 def test_server_items_are_each_kept_57() -> None:
@@ -1096,7 +1096,7 @@ def test_server_items_are_each_kept_57() -> None:
             {"type": "response.web_search_call.searching", "output_index": at}, finished(at, item))]  # fmt: skip
     events = heard(sse(created(), *told, completed(*searches[:1])))
     assert wire.decode_response(answered(*searches)).content == fold(events).content
-    assert [{"query": "0"}, {"query": "1"}, {"query": "2"}] == [block.arguments for block in fold(events).content]
+    assert [block.arguments for block in fold(events).content] == [{"query": "0"}, {"query": "1"}, {"query": "2"}]
 
 
 def summary(kind: str, index: int, **more: Any) -> dict[str, Any]:
@@ -1193,8 +1193,8 @@ def test_annotations_that_came_one_by_one_are_kept_when_the_stream_breaks() -> N
     message = fold(heard(sse(created(), added(0, EMPTY), PART, text_delta(0, "See"), note)))
     (block,) = message.content
     assert isinstance(block, TextBlock)
-    assert ("See", "E", "msg_a") == (block.text, block.citations[0].title, block.extra[API]["id"])
-    assert ("error", None) == (message.stop_reason, message.stop_detail)
+    assert (block.text, block.citations[0].title, block.extra[API]["id"]) == ("See", "E", "msg_a")
+    assert (message.stop_reason, message.stop_detail) == ("error", None)
 
 
 @pytest.mark.parametrize(
@@ -1241,8 +1241,8 @@ def test_failures_end_in_one_error_event(name: str) -> None:
     events = heard(sse(created(), text_delta(0, "Tw"), *ENDINGS[name]))
     assert [Error] == [type(event) for event in events if isinstance(event, Done | Error)]
     message = fold(events)
-    assert ("error", "failed", "It broke.") == (message.stop_reason, message.stop_detail, message.error_message)
-    assert ("Tw", "resp_1") == (message.text, message.response_id)
+    assert (message.stop_reason, message.stop_detail, message.error_message) == ("error", "failed", "It broke.")
+    assert (message.text, message.response_id) == ("Tw", "resp_1")
 
 
 def test_an_error_without_a_type_ends_the_stream() -> None:
@@ -1251,7 +1251,7 @@ def test_an_error_without_a_type_ends_the_stream() -> None:
     """
     (*_, last) = heard(b'data: {"error": {"message": "Bad gateway"}}\n\n')
     assert isinstance(last, Error)
-    assert "Bad gateway" == last.error.error_message
+    assert last.error.error_message == "Bad gateway"
 
 
 def test_the_terminal_event_ends_the_stream_though_the_body_stays_open() -> None:
@@ -1262,7 +1262,7 @@ def test_the_terminal_event_ends_the_stream_though_the_body_stays_open() -> None
     events = [event for frame in framing.feed(sse(*USUAL)) for event in decoder.feed(frame)]
     assert isinstance(events[-1], Done)
     more = [event for frame in framing.feed(sse(*USUAL)) for event in decoder.feed(frame)]
-    assert [] == more + decoder.close()
+    assert more + decoder.close() == []
 
 
 def test_an_answer_without_its_end_is_an_error() -> None:
@@ -1271,7 +1271,7 @@ def test_an_answer_without_its_end_is_an_error() -> None:
     """
     (*_, last) = heard(sse(*USUAL[:-1]) + b"data: [DONE]\n\n")
     assert isinstance(last, Error)
-    assert "Two." == last.error.text
+    assert last.error.text == "Two."
 
 
 def test_many_small_deltas_make_one_call_52() -> None:
@@ -1282,7 +1282,7 @@ def test_many_small_deltas_make_one_call_52() -> None:
     item = {**FINISHED, "arguments": text}
     events = heard(sse(created(), added(0, OPENED), *(arguments_delta(0, c) for c in text), finished(0, item),
                        completed(item)))  # fmt: skip
-    assert {"text": "x" * 20_000} == fold(events).tool_calls[0].arguments
+    assert fold(events).tool_calls[0].arguments == {"text": "x" * 20_000}
     assert len(text) == sum(isinstance(event, ToolCallDelta) for event in events)
 
 
@@ -1302,7 +1302,7 @@ def test_nonsense_in_a_stream_never_raises(event: Any) -> None:
     """
     events = heard(sse(created(), added(0, EMPTY), PART) + b"data: " + json.dumps(event).encode() + b"\n\n")
     assert isinstance(events[0], Start)
-    assert [True] == [isinstance(event, Done | Error) for event in events[-1:]]
+    assert [isinstance(event, Done | Error) for event in events[-1:]] == [True]
 
 
 # --- our own streams -------------------------------------------------------------------------------------------------
@@ -1323,7 +1323,13 @@ def told(body: bytes) -> Iterator[dict[str, Any]]:
 SAID = {
     "from elsewhere": FOREIGN,
     "read from this wire": wire.decode_response(ANSWERS["a turn"]),
-    "in parts": wire.decode_response(answered(ITEMS["a message item in parts"][0], {**REASONING, "content": []})),
+    "in parts": wire.decode_response(
+        answered(
+            {**WORDS, "content": [*WORDS["content"], {**CITED, "annotations": CITED["annotations"][:3]}]},
+            {**REASONING, "content": []},
+        )
+    ),
+    "with a part that is not known": wire.decode_response(answered(ITEMS["a message item in parts"][0], WORDS)),
     "of reasoning that is shown": wire.decode_response(answered(SHOWN, WORDS)),
     "of what the provider ran": wire.decode_response(answered(*ITEMS["items that others run"][:7], WORDS)),
     "of a custom tool": wire.decode_response(answered(ITEMS["calls of every shape"][7])),
@@ -1335,6 +1341,9 @@ SAID = {
     "refused": wire.decode_response(ANSWERS["a refusal"]),
     "aborted": AssistantMessage(content=(TextBlock(text="a"),), stop_reason="aborted", error_message="stopped"),
 }
+
+
+UNREADABLE = ("failed", "aborted", "with a part that is not known")  # where the vendor's client raises or warns
 
 
 @pytest.mark.parametrize("size", [None, 1, 3])
@@ -1354,7 +1363,7 @@ def test_the_sequence_of_events_is_the_official_one(name: str) -> None:
     """
     events = list(told(streamed(SAID[name], 3)))
     assert list(range(len(events))) == [event["sequence_number"] for event in events]
-    assert ["response.created", "response.in_progress"] == [event["type"] for event in events[:2]]
+    assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
     open_items: dict[int, Any] = {}
     for event in events:
         if event["type"] == "response.output_item.added":
@@ -1370,7 +1379,7 @@ def test_the_sequence_of_events_is_the_official_one(name: str) -> None:
     assert f"response.{last['status']}".replace("cancelled", "failed") == events[-1]["type"]
 
 
-@pytest.mark.parametrize("name", [name for name in SAID if name not in ("failed", "aborted")])
+@pytest.mark.parametrize("name", [name for name in SAID if name not in UNREADABLE])
 def test_the_vendor_s_client_reads_our_streams(name: str) -> None:
     """
     The official client accepts every event and finds the same words, refusals, calls and status.
@@ -1409,7 +1418,7 @@ def test_an_answer_repeats_the_settings_of_its_request() -> None:
     request = wire.decode_request({"input": "hi", "instructions": "Be brief.", "temperature": 0.5, "store": False})
     (*_, last) = told(streamed(FOREIGN, request=request))
     settings = {key: last["response"][key] for key in ("instructions", "temperature", "store")}
-    assert {"instructions": "Be brief.", "temperature": 0.5, "store": False} == settings
+    assert settings == {"instructions": "Be brief.", "temperature": 0.5, "store": False}
 
 
 def test_a_stream_that_breaks_off_says_so() -> None:
@@ -1420,7 +1429,7 @@ def test_a_stream_that_breaks_off_says_so() -> None:
     events = list(unfold(FOREIGN))
     body = b"".join([*map(encoder.feed, events[:6]), encoder.close()])
     assert isinstance(heard(body)[-1], Error)
-    assert "Add." == fold(heard(body)).thinking
+    assert (fold(heard(body)).thinking, fold(heard(body)).text) == ("Add.", "Let me see 🙂.")
     assert b"" == encoder.close() == encoder.feed(events[-1])
 
 
@@ -1463,7 +1472,7 @@ def test_an_error_is_said_as_this_wire_says_it() -> None:
     And is read back as the same kind.
     """
     status, body = wire.encode_error(RateLimited("Slow.", code="rate_limit_exceeded"))
-    assert (429, "Slow.", "rate_limit_exceeded") == (status, body["error"]["message"], body["error"]["code"])
+    assert (status, body["error"]["message"], body["error"]["code"]) == (429, "Slow.", "rate_limit_exceeded")
     assert isinstance(wire.decode_error(status, body), RateLimited)
 
 
@@ -1485,4 +1494,4 @@ def test_variants_say_the_same_elsewhere(name: str, path: str) -> None:
     assert path == variant.path("m", True)
     assert name == request.model.api == request.context.messages[1].api == variant.decode_response(answered()).api
     assert body == variant.encode_request(request).body
-    assert [] == [loss for loss in variant.encode_request(request).losses]
+    assert list(variant.encode_request(request).losses) == []

@@ -9,11 +9,11 @@ from functools import cache
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from interlingua.dialects._wire import RESPONSE
 from interlingua.folding import parse_arguments
-from interlingua.messages import AssistantMessage, CustomMessage, ToolCall
+from interlingua.messages import AssistantMessage, Block, CustomMessage, ToolCall, blocks_of
 from interlingua.request import Request
 from laws.wires import spelled
 
@@ -39,9 +39,17 @@ def view(request: Request, owner: str) -> dict[str, Any]:
 
 
 def answer_view(message: AssistantMessage, owner: str) -> dict[str, Any]:
-    """The same for a single answer."""
-    seen: dict[str, Any] = _seen(message, owner)
+    """The same for a single answer, with what only answers carry, which is kept apart, in its place."""
+    blocks = tuple(_with_response(block, owner) for block in blocks_of(message.content))
+    seen: dict[str, Any] = _seen(replace(message, content=blocks), owner)
     return seen
+
+
+def _with_response(block: Block, owner: str) -> Block:
+    held = block.extra.get(owner, {})
+    if RESPONSE not in held:
+        return block
+    return replace(block, extra={**block.extra, owner: {**held[RESPONSE], **held}})
 
 
 def _seen(value: Any, owner: str) -> Any:
@@ -79,8 +87,7 @@ def _seen_extra(extra: dict[str, Any], owner: str) -> dict[str, Any]:
     out = {}
     for name, held in extra.items():
         if name == owner and isinstance(held, dict):
-            told = {**held.get(RESPONSE, {}), **held}  # what only answers carry is kept apart
-            held = {key: item for key, item in told.items() if not key.startswith("~")}
+            held = {key: item for key, item in held.items() if not key.startswith("~")}
         if held:
             out[name] = held
     return out

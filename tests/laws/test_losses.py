@@ -24,9 +24,18 @@ from interlingua.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from interlingua.request import ModelDescriptor, Options, OutputSchema, Reasoning, Request, ToolChoice, ToolSpec
+from interlingua.request import (
+    Context,
+    ModelDescriptor,
+    Options,
+    OutputSchema,
+    Reasoning,
+    Request,
+    ToolChoice,
+    ToolSpec,
+)
 from laws.differences import answer_view, differing, is_under, view
-from laws.wires import every_dialect, owner, said_outside, through_json
+from laws.wires import every_dialect, owner, said_outside, spelled, through_json
 from strategies import messages_for_answers, requests, wellformed_requests, with_unknown_fields
 
 MARK = "changed since"
@@ -123,6 +132,22 @@ def changed_block(block: Block) -> Block:
     if isinstance(block, ToolCall):
         return replace(block, arguments={"changed": [MARK]}, parse_error=None)
     return block
+
+
+@every_dialect
+@given(data=st.data())
+def test_an_answer_can_be_sent_back_in_the_next_request(name: str, data: st.DataObject) -> None:
+    """
+    What an answer said is in the next request, or reported; fields of its envelope are not echoed.
+    """
+    wire, own = dialect(name), owner(name)
+    body = through_json(wire.encode_response(data.draw(messages_for_answers(own))).body)
+    answer = load(dump(wire.decode_response({**body, "x_envelope": 1})), AssistantMessage)
+    context = Context(messages=(UserMessage(content="a"), answer, UserMessage(content="b")))
+    source = Request(model=ModelDescriptor(id="m"), context=context)
+    note(f"answer: {body!r}")
+    assert accounted(wire, source, own) == ([], [])
+    assert "x_envelope" not in spelled(wire.encode_request(source).body)
 
 
 @every_dialect

@@ -1113,40 +1113,44 @@ def _merge(wire: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 class StreamEncoder:
-    """Events to the bytes of a streamed answer."""
+    """Events to the bytes of a streamed answer. Blocks that this wire cannot say leave no gap in its indices."""
 
     def __init__(self, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None) -> None:
         self._closed = False
         self._told: dict[str, Any] = {}  # the envelope that the first event showed
-        self._sealed: set[int] = set()  # redacted thinking, which is said whole at its end
+        self._opened = 0
+        self._places: dict[int, int] = {}  # our index of an open block -> the wire's
+        # Thinking that has begun and is not opened yet: only its first words, or its end, tell that it is not redacted.
+        self._waiting: dict[int, bool] = {}
 
     def feed(self, event: StreamEvent) -> bytes:
         if self._closed:
             return b""
         match event:
             case TextDelta():
-                return _delta(event.content_index, {"type": "text_delta", "text": event.delta})
-            case ThinkingDelta() if event.content_index not in self._sealed:
-                return _delta(event.content_index, {"type": "thinking_delta", "thinking": event.delta})
+                return _delta(self._places[event.content_index], {"type": "text_delta", "text": event.delta})
+            case ThinkingDelta():
+                return self._thought(event.content_index, {"type": "thinking_delta", "thinking": event.delta})
             case ToolCallDelta():
-                return _delta(event.content_index, {"type": "input_json_delta", "partial_json": event.delta})
+                place = self._places[event.content_index]
+                return _delta(place, {"type": "input_json_delta", "partial_json": event.delta})
             case Start():
                 self._told = _first(event.partial)
                 return _event({"type": "message_start", "message": self._told})
             case TextStart():
-                return _opening(event.content_index, {"type": "text", "text": ""})
-            case ThinkingStart() if event.block and event.block.redacted:
-                self._sealed.add(event.content_index)
-                return b""
+                return self._open(event.content_index, {"type": "text", "text": ""})
             case ThinkingStart():
-                return _opening(event.content_index, {"type": "thinking", "thinking": "", "signature": ""})
+                self._waiting[event.content_index] = bool(event.block and event.block.redacted)
+                return b""
             case ToolCallStart():
                 call = event.block or ToolCall(id="", name="", arguments={})
-                return _opening(
+                return self._open(
                     event.content_index, {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
                 )
-            case TextEnd() | ThinkingEnd() | ToolCallEnd() | BlockEnd():
-                return _closing(event)
+            case TextEnd() | ThinkingEnd() | BlockEnd():
+                return self._close(event.content_index, event.block, whole=isinstance(event, BlockEnd))
+            case ToolCallEnd():
+                return self._close(event.content_index, event.tool_call)
             case Done():
                 self._closed = True
                 return _last(event.message, self._told)
@@ -1168,41 +1172,64 @@ class StreamEncoder:
         self._closed = True
         return _event({"type": "error", "error": {"type": "api_error", "message": CUT_OFF}})
 
+    def _open(self, index: int, block: dict[str, Any]) -> bytes:
+        place = self._places[index] = self._opened
+        self._opened += 1
+        return _event({"type": "content_block_start", "index": place, "content_block": block})
+
+    def _thought(self, index: int, delta: dict[str, Any]) -> bytes:
+        redacted = self._waiting.get(index)
+        if redacted is None:
+            return _delta(self._places[index], delta)
+        if redacted:  # said whole at its end
+            return b""
+        del self._waiting[index]
+        return self._open(index, _THINKING) + _delta(self._places[index], delta)
+
+    def _close(self, index: int, block: Block | None, *, whole: bool = False) -> bytes:
+        """The end of a block, after whatever the deltas could not say."""
+        wire = encode_block(block, QUIET) if block is not None else {}
+        before = b""
+        if whole or (isinstance(block, ThinkingBlock) and block.redacted):
+            if index in self._places:  # it looked like another kind of block
+                before = _stop(self._places.pop(index))
+            if wire is None:
+                return before
+            before += self._open(index, wire)
+        elif self._waiting.pop(index, None) is not None:
+            before = self._open(index, _THINKING) + _rest(self._places[index], wire or {})
+        else:
+            before = _rest(self._places[index], wire or {})
+        return before + _stop(self._places.pop(index))
+
+
+_THINKING = {"type": "thinking", "thinking": "", "signature": ""}
+_SAID = frozenset({"type", "text", "thinking", "id", "name", "input"})
+
 
 def _event(value: dict[str, Any]) -> bytes:
     return write_sse(jsontext.write(value), value["type"])
 
 
-def _delta(index: int, delta: dict[str, Any]) -> bytes:
-    return _event({"type": "content_block_delta", "index": index, "delta": delta})
+def _delta(place: int, delta: dict[str, Any]) -> bytes:
+    return _event({"type": "content_block_delta", "index": place, "delta": delta})
 
 
-def _opening(index: int, block: dict[str, Any]) -> bytes:
-    return _event({"type": "content_block_start", "index": index, "content_block": block})
+def _stop(place: int) -> bytes:
+    return _event({"type": "content_block_stop", "index": place})
 
 
-def _closing(event: TextEnd | ThinkingEnd | ToolCallEnd | BlockEnd) -> bytes:
-    """The end of a block, after whatever the deltas could not say."""
-    index = event.content_index
-    stop = _event({"type": "content_block_stop", "index": index})
-    block = event.tool_call if isinstance(event, ToolCallEnd) else event.block
-    if block is None:
-        return stop
-    wire = encode_block(block, QUIET)
-    if isinstance(event, BlockEnd) or (isinstance(block, ThinkingBlock) and block.redacted):
-        return _opening(index, wire) + stop if wire is not None else b""
-    rest = {k: v for k, v in (wire or {}).items() if k not in _SAID}
-    before = b""
+def _rest(place: int, wire: dict[str, Any]) -> bytes:
+    """What a finished block says beyond its text or arguments."""
+    rest = {k: v for k, v in wire.items() if k not in _SAID}
+    said = b""
     for citation in rest.pop("citations", None) or ():
-        before += _delta(index, {"type": "citations_delta", "citation": citation})
+        said += _delta(place, {"type": "citations_delta", "citation": citation})
     if "signature" in rest:
-        before += _delta(index, {"type": "signature_delta", "signature": rest.pop("signature")})
+        said += _delta(place, {"type": "signature_delta", "signature": rest.pop("signature")})
     if rest:
-        before += _delta(index, {"type": "block_delta", **rest})
-    return before + stop
-
-
-_SAID = frozenset({"type", "text", "thinking", "id", "name", "input"})
+        said += _delta(place, {"type": "block_delta", **rest})
+    return said
 
 
 def _first(partial: AssistantMessage | None) -> dict[str, Any]:

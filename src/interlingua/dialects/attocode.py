@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from .. import jsontext
 from ..errors import BadWire
 from ..folding import settle
-from ..losses import QUIET, Encoded, Fates, Reporter, dropped, encoded, kept, record, some
+from ..losses import QUIET, Encoded, Fates, Loss, Reporter, dropped, encoded, kept, places, record, some
+from ..losses import SYSTEM as SYSTEM_PATH
 from ..messages import (
     AssistantMessage,
     Block,
@@ -622,6 +623,44 @@ def _say_tools(specs: tuple[ToolSpec, ...], report: Reporter) -> list[Any]:
         if spec.strict is not None and spec.dialect is None and spec.extra.get(API, {}).get(AS) != "function":
             report.at(f"$.tools[{at}].strict", "strict", "the wrapper used inside has no such flag")
     return say_tools(specs, API, _encode_tool, report)
+
+
+def flattened(conversation: Conversation) -> tuple[Conversation, tuple[Loss, ...]]:
+    """Structured words as plain strings, as a provider without cache markers gets them; and what that cost.
+
+    For OpenAI's own service, whose translation the format describes so. Content with pictures in it stays a list.
+    """
+    report = Reporter(SYSTEM_PATH)
+    system = _flat(conversation.system, report)
+    entries = []
+    for entry, place in zip(conversation.entries, places(conversation), strict=True):
+        report.root = place
+        message: Any = entry.message
+        if not isinstance(message, CustomMessage):
+            content = _flat(message.content, report)
+            message = message if content is message.content else replace(message, content=content)
+        entries.append(entry if message is entry.message else replace(entry, message=message))
+    return replace(conversation, system=system, entries=tuple(entries)), tuple(report.losses)
+
+
+def _flat(content: Any, report: Reporter) -> Any:
+    if not isinstance(content, tuple):
+        return content
+    words = tuple(block for block in content if not _is_call(block))
+    calls = tuple(block for block in content if _is_call(block))
+    if not words or not all(isinstance(block, TextBlock) for block in words):
+        return content
+    if content != (*words, *calls) or (calls and words == (TextBlock(text=text_of(words)),)):
+        return content
+    for at, block in enumerate(words):
+        if block.cache is not None:
+            report.block = at
+            report.lost("cache", "a plain string has no cache markers", field="cache")
+    report.block = None
+    field = None if report.root == SYSTEM_PATH else "content"
+    report.lost("content", "structured content becomes a string", "weakened", field=field)
+    text = text_of(words)
+    return (TextBlock(text=text), *calls) if calls else text
 
 
 # --- responses -------------------------------------------------------------------------------------------------------

@@ -1335,12 +1335,13 @@ def framing(content_type: str | None = None) -> AWSEventStream | JSONArray:
 class _Open:
     """A block of the wire's answer while it streams: its kind, and what has come of it beside the recorded text."""
 
-    __slots__ = ("citations", "held", "kind", "pieces", "wire")
+    __slots__ = ("citations", "held", "kind", "pieces", "sealed", "wire")
 
-    def __init__(self, kind: str, wire: Any = None) -> None:
+    def __init__(self, kind: str, wire: dict[str, Any] | None = None) -> None:
         self.kind = kind
-        self.wire = wire
-        self.pieces: list[str] = []
+        self.wire: dict[str, Any] = {} if wire is None else wire
+        self.pieces: list[str] = []  # of arguments, a signature or a picture
+        self.sealed: list[str] = []  # of redacted thinking
         self.citations: list[Any] = []
         self.held: dict[str, Any] = {}
 
@@ -1416,7 +1417,7 @@ class StreamDecoder(Decoder):
         """Opens a block that begins with its first delta."""
         if key in self._blocks:  # another kind under the same index: what came before was a block of its own
             self._close({"contentBlockIndex": key})
-        self._blocks[key] = block = _Open(kind, None if kind == "reasoning" else {})
+        self._blocks[key] = block = _Open(kind)
         if kind == "text":
             self._record.open(key, TextBlock(text=""))
         elif kind == "reasoning":
@@ -1451,9 +1452,9 @@ class StreamDecoder(Decoder):
             case "citation":
                 block.citations.append(value)
             case "toolResult":
-                block.wire["content"] = [*block.wire.get("content", ()), *value]
+                block.wire.setdefault("content", []).extend(value)
             case "image":
-                _merge_image(block.wire, value)
+                _grow_image(block, value)
             case _:
                 block.wire = {**block.wire, kind: value}
 
@@ -1464,7 +1465,7 @@ class StreamDecoder(Decoder):
             elif field == "signature":
                 block.pieces.append(string(piece))
             elif field == "redactedContent":
-                block.wire = _joined_base64(block.wire or "", string(piece))
+                block.sealed.append(string(piece))
 
     def _close(self, event: dict[str, Any]) -> None:
         key = event["contentBlockIndex"]
@@ -1490,12 +1491,15 @@ class StreamDecoder(Decoder):
             case "text":
                 return _said_text(self._record.text(key), block.citations)
             case "reasoning":
-                if block.wire is not None:
-                    return {"reasoningContent": {"redactedContent": block.wire}}
+                if block.sealed:
+                    return {"reasoningContent": {"redactedContent": _joined_base64(block.sealed)}}
                 signature = "".join(block.pieces) if block.pieces else None
                 return _said_reasoning(self._record.text(key), signature)
             case "server_tool_use":
                 return {"toolUse": {**block.wire, "input": _any_json("".join(block.pieces), block.wire)}}
+            case "image" if block.pieces:
+                source = {**block.wire.get("source", {}), "bytes": _joined_base64(block.pieces)}
+                return {"image": {**block.wire, "source": source}}
             case "toolUse" | "toolResult" | "image":
                 return {block.kind: block.wire}
             case _:
@@ -1597,21 +1601,23 @@ def _any_json(text: str, use: dict[str, Any]) -> Any:
         return text
 
 
-def _merge_image(wire: dict[str, Any], delta: dict[str, Any]) -> None:
-    before, more = _dict(wire.get("source")).get("bytes"), _dict(delta.get("source")).get("bytes")
-    wire.update(delta)
-    if isinstance(before, str) and isinstance(more, str):
-        wire["source"] = {**delta["source"], "bytes": _joined_base64(before, more)}
+def _grow_image(block: _Open, delta: dict[str, Any]) -> None:
+    for key, value in delta.items():
+        if key == "source" and isinstance(value, dict) and isinstance(value.get("bytes"), str):
+            block.pieces.append(value["bytes"])
+            value = {name: told for name, told in value.items() if name != "bytes"}
+        block.wire[key] = value
 
 
-def _joined_base64(before: str, more: str) -> str:
-    """The base64 of two blobs in a row; a single one stays as it is spelled."""
-    if not before or not more:
-        return before or more
+def _joined_base64(pieces: list[str]) -> str:
+    """The base64 of blobs in a row; a single one stays as it is spelled."""
+    said = [piece for piece in pieces if piece]
+    if len(said) < 2:
+        return "".join(said)
     try:
-        return base64.b64encode(base64.b64decode(before) + base64.b64decode(more)).decode()
+        return base64.b64encode(b"".join(map(base64.b64decode, said))).decode()
     except binascii.Error:
-        return before + more
+        return "".join(said)
 
 
 class StreamEncoder:

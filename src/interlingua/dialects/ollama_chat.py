@@ -947,7 +947,7 @@ class StreamEncoder:
         self._closed = False
         self._base: dict[str, Any] = {}
         self._blocks: list[Block] = []
-        self._sealed: set[int] = set()  # redacted thinking, which is not said
+        self._fields: dict[int, str | None] = {}  # where thinking is said; None for redacted thinking, which is not
 
     def feed(self, event: StreamEvent) -> bytes:
         if self._closed:
@@ -956,16 +956,16 @@ class StreamEncoder:
             case TextDelta():
                 return self._chunk({"content": event.delta})
             case ThinkingDelta():
-                if event.content_index in self._sealed:
-                    return b""
-                return self._chunk({"content": "", "thinking": event.delta})
+                field = self._fields.get(event.content_index, "thinking")
+                return self._chunk({"content": "", field: event.delta}) if field is not None else b""
             case Start():
                 whole = _whole_answer(event.partial or AssistantMessage(content=()), _Parts())
                 self._base = {key: whole[key] for key in ("model", "created_at") if key in whole}
                 return b""
             case ThinkingStart():
-                if event.block is not None and event.block.redacted:
-                    self._sealed.add(event.content_index)
+                if event.block is not None:
+                    field = None if event.block.redacted else _held(event.block.extra).get(FIELD, "thinking")
+                    self._fields[event.content_index] = field
                 return b""
             case ToolCallEnd():
                 self._blocks.append(event.tool_call)

@@ -144,8 +144,9 @@ PART, FIELDS, DETAIL, AS, PLAIN, PREFIX, SPLIT = "~part", "~fields", "~detail", 
 OBJECT, MINTED, CHOICE, CHOICES, NONE = "~object", "~minted", "~choice", "~choices", "~none"
 
 # What only one form of an answer carries, as paths into the message: a stream has its own word for `object` and numbers
-# all calls, as do some hosts in whole answers; one host puts a `delta` beside the message of a whole answer.
+# all calls and details, as some hosts do in whole answers; one host puts a `delta` beside the message of a whole one.
 UNEVEN: tuple[str, ...] = (
+    f"$.content[].extra.{API}.~.index",
     f"$.extra.{API}.{RESPONSE}.~.object",
     f"$.extra.{API}.{RESPONSE}.{MESSAGE}.{INDEXED}",
     f"$.extra.{API}.{RESPONSE}.{CHOICE}.delta",
@@ -680,8 +681,8 @@ def _decode_call(wire: Any, mint: Callable[[], str], *, answer: bool = False) ->
         call, marks = _read_call(wire, mint)
     except (KeyError, TypeError, ValueError, AttributeError):
         return OpaqueBlock(dialect=API, value={"tool_calls": [wire]})
-    function, text = wire["function"], call.arguments_text
-    blank = answer and text is not None and not text.strip()
+    function = wire["function"]
+    blank = answer and _is_blank(call)
     if len(wire) == 3 and len(function) == 2 and not marks and not blank and wire.get("type") == "function":
         return call
     if not blank:
@@ -741,6 +742,18 @@ def _encode_call(call: ToolCall) -> dict[str, Any]:
             function["arguments"] = call.arguments  # type: ignore[assignment]
         return restored(wire, call.extra, API)
     return wire
+
+
+def _encode_answered_call(call: ToolCall) -> dict[str, Any]:
+    """A call of an answer. Clients parse the arguments, so none are said as an empty object."""
+    if _is_blank(call):
+        call = replace(call, arguments_text=None)
+    said = _encode_call(call)
+    return put_back(said, (call.extra.get(API) or {}).get(RESPONSE) or {}) if call.extra else said
+
+
+def _is_blank(call: ToolCall) -> bool:
+    return call.arguments_text is not None and not call.arguments_text.strip()
 
 
 def _google_signature(wire: Mapping[str, Any]) -> str | None:
@@ -1134,9 +1147,12 @@ class _Speech:
             self.signature = None
 
     def _call(self, call: ToolCall) -> None:
-        said = _encode_call(call)
-        if self.answer and call.extra:
-            said = put_back(said, (call.extra.get(API) or {}).get(RESPONSE) or {})
+        if self.answer:
+            said = _encode_answered_call(call)
+            if _is_blank(call):
+                self.report.lost("arguments_text", "blank arguments mean none", "record", field="argumentsText")
+        else:
+            said = _encode_call(call)
         if not call.id or call.id == "null":
             self.report.lost("id", "an empty id is read as none", "weakened", field="id")
         self.calls.append(said)
@@ -2361,6 +2377,9 @@ class StreamDecoder(Decoder):
         self._others: dict[Any, dict[str, Any]] = {}  # the other choices, whole
         self._track = ""  # of the block that opened last; its key is the number of blocks before it
         self._now = -1
+        self._hot = ""  # the track that the next chunk most likely goes on with, if it looks like the last one:
+        self._quiet: dict[str, Any] = {}  # its choice without the delta, …
+        self._rest: dict[str, Any] = {}  # … its delta without the piece
         self._wires: dict[int, dict[str, Any]] = {}  # what blocks have beside their text
         self._aliases: dict[int, list[str]] = {}  # fields that gave the same thinking in other words' place
         self._details: dict[Any, int] = {}
@@ -2387,6 +2406,18 @@ class StreamDecoder(Decoder):
     def _read(self, value: Any, frame: Frame) -> None:
         if (*value,) == self._keys and not value.get("usage"):
             self._latest = value
+            hot, choices = self._hot, value["choices"]
+            if hot and len(choices) == 1:
+                # Most chunks bring the next piece of the block that was heard last, and look just like the last one.
+                choice = choices[0]
+                delta = choice.pop("delta", None)
+                if delta and choice == self._quiet:
+                    told = delta.pop(hot, None)
+                    if told.__class__ is str and delta == self._rest:
+                        self._record.delta(self._now, told)
+                        return
+                    delta[hot] = told
+                choice["delta"] = delta
         else:
             self._envelope(value)
             if self._record.finished:
@@ -2437,6 +2468,13 @@ class StreamDecoder(Decoder):
 
     # choices
 
+    def _warm(self, choice: dict[str, Any], delta: dict[str, Any], track: str) -> None:
+        """Notes what a chunk looks like that only brings more of the same."""
+        quiet = {key: value for key, value in choice.items() if key != "delta"}
+        if self._track == track and delta is choice.get("delta") and not any(quiet.values()):
+            self._hot, self._quiet = track, quiet
+            self._rest = {key: value for key, value in delta.items() if key != track}
+
     def _hear(self, choice: dict[str, Any]) -> None:
         if not self._choice and "index" in choice:
             self._choice["index"] = choice["index"]
@@ -2457,10 +2495,9 @@ class StreamDecoder(Decoder):
                 self._message[key] = value
         if many:
             self._hear_many(delta)
-        elif told == "content" and self._track == "content" and delta["content"].__class__ is str:
-            self._record.delta(self._now, delta["content"])
         elif told is not None:
             self._hear_one(told, delta[told])
+            self._warm(choice, delta, told)
         for key, value in choice.items():
             if value is None:
                 if key not in self._choice:
@@ -2542,6 +2579,7 @@ class StreamDecoder(Decoder):
         self._settle()
         self._now += 1
         self._track = track
+        self._hot = ""
         self._record.open(self._now, block)
 
     def _settle(self) -> None:
@@ -2647,6 +2685,7 @@ class StreamDecoder(Decoder):
         self._repeats.update(self._aliases.pop(self._now, [track]))
         self._number()
         self._track = DETAILS
+        self._hot = ""
         return True
 
     def _new_detail(self, block: Block, wire: dict[str, Any]) -> int:
@@ -2726,6 +2765,7 @@ class StreamDecoder(Decoder):
             self._settle()
             self._now += 1
             self._track = "tool_calls"
+            self._hot = ""
             call.key = self._now
             if "custom" in call.wire or not call.name:
                 self._record.open(call.key, OpaqueBlock(dialect=API, value={"tool_calls": [call.wire]}))
@@ -2834,6 +2874,9 @@ _PIECES = "~pieces"
 
 
 def _words_in(details: list[Any]) -> str:
+    if len(details) == 1 and isinstance(details[0], dict):
+        words = details[0].get("text") or details[0].get("summary")
+        return words if isinstance(words, str) else ""
     return "".join(
         detail[word]
         for detail in details
@@ -3066,7 +3109,7 @@ class StreamEncoder:
         elif _is_detail(block):
             entry = _encode_detail(block, self._said_details)
             self._said_details += 1
-            self._details[at] = {key: entry[key] for key in ("type", "index") if key in entry}
+            self._details[at] = {"type": entry["type"], "index": entry.get("index", self._said_details - 1)}
             self._writers[at] = self._detail_writer(at, _WORDS.get(entry["type"], "text"))
         else:
             self._writers[at] = self._thought_writer(held.get(FIELDS) or [self._compat.reasoning_field])
@@ -3116,14 +3159,15 @@ class StreamEncoder:
             return b""
         known = self._details.pop(at, None)
         if known is None:
-            entry = _encode_detail(block, self._said_details)
+            # Clients put the entries together by their index, so it is always there.
+            entry = {"index": self._said_details, **_encode_detail(block, self._said_details)}
             self._said_details += 1
         else:
-            told = _encode_detail(block, int(known.get("index") or 0))
-            entry = {key: value for key, value in told.items() if key not in known or key in ("type", "index")}
-            entry = {key: value for key, value in entry.items() if key != "index" or "index" in known}
-            if entry.keys() <= {"type", "index"} and len(known) > 2:
+            told = _encode_detail(block, 0)
+            rest = {key: value for key, value in told.items() if key not in known}
+            if not rest and len(known) > 2:
                 return b""
+            entry = {"type": known["type"], "index": known["index"], **rest}
         self._track = DETAILS
         return self._chunk({DETAILS: [entry]})
 
@@ -3134,7 +3178,7 @@ class StreamEncoder:
     # calls and what comes whole
 
     def _begin_call(self, at: int, call: ToolCall) -> bytes:
-        said = self._said_call(call)
+        said = _encode_answered_call(call)
         number, self._said_calls = self._said_calls, self._said_calls + 1
         function = said.get("function")
         if isinstance(function, dict) and isinstance(function.get("arguments"), str):
@@ -3143,10 +3187,6 @@ class StreamEncoder:
         self._writers[at] = self._call_writer(at, number)
         self._track = "tool_calls"
         return self._chunk({"tool_calls": [self._calls[at]]})
-
-    def _said_call(self, call: ToolCall) -> dict[str, Any]:
-        said = _encode_call(call)
-        return put_back(said, (call.extra.get(API) or {}).get(RESPONSE) or {}) if call.extra else said
 
     def _call_writer(self, at: int, number: int) -> Callable[[str], bytes]:
         opening = b'{"tool_calls":[{"index":%d,"function":{"arguments":' % number
@@ -3162,7 +3202,7 @@ class StreamEncoder:
         known = self._calls.pop(at, None)
         if known is None:
             return b""
-        told = self._said_call(call)
+        told = _encode_answered_call(call)
         rest = {key: value for key, value in told.items() if known.get(key) != value and key != "function"}
         function = told.get("function") or {}
         more = {key: value for key, value in function.items() if known.get("function", {}).get(key) != value}
@@ -3222,8 +3262,7 @@ class StreamEncoder:
 
     def _fail(self, message: AssistantMessage) -> bytes:
         """A refusal and a filter are ends that the wire has a word for; anything else is an error object."""
-        word = _stop_word(message)
-        if message.stop_reason == "error" and word != "error":
+        if message.stop_reason == "error" and (_stop_word(message) != "error" or message.stop_detail == "error"):
             return self._end(message)
         self._closed = True
         return _failed(message.error_message or message.stop_reason or "error", message.stop_detail)

@@ -740,7 +740,7 @@ _PLAIN = {"type", "text", "annotations", "logprobs"}
 
 
 def _is_plain(part: Mapping[str, Any]) -> bool:
-    return part["type"] == "output_text" and not part["annotations"] and not part.get("logprobs")
+    return part.get("type") == "output_text" and not part.get("annotations") and not part.get("logprobs")
 
 
 def encode_said(block: TextBlock, report: Reporter, *, answer: bool = False) -> dict[str, Any]:
@@ -960,15 +960,15 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[Any
     """Our messages as items of input."""
     said: list[Any] = []
     calls: dict[str, ToolCall] = {}
-    apart = True  # whether the wire tells this answer from what is before it
+    before: Message | None = None
+    joined = False
     for at, message in enumerate(messages):
         report.message = at
         match message:
             case UserMessage():
                 said.append(_encode_user(message, report))
             case AssistantMessage():
-                if not apart:
-                    report.at("$.messages", "message", "answers in a row are one on this wire", "weakened")
+                joined = joined or isinstance(before, AssistantMessage)
                 _say_answer(said, message, calls, report)
             case ToolResultMessage():
                 said.append(_encode_result(message, calls.get(message.tool_call_id), report))
@@ -977,7 +977,9 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[Any
                 said.append(restored(wire, message.extra, API) if message.extra else wire)
             case CustomMessage():
                 said.append({"role": message.role, **message.fields})
-        apart = not isinstance(message, AssistantMessage)
+        before = message
+    if joined:
+        report.at("$.messages", "message", "answers in a row are one on this wire", "weakened")
     return said
 
 
@@ -2002,16 +2004,17 @@ def _streamed_reasoning(item: _Item) -> dict[str, list[Any]]:
 
 
 class _Said:
-    """An item that is being said: its place and id, and the finished blocks of its parts, where it has parts."""
+    """An item that is being said: its place and id, and of a message the blocks of its parts."""
 
-    __slots__ = ("blocks", "field", "id", "index", "open", "streamed")
+    __slots__ = ("blocks", "field", "id", "index", "open", "others", "streamed")
 
-    def __init__(self, index: int, id: Any) -> None:
+    def __init__(self, index: int, id: Any, field: str) -> None:
         self.index = index
         self.id = id
-        self.blocks: list[TextBlock | None] = []
+        self.field = field  # what it is; of reasoning: the field in which its text is said
+        self.blocks: dict[int, TextBlock] = {}  # by place
+        self.others: dict[int, Any] = {}  # parts that are not modelled, by place
         self.open = 0
-        self.field = ""  # what it is; of reasoning: the field in which its text is said
         self.streamed = False
 
 
@@ -2080,8 +2083,7 @@ class StreamEncoder:
         told: dict[str, Any] = {"item_id": said.id, "output_index": said.index, "delta": event.delta}
         if isinstance(event, TextDelta):
             told["content_index"] = place
-            block = said.blocks[place]
-            if block is not None and block.refusal:
+            if said.blocks[place].refusal:
                 return self._event("response.refusal.delta", **told)
             return self._event("response.output_text.delta", **told, logprobs=[])
         if isinstance(event, ToolCallDelta):
@@ -2124,16 +2126,21 @@ class StreamEncoder:
             if "phase" in held:
                 wire["phase"] = held["phase"]
             opened = self._close_messages() + self._announce(at, "message", wire, held)
-            self._messages.append(self._open[at][0])
+            message = self._open[at][0]
+            message.others = dict(held.get(MESSAGE, {}).get(PARTS, ()))
+            self._messages.append(message)
         said = self._messages[-1]
-        self._open[at] = said, len(said.blocks)
-        said.blocks.append(block)
+        place = len(said.blocks)
+        for other in sorted(said.others):
+            if other <= place:
+                place += 1
+        said.blocks[place] = block
         said.open += 1
-        return opened + self._content_part(said, len(said.blocks) - 1, "added", encode_said(block, QUIET, answer=True))
+        self._open[at] = said, place
+        return opened + self._content_part(said, place, "added", encode_said(block, QUIET, answer=True))
 
     def _announce(self, at: int, kind: str, wire: dict[str, Any], held: Mapping[str, Any]) -> bytes:
-        said = _Said(len(self._output), held.get("id", _usual(kind, len(self._output))["id"]))
-        said.field = kind
+        said = _Said(len(self._output), held.get("id", _usual(kind, len(self._output))["id"]), kind)
         self._output.append(None)
         self._open[at] = said, 0
         return self._event("response.output_item.added", output_index=said.index, item={"id": said.id, **wire})
@@ -2220,7 +2227,7 @@ class StreamEncoder:
 
     def _say_done(self, said: _Said, item: Any) -> bytes:
         if isinstance(item, dict) and "id" in item:
-            item["id"] = said.id  # as announced: clients match items by it
+            item = {**item, "id": said.id}  # as announced: clients match items by it
         self._output[said.index] = item
         return self._event("response.output_item.done", output_index=said.index, item=item)
 
@@ -2233,7 +2240,7 @@ class StreamEncoder:
         return closed
 
     def _whole_message(self, said: _Said) -> dict[str, Any]:
-        blocks = [block for block in said.blocks if block is not None]
+        blocks = [block for _, block in sorted(said.blocks.items())]
         held = blocks[0].extra.get(API, {}) if blocks[0].extra else {}
         parts = [encode_said(block, QUIET, answer=True) for block in blocks]
         item = _message_item(held, parts, said.index, True)
@@ -2244,8 +2251,6 @@ class StreamEncoder:
         said = self._begin(message if not self._seen else None)
         if not self._seen:  # a message that was never taken apart
             said += b"".join(map(self.feed, list(unfold(message))[:-1]))
-        for words in self._messages:
-            words.open = 0
         said += self._close_messages()
         self._closed = True
         output = [item for item in self._output if item is not None]

@@ -51,7 +51,7 @@ from ..messages import (
     Usage,
     UserMessage,
 )
-from ..request import Conversation, Entry
+from ..request import Context, Conversation, Entry, ModelDescriptor, Request
 from . import dialect
 from ._files import NO_CALL, is_null, lines_of
 from ._wire import (
@@ -82,6 +82,7 @@ OWNERS = {
     "openai-codex-responses": RESPONSES,
     "openai-completions": COMPLETIONS,
 }
+NAMES = ("reasoning_content", "reasoning", "reasoning_text")  # fields that reasoning comes in on the chat wire
 REDACTED = "[Reasoning redacted]"  # what pi shows in place of a redacted thought
 
 STOP_REASONS = ("stop", "length", "toolUse", "error", "aborted")
@@ -92,6 +93,8 @@ LINE = "~line"  # of an entry: not a message but another kind of line
 BARE = "~bare"  # of an entry: a message without its wrapper, among wrapped ones
 WRAPPED = "~wrapped"  # the reverse
 ORDER = "~order"  # of a thought: the order of the keys in the packed item
+SEALED = "~sealed"  # of a thought: it is packed into the call that follows; the order of its keys
+FIELDS = "~fields"  # a hint of the chat wire's dialect: the names of the fields that a thought came in
 HEADER = "header"  # of a conversation: the first line of a tree file
 
 FATES: Fates = {
@@ -172,8 +175,9 @@ def _decode_thinking(wire: dict[str, Any], owner: str | None) -> ThinkingBlock:
     unpacked = _unpack_item(signature) if owner == RESPONSES and signature else None
     if unpacked is not None:
         return unpacked
-    if owner == COMPLETIONS and signature:
-        return with_held(ThinkingBlock(thinking=text), COMPLETIONS, **{FIELD: signature})
+    if owner == COMPLETIONS and signature in NAMES:
+        block = ThinkingBlock(thinking=text)
+        return block if signature == NAMES[0] else with_held(block, COMPLETIONS, **{FIELDS: [signature]})
     return ThinkingBlock(thinking=text, thinking_signature=signature)
 
 
@@ -221,7 +225,7 @@ def encode_block(block: Block, report: Reporter, owner: str | None = None) -> An
                 wire["thoughtSignature"] = block.thought_signature
         case ThinkingBlock():
             wire = _encode_thinking(block, owner)
-            if owner == COMPLETIONS and block.thinking_signature and not block.redacted:
+            if owner == COMPLETIONS and block.thinking_signature in NAMES and not block.redacted:
                 report.lost("thinking_signature", "it reads as the name of a field", "weakened")
         case ImageBlock() if block.data is not None:
             wire = _encode_image(block, report)
@@ -256,8 +260,6 @@ def _encode_image(block: ImageBlock, report: Reporter) -> dict[str, Any]:
 
 
 # --- what pi packs ---------------------------------------------------------------------------------------------------
-
-FIELD = "field"  # where the chat wire's dialect keeps the name of the field that reasoning came in
 
 
 def _held_for(block: Any, owner: str) -> dict[str, Any]:
@@ -305,33 +307,69 @@ def _unpack_item(signature: str) -> ThinkingBlock | None:
         return None
     if not isinstance(item, dict) or item.get("type") != "reasoning":
         return None
-    ((_, block),) = _responses().decode_item(item, 0, answer="id" in item)
+    ((_, block),) = _wire(RESPONSES).decode_item(item, 0, answer="id" in item)
     if not isinstance(block, ThinkingBlock):
         return None
     return block if _packed(block, list(_KEYS)) == signature else with_held(block, API, **{ORDER: list(item)})
 
 
 def _pack_thought(block: ThinkingBlock, owner: str | None) -> str | None:
-    if owner == COMPLETIONS and block.thinking_signature is None:
-        return optional(_held_for(block, COMPLETIONS).get(FIELD))
+    if owner == COMPLETIONS and block.thinking_signature is None and not block.redacted:
+        return _pack_name(_held_for(block, COMPLETIONS))
     held = _held_for(block, RESPONSES)
     if owner != RESPONSES or block.redacted or (block.thinking_signature is None and "id" not in held):
         return block.thinking_signature
     return _packed(block, _held_for(block, API).get(ORDER, _KEYS))
 
 
+def _pack_name(held: dict[str, Any]) -> str | None:
+    """The name of the field that a thought came in: the usual one, unless another is held, or it came in details."""
+    named = held.get(FIELDS, NAMES[:1])
+    return named[0] if named[0] in NAMES and held.keys() <= {FIELDS} else None
+
+
 def _packed(block: ThinkingBlock, order: Any) -> str:
-    item = _responses().encode_item(block, QUIET, 0, answer="id" in _held_for(block, RESPONSES))
-    keys = [key for key in order if key in item]
-    return jsontext.compact({key: item[key] for key in [*keys, *(key for key in item if key not in keys)]})
+    item = _wire(RESPONSES).encode_item(block, QUIET, 0, answer="id" in _held_for(block, RESPONSES))
+    return _in_order(item, order)
+
+
+def _in_order(value: dict[str, Any], order: Any) -> str:
+    keys = [key for key in order if key in value]
+    return jsontext.compact({key: value[key] for key in [*keys, *(key for key in value if key not in keys)]})
 
 
 _KEYS = ("id", "type", "summary", "encrypted_content")  # in the order of most items
 
 
-def _responses() -> Any:
-    """The dialect whose items these are: a reasoning item is its business."""
-    return dialect(RESPONSES)
+def _wire(owner: str) -> Any:
+    """The dialect of the wire that minted something: its items are its own business."""
+    return dialect(owner)
+
+
+def _unsealed(wire: Any, owner: str | None) -> ThinkingBlock | None:
+    """The sealed reasoning that OpenRouter gave for a call, and that pi keeps as the call's signature."""
+    signature = wire.get("thoughtSignature") if isinstance(wire, dict) and owner == COMPLETIONS else None
+    if not isinstance(signature, str) or not signature.startswith("{"):
+        return None
+    try:
+        detail = jsontext.read(signature)
+    except FormatError:
+        return None
+    if not isinstance(detail, dict) or detail.get("type") != "reasoning.encrypted":
+        return None
+    body = {"messages": [{"role": "assistant", "reasoning_details": [detail]}]}
+    content = _wire(COMPLETIONS).decode_request(body).context.messages[0].content
+    if not isinstance(content, tuple) or len(content) != 1 or not isinstance(content[0], ThinkingBlock):
+        return None
+    block = with_held(content[0], API, **{SEALED: list(detail)})
+    return block if _sealed(block) == signature else None
+
+
+def _sealed(block: ThinkingBlock) -> str:
+    message = AssistantMessage(content=(block,), api=COMPLETIONS)
+    request = Request(model=ModelDescriptor(id=""), context=Context(messages=(message,)))
+    (detail,) = _wire(COMPLETIONS).encode_request(request).body["messages"][0]["reasoning_details"]
+    return _in_order(detail, block.extra[API][SEALED])
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -379,7 +417,18 @@ def _decode_content(wire: dict[str, Any], owner: str | None = None) -> Content:
     content = wire.get("content")
     if content is None or isinstance(content, str):
         return content
-    return tuple(each(content, "content", API, lambda block: decode_block(block, owner)))
+    blocks: list[Block] = []
+    for sealed, block in each(content, "content", API, lambda wire: _decode_pair(wire, owner)):
+        blocks += [block] if sealed is None else [sealed, block]
+    return tuple(blocks)
+
+
+def _decode_pair(wire: Any, owner: str | None) -> tuple[ThinkingBlock | None, Block]:
+    """A block, and the sealed thought that was packed into it."""
+    sealed = _unsealed(wire, owner)
+    if sealed is None:
+        return None, decode_block(wire, owner)
+    return sealed, decode_block({key: value for key, value in wire.items() if key != "thoughtSignature"}, owner)
 
 
 def _decode_assistant(wire: dict[str, Any]) -> AssistantMessage:
@@ -461,14 +510,25 @@ def encode_message(message: Message, report: Reporter, calls: _Calls) -> dict[st
 def _encode_content(content: Content, report: Reporter, owner: str | None = None) -> Any:
     if content is None or isinstance(content, str):
         return content
-    said = []
+    said: list[Any] = []
     for at, block in enumerate(content):
         report.block = at
+        if owner == COMPLETIONS and _is_packed(block, content[at + 1 : at + 2]):
+            continue
         wire = encode_block(block, report, owner)
+        if owner == COMPLETIONS and at and _is_packed(content[at - 1], (block,)):
+            wire["thoughtSignature"] = _sealed(content[at - 1])  # type: ignore[arg-type]
         if wire is not None or is_null(block, API):
             said.append(wire)
     report.block = None
     return said
+
+
+def _is_packed(block: Block, following: tuple[Block, ...]) -> bool:
+    """Whether a sealed thought still stands before the call that it is packed into."""
+    if not isinstance(block, ThinkingBlock) or SEALED not in _held_for(block, API) or not block.redacted:
+        return False
+    return bool(following) and isinstance(following[0], ToolCall) and following[0].thought_signature is None
 
 
 def _encode_assistant(message: AssistantMessage, report: Reporter) -> dict[str, Any]:
@@ -682,6 +742,9 @@ def _carried(conversation: Conversation) -> Iterator[str]:
             continue
         for at, block in enumerate(message.content):
             if owner in getattr(block, "extra", {}):
+                if owner == COMPLETIONS and _is_packed(block, message.content[at + 1 : at + 2]):
+                    yield f"{place}.content[{at}].extra.{owner}"
+                    continue
                 again = decode_block(encode_block(block, QUIET, owner), owner)
                 if same(again.extra.get(owner), block.extra[owner]):
                     yield f"{place}.content[{at}].extra.{owner}"
