@@ -5,7 +5,7 @@ BIN := .venv/bin
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check corpus bench lock format clean
+.PHONY: help setup demo test check corpus bench interop docs lock format clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -39,6 +39,14 @@ corpus: setup ## Recorded provider traffic through every dialect: pass counts, a
 bench: setup ## Speed beside the limits and the peers, each peer in an environment of its own
 	$(BIN)/python bench/run.py
 
+interop: setup ## The same conversion on other engines (Ray Data, locally), each in an environment of its own
+	@test -x interop/.envs/ray/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/ray
+	@$(BIN)/uv pip install --quiet --python interop/.envs/ray/bin/python --require-hashes -r interop/ray.lock
+	PYTHONPATH=src interop/.envs/ray/bin/python interop/ray_data.py
+
+docs: setup ## Write the generated parts of the documentation
+	$(BIN)/python docs/generate.py
+
 lock: setup ## Resolve the lock file anew
 	$(BIN)/uv pip compile --quiet --universal --all-extras --generate-hashes --no-annotate --no-header --upgrade \
 		pyproject.toml -o requirements.lock
@@ -48,4 +56,4 @@ format: setup ## Format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 
 clean: ## Remove what the other targets made
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/.envs dist
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/.envs interop/.envs dist

@@ -99,8 +99,8 @@ translate, the factor is more than ten.""",
         "stream: 10 x",
         "gemini",
         """\
-*Gemini's calls.* A call comes whole, in one event of up to 200 KB. Nearly all of the time is one JSON parse, which every
-participant does in compiled code: the limit itself is not ten times faster than the fastest peer.""",
+*Gemini's calls.* A call comes whole, in one event of up to 200 KB. Nearly all of the time is one JSON parse, which
+every participant does in compiled code: the limit itself is not ten times faster than the fastest peer.""",
     ),
 )
 

@@ -78,7 +78,7 @@ class Run:
                 "streams": {wire: self._streams(wire) for wire in self._wires if wire in WIRES},
                 "growth": {wire: self._growth(wire) for wire in self._wires if wire in GROWING},
             }
-        found["imports"] = imports.measure(5 if self._quick else 21, _say)
+        found["imports"] = imports.measure(3 if self._quick else 15, _say)
         _say("")
         return found
 

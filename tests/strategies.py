@@ -867,7 +867,7 @@ def _mutated(wire: Any, chance: random.Random, times: int, values: list[Any]) ->
             case 0 if holder is not copy:
                 del holder[key]
             case 1:
-                holder[key] = chance.choice(values)
+                holder[key] = json.loads(json.dumps(chance.choice(values)))  # a copy: no value may end up inside itself
             case 2:
                 holder[key] = _retyped(holder[key], chance)
             case _:

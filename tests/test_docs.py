@@ -1,6 +1,9 @@
 """What the documents say is true: examples run, and every name in the type table exists."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +30,25 @@ def test_the_examples_of_a_page_run_in_order(page: Path) -> None:
             exec(compile(code, f"{page.name}#{at}", "exec"), names)
 
 
+BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```console" in page.read_text()], ids=lambda page: page.name)
+def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) -> None:
+    """Blocks with a file name become files; in a console block, `$` lines run and the others are their output."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "110"}
+    for kind, name, text in BLOCK.findall(page.read_text()):
+        if name:
+            (tmp_path / name).write_text(text)
+        elif kind == "console":
+            for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+                done = subprocess.run(
+                    command, shell=True, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True
+                )
+                printed = [line.rstrip() for line in (done.stdout + done.stderr).splitlines()]
+                assert printed == [line.rstrip() for line in shown.splitlines()], command
+
+
 def named() -> list[str]:
     table = (ROOT / "docs/format.md").read_text().split("## Where the founding")[1].split("## Beyond")[0]
     cells = [line.rstrip("|").rsplit("|", 1)[1] for line in table.splitlines() if line.startswith("|")][2:]
@@ -41,3 +63,9 @@ def test_every_name_in_the_type_table_exists(name: str) -> None:
     for part in rest:
         value = getattr(value, part)
     assert value is not None
+
+
+def test_the_loss_tables_are_as_the_code_has_them() -> None:
+    """`make docs` has been run since a dialect changed."""
+    done = subprocess.run([sys.executable, ROOT / "docs/generate.py", "--check"], check=False)
+    assert done.returncode == 0, "docs/dialects.md is out of date: run `make docs`"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import interlingua as il
-from dialects.trips import accounted, foreign_conversations, returned
+from dialects.trips import accounted, edited, foreign_conversations, returned, without_fate
 from interlingua.dialects import attocode
 from interlingua.errors import BadWire
 from laws.differences import answer_view, differing, is_under
@@ -112,6 +112,11 @@ def test_a_failed_result_of_another_wire_keeps_its_flag() -> None:
     assert attocode.decode([said]).messages[0].is_error  # type: ignore[union-attr]
 
 
+def test_the_table_of_fates_knows_every_field() -> None:
+    """A field that is added to the format must be given a fate here."""
+    assert without_fate("attocode") == []
+
+
 @given(foreign_conversations("attocode"))
 def test_every_difference_is_reported_and_every_report_is_a_difference(conversation: il.Conversation) -> None:
     """What a conversation says and what is read back differ exactly where losses are reported."""
@@ -124,6 +129,13 @@ def test_whatever_is_said_comes_back_with_unknown_fields(data: st.DataObject) ->
     body = json.loads(json.dumps(attocode.encode(data.draw(foreign_conversations("attocode"))).body))
     more = data.draw(with_unknown_fields(data.draw(st.sampled_from([body, SAMPLE]))))
     assert returned("attocode", more) == more
+
+
+@given(st.data())
+def test_what_was_changed_since_is_not_overruled_by_how_it_was_spelled(data: st.DataObject) -> None:
+    """A conversation that was read, changed and written again says the change, whatever it looked like before."""
+    read = il.load(il.dump(attocode.decode(data.draw(with_unknown_fields(SAMPLE)))))
+    assert accounted("attocode", edited(read, data)) == ([], [])
 
 
 @given(st.one_of(json_values(), mutated(SAMPLE), mutated(SAMPLE["messages"])))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interlingua as il
-from dialects.trips import accounted, foreign_conversations, returned
+from dialects.trips import accounted, edited, foreign_conversations, returned, without_fate
 from interlingua.dialects import clawtools
 from interlingua.errors import BadWire
 from interlingua.events import Done, Error
@@ -135,6 +135,11 @@ def test_a_list_that_got_a_system_prompt_becomes_a_context() -> None:
     assert clawtools.encode(changed).body == {"systemPrompt": "Hi", "messages": [SHOWN["a plain user turn"]]}
 
 
+def test_the_table_of_fates_knows_every_field() -> None:
+    """A field that is added to the format must be given a fate here."""
+    assert without_fate("clawtools") == []
+
+
 @given(foreign_conversations("clawtools"))
 def test_every_difference_is_reported_and_every_report_is_a_difference(conversation: il.Conversation) -> None:
     """What a conversation says and what is read back differ exactly where losses are reported."""
@@ -147,6 +152,13 @@ def test_whatever_is_said_comes_back_with_unknown_fields(data: st.DataObject) ->
     body = json.loads(json.dumps(clawtools.encode(data.draw(foreign_conversations("clawtools"))).body))
     more = data.draw(with_unknown_fields(body))
     assert returned("clawtools", more) == more
+
+
+@given(st.data())
+def test_what_was_changed_since_is_not_overruled_by_how_it_was_spelled(data: st.DataObject) -> None:
+    """A conversation that was read, changed and written again says the change, whatever it looked like before."""
+    read = il.load(il.dump(clawtools.decode(data.draw(with_unknown_fields(SAMPLE)))))
+    assert accounted("clawtools", edited(read, data)) == ([], [])
 
 
 @given(st.one_of(json_values(), mutated(SAMPLE), mutated(SAMPLE["messages"])))

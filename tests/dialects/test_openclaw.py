@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import interlingua as il
-from dialects.trips import accounted, foreign_conversations, returned
+from dialects.trips import accounted, edited, foreign_conversations, returned, without_fate
 from interlingua.dialects import openclaw
 from interlingua.errors import BadWire
 from interlingua.losses import Lines
@@ -359,6 +359,11 @@ def test_an_answer_of_the_responses_wire_is_packed_as_pi_packs_it() -> None:
 # --- laws ------------------------------------------------------------------------------------------------------------
 
 
+def test_the_table_of_fates_knows_every_field() -> None:
+    """A field that is added to the format must be given a fate here."""
+    assert without_fate("openclaw") == []
+
+
 @given(foreign_conversations("openclaw"))
 def test_every_difference_is_reported_and_every_report_is_a_difference(conversation: il.Conversation) -> None:
     """What a conversation says and what is read back differ exactly where losses are reported."""
@@ -403,11 +408,20 @@ def test_whatever_is_said_comes_back_with_unknown_fields(data: st.DataObject) ->
     assert returned("openclaw", more) == more
 
 
+@given(st.data())
+def test_what_was_changed_since_is_not_overruled_by_how_it_was_spelled(data: st.DataObject) -> None:
+    """A conversation that was read, changed and written again says the change, whatever it looked like before."""
+    read = il.load(
+        il.dump(openclaw.decode(data.draw(with_unknown_fields(data.draw(st.sampled_from(list(LINES.values())))))))
+    )
+    assert accounted("openclaw", edited(read, data)) == ([], [])
+
+
 @given(st.one_of(json_values(), *map(mutated, LINES.values())))
 def test_anything_is_read_or_refused(value: Any) -> None:
     """Whatever comes in, decoding gives a conversation that says it again, or BadWire that names the place."""
     try:
-        assert returned("openclaw", value) == ([value] if isinstance(value, dict) else value)
+        assert returned("openclaw", value) == ([value] if isinstance(value, dict) else value or [])
     except BadWire as error:
         assert error.path.startswith("$")
 

@@ -10,7 +10,27 @@ from msgspec.structs import replace
 from interlingua.canonical import dump, load
 from interlingua.dialects import dialect
 from interlingua.losses import Lines, places
-from interlingua.request import Conversation, Entry, Request
+from interlingua.messages import (
+    Block,
+    CacheMarker,
+    Citation,
+    CustomMessage,
+    Message,
+    TextBlock,
+    ToolCall,
+    ToolResultMessage,
+)
+from interlingua.request import (
+    Conversation,
+    Entry,
+    ModelDescriptor,
+    Options,
+    OutputSchema,
+    Reasoning,
+    Request,
+    ToolChoice,
+    ToolSpec,
+)
 from laws.differences import _seen_extra, differing, is_under, view
 from strategies import requests, wellformed_requests
 
@@ -23,6 +43,19 @@ def returned(name: str, data: Any) -> Any:
         assert list(encoded.body) == [json.loads(line) for line in encoded.bytes().splitlines()]
         return list(encoded.body)
     return encoded.body
+
+
+TOLD: tuple[Any, ...] = (*Block.__args__, *Message.__args__, Citation, CacheMarker, ToolSpec, ToolChoice, Reasoning)
+
+
+def without_fate(name: str) -> list[str]:
+    """The fields of the format about which the dialect's table says nothing."""
+    structs = (*TOLD, OutputSchema, Options, ModelDescriptor)
+    needed = {
+        f"{struct.__name__}.{field}" for struct in structs for field in struct.__struct_fields__ if field != "extra"
+    }
+    needed |= {"Context.system_role", "Entry.id", "Entry.parent_id", "Conversation.head", "Conversation.entries"}
+    return sorted(needed - dialect(name).FATES.keys())
 
 
 def accounted(name: str, source: Conversation) -> tuple[list[str], list[str]]:
@@ -107,3 +140,33 @@ def foreign_conversations(draw: st.DrawFn, owner: str) -> Conversation:
         entries.append(replace(entry, id=f"e{at}", parent_id=parent))
     head = draw(st.sampled_from([None, *(entry.id for entry in entries)]))
     return replace(conversation, entries=tuple(entries), head=head)
+
+
+def edited(conversation: Conversation, data: st.DataObject) -> Conversation:
+    """The conversation with the words, arguments and outcome of one of its messages changed."""
+    places = [at for at, entry in enumerate(conversation.entries) if not isinstance(entry.message, CustomMessage)]
+    if not places:
+        return conversation
+    at = data.draw(st.sampled_from(places))
+    entries = list(conversation.entries)
+    entries[at] = replace(entries[at], message=_changed(entries[at].message))
+    return replace(conversation, entries=tuple(entries))
+
+
+def _changed(message: Any) -> Any:
+    content = message.content
+    if isinstance(content, tuple):
+        content = tuple(map(_changed_block, content))
+    elif content is not None:
+        content = "changed since"
+    if isinstance(message, ToolResultMessage):
+        return replace(message, content=content, is_error=not message.is_error)
+    return replace(message, content=content)
+
+
+def _changed_block(block: Any) -> Any:
+    if isinstance(block, TextBlock):
+        return replace(block, text="changed since")
+    if isinstance(block, ToolCall):
+        return replace(block, arguments={"changed": ["since"]}, parse_error=None)
+    return block

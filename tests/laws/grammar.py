@@ -20,6 +20,7 @@ from interlingua.events import (
     ToolCallEnd,
     ToolCallStart,
 )
+from interlingua.folding import fold
 from interlingua.messages import blocks_of
 
 OPENING = {TextStart: "text", ThinkingStart: "thinking", ToolCallStart: "call", BlockStart: "block"}
@@ -60,6 +61,6 @@ def faults(events: Sequence[StreamEvent]) -> list[str]:
             if kind in CLOSING:
                 closed.add(event.content_index)
     message = events[-1].message if isinstance(events[-1], Done) else getattr(events[-1], "error", None)
-    if message is not None and len(blocks_of(message.content)) != len(opened):
-        found.append(f"{len(opened)} blocks were streamed, the message has {len(blocks_of(message.content))}")
+    if message is not None and not found and fold(events[:-1]).content != blocks_of(message.content):
+        found.append(f"the message has {message.content}, its events amount to {fold(events[:-1]).content}")
     return found

@@ -15,7 +15,9 @@ from interlingua.messages import AssistantMessage
 from interlingua.request import Request
 
 every_dialect = pytest.mark.parametrize("name", sorted(WIRES))
-every_file = pytest.mark.parametrize("name", sorted(FILES))
+RETURNED = frozenset(name for name in FILES if getattr(dialect(name), "RETURNED", False))  # never made of others
+every_file = pytest.mark.parametrize("name", sorted(FILES.keys() - RETURNED))
+every_returned = pytest.mark.parametrize("name", sorted(RETURNED))
 
 
 def owner(name: str) -> str:

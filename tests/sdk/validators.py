@@ -135,7 +135,7 @@ def typed_dict_problems(kind: Any, value: Any, path: str = "$") -> Problems:
 def _dict_problems(kind: Any, value: Any, path: str) -> Problems:
     if not isinstance(value, dict):
         return [f"{path}: expected {kind.__name__}, got {type(value).__name__}"]
-    hints = get_type_hints(kind, include_extras=True)
+    hints = _hints(kind)
     problems = [f"{path}: {kind.__name__} has no {key!r}" for key in value if key not in hints]
     problems += [
         f"{path}: {kind.__name__} needs {key!r}"
@@ -147,6 +147,11 @@ def _dict_problems(kind: Any, value: Any, path: str) -> Problems:
         if key in hints:
             problems += typed_dict_problems(hints[key], item, f"{path}.{key}")
     return problems
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 def _union_problems(options: tuple[Any, ...], value: Any, path: str) -> Problems:

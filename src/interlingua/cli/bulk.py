@@ -12,6 +12,7 @@ from pathlib import Path
 from .. import conversion, jsontext
 from ..dialects import transcript
 from ..errors import InterlinguaError
+from ..losses import Lines
 from . import output
 from .sources import PACKED, Problem, Source, as_utf8
 
@@ -31,7 +32,7 @@ def applies(source: Source, origin: str | None, target: str) -> bool:
     with source.path.open("rb") as stream:
         head = [line for line in as_utf8(stream.read(1 << 20)).split(b"\n")[:-1] if line.strip()][:8]
     try:
-        found = conversion.detect([jsontext.read(line) for line in head])
+        found = conversion.detect(Lines(jsontext.read(line) for line in head))
     except InterlinguaError:
         return False
     return found is not None and found.dialect in TWINS and all(b'"role"' in line for line in head)
@@ -86,5 +87,5 @@ def _piece(task: tuple[Path, int, int]) -> tuple[bytes, int, list[tuple[int, str
 
 def _unpacked(line: bytes) -> bytes:
     """A line that may hold packed ids or signatures: through the formats themselves."""
-    conversation = conversion.decode([jsontext.read(line)], "openclaw")
+    conversation = conversion.decode(Lines([jsontext.read(line)]), "openclaw")
     return conversion.encode(conversation, "transcript").bytes().rstrip(b"\n")

@@ -41,7 +41,7 @@ class Result:
 @click.argument("inputs", nargs=-1, metavar="IN…")
 @click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
 @click.option("-t", "--to", "target", type=NAMES, required=True, help="The format to write.")
-@click.option("-o", "--output", "out", type=click.Path(path_type=Path), help="A file, or a folder for many inputs.")
+@click.option("-o", "--output", "place", type=click.Path(), help="A file, or a folder for many inputs.")
 @click.option("--report", is_flag=True, help="Show what was lost, on standard error.")
 @click.option("--records", is_flag=True, help="In the report, list bookkeeping (timestamps, usage, …) too.")
 @click.option("--strict", is_flag=True, help="Refuse what cannot be carried in full.")
@@ -52,7 +52,7 @@ def command(
     inputs: tuple[str, ...],
     origin: str | None,
     target: str,
-    out: Path | None,
+    place: str | None,
     report: bool,
     records: bool,
     strict: bool,
@@ -66,13 +66,15 @@ def command(
     file or a recorded stream.
     """
     found = sources.expand(inputs)
+    out = Path(place) if place is not None else None
+    into_folder = out is not None and (len(found) > 1 or out.is_dir() or str(place).endswith(os.sep))
     workers = jobs or os.cpu_count() or 1
-    if len(found) == 1 and out is not None and not as_json and bulk.applies(found[0], origin, target):
+    if out is not None and not into_folder and not as_json and bulk.applies(found[0], origin, target):
         _finish(bulk.convert(found[0], target, out, workers))
         return
     problems: list[Problem] = []
     results = _run(found, origin, target, strict, workers, max_size << 20, problems)
-    shown = _write(results, found, target, out, as_json, problems, report=report, records=records)
+    shown = _write(results, target, out, into_folder, as_json, problems, report=report, records=records)
     if as_json:
         errors = [{"source": problem.name, "message": problem.message} for problem in problems]
         output.say_json({"to": target, "results": shown, "errors": errors})
@@ -154,9 +156,9 @@ def _progress(found: list[Source]) -> Iterator[Any]:
 
 def _write(
     results: Iterator[Result],
-    found: list[Source],
     target: str,
     out: Path | None,
+    into_folder: bool,
     as_json: bool,
     problems: list[Problem],
     *,
@@ -165,9 +167,8 @@ def _write(
 ) -> list[dict[str, Any]]:
     """Puts each result where it belongs; gives what `--json` shows of them."""
     shown: list[dict[str, Any]] = []
-    into_folder = out is not None and (len(found) > 1 or out.is_dir() or str(out).endswith(os.sep))
     with contextlib.ExitStack() as stack:
-        place: _Place = _Folder(out, stack, target) if into_folder else _Stream(_stream(out, stack, as_json))  # type: ignore[arg-type]
+        place: _Place = _Folder(out, stack) if into_folder and out else _Stream(_stream(out, stack, as_json))
         for result in results:
             if result.error is not None:
                 problems.append(Problem(result.name, result.error))
@@ -214,7 +215,7 @@ class _Stream:
 class _Folder:
     """An output file per input file."""
 
-    def __init__(self, folder: Path, stack: contextlib.ExitStack, target: str) -> None:
+    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
         self._folder = folder
         self._stack = stack
         self._source: Source | None = None

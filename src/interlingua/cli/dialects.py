@@ -26,5 +26,5 @@ def command(as_json: bool) -> None:
 def _summary(name: str) -> str:
     found = dialect(name)
     module = getattr(found, "module", found)
-    first = (module.__doc__ or "").strip().split("\n", 1)[0].rstrip(".")
+    first = (module.__doc__ or "").strip().split("\n", 1)[0].split(". ", 1)[0].rstrip(".")
     return first if module is found else f"{first} (variant)"

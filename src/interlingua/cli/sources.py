@@ -13,6 +13,7 @@ import zstandard
 
 from .. import conversion, jsontext
 from ..errors import FormatError, InterlinguaError
+from ..losses import Lines
 
 STDIN = "-"
 ENDINGS = (".json", ".jsonl", ".ndjson", ".sse", ".txt", ".log")
@@ -213,9 +214,9 @@ def _whole(source: Source, data: bytes, problems: list[Problem]) -> Any:
         return values
 
 
-def _good_lines(source: Source, data: bytes, problems: list[Problem]) -> list[Any]:
+def _good_lines(source: Source, data: bytes, problems: list[Problem]) -> Lines:
     """Line values of a session file; bad lines become problems, unless no line is good: then it is no line file."""
-    values: list[Any] = []
+    values = Lines()
     bad: list[Problem] = []
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():

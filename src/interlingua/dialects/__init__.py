@@ -79,6 +79,11 @@ FILES: dict[str, str] = {
     "openclaw": "openclaw",
     "attocode": "attocode",
     "llm-canvas": "llm_canvas",
+    "claude-code": "claude_code",
+    "codex-cli": "codex_cli",
+    "gemini-cli": "gemini_cli",
+    "chatgpt-export": "chatgpt_export",
+    "inspect-ai": "inspect_ai",
 }
 DIALECTS: dict[str, str] = {**WIRES, **FILES}
 

@@ -1,5 +1,6 @@
 """What the conversation formats share: lines of JSON, and what files say nothing about, as rows for their tables."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from .. import jsontext
@@ -46,24 +47,27 @@ def lines_of(data: Any, api: str) -> list[dict[str, Any]]:
     if isinstance(data, dict):  # a file of one line
         return [data]
     if isinstance(data, bytes | bytearray):
-        data = bytes(data).split(b"\n")
-    elif isinstance(data, str):
-        data = data.split("\n")  # not splitlines(): U+2028 may stand raw inside a JSON string
+        return _read_lines(bytes(data).split(b"\n"), api)
+    if isinstance(data, str):
+        return _read_lines(data.split("\n"), api)  # not splitlines(): U+2028 may stand raw inside a JSON string
     if not isinstance(data, list | tuple):
         raise BadWire(api, f"expected lines of JSON objects, got {type(data).__name__}")
-    return [_line(line, number, api) for number, line in enumerate(data, 1) if not _is_blank(line)]
+    return [_line(value, number, api) for number, value in enumerate(data, 1)]
 
 
-def _is_blank(line: Any) -> bool:
-    return isinstance(line, bytes | str) and not line.strip()
+def _read_lines(lines: Sequence[bytes | str], api: str) -> list[dict[str, Any]]:
+    out = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                value = jsontext.read(line)
+            except FormatError as error:
+                raise BadWire(api, f"line {number}: {error.message}", f"$[{number - 1}]") from None
+            out.append(_line(value, number, api))
+    return out
 
 
-def _line(line: Any, number: int, api: str) -> dict[str, Any]:
-    if isinstance(line, bytes | str):
-        try:
-            line = jsontext.read(line)
-        except FormatError as error:
-            raise BadWire(api, f"line {number}: {error.message}", f"$[{number - 1}]") from None
-    if not isinstance(line, dict):
-        raise BadWire(api, f"line {number}: expected an object, got {type(line).__name__}", f"$[{number - 1}]")
-    return line
+def _line(value: Any, number: int, api: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadWire(api, f"line {number}: expected an object, got {type(value).__name__}", f"$[{number - 1}]")
+    return value

@@ -19,7 +19,7 @@ from ..errors import InterlinguaError, Unsupported
 from ..losses import QUIET, Fates, Loss, Reporter, places, some
 from ..messages import AssistantMessage, CustomMessage, Message, ToolResultMessage
 from ..request import Conversation, Entry
-from ._wire import JOINED, put_back, residual, same, with_held
+from ._wire import JOINED, put_back, residual, with_held
 
 RECORD = "~record"  # of an entry: a record of the file begins here
 FILE = "~file"  # of a conversation: it was a file of this format
@@ -57,17 +57,18 @@ class Records:
 
     def read(self, record: dict[str, Any], role: str) -> list[Entry]:
         """The entries of a record; `role` is the word for one that holds no message."""
-        messages = self._messages_in(record)
-        if messages is None:
+        found = self._messages_in(record)
+        if found is None:
             return [self._custom(record, role)]
+        messages, said = found
         self._note(messages)
         entries = self._placed(record, [self._named(message) for message in messages])
-        held = residual(record, {**self._place(entries), **self._say(messages, QUIET)})
+        held = residual(record, {**self._place(entries), **said})
         entries[0] = with_held(entries[0], self._api, **{RECORD: True, **held})
         return entries
 
-    def _messages_in(self, record: dict[str, Any]) -> tuple[Message, ...] | None:
-        """The messages, if saying them again gives the record but for single values."""
+    def _messages_in(self, record: dict[str, Any]) -> tuple[tuple[Message, ...], dict[str, Any]] | None:
+        """The messages and what they say, if saying them gives the record but for single values."""
         try:
             messages = tuple(self._decode(record))
             if not messages or any(isinstance(message, CustomMessage) for message in messages):
@@ -75,7 +76,7 @@ class Records:
             said = self._say(messages, QUIET)  # type: ignore[arg-type]
         except (InterlinguaError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
             return None
-        return None if _copies(residual(record, said)) else messages  # type: ignore[return-value]
+        return None if _copies(residual(record, said)) else (messages, said)  # type: ignore[return-value]
 
     def _note(self, messages: tuple[Message, ...]) -> None:
         for message in messages:
@@ -200,8 +201,3 @@ def time_in(messages: Sequence[Message], key: str = "timestamp") -> dict[str, An
     """What a record says of the moment of its first message."""
     when = iso(messages[0].timestamp)
     return {} if when is None else {key: when}
-
-
-def kept_list(wire: Any, said: Any) -> Any:
-    """What to compare of a list whose items keep their own residuals: nothing, if it is said item by item."""
-    return said if isinstance(wire, list) and same(wire, said) else wire

@@ -320,35 +320,36 @@ def _decode_cache(wire: Mapping[str, Any]) -> CacheMarker | None:
 def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
     """One block as this wire says it, or None (reported) when it cannot."""
     wire: dict[str, Any]
-    match block:
-        case TextBlock():
-            wire = {"type": "text", "text": block.text}
-            if block.citations and (citations := _encode_citations(block.citations, report)):
-                wire["citations"] = citations
-        case ToolCall():
-            wire = {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments}
-        case ThinkingBlock() if not block.redacted or block.thinking_signature is not None:
-            wire = _encode_thinking(block, report)
-            return restored(wire, block.extra, API) if block.extra else wire
-        case ImageBlock() if (source := _encode_source(block, report)) is not None:
-            wire = {"type": "image", "source": source}
-        case DocumentBlock() if (source := _encode_source(block, report)) is not None:
-            wire = _encode_document(block, source)
-        case ServerToolCall():
-            wire = {"type": "server_tool_use", "id": block.id, "name": block.name, "input": block.arguments}
-        case ServerToolResult() if block.dialect == API:
-            wire = {
-                "type": f"{block.tool_name}_tool_result",
-                "tool_use_id": block.tool_call_id,
-                "content": block.content,
-            }
-            if block.is_error:
-                wire["is_error"] = True
-        case OpaqueBlock() if block.dialect == API:
-            return block.value  # type: ignore[no-any-return]
-        case _:
-            report.lost(type(block).__name__, "this wire cannot say such a block")
-            return None
+    # Nearly every block is one of the first three. Asking for the type costs half of what `match` does, and `match`
+    # would take longer than all the rest.
+    if type(block) is TextBlock:
+        wire = {"type": "text", "text": block.text}
+        if block.citations and (citations := _encode_citations(block.citations, report)):
+            wire["citations"] = citations
+    elif type(block) is ToolCall:
+        wire = {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments}
+    elif type(block) is ThinkingBlock and (not block.redacted or block.thinking_signature is not None):
+        wire = _encode_thinking(block, report)
+        return restored(wire, block.extra, API) if block.extra else wire
+    elif isinstance(block, ImageBlock) and (source := _encode_source(block, report)) is not None:
+        wire = {"type": "image", "source": source}
+    elif isinstance(block, DocumentBlock) and (source := _encode_source(block, report)) is not None:
+        wire = _encode_document(block, source)
+    elif isinstance(block, ServerToolCall):
+        wire = {"type": "server_tool_use", "id": block.id, "name": block.name, "input": block.arguments}
+    elif isinstance(block, ServerToolResult) and block.dialect == API:
+        wire = {
+            "type": f"{block.tool_name}_tool_result",
+            "tool_use_id": block.tool_call_id,
+            "content": block.content,
+        }
+        if block.is_error:
+            wire["is_error"] = True
+    elif isinstance(block, OpaqueBlock) and block.dialect == API:
+        return block.value  # type: ignore[no-any-return]
+    else:
+        report.lost(type(block).__name__, "this wire cannot say such a block")
+        return None
     if block.cache is not None:
         wire["cache_control"] = _encode_cache(block.cache)
     return restored(wire, block.extra, API) if block.extra else wire
@@ -532,22 +533,21 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dic
     names: dict[str, str] = {}
     for at, message in enumerate(messages):
         report.message = at
-        match message:
-            case UserMessage():
-                _say_user(said, message, before, report)
-            case AssistantMessage():
-                said.append(_encode_assistant(message, report))
-                for block in blocks_of(message.content):
-                    if isinstance(block, ToolCall):
-                        names[block.id] = block.name
-            case ToolResultMessage():
-                if message.tool_name is not None and names.get(message.tool_call_id) != message.tool_name:
-                    report.lost("tool_name", "the wire knows only the name of the call", "record", field="toolName")
-                _say_result(said, message, before, report)
-            case SystemMessage():
-                said.append(restored(_said_message("system", message.content, report), message.extra, API))
-            case CustomMessage():  # the wire's own unknown role goes back; others are reported by the table
-                said.append({"role": message.role, **message.fields})
+        if type(message) is AssistantMessage:
+            said.append(_encode_assistant(message, report))
+            for block in blocks_of(message.content):
+                if type(block) is ToolCall:
+                    names[block.id] = block.name
+        elif type(message) is ToolResultMessage:
+            if message.tool_name is not None and names.get(message.tool_call_id) != message.tool_name:
+                report.lost("tool_name", "the wire knows only the name of the call", "record", field="toolName")
+            _say_result(said, message, before, report)
+        elif type(message) is UserMessage:
+            _say_user(said, message, before, report)
+        elif isinstance(message, SystemMessage):
+            said.append(restored(_said_message("system", message.content, report), message.extra, API))
+        elif isinstance(message, CustomMessage):  # the wire's own unknown role; others are reported by the table
+            said.append({"role": message.role, **message.fields})
         before = message
     return said
 

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from .. import jsontext
-from ..errors import BadWire
+from ..errors import BadWire, FormatError
 from ..folding import settle
 from ..losses import QUIET, Encoded, Fates, Loss, Reporter, dropped, encoded, kept, places, record, some
 from ..losses import SYSTEM as SYSTEM_PATH
@@ -372,7 +372,7 @@ def _encode_error(result: ToolResultMessage) -> dict[str, Any]:
 def _decode_item(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMessage:
     """An item of `toolResults`. A result that is no text is shown to the model as its JSON."""
     given, error = wire.get("result"), optional(wire.get("error"))
-    content = given if given is None or isinstance(given, str) else jsontext.compact(given)
+    content = given if given is None or isinstance(given, str) else _json_of(given)
     result = ToolResultMessage(
         tool_call_id=wire["callId"],
         tool_name=names.get(wire["callId"]),
@@ -384,6 +384,13 @@ def _decode_item(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMessa
         result = with_held(result, API, **{ERROR: error})
     held = residual(wire, _encode_item(result, QUIET))
     return with_held(result, API, **{ITEM: held}) if held else result
+
+
+def _json_of(value: Any) -> str:
+    try:
+        return jsontext.compact(value)
+    except FormatError as error:
+        raise BadWire(API, error.message, "$.toolResults") from None
 
 
 def _encode_item(result: ToolResultMessage, report: Reporter) -> dict[str, Any]:

@@ -102,9 +102,9 @@ def sniff(value: Any) -> str | None:
     if not all(isinstance(line, dict) for line in lines):
         return None
     for line in lines:
-        if line.get("type") in ("user", "assistant") and isinstance(line.get("message"), dict):
-            if "sessionId" in line and ("uuid" in line or "parentUuid" in line):
-                return "lines with a `message`, `uuid` and `sessionId`"
+        said = line.get("type") in ("user", "assistant") and isinstance(line.get("message"), dict)
+        if said and "sessionId" in line and ("uuid" in line or "parentUuid" in line):
+            return "lines with a `message`, `uuid` and `sessionId`"
         if line.get("type") == "summary" and "leafUuid" in line:
             return "a `summary` line with a `leafUuid`"
         if line.get("type") == "file-history-snapshot" and "snapshot" in line:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any, NamedTuple
 
 from .. import jsontext
-from ..errors import BadWire
+from ..errors import BadWire, FormatError
 from ..events import (
     Done,
     Error,
@@ -764,7 +764,7 @@ def _text_in(content: Any) -> str:
     if isinstance(content, list):
         texts = [item.get("text") for item in content if isinstance(item, dict)]
         return "".join(text for text in texts if isinstance(text, str)) or "…"
-    return jsontext.compact(content) if content is not None else "…"
+    return "…" if content is None else _shown(content)
 
 
 def _words(content: Any) -> str:
@@ -774,4 +774,7 @@ def _words(content: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    return jsontext.compact(value)
+    try:
+        return jsontext.compact(value)
+    except FormatError:  # nested too deep to be shown
+        return "…"

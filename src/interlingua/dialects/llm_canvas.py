@@ -57,6 +57,7 @@ CANVAS = "~canvas"  # of a conversation: it was a canvas
 SINGLE = "~single"  # of a conversation: it was one message, not a list
 ANSWER = "~answer"  # of a conversation: what stood around the canvas, as the server answers it
 SYSTEM = "~system"  # of a conversation: the rest of the system node, or of the system message
+EXPLICIT = "~explicit"  # of a result: success was said, and not left to be understood
 MERGED = "~merged"  # of an entry: children of its node that have another parent
 META = "~meta"  # of an entry: what else is in `meta`
 
@@ -284,18 +285,20 @@ def _decode_result(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMes
         content=_decode_content(wire.get("content"), result=True),
         is_error=boolean(wire.get("is_error", False)),
         cache=_decode_cache(wire),
+        extra={API: {EXPLICIT: True}} if wire.get("is_error") is False else {},
     )
     said = _encode_result(result, QUIET)
     given = {**wire, "content": said["content"]} if isinstance(wire.get("content"), list) else wire
-    return keeping(result, API, given, said)
+    held = residual(given, said)
+    return with_held(result, API, **held) if held else result
 
 
 def _encode_result(result: ToolResultMessage, report: Reporter) -> dict[str, Any]:
     wire: dict[str, Any] = {"type": "tool_result", "tool_use_id": result.tool_call_id}
     if result.content is not None:
         wire["content"] = _encode_content(result.content, report, result=True)
-    if result.is_error:
-        wire["is_error"] = True
+    if result.is_error or (result.extra and result.extra.get(API, {}).get(EXPLICIT)):
+        wire["is_error"] = result.is_error
     if result.cache is not None:
         wire["cache_control"] = _encode_cache(result.cache)
     return restored(wire, result.extra, API) if result.extra else wire
@@ -568,7 +571,7 @@ def _node(id: str, parent: str | None, children: list[str], entry: Entry) -> dic
 
 def _system_node(nodes: dict[str, Any]) -> str | None:
     """The node that holds the system text: the first one, if all others hang from it."""
-    roots = [key for key, node in nodes.items() if node.get("parent_id") is None]
+    roots = [key for key, node in nodes.items() if not isinstance(node.get("parent_id"), str)]
     first = next(iter(nodes), None)
     if first is None or roots != [first] or not isinstance(nodes[first].get("message"), dict):
         return None
@@ -612,6 +615,7 @@ class _Canvas:
     def __init__(self, conversation: Conversation, report: Reporter) -> None:
         self._conversation = conversation
         self._entries = conversation.entries
+        self._places = places(conversation)
         self._report = report
         self._held = conversation.extra.get(API, {})
         self._taken = {entry.id for entry in self._entries if entry.id is not None}
@@ -644,7 +648,7 @@ class _Canvas:
         minted: dict[int, str] = {}
         parents: dict[int, str | None] = {}
         before: str | None = None
-        for at, (entry, place) in enumerate(zip(self._entries, places(self._conversation), strict=True)):
+        for at, (entry, place) in enumerate(zip(self._entries, self._places, strict=True)):
             self._report.root = place
             parent = self._parent(entry, stands, before)
             if entry.id is not None and entry.id in stands:
@@ -708,7 +712,7 @@ class _Canvas:
         for at in entries:
             message: Any = self._entries[at].message
             if getattr(message, "timestamp", None) != shown and not isinstance(message, CustomMessage):
-                self._report.root = places(self._conversation)[at]
+                self._report.root = self._places[at]
                 self._report.lost("timestamp", "a node has one time, in seconds", "weakened", field="timestamp")
 
     def _check_system(self, nodes: dict[str, Any]) -> None:
@@ -720,7 +724,7 @@ class _Canvas:
         self._report.at("$.system", "system", why, "weakened")
         if len(nodes) == 1:
             self._report.at("$.head", "head", why, "record")
-        for at, (entry, place) in enumerate(zip(self._entries, places(self._conversation), strict=True)):
+        for at, (entry, place) in enumerate(zip(self._entries, self._places, strict=True)):
             if entry.id == system or (at == 0 and entry.id is None):
                 self._report.at(place, "system", why, "weakened")
             elif entry.parent_id == system:
@@ -742,3 +746,14 @@ class _Canvas:
             "created_at": min(times, default=0.0),
             "last_updated": max(times, default=0.0),
         }
+
+
+def sniff(value: Any) -> str | None:
+    """Whether a JSON document is a canvas; its messages alone are Anthropic's, and not claimed."""
+    canvas = value.get("data") if isinstance(value, dict) and "nodes" not in value else value
+    nodes = canvas.get("nodes") if isinstance(canvas, dict) else None
+    if not isinstance(nodes, dict):
+        return None
+    if any(isinstance(node, dict) and "message" in node and "child_ids" in node for node in nodes.values()):
+        return "`nodes` with a `message` and `child_ids`"
+    return "`nodes` beside a `canvas_id`" if isinstance(canvas, dict) and "canvas_id" in canvas else None

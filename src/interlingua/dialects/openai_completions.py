@@ -159,7 +159,7 @@ FATES: Fates = {
     **kept("TextBlock.text TextBlock.refusal TextBlock.cache CacheMarker.ttl"),
     **some("TextBlock.citations", "sources belong to the one text of an assistant message"),
     **kept("Citation.title Citation.url Citation.cited_text Citation.start Citation.end"),
-    **some("TextBlock.text_signature", "carried for the last text of an assistant message"),
+    **some("TextBlock.text_signature", "carried for the first text of an assistant message"),
     **some("ThinkingBlock.thinking", "sealed thinking has no words; blank thinking is not said"),
     **kept("ThinkingBlock.thinking_signature ThinkingBlock.redacted"),
     **some("ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.detail", _MEDIA_RULE),
@@ -589,6 +589,8 @@ def _json(name: str) -> str:
 def _decode_citation(wire: dict[str, Any]) -> Citation:
     told = wire.get("url_citation")
     inner = told if isinstance(told, dict) else {}
+    if _whose(wire):
+        wire = {key: value for key, value in wire.items() if key != ORDER}
     citation = Citation(
         title=optional(inner.get("title")),
         url=optional(inner.get("url")),
@@ -596,11 +598,11 @@ def _decode_citation(wire: dict[str, Any]) -> Citation:
         start=whole(inner.get("start_index")),
         end=whole(inner.get("end_index")),
     )
-    return keeping(citation, API, wire, _encode_citation(citation, 0))
+    return keeping(citation, API, wire, _encode_citation(citation, 0, 0))
 
 
-def _encode_citation(citation: Citation, offset: int) -> dict[str, Any]:
-    """A source; `offset` is where the citing block begins in the text of the message."""
+def _encode_citation(citation: Citation, offset: int, which: int) -> dict[str, Any]:
+    """A source; `which` text of a message it belongs to, and how far into all its text that one begins."""
     inner: dict[str, Any] = {}
     if citation.url is not None:
         inner["url"] = citation.url
@@ -612,7 +614,10 @@ def _encode_citation(citation: Citation, offset: int) -> dict[str, Any]:
         inner["end_index"] = citation.end + offset
     if citation.cited_text is not None:
         inner["content"] = citation.cited_text
-    return restored({"type": "url_citation", "url_citation": inner}, citation.extra, API)
+    wire: dict[str, Any] = {"type": "url_citation", "url_citation": inner}
+    if which:
+        wire[ORDER] = {"text": which}
+    return restored(wire, citation.extra, API) if citation.extra else wire
 
 
 def _decode_detail(wire: Any, at: int) -> Block:
@@ -969,7 +974,7 @@ def _cut(block: Any, at: int) -> tuple[Any, Any]:
 
 
 def _sourced(blocks: list[Block], wire: Mapping[str, Any]) -> list[Block]:
-    """The blocks with the sources and the signature that the message has for its text."""
+    """The blocks with what the message says of its text: the signature of the first, and the sources of each."""
     told, signature = wire.get("annotations"), _google_signature(wire)
     if not told and signature is None:
         return blocks
@@ -977,37 +982,50 @@ def _sourced(blocks: list[Block], wire: Mapping[str, Any]) -> list[Block]:
     if not texts:
         return blocks
     out: list[Any] = list(blocks)
-    if isinstance(told, list) and all(isinstance(item, dict) and isinstance(item.get("type"), str) for item in told):
-        begins = _begins([out[at].text for at in texts])
-        for citation in map(_decode_citation, told):
-            at, offset = _cited(citation, texts, begins)
-            shifted = replace(
-                citation,
-                start=None if citation.start is None else citation.start - offset,
-                end=None if citation.end is None else citation.end - offset,
-            )
-            out[at] = replace(out[at], citations=(*out[at].citations, shifted))
+    before = 0
+    for which, at in enumerate(texts):
+        size = len(out[at].text)
+        out[at] = _with_sources(out[at], told, which, before, len(texts))
+        before += size
     if signature is not None:
-        out[texts[-1]] = replace(out[texts[-1]], text_signature=signature)
+        out[texts[0]] = replace(out[texts[0]], text_signature=signature)
     return out
 
 
-def _begins(texts: list[str]) -> list[int]:
-    """Where each text begins when they stand one after the other."""
-    begins, at = [], 0
-    for text in texts:
-        begins.append(at)
-        at += len(text)
-    return begins
+def _with_sources(block: TextBlock, told: Any, which: int, before: int, texts: int) -> TextBlock:
+    """The text, one of `texts`, with those of the sources that are its own."""
+    if not _are_sources(told):
+        return block
+    own = tuple(
+        _shifted(_decode_citation(source), before)
+        for source in told
+        if (_whose(source) if _whose(source) < texts else 0) == which
+    )
+    return replace(block, citations=own) if own else block
 
 
-def _cited(citation: Citation, texts: list[int], begins: list[int]) -> tuple[int, int]:
-    """The text that a source belongs to, and where that text begins: by its start, else the first."""
-    found = 0
-    for at, begin in enumerate(begins):
-        if citation.start is not None and begin <= citation.start:
-            found = at
-    return texts[found], begins[found]
+def _are_sources(told: Any) -> bool:
+    return isinstance(told, list) and all(isinstance(item, dict) and isinstance(item.get("type"), str) for item in told)
+
+
+def _whose(source: dict[str, Any]) -> int:
+    """Which text of the message a source belongs to: the first, unless we said another."""
+    match source.get(ORDER):
+        case {"text": int(which)} if which > 0 and len(source[ORDER]) == 1:
+            return which
+        case _:
+            return 0
+
+
+def _shifted(citation: Citation, before: int) -> Citation:
+    """The source with its places counted from the beginning of its own text."""
+    if not before:
+        return citation
+    return replace(
+        citation,
+        start=None if citation.start is None else citation.start - before,
+        end=None if citation.end is None else citation.end - before,
+    )
 
 
 # --- the assistant's message: ours to wire ---------------------------------------------------------------------------
@@ -1041,11 +1059,10 @@ class _Speech:
         self.details: list[Any] = []
         self.words: list[str] = []
         self.refusals: list[str] = []
-        self.citations: list[tuple[Citation, int]] = []
+        self.citations: list[tuple[Citation, int, int]] = []
         self.texts = 0
         self.spoken = 0  # how much text came before
         self.signature: str | None = None
-        self.signed_at: int | None = None
         self.sound: dict[str, Any] | None = None
         self.images: list[Any] = []
         self.legacy: Any = None
@@ -1103,27 +1120,24 @@ class _Speech:
             else:
                 self._say_nothing("an empty refusal")
             return
-        self.texts += 1
-        if block.text_signature is not None:
-            self._sign(block.text_signature)
-        elif block.text or not self.answer:
-            self._forget_signature()
-        self.citations += [(citation, self.spoken) for citation in block.citations]
-        self.spoken += len(block.text)
-        if special or self.parts_kept:
-            self._part(_say_part(block))
-        elif not self.answer:
-            self.content.append((True, block.text))
-            self._run("content", 1)
-        elif not block.text:
+        plain = not (special or self.parts_kept)
+        if plain and self.answer and not block.text:
             self.blank = True
             self._say_nothing("an empty text")
-        elif self._follows("content") and self.content[-1][0]:
+            return
+        if plain and self.answer and self._follows("content") and self.content[-1][0]:
             self.merged = True
             self.content[-1] = (True, self.content[-1][1] + block.text)
         else:
-            self.content.append((True, block.text))
-            self._run("content", 1)
+            self.texts += 1
+            if plain:
+                self.content.append((True, block.text))
+                self._run("content", 1)
+            else:
+                self._part(_say_part(block))
+        self._sign(block.text_signature)
+        self.citations += [(citation, self.spoken, self.texts - 1) for citation in block.citations]
+        self.spoken += len(block.text)
 
     def _say_nothing(self, what: str) -> None:
         self.report.lost(what, "it says nothing", "record")
@@ -1134,17 +1148,13 @@ class _Speech:
         if block.text_signature is not None:
             self.report.lost("text_signature", "a refusal is not signed", field="textSignature")
 
-    def _sign(self, signature: str) -> None:
-        """Only the last text of a message is signed."""
-        self._forget_signature()
-        self.signature, self.signed_at = signature, self.report.block
-
-    def _forget_signature(self) -> None:
-        if self.signature is not None:
-            here, self.report.block = self.report.block, self.signed_at
-            self.report.lost("text_signature", "only the last text is signed", field="textSignature")
-            self.report.block = here
-            self.signature = None
+    def _sign(self, signature: str | None) -> None:
+        if signature is None:
+            return
+        if self.texts == 1 and self.signature is None:
+            self.signature = signature
+        else:
+            self.report.lost("text_signature", "only the first text is signed", field="textSignature")
 
     def _call(self, call: ToolCall) -> None:
         if self.answer:
@@ -1266,10 +1276,10 @@ class _Speech:
         return not self.answer and len(self.content) > 1
 
     def _say_sources(self, said: dict[str, Any]) -> None:
-        if self.texts > 1 and not self.answer:
+        if self.texts > 1 and not (self.answer or self.held.get(ORDERED)):
             self.report.lost("citations", "with several texts, whose source it is cannot be said", field="content")
             return
-        said["annotations"] = [_encode_citation(citation, offset) for citation, offset in self.citations]
+        said["annotations"] = [_encode_citation(*source) for source in self.citations]
 
     def _say_order(self, said: dict[str, Any], words: str) -> None:
         """The order of an interleaved answer, or that it is lost; and that borders between blocks are."""
@@ -1434,7 +1444,7 @@ def encode_messages(messages: tuple[Message, ...], compat: Compat, report: Repor
                 said.append(restored(wire, message.extra, API) if message.extra else wire)
             case AssistantMessage():
                 said.append(_encode_assistant(message, compat, report))
-                unnamed = _begin_turn(message, pairing)
+                unnamed = _begin_turn(message, pairing, report)
             case ToolResultMessage():
                 said.append(_encode_result(message, pairing, unnamed, compat, report))
             case SystemMessage():
@@ -1474,21 +1484,27 @@ def _system_role(developer: bool, compat: Compat, report: Reporter) -> str:
     return "developer" if developer else "system"
 
 
-def _begin_turn(message: AssistantMessage, pairing: _Pairing) -> dict[str, Any]:
+def _begin_turn(message: AssistantMessage, pairing: _Pairing, report: Reporter) -> dict[str, Any]:
     """Notes the calls of an assistant message; gives those that the wire left without an id, as it spelled that."""
     unnamed: dict[str, Any] = {}
     pairing.turn()
     content = message.content
     if content is None or isinstance(content, str):
         return unnamed
-    for block in content:
+    for at, block in enumerate(content):
         if type(block) is ToolCall:
-            wire_id: Any = block.id
+            call_id = wire_id = block.id
             if block.extra and (block.extra.get(API) or {}).get(MINTED):
-                wire_id = _encode_call(block).get("id")
+                wire_id = _encode_call(block).get("id")  # type: ignore[assignment]
                 if _real_id(wire_id) is None:
-                    unnamed[block.id] = wire_id
-            pairing.made(wire_id, block.id, block.name)
+                    unnamed[call_id] = wire_id
+            if _real_id(wire_id) is None:
+                call_id = pairing.mint()  # as reading it again would
+                if unnamed and call_id != block.id:
+                    report.block = at
+                    report.lost("id", "the host gave the call none, and another is made up", "record", field="id")
+                    report.block = None
+            pairing.made(wire_id, call_id, block.name)
     return unnamed
 
 
@@ -1558,8 +1574,9 @@ def _encode_result(
         said.setdefault("name", result.tool_name)
     if name is None:
         name = optional(said.get("name"))
-    if call_id != result.tool_call_id:
-        report.lost("tool_call_id", "an empty id is read as that of a call without one", "weakened", field="toolCallId")
+    if (pairing.mint() if call_id is None else call_id) != result.tool_call_id:
+        severity = "record" if result.tool_call_id in unnamed else "weakened"
+        report.lost("tool_call_id", "it is read as that of a call without an id", severity, field="toolCallId")  # type: ignore[arg-type]
     if name != result.tool_name:
         report.lost("tool_name", "the wire knows only the name of the call", "record", field="toolName")
     return said
@@ -2390,18 +2407,19 @@ class StreamDecoder(Decoder):
         self._by_index: dict[int, _Call] = {}
         self._opened = 0
         self._grown: dict[str, int] = {}  # the blocks of sound and of a call of the old kind
+        self._texts = 0
+        self._spoken = 0  # how much text the finished ones have
         self._listed = False
         self._ended = False
 
     def feed(self, frame: Frame) -> list[StreamEvent]:
-        if frame.data[:1] != b"{":
-            said = frame.data.strip()
-            if said == b"[DONE]":
-                self._ended = True
-                return self.close()
-            if not said:
-                return []
-        return super().feed(frame)
+        if frame.data.startswith(b"{"):
+            return Decoder.feed(self, frame)
+        said = frame.data.strip()
+        if said == b"[DONE]":
+            self._ended = True
+            return self.close()
+        return Decoder.feed(self, frame) if said else []
 
     def _read(self, value: Any, frame: Frame) -> None:
         if (*value,) == self._keys and not value.get("usage"):
@@ -2413,9 +2431,13 @@ class StreamDecoder(Decoder):
                 delta = choice.pop("delta", None)
                 if delta and choice == self._quiet:
                     told = delta.pop(hot, None)
-                    if told.__class__ is str and delta == self._rest:
-                        self._record.delta(self._now, told)
-                        return
+                    if delta == self._rest:
+                        if told.__class__ is str:
+                            self._record.delta(self._now, told)
+                            return
+                        if told.__class__ is list and hot == "tool_calls":
+                            self._hear_calls(told)
+                            return
                     delta[hot] = told
                 choice["delta"] = delta
         else:
@@ -2481,23 +2503,17 @@ class StreamDecoder(Decoder):
         delta = choice.get("delta")
         if delta is None:
             delta = choice.get("message") or {}
-        told = None
-        many = False
+        told = []
         for key, value in delta.items():
-            if value:
-                if key == "role":
-                    self._message[key] = value
-                elif told is None:
-                    told = key
-                else:
-                    many = True
+            if value and key != "role":
+                told.append(key)
             elif key not in self._message:
                 self._message[key] = value
-        if many:
-            self._hear_many(delta)
-        elif told is not None:
-            self._hear_one(told, delta[told])
-            self._warm(choice, delta, told)
+        if len(told) > 1:
+            self._hear_many(delta, told)
+        elif told:
+            self._hear_one(told[0], delta[told[0]])
+            self._warm(choice, delta, told[0])
         for key, value in choice.items():
             if value is None:
                 if key not in self._choice:
@@ -2515,32 +2531,30 @@ class StreamDecoder(Decoder):
         else:
             _grow(self._choice, {key: value}, ())
 
-    def _hear_many(self, delta: dict[str, Any]) -> None:
+    def _hear_many(self, delta: dict[str, Any], told: list[str]) -> None:
         """A delta of several kinds: thinking first, then text, then calls; words that stand twice are heard once."""
-        details, heard = delta.get(DETAILS), ""
-        words = _words_in(details) if isinstance(details, list) else ""
-        self._words = words if any(delta.get(name) == words for name in THOUGHTS) else ""
-        for key in sorted(delta, key=lambda key: RANKS.get(key, len(RANKS))):
-            value = delta[key]
-            if not value or key == "role":
-                continue
-            if key in THOUGHTS and isinstance(value, str):
-                if value == words:
-                    self._repeats.add(key)
-                elif value != heard:
-                    heard = value
-                    self._hear_text(key, value, [name for name in THOUGHTS if delta.get(name) == value])
-            else:
-                self._hear_one(key, value)
+        details = delta.get(DETAILS)
+        words = _words_in(details) if isinstance(details, list) and details else ""
+        heard: list[Any] = []
+        for name in THOUGHTS:
+            text = delta.get(name)
+            if text and text.__class__ is str:
+                if text == words:
+                    self._words = words
+                    self._repeats.add(name)
+                elif text not in heard:
+                    heard.append(text)
+                    self._hear_text(name, text, [other for other in THOUGHTS if delta.get(other) == text])
+        others = [key for key in told if key not in THOUGHTS or delta[key].__class__ is not str]
+        for key in others if len(others) == 1 else sorted(others, key=_rank):
+            self._hear_one(key, delta[key])
         self._words = ""
 
     def _hear_one(self, key: str, value: Any) -> None:
         if key in _STRINGS and isinstance(value, str):
             self._hear_text(key, value)
         elif key == "tool_calls" and isinstance(value, list):
-            touched: set[int] = set()
-            for delta in value:
-                self._hear_call(delta, touched)
+            self._hear_calls(value)
         elif key == DETAILS and isinstance(value, list):
             for detail in value:
                 self._hear_detail(detail)
@@ -2583,8 +2597,8 @@ class StreamDecoder(Decoder):
         self._record.open(self._now, block)
 
     def _settle(self) -> None:
-        """Ends the block that opened last, if only new pieces in a row could add to it."""
-        if self._track and self._track not in _OVERLAPPING and self._record.is_open(self._now):
+        """Ends the block that opened last, unless it is a call: calls are made side by side."""
+        if self._track and self._track != "tool_calls" and self._record.is_open(self._now):
             self._record.close(self._now, self._finished(self._now, self._track))
 
     def _hear_text(self, track: str, text: str, names: list[str] | None = None) -> None:
@@ -2642,7 +2656,7 @@ class StreamDecoder(Decoder):
         index = detail.get("index")
         place = (kind, index if isinstance(index, (int, str)) else None)
         key = self._details.get(place)
-        if key is not None and self._is_other(key, detail, text):
+        if key is not None and self._is_other(key, detail):
             key = None
         if key is None:
             if grown == "text" and self._takes_over(text):
@@ -2665,7 +2679,7 @@ class StreamDecoder(Decoder):
         else:
             self._record.delta(key, text)
 
-    def _is_other(self, key: int, detail: dict[str, Any], text: str) -> bool:
+    def _is_other(self, key: int, detail: dict[str, Any]) -> bool:
         """Whether a piece begins an entry of its own although one of its type and index is known."""
         known = self._wires[key]
         told = detail.get("id")
@@ -2673,7 +2687,7 @@ class StreamDecoder(Decoder):
             return True
         if detail.get("index") is None and key != self._now:
             return True
-        return bool(text) and not self._record.is_open(key)
+        return not self._record.is_open(key)
 
     def _takes_over(self, text: str) -> bool:
         """Whether the entry repeats the plain thinking that was just heard: then that thinking is the entry."""
@@ -2711,19 +2725,27 @@ class StreamDecoder(Decoder):
 
     # calls
 
-    def _hear_call(self, delta: Any, touched: set[int]) -> None:
-        function = delta.get("function") or {}
-        arguments = function.get("arguments")
-        call = self._by_index.get(delta.get("index"))
-        if call is None or arguments is None or len(delta) != 2 or len(function) != 1 or call.key is None:
-            call = self._find_call(delta, function, touched)
-            call.hear(delta)
-            custom = delta.get("custom")
-            if isinstance(custom, dict):
-                arguments = custom.get("input")
-            elif arguments is not None and not isinstance(arguments, str):
-                call.wire["function"]["arguments"] = arguments
-        touched.add(id(call))
+    def _hear_calls(self, deltas: list[Any]) -> None:
+        touched: list[_Call] = []  # in this chunk
+        for delta in deltas:
+            function = delta.get("function") or {}
+            arguments = function.get("arguments")
+            call = self._by_index.get(delta.get("index"))
+            if arguments.__class__ is str and call and call.key is not None and len(delta) == 2 and len(function) == 1:
+                call.pieces.append(arguments)
+                self._record.delta(call.key, arguments)
+            else:
+                call = self._find_call(delta, function, touched)
+                self._hear_call(call, delta, arguments)
+            touched.append(call)
+
+    def _hear_call(self, call: _Call, delta: dict[str, Any], arguments: Any) -> None:
+        call.hear(delta)
+        custom = delta.get("custom")
+        if isinstance(custom, dict):
+            arguments = custom.get("input")
+        elif arguments is not None and not isinstance(arguments, str):
+            call.wire["function"]["arguments"] = arguments
         if isinstance(arguments, str) and arguments:
             call.pieces.append(arguments)
             if call.key is not None:
@@ -2731,7 +2753,7 @@ class StreamDecoder(Decoder):
         if call.key is None:
             self._open_calls()
 
-    def _find_call(self, delta: dict[str, Any], function: dict[str, Any], touched: set[int]) -> _Call:
+    def _find_call(self, delta: dict[str, Any], function: dict[str, Any], touched: list[_Call]) -> _Call:
         """The call that a delta goes on with: by its index, else its id, else the last; or a new one."""
         index, told, name = _index_of(delta.get("index")), _real_id(delta.get("id")), function.get("name")
         call: _Call | None
@@ -2743,7 +2765,7 @@ class StreamDecoder(Decoder):
             call = next((known for known in self._calls if known.id == told), None)
         else:
             call = self._calls[-1] if self._calls else None
-            if call is not None and name and call.name and (name != call.name or id(call) in touched):
+            if call is not None and name and call.name and (name != call.name or call in touched):
                 call = None
         if call is None:
             call = _Call()
@@ -2783,7 +2805,7 @@ class StreamDecoder(Decoder):
         self._close_blocks()
         if self._latest:
             self._merge_envelope(self._latest)
-        content = tuple(_sourced(self._record.content, self._message))
+        content = tuple(self._record.content)
         held = self._residual(content)
         beside: dict[str, Any] = {MESSAGE: held} if held else {}
         if self._others:
@@ -2800,9 +2822,6 @@ class StreamDecoder(Decoder):
                 self._record.close(call.key, self._finished_call(call, call.whole()))
         for key in self._record.open_keys():
             self._record.close(key, self._finished(key, self._track if key == self._now else ""))  # type: ignore[arg-type]
-        for key, at in self._numbers.items():  # what came for a detail after its end
-            if isinstance(self._record.content[key], ThinkingBlock):
-                self._record.content[key] = self._finished_detail(key, at)
 
     def _finished_call(self, call: _Call, wire: dict[str, Any]) -> Block:
         return _decode_call(wire, lambda: call.id or "", answer=True)
@@ -2825,9 +2844,22 @@ class StreamDecoder(Decoder):
             return decode_part({**rest, "thinking": text if plain else [_chunk(text)] if text else []})
         if isinstance(block, ThinkingBlock):
             return _thought(text, self._aliases.get(key) or [track], self._compat)
-        if wire:
-            return decode_part({"type": "text", "text": text, **wire})
-        return TextBlock(text=text, refusal=isinstance(block, TextBlock) and block.refusal)
+        if isinstance(block, TextBlock) and block.refusal:
+            return TextBlock(text=text, refusal=True)
+        finished = decode_part({"type": "text", "text": text, **wire}) if wire else TextBlock(text=text)
+        return self._sourced(finished) if isinstance(finished, TextBlock) else finished
+
+    def _sourced(self, block: TextBlock) -> TextBlock:
+        """The text with the sources that came until its end, and its signature if it is the first."""
+        told, before, first = self._message.get("annotations"), self._spoken, not self._texts
+        self._spoken += len(block.text)
+        self._texts += 1
+        if told and _are_sources(told):
+            del self._message["annotations"]
+            own = tuple(_shifted(_decode_citation(_unnumbered(source)), before) for source in told)
+            block = replace(block, citations=own)
+        signature = _google_signature(self._message) if first else None
+        return block if signature is None else replace(block, text_signature=signature)
 
     def _finished_detail(self, key: int, at: int) -> Block:
         wire = {name: value for name, value in self._wires[key].items() if name != _PIECES}
@@ -2867,10 +2899,18 @@ class StreamDecoder(Decoder):
 
 _PADDING = frozenset({"obfuscation", "p"})  # noise against traffic analysis
 _CHOICE_SHELL = frozenset({"delta", "message", "index"})
-_OVERLAPPING = frozenset({"tool_calls", "audio", "function_call"})  # tracks whose blocks may go on after another opened
 _TOLD = frozenset({*TRACKS, "annotations"})  # what the blocks say for themselves
 _GROWING = frozenset({*_STRINGS, "arguments", "input", "data", "transcript", "text", "summary"})
 _PIECES = "~pieces"
+
+
+def _unnumbered(source: dict[str, Any]) -> dict[str, Any]:
+    """A source without the number that it needs in a stream, for clients to put lists together."""
+    return {key: value for key, value in source.items() if key != "index"}
+
+
+def _rank(track: str) -> int:
+    return RANKS.get(track, len(RANKS))
 
 
 def _words_in(details: list[Any]) -> str:
@@ -2983,6 +3023,9 @@ class StreamEncoder:
         self._said_details = 0
         self._calls: dict[int, dict[str, Any]] = {}  # calls under way, likewise
         self._said_calls = 0
+        self._texts = 0
+        self._spoken = 0
+        self._sources = 0
         self._once: set[str] = set()
 
     def feed(self, event: StreamEvent) -> bytes:
@@ -3060,14 +3103,19 @@ class StreamEncoder:
         return self._chunk({"content": []}) if self._track == "content" and (border or always) else b""
 
     def _say_text(self, text: str) -> bytes:
-        border = self._cross_border() if self._border else b""
-        self._track = "content"
+        border = b""
+        if self._border or self._track != "content":
+            border = self._cross_border()
+            self._track = "content"
+            self._texts += 1
         return b"".join((border, self._head, b'{"content":', jsontext.write(text), b"}", _TAIL))
 
-    def _say_text_part(self, text: str) -> bytes:
+    def _say_text_part(self, text: str, rest: dict[str, Any] = {"type": "text"}) -> bytes:  # noqa: B006
+        if "part" not in self._once:
+            self._once.add("part")
+            self._texts += 1
         self._track = "content"
-        self._once.add("part")
-        return self._chunk({"content": [{"type": "text", "text": text}]})
+        return self._chunk({"content": [{**rest, "text": text}]})
 
     def _say_refusal(self, text: str) -> bytes:
         self._track = "refusal"
@@ -3077,23 +3125,29 @@ class StreamEncoder:
         return b""
 
     def _end_text(self, at: int, block: TextBlock) -> bytes:
-        writer = self._writers.get(at)
         special = block.cache is not None or bool(block.extra.get(API))
         if block.refusal:
             return self._block(block) if special else b""
-        listed = writer == self._say_text_part
-        if not (special or listed):
-            return b""
-        part = _say_part(block)[0]
-        rest = {key: value for key, value in part.items() if key != "text"}
+        if not (special or self._writers.get(at) == self._say_text_part):
+            return self._say_sources(block) if block.text else b""
+        rest = {key: value for key, value in _say_part(block)[0].items() if key != "text"}
+        said = b"" if len(rest) == 1 and "part" in self._once else self._say_text_part("", rest)
+        said += self._say_sources(block)
         self._border = True
-        if len(rest) == 1 and "part" in self._once:
-            return b""
-        return self._say_part_rest({**rest, "text": ""})
+        return said
 
-    def _say_part_rest(self, part: dict[str, Any]) -> bytes:
-        self._track = "content"
-        return self._chunk({"content": [part]})
+    def _say_sources(self, block: TextBlock) -> bytes:
+        """What the message says of a text beside its words, while that text is the last thing said."""
+        delta: dict[str, Any] = {}
+        if block.citations:
+            sources = [_encode_citation(citation, self._spoken, self._texts - 1) for citation in block.citations]
+            delta["annotations"] = [{"index": self._sources + at, **source} for at, source in enumerate(sources)]
+            self._sources += len(sources)
+        if block.text_signature is not None and self._texts == 1 and "extra_content" not in self._once:
+            self._once.add("extra_content")
+            delta["extra_content"] = _signed(block.text_signature)
+        self._spoken += len(block.text)
+        return self._chunk(delta) if delta else b""
 
     # thinking
 
@@ -3256,7 +3310,8 @@ class StreamEncoder:
         delta = {
             key: value
             for key, value in choice["message"].items()
-            if key not in ("role", ORDER) and not (value and key in TRACKS)
+            if key not in ("role", ORDER)
+            and not (value and (key in TRACKS or (key == "annotations" and self._sources)))
         }
         return {**envelope, "choices": [{**rest, "delta": delta}]}
 

@@ -169,7 +169,7 @@ CITATIONS: dict[str, tuple[str | None, str | None, str | None]] = {
 }
 
 # Hints of this wire, in `extra[API]`.
-STRING = "~string"  # of a message item: its content was a string
+STRING = "~string"  # of a message item: whether its content was a string
 PARTS = "~parts"  # of a message item: parts that are not modelled, each with its place
 SUMMARY = "~summary"  # of thinking: how long the parts of the summary are
 CONTENT = "~content"  # the same for the parts of the reasoning itself
@@ -263,7 +263,7 @@ def _decode_image(wire: dict[str, Any]) -> ImageBlock:
         mime_type=mime,
         url=address if data is None else None,
         file_id=optional(wire.get("file_id")),
-        detail=optional(wire.get("detail")),
+        detail=None if wire.get("detail") == AUTO else optional(wire.get("detail")),
         cache=_decode_cache(wire),
     )
 
@@ -276,6 +276,7 @@ def _read_url(url: str) -> tuple[str | None, str | None]:
 
 
 _UNTYPED = "data:;base64,"
+AUTO = "auto"  # the detail of a picture where nothing is said of it; the wire's types want it said
 
 
 def _decode_file(wire: dict[str, Any]) -> DocumentBlock:
@@ -372,8 +373,9 @@ def _encode_image(block: ImageBlock, report: Reporter) -> dict[str, Any]:
         report.lost("mime_type", "only data has a type", "weakened", field="mimeType")
     if block.file_id is not None:
         wire["file_id"] = block.file_id
-    if block.detail is not None:
-        wire["detail"] = block.detail
+    wire["detail"] = block.detail or AUTO
+    if block.detail == AUTO:
+        report.lost("detail", "what is meant where nothing is said", "record", field="detail")
     return wire
 
 
@@ -508,14 +510,19 @@ def _decode_message(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> 
     if wire["role"] != "assistant":
         raise ValueError(wire["role"])
     content = wire["content"]
+    about: dict[str, Any] = {}
     if isinstance(content, str):
         blocks: list[tuple[int, TextBlock]] = [(0, TextBlock(text=content))]
-        about: dict[str, Any] = {STRING: True}
+        held = _held(wire, {"role": "assistant", "content": content}, "message", at, answer)
+        if held or answer:
+            about[STRING] = True
     else:
         blocks, others = _decode_parts(content, answer)
-        about = {PARTS: others} if others else {}
-    said = {"type": "message", "role": "assistant", "content": content}
-    held = _held(wire, said, "message", at, answer)
+        held = _held(wire, {"type": "message", "role": "assistant", "content": content}, "message", at, answer)
+        if others:
+            about[PARTS] = others
+        elif not answer and not held:
+            about[STRING] = False
     # The item's id and phase stand with the block itself; all else that the wire said of the item, apart from it.
     named = {key: held.pop(key) for key in _NAMES if key in held}
     about.update(held)
@@ -664,14 +671,18 @@ def encode_items(content: tuple[Block, ...], report: Reporter, *, answer: bool =
     for at, block in enumerate(content):
         report.block = at
         if isinstance(block, TextBlock):
+            held = (block.extra.get(API) if block.extra else None) or _NO_HINTS
+            if not answer and _is_string_said(block, held):
+                message = None
+                items.append(_easy_message(block, held, report))
+                continue
             part = encode_said(block, report, answer=answer)
-            held = block.extra.get(API) if block.extra else None
-            if message is not None and held and held.get(JOINED):
+            if message is not None and held.get(JOINED):
                 message["content"].append(part)
                 continue
-            message = _message_item(held or {}, [part], len(items), answer)
+            message = _message_item(held, [part], len(items), answer)
             items.append(message)
-            if held and (STRING in held.get(MESSAGE, ()) or PARTS in held.get(MESSAGE, ())):
+            if PARTS in held.get(MESSAGE, ()) or held.get(MESSAGE, _NO_HINTS).get(STRING):
                 unfinished.append((message, held[MESSAGE]))
             continue
         message = None
@@ -680,8 +691,31 @@ def encode_items(content: tuple[Block, ...], report: Reporter, *, answer: bool =
             items.append(item)
     report.block = None
     for message, about in unfinished:
-        _finish_message(message, about, alone=len(items) == 1 and not answer)
+        _finish_message(message, about)
     return items
+
+
+_NO_HINTS: Mapping[str, Any] = {}
+
+
+def _is_string_said(block: TextBlock, held: Mapping[str, Any]) -> bool:
+    """Whether words go into the input as a message with a string: such as have nothing but their text.
+
+    A message item in parts is an answer's own: its type wants an id and a status, which only the provider can mint.
+    """
+    if block.refusal or block.citations:
+        return False
+    return not held or bool(held.get(MESSAGE, _NO_HINTS).get(STRING))
+
+
+def _easy_message(block: TextBlock, held: Mapping[str, Any], report: Reporter) -> dict[str, Any]:
+    if block.cache is not None:
+        report.lost("cache", "answers cannot be marked", field="cache")
+    wire: dict[str, Any] = {"role": "assistant", "content": block.text}
+    if held:
+        wire.update((name, held[name]) for name in _NAMES if name in held)
+        wire = put_back(wire, held[MESSAGE])
+    return wire
 
 
 def encode_item(block: Block, report: Reporter, at: int, *, answer: bool = False) -> Any:
@@ -718,29 +752,22 @@ def _message_item(held: Mapping[str, Any], parts: list[Any], at: int, answer: bo
     wire: dict[str, Any] = {"type": "message", "role": "assistant", "content": parts}
     if not held:
         return _answered(wire, {}, "message", at) if answer else wire
-    for name in _NAMES:
-        if name in held:
-            wire[name] = held[name]
+    wire.update((name, held[name]) for name in _NAMES if name in held)
     about = held.get(MESSAGE, {})
     wire = put_back(wire, about)
     return _answered(wire, about, "message", at) if answer else wire
 
 
-def _finish_message(wire: dict[str, Any], about: Mapping[str, Any], *, alone: bool) -> None:
+def _finish_message(wire: dict[str, Any], about: Mapping[str, Any]) -> None:
     """What can only be said of a message item when all its words are there."""
     content = wire["content"]
     for place, part in about.get(PARTS, ()):
         content.insert(place, part)
-    # A lone string is the content of a whole message, which has no blocks then.
-    if about.get(STRING) and not alone and len(content) == 1 and content[0].keys() <= _PLAIN and _is_plain(content[0]):
+    if about.get(STRING) and len(content) == 1 and content[0] == {**_PLAIN, "text": content[0].get("text")}:
         wire["content"] = content[0]["text"]
 
 
-_PLAIN = {"type", "text", "annotations", "logprobs"}
-
-
-def _is_plain(part: Mapping[str, Any]) -> bool:
-    return part.get("type") == "output_text" and not part.get("annotations") and not part.get("logprobs")
+_PLAIN = {"type": "output_text", "annotations": [], "logprobs": []}
 
 
 def encode_said(block: TextBlock, report: Reporter, *, answer: bool = False) -> dict[str, Any]:
@@ -935,7 +962,7 @@ def _decode_answer_items(
         item = items[0][1]
         content = item.get("content")
         bare = AssistantMessage(content=() if content == [] else content, api=api)
-        return keeping(bare, API, item, {"role": "assistant", "content": content})
+        return keeping(bare, API, item, _said_bare(bare))
     blocks = tuple(block for at, item in items for _, block in decode_item(item, at))
     for block in blocks:
         if isinstance(block, ToolCall):
@@ -944,9 +971,17 @@ def _decode_answer_items(
 
 
 def _is_bare(item: Mapping[str, Any]) -> bool:
-    """Whether an item alone is an answer without blocks: a string, or nothing."""
+    """Whether an item alone is an answer without blocks: nothing, or a string in a message that names its type."""
     content = item.get("content")
-    return _kind(item) == "message" and (content is None or isinstance(content, str) or content == [])
+    if isinstance(content, str):
+        return item.get("type") == "message"
+    return _kind(item) == "message" and (content is None or content == [])
+
+
+def _said_bare(message: AssistantMessage) -> dict[str, Any]:
+    if isinstance(message.content, str):
+        return {"type": "message", "role": "assistant", "content": message.content}
+    return {"role": "assistant", "content": None if message.content is None else []}
 
 
 def _note_call(call: ToolCall, calls: dict[str, ToolCall]) -> None:
@@ -1027,11 +1062,13 @@ def _say_answer(said: list[Any], message: AssistantMessage, calls: dict[str, Too
             elif isinstance(block, OpaqueBlock) and block.dialect == API and not _is_answers(block.value):
                 report.at("$.messages", "message", "an item of the client's ends the answer", "weakened")
     if items:
+        if len(items) == 1 and isinstance(items[0], dict) and _is_bare(items[0]) and isinstance(content, tuple):
+            items[0].pop("type", None)  # else it would be read as an answer without blocks
         said += items
         if message.extra and any(not key.startswith(HINTS) for key in message.extra.get(API, ())):
             report.lost("extra", "an answer of several items has no place for it", field=f"extra.{API}")
     else:
-        wire: dict[str, Any] = {"role": "assistant", "content": [] if isinstance(content, tuple) else content}
+        wire = _said_bare(message)
         said.append(restored(wire, message.extra, API) if message.extra else wire)
 
 
@@ -2244,7 +2281,7 @@ class StreamEncoder:
         held = blocks[0].extra.get(API, {}) if blocks[0].extra else {}
         parts = [encode_said(block, QUIET, answer=True) for block in blocks]
         item = _message_item(held, parts, said.index, True)
-        _finish_message(item, held.get(MESSAGE, {}), alone=False)
+        _finish_message(item, held.get(MESSAGE, {}))
         return item
 
     def _finish(self, message: AssistantMessage) -> bytes:

@@ -1,0 +1,101 @@
+"""Writes the generated part of docs/dialects.md: what becomes of every field, and what a crossing costs.
+
+`make docs` writes it; a test fails when the page is older than the code.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from interlingua.dialects import FILES, WIRES, dialect
+from interlingua.losses import KEPT, Fate
+
+PAGE = Path(__file__).parent / "dialects.md"
+MARK = "<!-- generated: below this line, by `make docs` -->"
+SIGNS = {"kept": "●", "some": "◐", "weakened": "◐", "dropped": "·", "record": "–"}
+
+
+def fates(name: str) -> dict[str, Fate]:
+    found = dialect(name)
+    return dict(getattr(found, "module", found).FATES)
+
+
+def bases() -> dict[str, dict[str, Fate]]:
+    """The tables by dialect; variants share that of their base."""
+    return {name: fates(name) for name, where in {**WIRES, **FILES}.items() if ":" not in where and fates(name)}
+
+
+def fields(tables: dict[str, dict[str, Fate]]) -> list[str]:
+    return list(dict.fromkeys(field for table in tables.values() for field in table if not field.endswith(".extra")))
+
+
+def field_table(tables: dict[str, dict[str, Fate]]) -> str:
+    rows = ["| field | " + " | ".join(tables) + " |", "|---|" + ":-:|" * len(tables)]
+    for field in fields(tables):
+        signs = (SIGNS[table.get(field, KEPT).kind] for table in tables.values())
+        rows.append(f"| `{field}` | " + " | ".join(signs) + " |")
+    return "\n".join(rows)
+
+
+def is_said(table: dict[str, Fate], field: str) -> bool:
+    return table.get(field, KEPT).kind in ("kept", "some")
+
+
+def pair_table(tables: dict[str, dict[str, Fate]]) -> str:
+    """For each pair: how many fields the first can say and the second drops / says in part."""
+    rows = ["| from ↓ to → | " + " | ".join(tables) + " |", "|---|" + ":-:|" * len(tables)]
+    for name, table in tables.items():
+        cells = []
+        for target, other in tables.items():
+            said = [field for field in fields(tables) if is_said(table, field)]
+            gone = sum(other.get(field, KEPT).kind == "dropped" for field in said)
+            part = sum(other.get(field, KEPT).kind in ("some", "weakened") for field in said)
+            cells.append("=" if name == target else f"{gone} / {part}")
+        rows.append(f"| **{name}** | " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def reasons(tables: dict[str, dict[str, Fate]]) -> str:
+    parts = []
+    for name, table in tables.items():
+        grouped: dict[tuple[str, str], list[str]] = {}
+        for field, fate in table.items():
+            if fate.kind in ("dropped", "weakened", "some") and not field.endswith(".extra"):
+                grouped.setdefault((fate.kind, fate.why), []).append(f"`{field}`")
+        lines = [f"- *{kind}*: {why}: {', '.join(names)}" for (kind, why), names in grouped.items()]
+        parts.append(f"### {name}\n\n" + ("\n".join(lines) or "Everything is kept."))
+    return "\n\n".join(parts)
+
+
+def generated() -> str:
+    tables = bases()
+    return f"""{MARK}
+
+## What becomes of every field
+
+● kept · ◐ in some cases (the rest is reported) · `·` dropped (reported) · – bookkeeping that this format does not carry
+
+{field_table(tables)}
+
+## What a crossing costs
+
+Fields that the first dialect can say and the second drops / says only in some cases. Within one, nothing is lost.
+
+{pair_table(tables)}
+
+## Why
+
+{reasons(tables)}
+"""
+
+
+def main(arguments: list[Any]) -> None:
+    written = PAGE.read_text().split(MARK)[0] if PAGE.exists() else ""
+    page = written + generated()
+    if "--check" in arguments:
+        sys.exit(page != PAGE.read_text())
+    PAGE.write_text(page)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,136 @@
+"""The other commands: what they show, and what programs get from them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import interlingua as il
+from cli.running import run
+from interlingua.cli import COMMANDS
+
+CONVERSATION = {
+    "model": "claude-x",
+    "max_tokens": 9,
+    "system": "Be terse.",
+    "messages": [
+        {"role": "user", "content": "Read it"},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Let me see.", "signature": "c2ln"},
+                {"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "a.py"}},
+            ],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "x = 1"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "It sets **x**."}]},
+    ],
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "c.json"
+    file.write_text(json.dumps(CONVERSATION))
+    return file
+
+
+def test_show_folds_thinking_and_puts_results_with_their_calls(path: Path) -> None:
+    """A reader sees who said what; reasoning on request."""
+    shown = run("show", path).out
+    assert "▸ thinking (11 characters)" in shown and "Let me see." not in shown
+    assert shown.index("→ read") < shown.index("← x = 1") < shown.index("It sets x")
+    assert "Let me see." in run("show", path, "--thinking").out
+
+
+def test_show_gives_our_own_json_to_programs(path: Path) -> None:
+    """`--json` is the conversation in the format."""
+    conversation = il.load(run("show", path, "--json").out)
+    assert conversation == il.decode(CONVERSATION)
+
+
+def test_diff_sees_no_difference_between_spellings(path: Path, tmp_path: Path) -> None:
+    """The same conversation in two formats is the same, but for what the other could not say."""
+    other = tmp_path / "bedrock.json"
+    assert run("convert", path, "-t", "bedrock-converse-stream", "-o", other).code == 0
+    same = run("diff", path, other)
+    assert (same.code, same.out.strip()) == (0, "the same")
+
+
+def test_diff_names_what_changed(path: Path, tmp_path: Path) -> None:
+    """Changed, added and removed messages are told by their place."""
+    changed = json.loads(json.dumps(CONVERSATION))
+    changed["messages"][3]["content"][0]["text"] = "It sets y."
+    changed["messages"].append({"role": "user", "content": "Thanks"})
+    other = tmp_path / "d.json"
+    other.write_text(json.dumps(changed))
+    done = run("diff", path, other, "--json")
+    assert done.code == 1
+    assert [(row["kind"], row["a"], row["b"]) for row in done.json] == [("changed", 3, 3), ("added", None, 4)]
+
+
+def test_stats_adds_up_what_is_known(tmp_path: Path) -> None:
+    """Tokens and cost per model; unknown cost stays unknown."""
+    usage = {"input": 10, "output": 5, "cacheRead": 2, "cacheWrite": 0, "totalTokens": 17}
+    lines = [
+        {"role": "user", "content": "a", "timestamp": 1},
+        {"role": "assistant", "content": [], "model": "m", "api": "x", "usage": {**usage, "cost": {"total": 0.5}}},
+        {"role": "assistant", "content": [], "model": "n", "api": "x", "usage": usage},
+    ]
+    file = tmp_path / "s.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    told = run("stats", file, "--json").json
+    assert told["tokens"]["total_tokens"] == 34
+    assert told["models"]["m"]["cost"] == 0.5
+    assert told["models"]["n"]["cost"] is None
+
+
+def test_check_explains_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    """A foreign spelling in our own messages is named, with what to write instead."""
+    file = tmp_path / "m.json"
+    file.write_text(
+        json.dumps([{"role": "user", "content": "x"}, {"role": "toolResult", "toolCallId": "z", "content": []}])
+    )
+    done = run("check", file, "--json")
+    assert done.code == 1
+    assert all(finding["remedy"] for result in done.json["results"] for finding in result["findings"])
+    fine = tmp_path / "fine.json"
+    fine.write_text(json.dumps(CONVERSATION))
+    assert run("check", fine, "--for", "anthropic-messages").code == 0
+
+
+def test_detect_tells_why(path: Path) -> None:
+    """The format, and what gave it away."""
+    (row,) = run("detect", path, "--json").json
+    assert row["dialect"] == "anthropic-messages"
+    assert row["reason"]
+
+
+def test_dialects_lists_them_all() -> None:
+    """Every row of the table, with a line on what it is."""
+    rows = run("dialects", "--json").json
+    assert [row["name"] for row in rows] == list(il.DIALECTS)
+    assert all(row["summary"] for row in rows)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name: str) -> None:
+    """`--help` shows how to call it."""
+    done = run(name, "--help")
+    assert done.code == 0
+    assert "Usage: interlingua" in done.out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed(shell: str) -> None:
+    """For the shells that people use."""
+    done = run("completion", shell)
+    assert done.code == 0
+    assert "_INTERLINGUA_COMPLETE" in done.out
+
+
+def test_a_wrong_option_is_a_usage_error() -> None:
+    """One that names the remedy, with exit code 2."""
+    done = run("convert", "-t", "esperanto")
+    assert done.code == 2
+    assert "esperanto" in done.err and "Traceback" not in done.err

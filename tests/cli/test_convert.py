@@ -1,0 +1,242 @@
+"""`interlingua convert`: every kind of input, output and trouble."""
+
+import gzip
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from cli.running import COMMAND, run
+
+BODY = {"model": "claude-x", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+LINE = json.dumps(BODY)
+CHAT = {"model": "gpt-x", "messages": [{"role": "user", "content": "Hi"}]}
+STREAM = (
+    'data: {"type":"message_start","message":{"id":"m","type":"message","role":"assistant","content":[]}}\n\n'
+    'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}\n\n'
+    'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":3}}\n\n'
+    'data: {"type":"message_stop"}\n\n'
+)
+MESSAGE = '{"role":"user","content":"Hi","timestamp":1}'
+RESULT = '{"role":"toolResult","toolCallId":"c","toolName":"t","content":[],"isError":false,"timestamp":2}'
+
+
+def written(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        LINE.encode(),
+        gzip.compress(LINE.encode()),
+        zstandard.compress(LINE.encode()),
+        b"\xef\xbb\xbf" + LINE.encode(),
+        LINE.encode("utf-16"),
+    ],
+    ids=["plain", "gzip", "zstd", "with a byte order mark", "utf-16"],
+)
+def test_input_may_be_packed(tmp_path: Path, packed: bytes) -> None:
+    """What a file is packed or spelled in does not matter."""
+    done = run("convert", written(tmp_path / "in", packed), "-t", "openai-completions")
+    assert (done.code, done.json["messages"]) == (0, BODY["messages"])
+
+
+def test_standard_input_and_output_are_the_default() -> None:
+    """`convert` works in a pipe."""
+    done = run("convert", "-t", "openai-completions", given=LINE.encode())
+    assert done.json["messages"] == BODY["messages"]
+
+
+def test_each_line_may_be_a_conversation(tmp_path: Path) -> None:
+    """A file of request bodies becomes a file of converted bodies, line for line."""
+    done = run("convert", written(tmp_path / "in.jsonl", f"{LINE}\n\n{LINE}\n"), "-t", "openai-completions")
+    assert [json.loads(line)["messages"] for line in done.out.splitlines()] == [BODY["messages"]] * 2
+
+
+def test_one_bad_line_does_not_lose_the_rest(tmp_path: Path) -> None:
+    """A bad line is reported with file and number, and the exit code says so."""
+    path = written(tmp_path / "in.jsonl", f"{LINE}\n{{broken\n{LINE}\n")
+    done = run("convert", path, "-t", "openai-completions")
+    assert done.code == 1
+    assert len(done.out.splitlines()) == 2
+    assert f"{path}:2: not JSON" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_one_bad_line_of_a_session_does_not_lose_the_rest(tmp_path: Path) -> None:
+    """The good lines of a session file are one conversation."""
+    path = written(tmp_path / "s.jsonl", f"{MESSAGE}\nnonsense\n{RESULT}\n")
+    done = run("convert", path, "-t", "transcript")
+    assert (done.code, len(done.out.splitlines())) == (1, 2)
+    assert f"{path}:2" in done.err
+
+
+def test_a_recorded_stream_is_an_answer(tmp_path: Path) -> None:
+    """Server-sent events fold to the message that they amount to."""
+    done = run("convert", written(tmp_path / "a.sse", STREAM), "-f", "anthropic-messages", "-t", "transcript")
+    assert json.loads(done.out.splitlines()[-1])["content"] == [{"type": "text", "text": "Hi"}]
+
+
+def test_a_folder_becomes_a_folder(tmp_path: Path) -> None:
+    """Every conversation in a folder is converted into a file of its own; the same name twice is kept apart."""
+    source = tmp_path / "in"
+    (source / "deep").mkdir(parents=True)
+    written(source / "a.json", LINE)
+    written(source / "deep" / "a.json", LINE)
+    written(source / "b.jsonl", f"{LINE}\n{LINE}\n")
+    done = run("convert", source, "-t", "openai-completions", "-o", tmp_path / "out")
+    assert done.code == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a-2.json", "a.json", "b.jsonl"]
+
+
+def test_many_files_are_shared_among_processes(tmp_path: Path) -> None:
+    """The result does not depend on how many processes worked on it."""
+    for at in range(20):
+        written(tmp_path / f"{at:02}.json", json.dumps({**BODY, "max_tokens": at + 1}))
+    outs = []
+    for jobs in ("1", "2"):
+        assert (
+            run("convert", tmp_path / "*.json", "-t", "openai-completions", "-j", jobs, "-o", tmp_path / jobs).code == 0
+        )
+        outs.append([path.read_bytes() for path in sorted((tmp_path / jobs).iterdir())])
+    assert outs[0] == outs[1]
+    assert len(outs[0]) == 20
+
+
+def test_the_report_says_what_was_lost_and_strict_refuses(tmp_path: Path) -> None:
+    """`--report` goes to standard error; `--strict` turns the first loss into an error."""
+    body = {**BODY, "top_k": 5}
+    path = written(tmp_path / "a.json", json.dumps(body))
+    told = run("convert", path, "-t", "openai-responses", "--report")
+    assert "$.options.topK" in told.err and told.code == 0
+    refused = run("convert", path, "-t", "openai-responses", "--strict")
+    assert (refused.code, refused.out) == (1, "")
+    assert "$.options.topK" in refused.err
+
+
+def test_json_is_for_programs(tmp_path: Path) -> None:
+    """`--json` holds the bodies, the losses and the errors."""
+    path = written(tmp_path / "a.jsonl", f"{LINE}\n[\n")
+    done = run("convert", path, "-t", "ollama-chat", "--json")
+    assert done.json["results"][0]["body"]["messages"] == BODY["messages"]
+    assert done.json["errors"][0]["source"] == f"{path}:2"
+
+
+TROUBLE = {
+    "binary": (bytes(range(256)), "not JSON"),
+    "empty": (b"", "empty"),
+    "truncated": (LINE[:-5].encode(), "not JSON"),
+    "truncated gzip": (gzip.compress(LINE.encode() * 50)[:-20], "damaged archive"),
+    "broken gzip": (b"\x1f\x8b\x08" + b"x" * 50, "damaged archive"),
+    "broken zstd": (b"\x28\xb5\x2f\xfd" + b"x" * 50, "damaged archive"),
+    "ten thousand levels": (b"[" * 10_000 + b"]" * 10_000, "nested deeper"),
+    "a number": (b"42", "no known format"),
+    "no conversation": (b'{"a": 1}', "no known format"),
+    "NaN": (b'{"messages": [NaN]}', "not JSON"),
+    "not a message": (b'{"model": "claude", "max_tokens": 1, "system": "x", "messages": [5]}', "messages[0]"),
+}
+
+
+@pytest.mark.parametrize("name", TROUBLE)
+def test_trouble_is_one_clear_line(name: str, tmp_path: Path) -> None:
+    """Bad input names the file and what is wrong; there is no traceback and no output."""
+    data, told = TROUBLE[name]
+    path = written(tmp_path / "in.json", data)
+    done = run("convert", path, "-t", "openai-completions")
+    assert done.code == 1
+    assert done.out == ""
+    assert len(done.err.splitlines()) == 1
+    assert str(path) in done.err and told in done.err
+
+
+def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
+    """So is one that is not there."""
+    done = run("convert", tmp_path / "none.json", "-t", "transcript")
+    assert (done.code, done.err) == (1, f"interlingua: {tmp_path / 'none.json'}: No such file or directory\n")
+
+
+def test_an_unreadable_file_does_not_stop_the_others(tmp_path: Path) -> None:
+    """A folder in the place of a file stands for whatever the system refuses to open."""
+    written(tmp_path / "a.json", LINE)
+    (tmp_path / "b.json").symlink_to(tmp_path / "nowhere")
+    done = run("convert", tmp_path / "a.json", tmp_path / "b.json", "-t", "openai-completions", "-o", tmp_path / "out")
+    assert done.code == 1
+    assert (tmp_path / "out" / "a.json").exists()
+    assert "b.json: No such file" in done.err
+
+
+def test_a_body_over_the_limit_is_refused_with_the_limit_named(tmp_path: Path) -> None:
+    """What must become one body stops at a stated size."""
+    path = written(tmp_path / "big.json", json.dumps({**BODY, "system": "x" * 2_000_000}, indent=1))
+    done = run("convert", path, "-t", "openai-completions", "--max-size", "1")
+    assert done.code == 1
+    assert "larger than 1 MB" in done.err and "--max-size" in done.err
+
+
+def test_a_full_disk_leaves_the_old_output(tmp_path: Path) -> None:
+    """When writing fails, the file that was there is still there, and nothing half-written beside it."""
+    path = written(tmp_path / "a.json", json.dumps({**BODY, "system": "x" * 200_000}))
+    out = written(tmp_path / "out.json", "old")
+
+    def little_room() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    done = run("convert", path, "-t", "openai-completions", "-o", out, preexec_fn=little_room)
+    assert done.code == 1
+    assert len(done.err.splitlines()) == 1 and "too large" in done.err.lower()
+    assert out.read_text() == "old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "out.json"]
+
+
+def large_session(path: Path, size: int) -> None:
+    text = json.dumps({"role": "user", "content": "word " * 200, "timestamp": 1}, separators=(",", ":"))
+    unit = f"{text}\n{RESULT}\n".encode()
+    with path.open("wb") as stream:
+        for _ in range(size // len(unit)):
+            stream.write(unit)
+
+
+def test_a_large_session_is_converted_line_by_line(tmp_path: Path) -> None:
+    """The pieces that workers convert are put together in order; a bad line is named by its number in the file."""
+    path = tmp_path / "large.jsonl"
+    large_session(path, 40 << 20)
+    lines = path.read_bytes().splitlines()
+    lines[30_000] = b"{torn"
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    done = run("convert", path, "-t", "transcript", "-o", tmp_path / "out.jsonl", "-j", "2")
+    assert done.code == 1
+    assert "large.jsonl:30001:" in done.err and len(done.err.splitlines()) == 1
+    assert (tmp_path / "out.jsonl").read_bytes().splitlines() == lines[:30_000] + lines[30_001:]
+
+
+def test_killed_half_way_it_leaves_no_output(tmp_path: Path) -> None:
+    """The output appears whole or not at all."""
+    path = tmp_path / "large.jsonl"
+    large_session(path, 120 << 20)
+    process = subprocess.Popen(
+        [*COMMAND, "convert", str(path), "-t", "transcript", "-o", str(tmp_path / "out.jsonl")], start_new_session=True
+    )
+    while not list(tmp_path.glob(".out.jsonl.*")) and process.poll() is None:
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    """`| head` ends the program quietly."""
+    path = tmp_path / "lines.jsonl"
+    path.write_text(f"{LINE}\n" * 20_000)
+    shell = f"{' '.join(map(repr, COMMAND))} convert {path} -t ollama-chat -j 1 | head -1"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
+    assert len(done.stdout.splitlines()) == 1
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,93 @@
+"""The laws for formats that are read and returned, but not made from other formats: the session files of programs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+import interlingua as il
+from dialects.trips import returned
+from interlingua.dialects import WIRES, dialect
+from interlingua.errors import BadWire, Unsupported
+from laws.wires import RETURNED, every_returned, spelled
+from strategies import json_objects, json_values, mutated, with_unknown_fields
+
+HERE = Path(__file__).parents[1] / "wire"
+
+
+def samples(name: str) -> list[Any]:
+    return [values(path) for path in sorted((HERE / name).iterdir())]
+
+
+def values(path: Path) -> Any:
+    text = path.read_text()
+    return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
+
+
+FILES = [path for name in sorted(RETURNED) for path in sorted((HERE / name).iterdir())]
+
+
+@pytest.mark.parametrize("path", FILES, ids=[f"{path.parent.name}/{path.name}" for path in FILES])
+def test_a_file_comes_back_as_it_was(path: Path) -> None:
+    """From bytes, text and values; nothing is lost, and the format is told from its content."""
+    name, expected = path.parent.name, values(path)
+    for form in (path.read_bytes(), path.read_text(), expected):
+        assert returned(name, form) == expected
+    assert list(il.encode(il.decode(path.read_bytes(), name), name).losses) == []
+    detected = il.detect(path.read_bytes())
+    assert detected is not None
+    assert detected.dialect == name
+    assert set(detected.others) <= WIRES.keys()  # bare items are the wire's too
+
+
+@every_returned
+@given(data=st.data())
+def test_unknown_fields_come_back_wherever_they_stand(name: str, data: st.DataObject) -> None:
+    """Fields and kinds of records that we have never heard of return to their places, at any depth."""
+    more = data.draw(with_unknown_fields(data.draw(st.sampled_from(samples(name)))))
+    note(f"file: {more!r}")
+    assert spelled(returned(name, more)) == spelled(more)
+
+
+@every_returned
+@given(data=st.data())
+def test_a_file_that_is_slightly_wrong_comes_back_or_is_refused(name: str, data: st.DataObject) -> None:
+    """With parts missing, exchanged or of another type."""
+    body = data.draw(mutated(data.draw(st.sampled_from(samples(name)))))
+    note(f"file: {body!r}")
+    if getattr(dialect(name), "LINES", False) and isinstance(body, dict):
+        body = [body]
+    try:
+        assert spelled(returned(name, body)) == spelled(body)
+    except BadWire as error:
+        assert error.path.startswith("$")
+
+
+@every_returned
+@given(body=st.one_of(json_values(), json_objects(), st.binary(max_size=40)))
+def test_anything_is_understood_or_refused(name: str, body: Any) -> None:
+    """What has nothing to do with the format gives a conversation or one typed error that names the place."""
+    try:
+        dialect(name).decode(body)
+    except BadWire as error:
+        assert error.path.startswith("$")
+
+
+@every_returned
+def test_no_file_is_made_of_a_foreign_conversation(name: str) -> None:
+    """It is refused in words, and so is a foreign message among the format's own."""
+    hello = il.Entry(message=il.UserMessage(content="Hello"))
+    with pytest.raises(Unsupported, match="read and returned"):
+        dialect(name).encode(il.Conversation(entries=(hello,)))
+
+
+@every_returned
+def test_a_word_that_was_changed_is_said_as_it_is_now(name: str) -> None:
+    """No hint overrules what somebody wrote since."""
+    for sample in samples(name):
+        conversation = il.dump(dialect(name).decode(sample)).replace(b"Twelve.", b"Thirteen.")
+        said = dialect(name).encode(il.load(conversation, il.Conversation)).body
+        assert spelled(said) == spelled(sample).replace("Twelve.", "Thirteen.")
