@@ -1,6 +1,6 @@
-"""How hypothesis searches: a fixed modest search by default, a long random one when asked for.
+"""How hypothesis searches: a fixed modest search by default, a longer random one when asked for.
 
-HYPOTHESIS_PROFILE=thorough looks for new counterexamples; the default repeats the same search each time, so that a run
+HYPOTHESIS_PROFILE=search looks for new counterexamples; the default repeats the same search each time, so that a run
 which passed will pass again.
 """
 
@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 _LARGE = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 
 settings.register_profile(
-    "ci", deadline=None, derandomize=True, database=None, max_examples=25, suppress_health_check=_LARGE
+    "ci", deadline=None, derandomize=True, database=None, max_examples=20, suppress_health_check=_LARGE
 )
-settings.register_profile("thorough", deadline=None, max_examples=500, suppress_health_check=_LARGE)
+settings.register_profile("search", deadline=None, max_examples=100, suppress_health_check=_LARGE)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

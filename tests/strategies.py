@@ -837,12 +837,17 @@ _INSERTED = st.lists(
 )
 
 
+_MAPS = ("headers", "nodes", "mapping")  # objects whose keys are data, so that any key means something
+
+
 def _objects(value: Any) -> Any:
-    """The objects in a value; not those whose keys are data of one type."""
+    """The objects in a value to which a newer version of its format might add a key."""
     if isinstance(value, dict):
         yield value
         for key, item in list(value.items()):
-            if key != "headers":
+            if key in _MAPS and isinstance(item, dict):
+                yield from _objects(list(item.values()))
+            else:
                 yield from _objects(item)
     elif isinstance(value, list):
         for item in value:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from . import jsontext
 from .errors import FormatError
-from .messages import CustomMessage, OpaqueBlock
+from .messages import CustomMessage, Message, OpaqueBlock
 from .request import Conversation
 
 SELF = "interlingua"
@@ -24,9 +24,14 @@ T = TypeVar("T")
 _MARK = f'"{SELF}"'.encode()
 
 
+# A foreign message may bear a role that means something else here; then "~" stands before it in our JSON.
+_ROLES = frozenset(message.__struct_config__.tag for message in get_args(Message))
+
+
 def _flat(value: Any) -> Any:
     if isinstance(value, CustomMessage):
-        return {"role": value.role, **value.fields}
+        taken = value.role.lstrip("~") in _ROLES
+        return {"role": f"~{value.role}" if taken else value.role, **value.fields}
     raise FormatError(f"{type(value).__name__} is not a JSON value: pass str, int, float, bool, None, list or dict")
 
 
@@ -156,7 +161,8 @@ def _build_tagged(value: dict[str, Any], structs: list[type[Struct]], path: str)
         if struct.__struct_config__.tag == tag:
             return _build_struct(value, struct, path)
     if tag_field == "role" and isinstance(tag, str):
-        return CustomMessage(tag, {k: v for k, v in value.items() if k != "role"})
+        role = tag[1:] if tag.startswith("~") and tag.lstrip("~") in _ROLES else tag
+        return CustomMessage(role, {k: v for k, v in value.items() if k != "role"})
     if OpaqueBlock in structs:
         return OpaqueBlock(dialect=SELF, value=value)
     raise FormatError(f"unknown {tag_field} {tag!r}", path)

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 
 from . import conversion, handover
-from .dialects import dialect as find_dialect
+from .dialects import dialect as find
 from .errors import DialectError, FormatError
 from .losses import Loss
 from .request import Conversation, ModelDescriptor, Request
@@ -30,38 +30,41 @@ class _Advice(NamedTuple):
     remedy: str
 
 
-# By what a repair concerns: whether a target refuses the conversation over it, and what to do.
+# By what a repair concerns: whether a target refuses the conversation over it, and what to write instead.
 ADVICE: dict[str, _Advice] = {
-    "tool result": _Advice(
-        "error", "put one toolResult per call right behind the assistant's turn, with the call's id"
-    ),
-    "order": _Advice("error", "put the results right behind their calls, in call order; the user's words after them"),
-    "id": _Advice("error", "give each call an id of its own that the target takes, and its result the same"),
-    "tool name": _Advice("error", "use letters, digits, _ and - only, 64 at most"),
-    "tool_name": _Advice("warning", "name the tool in its result"),
-    "message": _Advice("error", "leave the message out, or say something in it"),
-    "text": _Advice("error", "leave blank blocks out; repair broken characters before you store them"),
-    "thinking": _Advice("warning", "replay reasoning, signed, only to the model family that minted it"),
-    "text_signature": _Advice("warning", "leave other models' signatures out"),
-    "thought_signature": _Advice("warning", "leave other models' signatures out"),
+    "role": _Advice("warning", "leave it in the transcript; no model is told of it"),
+    "turn": _Advice("warning", "leave it in the transcript; it is not sent"),
+    "block": _Advice("error", "leave the block out, or say it in text"),
+    "message": _Advice("error", "say something in the message, or leave it out"),
+    "beginning": _Advice("error", "begin with a user message"),
+    "neighbours": _Advice("error", "let user and assistant take turns: write neighbours of one role as one message"),
+    "text": _Advice("error", "leave blank blocks out; repair broken characters before they are stored"),
     "system": _Advice("error", "leave a blank system prompt out"),
     "system message": _Advice("error", "put instructions into the system prompt"),
-    "image": _Advice("error", "send pictures in a user message behind the results"),
-    "ImageBlock": _Advice("error", "send a picture of a type, size and kind that the target takes"),
-    "AudioBlock": _Advice("error", "send a transcript instead"),
-    "DocumentBlock": _Advice("error", "send the document's text, or its data where an address is not taken"),
+    "tool result": _Advice("error", "put one toolResult per call behind the assistant's message, with the call's id"),
+    "order": _Advice("error", "put the results right behind their calls, in call order; the user's words after them"),
+    "id": _Advice("error", "give each call an id of its own that the target takes, and its result the same"),
+    "item id": _Advice("warning", "send an item's id only together with the reasoning before it"),
+    "tool name": _Advice("error", "use letters, digits, _ and - only, 64 at most; a result has the name of its call"),
+    "tool": _Advice("error", "offer each tool once, and only what the target's provider can run"),
+    "tools": _Advice("error", "send the tool definitions along while the history has tool blocks, and no empty list"),
+    "tool choice": _Advice("error", "choose among the tools on offer"),
+    "forced tool": _Advice("error", "leave the choice to the model, or turn thinking off"),
+    "failure": _Advice("warning", "say in the result's text that the tool failed"),
+    "thinking": _Advice("warning", "replay reasoning, signed, only to the model family that minted it"),
+    "signature": _Advice("warning", "leave other models' signatures out"),
+    "reasoning": _Advice("error", "turn reasoning off for this request, or raise max_tokens above its budget"),
+    "media": _Advice("error", "send a type, size and form that the target takes, in a user message; else describe it"),
+    "media type": _Advice("warning", "write the media type as two lower-case words, such as image/png"),
     "title": _Advice("error", "use letters, digits, single spaces, hyphens, brackets; each name once"),
-    "cache": _Advice("error", "mark fewer blocks for caching"),
-    "tools": _Advice("error", "send the tool definitions along while the history has tool blocks"),
-    "required": _Advice("error", "list only parameters that the schema has"),
-    "max_tokens": _Advice("error", "set max_tokens within what the model gives"),
-    "stop": _Advice("error", "send fewer stop sequences"),
-    "reasoning": _Advice("error", "turn reasoning off for this request"),
-    "tool_choice": _Advice("error", "leave the choice to the model, or turn thinking off"),
-    "temperature": _Advice("error", "leave it out while thinking is on"),
-    "top_k": _Advice("error", "leave it out while thinking is on"),
+    "cache": _Advice("error", "mark fewer blocks for caching, and no blank ones"),
+    "schema": _Advice("error", "write the schema with the keywords that the target knows"),
+    "no limit": _Advice("warning", "set max_tokens"),
+    "max_tokens": _Advice("error", "set max_tokens to what the model gives, or less"),
+    "sampling": _Advice("error", "leave it out, or lower it"),
+    "service tier": _Advice("error", "leave it out"),
+    "stop": _Advice("error", "send fewer stop sequences, none of them blank"),
 }
-_OTHERWISE = _Advice("error", "leave it out for this target")
 
 
 def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str | None = None) -> tuple[Finding, ...]:
@@ -71,7 +74,7 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
     if isinstance(data, Conversation):
         return _checked(data.request(), target)
     try:
-        value = conversion.value_of(data)
+        value = data if conversion.is_stream(data) else conversion.value_of(data)
         mistakes = _mistakes(value, dialect)
         conversation = conversion.decode(value, dialect)
     except (DialectError, FormatError) as error:
@@ -79,30 +82,30 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
     return (*mistakes, *_checked(conversation.request(), target))
 
 
+# Formats with our own names for roles and blocks: other wires' names are mistakes there.
+_OURS = ("clawtools", "openclaw", "transcript", conversion.SELF)
+
+
 def _mistakes(value: Any, dialect: str | None) -> tuple[Finding, ...]:
     """Foreign spellings in what is meant to be the format's own messages."""
-    clawtools = find_dialect("clawtools")
     found = conversion.detect(value) if dialect is None else None
-    if (dialect or (found.dialect if found else "")) not in ("clawtools", "openclaw", "interlingua"):
+    name = found.dialect if found is not None else dialect
+    if name not in _OURS or not isinstance(value, dict | list):
         return ()
-    spotted: Iterable[tuple[str, str, str]] = clawtools.mistakes(value)  # type: ignore[attr-defined]
+    if name == conversion.SELF and isinstance(value, dict):
+        value = value.get("context", value)
+    spotted: Iterable[tuple[str, str, str]] = find("clawtools").mistakes(value)  # type: ignore[attr-defined]
     return tuple(Finding(path, "error", message, remedy) for path, message, remedy in spotted)
 
 
 def _checked(request: Request, target: ModelDescriptor | str | None) -> tuple[Finding, ...]:
     if target is None:
-        repairs = handover.structural_repairs(request)
-    else:
-        repairs = handover.adapt(request, target).losses
-    return (*_empty(request, target), *(_finding(loss) for loss in repairs))
-
-
-def _empty(request: Request, target: ModelDescriptor | str | None) -> tuple[Finding, ...]:
-    if request.context.messages or target is None:
-        return ()
-    return (Finding("$.messages", "error", "there is nothing to answer", "add a user message"),)
+        return tuple(map(_finding, handover.structural_repairs(request)))
+    return tuple(map(_finding, handover.adapt(request, target).losses))
 
 
 def _finding(loss: Loss) -> Finding:
-    advice = ADVICE.get(loss.what, _OTHERWISE)
-    return Finding(loss.path, advice.severity, f"{loss.what}: {loss.why}", advice.remedy)
+    severity, remedy = ADVICE[loss.what]
+    if loss.severity == "record":
+        severity = "warning"
+    return Finding(loss.path, severity, f"{loss.what}: {loss.why}", remedy)

@@ -4,27 +4,30 @@ The passes run in one order and each leaves a request that the later ones do not
 nothing, and a longer history never changes how a shorter one was adapted (providers cache by prefix).
 """
 
+import base64
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from itertools import pairwise
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from . import jsontext, schemas
+from . import jsontext, pictures, schemas
 from .errors import InterlinguaError
-from .losses import Loss, Reporter
+from .losses import Loss, Severity
 from .messages import (
     AssistantMessage,
     AudioBlock,
     Block,
-    CacheMarker,
-    Content,
     CustomMessage,
     DocumentBlock,
     ImageBlock,
     Message,
+    OpaqueBlock,
+    ServerToolCall,
+    ServerToolResult,
     SystemMessage,
     TextBlock,
     ThinkingBlock,
@@ -32,29 +35,38 @@ from .messages import (
     ToolResultMessage,
     UserMessage,
     blocks_of,
-    text_of,
 )
-from .profiles import PROFILES, IdRule, Profile, family, profile
-from .request import ModelDescriptor, Reasoning, Request, ToolChoice, ToolSpec
+from .profiles import HOUSES, PROFILES, NameRule, Profile, Source, family, profile
+from .request import ModelDescriptor, Options, Reasoning, Request, ToolChoice, ToolSpec
 
 NO_RESULT = "No result was recorded for this call. Do not assume that the tool ran or what it did."
 NO_OUTPUT = "(no output)"
+FAILED = "Error: "
 CONTINUED = "(the conversation continues)"
+SHOWN = "From the tool results:"
 SYNTHETIC = {"interlingua": {"synthetic": True}}
+
+MEDIA = (ImageBlock, AudioBlock, DocumentBlock)
 
 
 class Adapted(tuple[Request, tuple[Loss, ...]]):
-    """`(request, losses)`, and the maps from ids and tool names on the wire back to the conversation's own."""
+    """`(request, losses)`, and the way back: from ids, tool names and places on the wire to the conversation's own."""
 
     ids: dict[str, str]
     names: dict[str, str]
-    places: tuple[int | None, ...]  # for each message its place in the source; None where it was added
+    places: tuple[int | None, ...]  # of each message its place in the source; None where it was added
+    _blocks: tuple[list[str], ...]
+    _tools: list[int] | None
+    _system_moved: bool
 
     def __new__(cls, work: "_Work") -> "Adapted":
-        made = super().__new__(cls, (work.request(), tuple(work.report.losses)))
+        made = super().__new__(cls, (work.request(), tuple(dict.fromkeys(work.losses))))
         made.ids = work.ids
         made.names = work.names
-        made.places = tuple(None if _is_added(message) else at for at, message in work.items)
+        made.places = tuple(turn.at for turn in work.turns)
+        made._blocks = tuple(turn.places for turn in work.turns)
+        made._tools = work.tool_places
+        made._system_moved = work.system != work.source.context.system
         return made
 
     @property
@@ -65,11 +77,36 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
     def losses(self) -> tuple[Loss, ...]:
         return self[1]
 
+    def source(self, path: str) -> str | None:
+        """Where in the source is what has this path in the adapted request; None for what was added."""
+        match = _IN_MESSAGES.fullmatch(path)
+        if match is None:
+            return self._source_elsewhere(path)
+        turn, block, rest = int(match[1]), match[2], match[3]
+        if block is not None:
+            place = self._blocks[turn][int(block)]
+            return place + rest if place else None
+        at = self.places[turn]
+        return None if at is None else f"$.messages[{at}]{rest}"
+
+    def _source_elsewhere(self, path: str) -> str | None:
+        if self._system_moved and path.startswith("$.system["):
+            return "$.system"
+        match = _IN_TOOLS.fullmatch(path)
+        if match is None or self._tools is None:
+            return path
+        at = int(match[1])
+        return f"$.tools[{self._tools[at]}]{match[2]}" if at < len(self._tools) else None
+
     def restore(self, message: AssistantMessage) -> AssistantMessage:
         """An answer to the adapted request, with the conversation's own tool names."""
-        if not self.names:
+        if not any(call.name in self.names for call in message.tool_calls):
             return message
         return replace(message, content=tuple(_renamed(block, self.names) for block in blocks_of(message.content)))
+
+
+_IN_MESSAGES = re.compile(r"\$\.messages\[(\d+)\](?:\.content\[(\d+)\])?(.*)", re.DOTALL)
+_IN_TOOLS = re.compile(r"\$\.tools\[(\d+)\](.*)", re.DOTALL)
 
 
 def adapt(request: Request, target: ModelDescriptor | str, *, thinking: Literal["drop", "text"] = "drop") -> Adapted:
@@ -77,8 +114,7 @@ def adapt(request: Request, target: ModelDescriptor | str, *, thinking: Literal[
 
     `thinking` says what becomes of reasoning that the target cannot verify: dropped, or turned into plain text.
     """
-    model = _model(request, target)
-    work = _Work(request, model, thinking)
+    work = _Work(request, target, thinking)
     for mend in _PASSES:
         mend(work)
     return Adapted(work)
@@ -87,9 +123,101 @@ def adapt(request: Request, target: ModelDescriptor | str, *, thinking: Literal[
 def structural_repairs(request: Request) -> tuple[Loss, ...]:
     """What any target would want mended: calls without results, results without calls, order, ids."""
     work = _Work(request, ModelDescriptor(id="", api=""), "drop")
-    for mend in (_drop_custom, _drop_failed, _pair, _rename_ids):
-        mend(work)
-    return tuple(work.report.losses)
+    _drop_failed(work)
+    work.losses.clear()  # a record of what failed is right in a transcript
+    _pair(work)
+    _rename_ids(work)
+    return tuple(work.losses)
+
+
+class _Turn:
+    """A message under repair: its blocks, where in the source each of them is, and whether anything was changed."""
+
+    __slots__ = ("at", "blocks", "changed", "message", "places")
+
+    def __init__(self, at: int | None, message: Message) -> None:
+        self.at = at
+        self.message: Any = message
+        content = message.content
+        self.blocks: list[Block] = list(blocks_of(content))
+        if at is None:
+            self.places = [""] * len(self.blocks)
+        elif isinstance(content, str):
+            self.places = [f"$.messages[{at}].content"]
+        else:
+            self.places = [f"$.messages[{at}].content[{place}]" for place in range(len(self.blocks))]
+        self.changed = False
+
+    @property
+    def path(self) -> str:
+        return "$.messages" if self.at is None else f"$.messages[{self.at}]"
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        if not isinstance(self.message, AssistantMessage):
+            return []
+        return [block for block in self.blocks if isinstance(block, ToolCall)]
+
+    def put(self, at: int, block: Block) -> None:
+        self.blocks[at] = block
+        self.changed = True
+
+    def keep(self, kept: Collection[int]) -> None:
+        """Leaves out all blocks but these."""
+        if len(kept) < len(self.blocks):
+            self.blocks, self.places = [self.blocks[at] for at in kept], [self.places[at] for at in kept]
+            self.changed = True
+
+    def set(self, **fields: Any) -> None:
+        self.message = replace(self.message, **fields)
+
+    def closed(self) -> Message:
+        message: Message = self.message
+        if not self.changed:
+            return message
+        content: Any = tuple(self.blocks)
+        if isinstance(message.content, str) and len(content) == 1 and _is_plain(content[0]):
+            content = content[0].text
+        return replace(message, content=content)
+
+
+def _is_plain(block: Block) -> bool:
+    return isinstance(block, TextBlock) and block == TextBlock(text=block.text)
+
+
+class _Work:
+    """A request under repair, and what has been done to it."""
+
+    def __init__(self, request: Request, target: ModelDescriptor | str, thinking: str) -> None:
+        self.source = request
+        self.model = _model(request, target)
+        self.rules: Profile = profile(self.model)
+        self.home = family(self.model.id, self.model.api)
+        if isinstance(target, str) and request.model.api != target:
+            self.home = HOUSES.get(target, self.home)  # the id is still that of the model which is left behind
+        self.thinking = thinking
+        self.losses: list[Loss] = []
+        self.turns: list[_Turn] = []
+        self.system = request.context.system
+        self.tools = request.context.tools
+        self.tool_places: list[int] | None = None  # where they were changed
+        self.options = request.options
+        self.ids: dict[str, str] = {}
+        self.names: dict[str, str] = {}
+        for at, message in enumerate(request.context.messages):
+            if isinstance(message, CustomMessage):
+                self.lost(f"$.messages[{at}]", "role", f"no model reads messages of the role {message.role}", "dropped")
+            else:
+                self.turns.append(_Turn(at, message))
+
+    def request(self) -> Request:
+        messages = tuple(turn.closed() for turn in self.turns)
+        context = replace(self.source.context, system=self.system, messages=messages, tools=self.tools)
+        return replace(self.source, model=self.model, context=context, options=self.options)
+
+    def lost(self, path: str, what: str, why: str, severity: Severity = "weakened") -> None:
+        if path:  # what has no place in the source was added on the way, and loses nothing
+            self.losses.append(Loss(path, what, why, severity))
 
 
 def _model(request: Request, target: ModelDescriptor | str) -> ModelDescriptor:
@@ -100,144 +228,78 @@ def _model(request: Request, target: ModelDescriptor | str) -> ModelDescriptor:
     return replace(request.model, api=target)
 
 
-def _is_added(message: Message) -> bool:
-    return bool(getattr(message, "extra", {}).get("interlingua", {}).get("synthetic"))
+def _owner(api: str | None) -> str | None:
+    """The dialect that files what a wire says: a variant's base."""
+    rules = PROFILES.get(api or "")
+    return rules.api if rules else api
 
 
-class _Work:
-    """A request under repair: messages with their places in the source, and what has been done to them."""
-
-    def __init__(self, request: Request, model: ModelDescriptor, thinking: str) -> None:
-        self.source = request
-        self.model = model
-        self.rules: Profile = profile(model)
-        self.thinking = thinking
-        self.report = Reporter()
-        self.items: list[tuple[int, Message]] = list(enumerate(request.context.messages))
-        self.system = request.context.system
-        self.tools = request.context.tools
-        self.options = request.options
-        self.ids: dict[str, str] = {}
-        self.names: dict[str, str] = {}
-
-    def request(self) -> Request:
-        context = replace(
-            self.source.context,
-            system=self.system,
-            messages=tuple(message for _, message in self.items),
-            tools=self.tools,
-        )
-        return replace(self.source, model=self.model, context=context, options=self.options)
-
-    def lost(self, at: int, what: str, why: str, severity: Any = "weakened", field: str = "") -> None:
-        self.report.at(f"$.messages[{at}]{field}", what, why, severity)
-
-    def map(self, change: Callable[[int, Message], Message | None]) -> None:
-        """Changes every message; None removes it."""
-        changed = ((at, change(at, message)) for at, message in self.items)
-        self.items = [(at, message) for at, message in changed if message is not None]
-
-
-# --- turns that failed, roles that are not known, words that are blank -----------------------------------------------
+# --- turns that failed, blocks that have no business where they are --------------------------------------------------
 
 
 def _drop_failed(work: _Work) -> None:
     """Turns that errored or were aborted, with their results: half a turn makes providers refuse the rest."""
+    kept: list[_Turn] = []
     open_ids: Counter[str] = Counter()
-
-    def keep(at: int, message: Message) -> Message | None:
-        nonlocal open_ids
+    for turn in work.turns:
+        message = turn.message
         if isinstance(message, AssistantMessage):
             failed = message.stop_reason in ("error", "aborted")
-            open_ids = Counter(call.id for call in message.tool_calls) if failed else Counter()
+            open_ids = Counter(call.id for call in turn.calls) if failed else Counter()
             if failed:
-                work.lost(at, "message", f"a turn that ended in {message.stop_reason} is not sent", "dropped")
-                return None
+                work.lost(turn.path, "turn", f"it ended in {message.stop_reason} and is not sent", "dropped")
+                continue
         elif isinstance(message, ToolResultMessage) and open_ids[message.tool_call_id]:
             open_ids[message.tool_call_id] -= 1
-            work.lost(at, "message", "the result of a call in a turn that is not sent", "dropped")
-            return None
-        return message
-
-    work.map(keep)
-
-
-def _drop_custom(work: _Work) -> None:
-    def keep(at: int, message: Message) -> Message | None:
-        if isinstance(message, CustomMessage):
-            work.lost(at, message.role, "no model reads messages of this role", "dropped")
-            return None
-        return message
-
-    work.map(keep)
-
-
-def _clean_text(work: _Work) -> None:
-    """Unpaired surrogates become U+FFFD; where the target refuses blanks, blank blocks go."""
-
-    def mend(at: int, message: Message) -> Message | None:
-        content = message.content
-        if content is None:
-            content = ()
-        if isinstance(content, str):
-            content = _clean_string(content, at, work)
-        else:
-            content = _clean_blocks(content, at, work, keep_markers=isinstance(message, UserMessage))
-        if not _says(content, work.rules):
-            if isinstance(message, ToolResultMessage):
-                return message if content == message.content else replace(message, content=content)
-            if _must_say(work.rules) or isinstance(message, AssistantMessage):
-                work.lost(at, "message", "nothing is left to say", "dropped")
-                return None
-        return message if content == message.content else replace(message, content=content)
-
-    work.map(mend)
-    if isinstance(work.system, str) and not work.system.strip() and _must_say(work.rules):
-        work.report.at("$.system", "system", "blank", "weakened")
-        work.system = None
-
-
-def _must_say(rules: Profile) -> bool:
-    return not rules.blank_text
-
-
-def _says(content: Content, rules: Profile) -> bool:
-    if isinstance(content, str):
-        return bool(content.strip()) or rules.blank_text
-    return bool(content)
-
-
-def _clean_string(text: str, at: int, work: _Work) -> str:
-    if jsontext.is_clean(text):
-        return text
-    work.lost(at, "text", "unpaired surrogates", field=".content")
-    return jsontext.clean(text)
-
-
-def _clean_blocks(content: tuple[Block, ...], at: int, work: _Work, *, keep_markers: bool) -> tuple[Block, ...]:
-    out: list[Block] = []
-    marker: CacheMarker | None = None
-    for place, block in enumerate(content):
-        if isinstance(block, TextBlock):
-            if not jsontext.is_clean(block.text):
-                work.lost(at, "text", "unpaired surrogates", field=f".content[{place}].text")
-                block = replace(block, text=jsontext.clean(block.text))
-            if not block.text.strip() and not work.rules.blank_text and block.text_signature is None:
-                work.lost(at, "text", "the target refuses blank text", field=f".content[{place}]")
-                marker = block.cache or marker
-                continue
-        elif isinstance(block, ThinkingBlock) and not block.thinking.strip() and block.thinking_signature is None:
-            work.lost(at, "thinking", "blank and unsigned", field=f".content[{place}]")
+            work.lost(turn.path, "turn", "the result of a call in a turn that is not sent", "dropped")
             continue
-        out.append(block)
-    # A marker on a blank block moves to the real block before it.
-    if marker is not None and out and getattr(out[-1], "cache", marker) is None:
-        out[-1] = replace(out[-1], cache=marker)
-    return (
-        tuple(out)
-        if len(out) != len(content) or any(a is not b for a, b in zip(out, content, strict=False))
-        else content
-    )
+        kept.append(turn)
+    work.turns = kept
+
+
+_SPOKEN: dict[type, tuple[type, ...]] = {
+    UserMessage: (TextBlock, *MEDIA),
+    AssistantMessage: (TextBlock, ThinkingBlock, ToolCall, ServerToolCall, ServerToolResult, *MEDIA),
+    ToolResultMessage: (TextBlock, *MEDIA),
+    SystemMessage: (TextBlock,),
+}
+
+
+def _drop_strange(work: _Work) -> None:
+    """Blocks that a role cannot say, and what only another wire can."""
+    for turn in work.turns:
+        spoken = _SPOKEN[type(turn.message)]
+        kept = []
+        for at, block in enumerate(turn.blocks):
+            why = _strange(block, turn, spoken, work)
+            if why is None:
+                kept.append(at)
+            else:
+                work.lost(turn.places[at], "block", why, "dropped")
+        turn.keep(kept)
+
+
+def _strange(block: Block, turn: _Turn, spoken: tuple[type, ...], work: _Work) -> str | None:
+    if isinstance(block, OpaqueBlock):
+        return None if block.dialect == work.rules.api else f"only {block.dialect} can say it"
+    if not isinstance(block, spoken):
+        return f"not a block of {type(turn.message).__name__}"
+    if isinstance(block, ServerToolCall | ServerToolResult) and not _ran_here(block, turn, work):
+        return "the target's provider did not run it"
+    return None
+
+
+def _ran_here(block: ServerToolCall | ServerToolResult, turn: _Turn, work: _Work) -> bool:
+    """Providers want their own calls and results in pairs; only a turn that was paused ends without its result."""
+    if not work.rules.server_tools:
+        return False
+    if isinstance(block, ServerToolResult):
+        calls = {other.id for other in turn.blocks if isinstance(other, ServerToolCall)}
+        return block.dialect == work.rules.api and block.tool_call_id in calls
+    results = [other for other in turn.blocks if isinstance(other, ServerToolResult) and other.tool_call_id == block.id]
+    if results:
+        return any(result.dialect == work.rules.api for result in results)
+    return turn is work.turns[-1] and _owner(turn.message.api) == work.rules.api
 
 
 # --- system messages -------------------------------------------------------------------------------------------------
@@ -247,94 +309,418 @@ def _place_system(work: _Work) -> None:
     """Where system messages may not stand between others, leading ones join the system text, later ones the user's."""
     if work.rules.later_system:
         return
-    leading = True
-    items: list[tuple[int, Message]] = []
-    for at, message in work.items:
-        if not isinstance(message, SystemMessage):
-            leading = False
-            items.append((at, message))
-        elif leading:
-            work.lost(at, "system message", "joined to the system text")
-            work.system = _joined_system(work.system, message)
+    kept: list[_Turn] = []
+    for turn in work.turns:
+        if not isinstance(turn.message, SystemMessage):
+            kept.append(turn)
+        elif kept:
+            work.lost(turn.path, "system message", "the target has none here: said as the user's words")
+            turn.message = UserMessage(content=turn.message.content, timestamp=turn.message.timestamp)
+            kept.append(turn)
         else:
-            work.lost(at, "system message", "the target has none here; said as the user's words")
-            items.append((at, UserMessage(content=message.content, timestamp=message.timestamp, extra=message.extra)))
-    work.items = items
+            work.lost(turn.path, "system message", "joined to the system text")
+            texts = [block for block in turn.blocks if isinstance(block, TextBlock) and block.text.strip()]
+            if texts:
+                work.lost("$.system", "system message", "the first messages joined it")
+                work.system = (*_system_blocks(work.system), *texts)
+    work.turns = kept
 
 
-def _joined_system(system: Any, message: SystemMessage) -> Any:
-    if isinstance(system, tuple):
-        return (*system, *(b for b in blocks_of(message.content) if isinstance(b, TextBlock)))
-    return "\n\n".join(part for part in (system, text_of(message.content)) if part)
+def _system_blocks(system: Any) -> tuple[TextBlock, ...]:
+    return tuple(block for block in blocks_of(system) if isinstance(block, TextBlock))
+
+
+# --- thinking and signatures -----------------------------------------------------------------------------------------
+
+
+def _judge_thinking(work: _Work) -> None:
+    """Reasoning that the target cannot verify is dropped (or said as text); so are foreign signatures."""
+    foreign: _Turn | None = None
+    for turn in work.turns:
+        if isinstance(turn.message, AssistantMessage):
+            native = _is_native(turn.message, work)
+            dropped = _judge(turn, native, work)
+            foreign = turn if dropped or not native else None
+    if foreign is not None and isinstance(work.turns[-1].message, ToolResultMessage):
+        _calm(work)
+
+
+def _is_native(message: AssistantMessage, work: _Work) -> bool:
+    """Whether the target can verify what this message signed."""
+    minted, here = family(message.model, message.api), _owner(message.api) == work.rules.api
+    if minted is None or work.home is None:
+        return here
+    return minted == work.home and (here or minted in work.rules.families)
+
+
+def _judge(turn: _Turn, native: bool, work: _Work) -> bool:
+    """Whether any thinking had to go."""
+    kept, dropped = [], False
+    for at, block in enumerate(turn.blocks):
+        if isinstance(block, ThinkingBlock):
+            why = _unverifiable(block, at, turn, native, work.rules)
+            if why is not None:
+                work.lost(turn.places[at], "thinking", why, "dropped")
+                dropped = True
+                if work.thinking != "text" or not block.thinking.strip():
+                    continue
+                turn.put(at, TextBlock(text=block.thinking))
+        elif not native:
+            _unsign(turn, at, work)
+        kept.append(at)
+    turn.keep(kept)
+    if dropped:
+        _stand_alone(turn, work)
+    _mark_call(turn, work)
+    return dropped
+
+
+def _unverifiable(block: ThinkingBlock, at: int, turn: _Turn, native: bool, rules: Profile) -> str | None:
+    if not native:
+        return "minted by another model: the target cannot verify it"
+    if block.thinking_signature is None and (rules.signed_thinking or not block.thinking.strip()):
+        return "unsigned: the target cannot verify it"
+    if all(isinstance(later, ThinkingBlock) for later in turn.blocks[at:]):
+        return "nothing follows it"  # reasoning is only taken together with what it led to
+    return None
+
+
+def _unsign(turn: _Turn, at: int, work: _Work) -> None:
+    block, place = turn.blocks[at], turn.places[at]
+    if isinstance(block, TextBlock) and block.text_signature is not None:
+        work.lost(f"{place}.textSignature", "signature", "minted by another model", "dropped")
+        turn.put(at, replace(block, text_signature=None))
+    elif isinstance(block, ToolCall) and block.thought_signature not in (None, work.rules.unsigned_call):
+        work.lost(f"{place}.thoughtSignature", "signature", "minted by another model", "dropped")
+        turn.put(at, replace(block, thought_signature=None))
+
+
+def _stand_alone(turn: _Turn, work: _Work) -> None:
+    """Without the reasoning item that it followed, an item of the Responses wire must not carry its id."""
+    api = work.rules.api
+    for at, block in enumerate(turn.blocks):
+        held = block.extra.get(api)
+        if api == "openai-responses" and held and "id" in held:
+            work.lost(f"{turn.places[at]}.extra", "item id", "it belongs to reasoning that is not sent", "record")
+            rest = {key: value for key, value in held.items() if key != "id"}
+            turn.put(at, replace(block, extra={**block.extra, api: rest}))
+
+
+def _mark_call(turn: _Turn, work: _Work) -> None:
+    """Where calls must be signed, an unsigned one carries the documented marker; a signature is never made up."""
+    marker = work.rules.unsigned_call
+    if marker is None or any(call.thought_signature for call in turn.calls):
+        return  # of parallel calls only the first is signed
+    for at, block in enumerate(turn.blocks):
+        if isinstance(block, ToolCall):
+            work.lost(f"{turn.places[at]}.thoughtSignature", "signature", "none: marked as not to be checked")
+            turn.put(at, replace(block, thought_signature=marker))
+            return
+
+
+def _calm(work: _Work) -> None:
+    """Inside a tool loop a thinking Claude wants its own signed thinking first; without it, thinking goes off."""
+    reasoning = work.options.reasoning
+    if not work.rules.forced_with_thinking and reasoning is not None and reasoning.enabled is not False:
+        work.lost("$.options.reasoning", "reasoning", "off while the tool turn of another model is open")
+        work.options = replace(work.options, reasoning=Reasoning(enabled=False))
+
+
+# --- pictures, files, sounds -----------------------------------------------------------------------------------------
+
+
+def _fit_media(work: _Work) -> None:
+    """What the target cannot see is said in words, so that the model knows something was there."""
+    titles: set[str] = set()
+    side = _longest_side(work)
+    for turn in work.turns:
+        for at, block in enumerate(turn.blocks):
+            if isinstance(block, MEDIA):
+                _retype(turn, at, work)
+                why = _unfit(turn.blocks[at], turn.message, side, work)
+                if why is not None:
+                    _say_instead(turn, at, why, work)
+                elif isinstance(block, DocumentBlock) and work.rules.document_names:
+                    _title(turn, at, titles, work)
+
+
+def _longest_side(work: _Work) -> int | None:
+    """The greatest width or height of a picture, which may depend on how many there are."""
+    many = work.rules.many_images
+    if many is None:
+        return work.rules.image_side
+    count = sum(isinstance(block, ImageBlock) for turn in work.turns for block in turn.blocks)
+    return many[1] if count > many[0] else work.rules.image_side
+
+
+_TYPES = {"image/jpg": "image/jpeg", "audio/mp3": "audio/mpeg", "audio/x-wav": "audio/wav", "audio/wave": "audio/wav"}
+
+
+def _retype(turn: _Turn, at: int, work: _Work) -> None:
+    """A media type is two words: parameters, capitals and nicknames do not matter. A picture shows its own."""
+    block: Any = turn.blocks[at]
+    given = block.mime_type or ""
+    plain = given.partition(";")[0].strip().lower()
+    plain = _TYPES.get(plain, plain)
+    if isinstance(block, ImageBlock) and not plain and block.data is not None:
+        seen = pictures.look(block.data)
+        plain = seen.mime_type if seen else ""
+    if plain != given:
+        work.lost(f"{turn.places[at]}.mimeType", "media type", f"said as {plain}", "record")
+        turn.put(at, replace(block, mime_type=plain or None))
+
+
+def _unfit(block: Any, message: Message, side: int | None, work: _Work) -> str | None:
+    rules = work.rules
+    if isinstance(message, AssistantMessage) and not rules.answer_media:
+        own_sound = isinstance(block, AudioBlock) and rules.api == "openai-completions" and block.file_id is not None
+        return None if own_sound else "not in an answer of the model"
+    if isinstance(block, ImageBlock):
+        return _unfit_image(block, side, work)
+    if isinstance(block, DocumentBlock):
+        return _unfit_source(block, "documents", rules.documents, rules.document_types)
+    if isinstance(message, ToolResultMessage) and rules.result_media:
+        return "the target takes no audio in results"
+    return _unfit_source(block, "audio", rules.audio, rules.audio_types)
+
+
+def _unfit_source(
+    block: Any, kind: str, taken: tuple[Source, ...], types: tuple[str, ...] | None, strict: bool = False
+) -> str | None:
+    if not taken:
+        return f"the target takes no {kind}"
+    given = _source(block)
+    if given is None:
+        return "it is empty"
+    if given not in taken:
+        return f"the target takes no {kind} by {_BY[given]}"
+    if given == "data" and types is not None and (block.mime_type or strict) and block.mime_type not in types:
+        return f"the target takes no {block.mime_type or 'data without a type'}"
+    return None
+
+
+_BY: dict[str, str] = {"data": "data", "text": "text", "url": "address", "file": "the id of an upload"}
+
+
+def _source(block: Any) -> Source | None:
+    """How the block is given, in the order in which encoders look."""
+    if block.data is not None:
+        return "data"
+    if getattr(block, "text", None) is not None:
+        return "text"
+    if block.url is not None:
+        return "url"
+    return "file" if block.file_id is not None else None
+
+
+def _unfit_image(block: ImageBlock, side: int | None, work: _Work) -> str | None:
+    rules, takes = work.rules, work.model.input
+    if takes is not None and "image" not in takes:
+        return "the model takes no images"
+    why = _unfit_source(block, "images", rules.images, rules.image_types, strict=True)
+    if why is not None or block.data is None:
+        return why
+    if rules.image_bytes is not None and len(block.data) > rules.image_bytes:
+        return f"larger than {rules.image_bytes} bytes as sent"
+    seen = pictures.look(block.data) if side is not None else None
+    if side is not None and seen is not None and max(seen.width, seen.height) > side:
+        return f"{seen.width} by {seen.height} pixels, where {side} are the most"
+    return None
+
+
+def _say_instead(turn: _Turn, at: int, why: str, work: _Work) -> None:
+    block: Any = turn.blocks[at]
+    work.lost(turn.places[at], "media", why, "dropped")
+    text = _text_of_document(block)
+    if text is None:
+        text = f"({_NAMES[type(block)]} omitted: {why})"
+    turn.put(at, TextBlock(text=text, cache=block.cache))
+
+
+_NAMES: dict[type, str] = {ImageBlock: "image", AudioBlock: "audio", DocumentBlock: "document"}
+
+
+def _text_of_document(block: Any) -> str | None:
+    """A document that is words can be said in words."""
+    if isinstance(block, AudioBlock):
+        return block.transcript or None
+    if not isinstance(block, DocumentBlock):
+        return None
+    text = block.text
+    if text is None and block.data is not None and (block.mime_type or "").startswith("text/"):
+        try:
+            text = base64.b64decode(block.data).decode()
+        except ValueError:
+            return None
+    return text or None
+
+
+def _title(turn: _Turn, at: int, titles: set[str], work: _Work) -> None:
+    """A document name of the few characters that are allowed, each once in a request."""
+    block: Any = turn.blocks[at]
+    clean = re.sub(r"\s+", " ", re.sub(r"[^A-Za-z0-9\s\-()\[\]]", " ", block.title or "")).strip()[:180].strip()
+    title, number = clean or "document", 1
+    while title in titles:
+        number += 1
+        title = f"{clean or 'document'} {number}"
+    titles.add(title)
+    if title != block.title:
+        work.lost(f"{turn.places[at]}.title", "title", "not a name for documents that the target takes")
+        turn.put(at, replace(block, title=title))
+
+
+def _move_result_media(work: _Work) -> None:
+    """Pictures of a run of results follow the run, in one message of the user's."""
+    if work.rules.result_media:
+        return
+    turns: list[_Turn] = []
+    waiting: list[tuple[Block, str]] = []
+    for turn in work.turns:
+        if isinstance(turn.message, ToolResultMessage):
+            waiting += _take_media(turn, work)
+        elif waiting:
+            turns.append(_shown(waiting))
+            waiting = []
+        turns.append(turn)
+    if waiting:
+        turns.append(_shown(waiting))
+    work.turns = turns
+
+
+def _take_media(turn: _Turn, work: _Work) -> list[tuple[Block, str]]:
+    kept = [at for at, block in enumerate(turn.blocks) if not isinstance(block, MEDIA)]
+    taken = [(turn.blocks[at], turn.places[at]) for at in range(len(turn.blocks)) if at not in kept]
+    for _, place in taken:
+        work.lost(place, "media", "a result cannot hold it: moved behind the results")
+    turn.keep(kept)
+    if taken and not kept:
+        turn.blocks, turn.places = [TextBlock(text="(see what follows the results)")], [""]
+    return taken
+
+
+def _shown(waiting: list[tuple[Block, str]]) -> _Turn:
+    shown = _Turn(None, UserMessage(content=(TextBlock(text=SHOWN), *(b for b, _ in waiting)), extra=SYNTHETIC))
+    shown.places = ["", *(place for _, place in waiting)]
+    return shown
+
+
+# --- words that are blank or broken ----------------------------------------------------------------------------------
+
+
+def _clean_text(work: _Work) -> None:
+    """Halves of surrogate pairs become U+FFFD; where the target refuses blanks, blank blocks go; so do empty turns."""
+    kept = []
+    for turn in work.turns:
+        for at, block in enumerate(turn.blocks):
+            if isinstance(block, TextBlock) and not jsontext.is_clean(block.text):
+                work.lost(f"{turn.places[at]}.text", "text", "halves of surrogate pairs are no Unicode")
+                turn.put(at, replace(block, text=jsontext.clean(block.text)))
+        if not work.rules.blank_text:
+            _drop_blanks(turn, work)
+        if turn.blocks or isinstance(turn.message, ToolResultMessage):
+            kept.append(turn)
+        else:
+            work.lost(turn.path, "message", "nothing is left to say", "dropped")
+    work.turns = kept
+    _clean_system(work)
+
+
+def _is_blank(block: Block) -> bool:
+    return isinstance(block, TextBlock) and not block.text.strip() and block.text_signature is None
+
+
+def _drop_blanks(turn: _Turn, work: _Work) -> None:
+    kept: list[int] = []
+    for at, block in enumerate(turn.blocks):
+        if not _is_blank(block):
+            kept.append(at)
+            continue
+        work.lost(turn.places[at], "text", "the target refuses blank text")
+        before = turn.blocks[kept[-1]] if kept else None
+        if block.cache is not None and before is not None and getattr(before, "cache", block.cache) is None:  # type: ignore[union-attr]
+            work.lost(f"{turn.places[kept[-1]]}.cache", "cache", "moved here from a blank block")
+            turn.put(kept[-1], replace(before, cache=block.cache))  # type: ignore[union-attr]
+    turn.keep(kept)
+    if not turn.blocks and isinstance(turn.message, ToolResultMessage):
+        work.lost(f"{turn.path}.content", "text", "the target refuses an empty result")
+        turn.blocks, turn.places, turn.changed = [TextBlock(text=NO_OUTPUT)], [""], True
+
+
+def _clean_system(work: _Work) -> None:
+    system = work.system
+    if system is None or work.rules.blank_text:
+        return
+    blocks = _system_blocks(system)
+    kept = tuple(block for block in blocks if block.text.strip())
+    if len(kept) < len(blocks) or not blocks:
+        work.lost("$.system", "system", "the target refuses blank text")
+        work.system = kept or None
 
 
 # --- calls and results -----------------------------------------------------------------------------------------------
 
 
 def _pair(work: _Work) -> None:
-    """Behind each call's turn its results, one per call, in call order; results without a call go."""
-    items: list[tuple[int, Message]] = []
-    spans = _spans(work.items)
-    for head, tail in spans:
-        if head is not None:
-            items.append(head)
-        calls = head[1].tool_calls if head is not None and isinstance(head[1], AssistantMessage) else ()
-        results, others = _answers(calls, head[0] if head else 0, tail, work)
-        items.extend(results)
-        items.extend(others)
-    work.items = items
-
-
-def _spans(items: list[tuple[int, Message]]) -> list[tuple[tuple[int, Message] | None, list[tuple[int, Message]]]]:
-    spans: list[tuple[tuple[int, Message] | None, list[tuple[int, Message]]]] = [(None, [])]
-    for item in items:
-        if isinstance(item[1], AssistantMessage):
-            spans.append((item, []))
+    """Behind each turn with calls their results, one per call, in call order; results without a call go."""
+    turns: list[_Turn] = []
+    head: _Turn | None = None
+    tail: list[_Turn] = []
+    for turn in work.turns:
+        if isinstance(turn.message, AssistantMessage):
+            turns += _paired(head, tail, work)
+            turns.append(turn)
+            head, tail = turn, []
         else:
-            spans[-1][1].append(item)
-    return spans
+            tail.append(turn)
+    work.turns = turns + _paired(head, tail, work)
 
 
-def _answers(
-    calls: tuple[ToolCall, ...], turn: int, tail: list[tuple[int, Message]], work: _Work
-) -> tuple[list[tuple[int, Message]], list[tuple[int, Message]]]:
-    results = [item for item in tail if isinstance(item[1], ToolResultMessage)]
-    others = [item for item in tail if not isinstance(item[1], ToolResultMessage)]
-    ordered: list[tuple[int, Message]] = []
-    for call in calls:
-        found = next((item for item in results if _answers_call(item[1], call)), None)
-        if found is None:
-            work.lost(turn, "tool result", f"the call of {call.name} had none; one that says so was added")
-            ordered.append((turn, _no_result(call)))
-        else:
-            results.remove(found)
-            ordered.append((found[0], _filled(found, call, work)))
-    for at, _ in results:
-        work.lost(at, "tool result", "no call before it is open", "dropped")
-    if [at for at, _ in ordered + others] != sorted(at for at, _ in ordered + others):
-        for at, _ in ordered:
-            work.lost(at, "order", "results follow their calls at once, in call order")
-    return ordered, others
+def _paired(head: _Turn | None, tail: list[_Turn], work: _Work) -> list[_Turn]:
+    """What came between a turn of the model's and the next: the results of its calls, then the rest."""
+    results = [turn for turn in tail if isinstance(turn.message, ToolResultMessage)]
+    others = [turn for turn in tail if not isinstance(turn.message, ToolResultMessage)]
+    ordered: list[_Turn] = []
+    for block, place in zip(head.blocks, head.places, strict=True) if head else ():
+        if isinstance(block, ToolCall):
+            found = next((result for result in results if _answers(result.message, block)), None)
+            if found is None:
+                work.lost(place, "tool result", f"none for the call of {block.name}: one was added")
+                found = _Turn(None, _no_result(block))
+            else:
+                results.remove(found)
+                _name_after(found, block, work)
+            ordered.append(found)
+    for result in results:
+        work.lost(result.path, "tool result", "no call before it is open", "dropped")
+    _report_moves([turn for turn in (*ordered, *others) if turn.at is not None], work)
+    return ordered + others
 
 
-def _answers_call(result: Message, call: ToolCall) -> bool:
+def _report_moves(turns: list[_Turn], work: _Work) -> None:
+    places = [turn.at or 0 for turn in turns]
+    if places == sorted(places):
+        return
+    for at, turn in enumerate(turns):
+        overtaken = any(places[other] < places[at] for other in range(at + 1, len(places)))
+        if isinstance(turn.message, ToolResultMessage) and (overtaken or any(p > places[at] for p in places[:at])):
+            work.lost(turn.path, "order", "results follow their calls at once, in call order")
+
+
+def _answers(result: ToolResultMessage, call: ToolCall) -> bool:
     """A call of the Responses wire has two ids; a result may name either."""
-    if not isinstance(result, ToolResultMessage):
-        return False
-    item_id = call.extra.get("openai-responses", {}).get("id")
-    return result.tool_call_id == call.id or (item_id is not None and result.tool_call_id == item_id)
+    item = call.extra.get("openai-responses", {}).get("id")
+    return result.tool_call_id == call.id or (item is not None and result.tool_call_id == item)
 
 
-def _filled(found: tuple[int, Message], call: ToolCall, work: _Work) -> Message:
-    at, result = found
-    assert isinstance(result, ToolResultMessage)
-    if result.tool_name and result.tool_call_id == call.id:
-        return result
-    if not result.tool_name:
-        work.lost(at, "tool_name", "taken from the call", "record", ".toolName")
+def _name_after(turn: _Turn, call: ToolCall, work: _Work) -> None:
+    """The result says the id and the name of its call; that it did not say the name is no loss."""
+    result = turn.message
     if result.tool_call_id != call.id:
-        work.lost(at, "id", "the call's other id; the target knows one", field=".toolCallId")
-    return replace(result, tool_call_id=call.id, tool_name=result.tool_name or call.name)
+        work.lost(f"{turn.path}.toolCallId", "id", "the call's other id: the target knows one")
+    if result.tool_name is not None and result.tool_name != call.name:
+        work.lost(f"{turn.path}.toolName", "tool name", "not the name of its call")
+    if result.tool_call_id != call.id or result.tool_name != call.name:
+        turn.set(tool_call_id=call.id, tool_name=call.name)
 
 
 def _no_result(call: ToolCall) -> ToolResultMessage:
@@ -343,110 +729,30 @@ def _no_result(call: ToolCall) -> ToolResultMessage:
     )
 
 
-# --- thinking and signatures -----------------------------------------------------------------------------------------
-
-
-def _judge_thinking(work: _Work) -> None:
-    """Reasoning that the target cannot verify is dropped (or said as text); so are foreign signatures."""
-    home = family(work.model.id or None, work.model.api)
-
-    def mend(at: int, message: Message) -> Message | None:
-        if not isinstance(message, AssistantMessage) or isinstance(message.content, str) or not message.content:
-            return message
-        native = _is_native(message, home, work)
-        content = _judged(message.content, native, at, work)
-        if content == message.content:
-            return message
-        if not content:
-            work.lost(at, "message", "nothing but reasoning that the target cannot verify", "dropped")
-            return None
-        return replace(message, content=content)
-
-    work.map(mend)
-    _calm_open_loop(work)
-
-
-def _is_native(message: AssistantMessage, home: str | None, work: _Work) -> bool:
-    minted = family(message.model, message.api)
-    if work.rules.families is not None and minted is not None:
-        return minted in work.rules.families and (home == minted or home not in work.rules.families)
-    # Nothing is verified here, or nothing is known: only the same wire's own words go back to the same model.
-    return message.api == work.model.api and (minted is None or home is None or minted == home)
-
-
-def _judged(content: tuple[Block, ...], native: bool, at: int, work: _Work) -> tuple[Block, ...]:
-    out: list[Block] = []
-    dropped = False
-    for place, block in enumerate(content):
-        if isinstance(block, ThinkingBlock) and not _may_return(block, native, work.rules):
-            dropped = True
-            why = "unsigned" if native else "minted by another model family"
-            work.lost(at, "thinking", f"{why}: the target cannot verify it", "dropped", f".content[{place}]")
-            if work.thinking == "text" and block.thinking.strip():
-                out.append(TextBlock(text=block.thinking))
-        elif native:
-            out.append(block)
+def _say_failures(work: _Work) -> None:
+    """Where a result has no flag for failure its text says it, or the model takes what went wrong for the answer."""
+    if work.rules.error_flag:
+        return
+    for turn in work.turns:
+        if not isinstance(turn.message, ToolResultMessage) or not turn.message.is_error:
+            continue
+        at = next((at for at, block in enumerate(turn.blocks) if isinstance(block, TextBlock)), None)
+        if turn.at is None or _tells_failure(turn, at):
+            continue
+        work.lost(f"{turn.path}.content", "failure", "the target has no flag for it: said in the text")
+        if at is None:
+            turn.blocks.insert(0, TextBlock(text=FAILED.strip()))
+            turn.places.insert(0, "")
         else:
-            out.append(_unsigned(block, at, place, work))
-    if dropped:
-        out = [_standing_alone(block) for block in out]
-    return tuple(_marked_calls(out, at, work))
+            block: Any = turn.blocks[at]
+            turn.put(at, replace(block, text=FAILED + block.text))
+        turn.changed = True
 
 
-def _may_return(block: ThinkingBlock, native: bool, rules: Profile) -> bool:
-    return native and (rules.families is None or block.thinking_signature is not None)
-
-
-def _unsigned(block: Block, at: int, place: int, work: _Work) -> Block:
-    if isinstance(block, TextBlock) and block.text_signature is not None:
-        work.lost(at, "text_signature", "minted by another model", "dropped", f".content[{place}].textSignature")
-        return replace(block, text_signature=None)
-    if isinstance(block, ToolCall) and block.thought_signature not in (None, work.rules.unsigned_call):
-        work.lost(at, "thought_signature", "minted by another model", "dropped", f".content[{place}].thoughtSignature")
-        return replace(block, thought_signature=None)
-    return block
-
-
-def _standing_alone(block: Block) -> Block:
-    """Without the reasoning item that it followed, an item of the Responses wire must not carry its id."""
-    held = getattr(block, "extra", {}).get("openai-responses")
-    if not held or "id" not in held:
-        return block
-    rest = {k: v for k, v in held.items() if k != "id"}
-    return replace(block, extra={**block.extra, "openai-responses": rest})
-
-
-def _marked_calls(content: list[Block], at: int, work: _Work) -> list[Block]:
-    """Where calls must be signed, an unsigned one carries the documented marker; a signature is never made up."""
-    marker = work.rules.unsigned_call
-    if marker is None or any(isinstance(block, ToolCall) and block.thought_signature for block in content):
-        return content  # of parallel calls only the first is signed
-    for place, block in enumerate(content):
-        if isinstance(block, ToolCall):
-            content[place] = replace(block, thought_signature=marker)
-            work.lost(at, "thought_signature", "unsigned: marked as not to be checked", field=".content")
-            break
-    return content
-
-
-def _calm_open_loop(work: _Work) -> None:
-    """Inside a tool loop a thinking Claude wants its own signed thinking first; without it, thinking goes off."""
-    reasoning = work.options.reasoning
-    if work.rules.forced_with_thinking or reasoning is None or reasoning.enabled is False:
-        return
-    if not work.items or not isinstance(work.items[-1][1], ToolResultMessage):
-        return
-    turn = next((m for _, m in reversed(work.items) if isinstance(m, AssistantMessage)), None)
-    if turn is None or any(isinstance(block, ThinkingBlock) for block in blocks_of(turn.content)):
-        return
-    if any(
-        isinstance(block, ThinkingBlock) for _, m in work.items for block in blocks_of(m.content)
-    ) or turn.api not in (
-        None,
-        work.model.api,
-    ):
-        work.report.at("$.options.reasoning", "reasoning", "off while a foreign tool turn is open", "weakened")
-        work.options = replace(work.options, reasoning=Reasoning(enabled=False))
+def _tells_failure(turn: _Turn, at: int | None) -> bool:
+    block = turn.blocks[at] if at is not None else None
+    text = block.text if isinstance(block, TextBlock) else ""
+    return text == NO_RESULT or text.lstrip("[( ").lower().startswith(("error", "failed"))
 
 
 # --- ids and names ---------------------------------------------------------------------------------------------------
@@ -454,218 +760,117 @@ def _calm_open_loop(work: _Work) -> None:
 
 def _rename_ids(work: _Work) -> None:
     """Call ids that the target takes: the same for the same, never two for one, never empty; results follow."""
-    rule, used = work.rules.ids, set[str]()
-    occurrences: Counter[str] = Counter()
+    used: set[str] = set()
+    seen: Counter[str] = Counter()
     pending: list[tuple[str, str]] = []
-    changed: list[str] = []
-
-    def mend(at: int, message: Message) -> Message | None:
-        nonlocal pending, changed
-        if isinstance(message, AssistantMessage) and message.tool_calls:
-            pending, changed = [], []
-            content = tuple(rename(block) for block in blocks_of(message.content))
-            if not changed:
-                return message
-            work.lost(at, "id", "not an id that the target takes", "weakened", ".content")
-            return replace(message, content=content)
-        if isinstance(message, ToolResultMessage):
-            for place, (old, new) in enumerate(pending):
-                if old == message.tool_call_id:
-                    del pending[place]
-                    if old == new:
-                        return message
-                    if not _is_added(message):
-                        work.lost(at, "id", "follows the id of its call", "weakened", ".toolCallId")
-                    return replace(message, tool_call_id=new)
-        return message
-
-    def rename(block: Block) -> Block:
-        if not isinstance(block, ToolCall):
-            return block
-        nth = occurrences[block.id]
-        occurrences[block.id] += 1
-        new = _fitting(block.id, nth, rule, work.rules.unique_ids, used)
-        used.add(new)
-        pending.append((block.id, new))
-        if new == block.id:
-            return block
-        work.ids[new] = block.id
-        changed.append(new)
-        return replace(block, id=new)
-
-    work.map(mend)
+    for turn in work.turns:
+        if isinstance(turn.message, ToolResultMessage):
+            _follow(turn, pending, work)
+            continue
+        if not isinstance(turn.message, AssistantMessage):
+            continue
+        pending = []
+        if work.rules.ids is None:  # these wires pair within the turn
+            used, seen = set(), Counter()
+        for at, block in enumerate(turn.blocks):
+            if isinstance(block, ToolCall):
+                new = _fitting(block.id, seen[block.id], work.rules.ids, used)
+                seen[block.id] += 1
+                used.add(new)
+                pending.append((block.id, new))
+                if new != block.id:
+                    work.ids[new] = block.id
+                    work.lost(f"{turn.places[at]}.id", "id", "not an id that the target takes")
+                    turn.put(at, replace(block, id=new))
 
 
-def _fitting(name: str, nth: int, rule: IdRule | None, unique: bool, used: set[str]) -> str:
-    repeated = nth > 0 and (unique or not name)
-    if name and not repeated and (rule is None or rule.allows(name)) and name not in (used if unique else ()):
+def _follow(turn: _Turn, pending: list[tuple[str, str]], work: _Work) -> None:
+    for place, (old, new) in enumerate(pending):
+        if old == turn.message.tool_call_id:
+            del pending[place]
+            if old != new:
+                if turn.at is not None:
+                    work.lost(f"{turn.path}.toolCallId", "id", "follows the id of its call")
+                turn.set(tool_call_id=new)
+            return
+
+
+_ANY_ID = NameRule(r"[A-Za-z0-9_-]+", 64)
+
+
+def _fitting(name: str, nth: int, rule: NameRule | None, used: Collection[str]) -> str:
+    if name and nth == 0 and name not in used and (rule is None or rule.allows(name)):
         return name
     attempt = 0
-    while True:
-        new = _hashed(name, f"{nth if repeated else 0}.{attempt}", rule or IdRule(r"[A-Za-z0-9_-]", 64))
-        if new not in used:
-            return new
+    while (new := _hashed(name, f"{nth}.{attempt}", rule or _ANY_ID)) in used:
         attempt += 1
+    return new
 
 
-def _hashed(name: str, salt: str, rule: IdRule) -> str:
+def _hashed(name: str, salt: str, rule: NameRule) -> str:
     """A legal name made from an illegal one: its readable part and a hash, so that two never meet by being cut."""
     digest = hashlib.blake2s(f"{salt}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
-    if rule.exact:
-        return digest[: rule.most]
     readable = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[: max(0, rule.most - 13)]
-    return f"{readable or 'call'}_{digest[:12]}"
+    for new in (f"{readable}_{digest[:12]}" if readable else "", f"call_{digest[:12]}"):
+        if rule.allows(new):
+            return new
+    return digest[: rule.most]
 
 
 def _rename_tools(work: _Work) -> None:
     """Tool names that the target takes, in definitions, calls, results and the forced choice alike."""
-    rule = work.rules.names
-    taken = {tool.name for tool in work.tools or () if rule.allows(tool.name)}
+    rule, taken = work.rules.names, {tool.name for tool in work.tools or ()}
     forward: dict[str, str] = {}
 
-    def fit(name: str) -> str:
+    def fit(name: str, path: str) -> str:
         if rule.allows(name):
             return name
         if name not in forward:
-            new = _hashed(name, "", rule)
-            forward[name] = f"{new[:-1]}x" if new in taken else new
+            forward[name] = _fitting(name, 0, rule, {*taken, *forward.values()})
             work.names[forward[name]] = name
+        work.lost(path, "tool name", "not a name that the target takes")
         return forward[name]
 
-    if work.tools:
-        work.tools = tuple(tool if tool.dialect else _named(tool, fit(tool.name)) for tool in work.tools)
-    for place, tool in enumerate(work.source.context.tools or ()):
-        if tool.name in forward:
-            work.report.at(f"$.tools[{place}].name", "tool name", "not a name that the target takes", "weakened")
-
-    def mend(at: int, message: Message) -> Message | None:
-        if isinstance(message, AssistantMessage) and any(not rule.allows(call.name) for call in message.tool_calls):
-            names = {call.name: fit(call.name) for call in message.tool_calls}
-            work.lost(at, "tool name", "not a name that the target takes", field=".content")
-            return replace(message, content=tuple(_renamed(block, names) for block in blocks_of(message.content)))
-        if isinstance(message, ToolResultMessage) and message.tool_name and not rule.allows(message.tool_name):
-            work.lost(at, "tool name", "not a name that the target takes", field=".toolName")
-            return replace(message, tool_name=fit(message.tool_name))
-        return message
-
-    work.map(mend)
+    if work.tools is not None:
+        work.tools = _named_once(work, fit)
+        if not work.tools:
+            work.lost("$.tools", "tools", "an empty list of tools is refused", "record")
+            work.tools = None
+    for turn in work.turns:
+        if isinstance(turn.message, ToolResultMessage) and turn.message.tool_name is not None:
+            name = fit(turn.message.tool_name, f"{turn.path}.toolName" if turn.at is not None else "")
+            if name != turn.message.tool_name:
+                turn.set(tool_name=name)
+        for at, block in enumerate(turn.blocks):
+            if isinstance(block, ToolCall) and not rule.allows(block.name):
+                turn.put(at, replace(block, name=fit(block.name, f"{turn.places[at]}.name")))
     choice = work.options.tool_choice
-    if choice is not None and any(not rule.allows(name) for name in choice.names):
-        work.report.at("$.options.toolChoice.names", "tool name", "not a name that the target takes", "weakened")
-        work.options = replace(work.options, tool_choice=replace(choice, names=tuple(map(fit, choice.names))))
+    if choice is not None and not all(map(rule.allows, choice.names)):
+        names = tuple(fit(name, "$.options.toolChoice.names") for name in choice.names)
+        work.options = replace(work.options, tool_choice=replace(choice, names=names))
 
 
-def _named(tool: ToolSpec, name: str) -> ToolSpec:
-    return tool if tool.name == name else replace(tool, name=name)
+def _named_once(work: _Work, fit: Callable[[str, str], str]) -> tuple[ToolSpec, ...]:
+    """Definitions under legal names; of several with one name the first, and none that only others can run."""
+    kept: dict[str, ToolSpec] = {}
+    work.tool_places = []
+    for place, tool in enumerate(work.tools or ()):
+        path = f"$.tools[{place}]"
+        if tool.dialect is not None and tool.dialect != work.rules.api:
+            work.lost(path, "tool", f"only {tool.dialect} can run it", "dropped")
+        elif tool.name in kept:
+            work.lost(path, "tool", f"another tool is called {tool.name}", "dropped")
+        else:
+            name = tool.name if tool.dialect else fit(tool.name, f"{path}.name")
+            kept[tool.name] = tool if name == tool.name else replace(tool, name=name)
+            work.tool_places.append(place)
+    return tuple(kept.values())
 
 
 def _renamed(block: Block, names: dict[str, str]) -> Block:
-    if isinstance(block, ToolCall) and names.get(block.name, block.name) != block.name:
+    if isinstance(block, ToolCall) and block.name in names:
         return replace(block, name=names[block.name])
     return block
-
-
-# --- pictures, files, sounds -----------------------------------------------------------------------------------------
-
-
-def _fit_media(work: _Work) -> None:
-    """What the target cannot see is said in words, so that the model knows something was there."""
-    titles: Counter[str] = Counter()
-
-    def mend(at: int, message: Message) -> Message | None:
-        if isinstance(message.content, str) or not message.content:
-            return message
-        content = tuple(
-            _fit_block(block, at, place, message, titles, work) for place, block in enumerate(message.content)
-        )
-        return message if content == message.content else replace(message, content=content)
-
-    work.map(mend)
-    if not work.rules.results_inline:
-        _move_result_images(work)
-
-
-def _fit_block(block: Block, at: int, place: int, message: Message, titles: Counter[str], work: _Work) -> Block:
-    why = _unfit(block, message, work)
-    if why is None:
-        if isinstance(block, DocumentBlock) and work.rules.document_names:
-            return _titled(block, titles, at, place, work)
-        return block
-    work.lost(at, type(block).__name__, why, "dropped", f".content[{place}]")
-    if isinstance(block, DocumentBlock) and block.text is not None:
-        return TextBlock(text=block.text, cache=block.cache)
-    kind = {ImageBlock: "image", AudioBlock: "audio", DocumentBlock: "document"}[type(block)]
-    return TextBlock(text=f"({kind} omitted: {why})", cache=block.cache)  # type: ignore[union-attr]
-
-
-def _unfit(block: Block, message: Message, work: _Work) -> str | None:
-    rules, takes = work.rules, work.model.input
-    if not isinstance(block, ImageBlock | DocumentBlock | AudioBlock):
-        return None
-    if isinstance(message, AssistantMessage) and not rules.assistant_media:
-        return "not in an answer of the model"
-    if isinstance(block, ImageBlock):
-        return _unfit_image(block, rules, takes)
-    if isinstance(block, DocumentBlock):
-        if not rules.documents:
-            return "the target takes no documents"
-        if block.url is not None and block.data is None and block.text is None and not rules.document_urls:
-            return "the target takes no documents by address"
-        return None
-    return None if rules.audio and block.data is not None else "the target takes no audio"
-
-
-def _unfit_image(block: ImageBlock, rules: Profile, takes: tuple[str, ...] | None) -> str | None:
-    if takes is not None and "image" not in takes:
-        return "the model takes no images"
-    if block.data is None:
-        return None if rules.image_urls or block.url is None else "the target takes no images by address"
-    kind = (block.mime_type or "").split(";")[0].strip().lower()
-    if kind and kind not in rules.image_types:
-        return f"the target takes no {kind}"
-    if rules.image_bytes is not None and len(block.data) > rules.image_bytes:
-        return f"larger than {rules.image_bytes} bytes as sent"
-    return None
-
-
-def _titled(block: DocumentBlock, titles: Counter[str], at: int, place: int, work: _Work) -> DocumentBlock:
-    """A document name of the few characters that are allowed, each once in a request."""
-    title = re.sub(r"[^A-Za-z0-9\s\-()\[\]]", " ", block.title or "")
-    title = re.sub(r"\s+", " ", title).strip()[:190] or "document"
-    titles[title] += 1
-    if titles[title] > 1:
-        title = f"{title} {titles[title]}"
-    if title == block.title:
-        return block
-    work.lost(at, "title", "not a document name that the target takes", field=f".content[{place}].title")
-    return replace(block, title=title)
-
-
-def _move_result_images(work: _Work) -> None:
-    """Pictures of a run of results follow the run, in one message of the user's."""
-    items: list[tuple[int, Message]] = []
-    waiting: list[tuple[int, Block]] = []
-    for at, message in work.items:
-        if isinstance(message, ToolResultMessage):
-            content = blocks_of(message.content)
-            media = [b for b in content if isinstance(b, ImageBlock | DocumentBlock | AudioBlock)]
-            if media:
-                work.lost(at, "image", "moved behind the results", field=".content")
-                waiting.extend((at, block) for block in media)
-                rest = tuple(b for b in content if b not in media)
-                message = replace(message, content=rest or (TextBlock(text="(see the image that follows)"),))
-        elif waiting:
-            items.append(_shown(waiting))
-            waiting = []
-        items.append((at, message))
-    if waiting:
-        items.append(_shown(waiting))
-    work.items = items
-
-
-def _shown(waiting: list[tuple[int, Block]]) -> tuple[int, Message]:
-    blocks = (TextBlock(text="From the tool results:"), *(block for _, block in waiting))
-    return waiting[0][0], UserMessage(content=blocks, extra=SYNTHETIC)
 
 
 # --- turns -----------------------------------------------------------------------------------------------------------
@@ -674,42 +879,46 @@ def _shown(waiting: list[tuple[int, Block]]) -> tuple[int, Message]:
 def _take_turns(work: _Work) -> None:
     """The user begins; where the target wants it, neighbours of one role become one."""
     if work.rules.alternating:
-        merged: list[tuple[int, Message]] = []
-        for at, message in work.items:
-            joined = _merge(merged[-1][1], message) if merged else None
-            if joined is None:
-                merged.append((at, message))
-            else:
-                work.lost(at, "message", "joined to the one before it: turns alternate")
-                merged[-1] = (merged[-1][0], joined)
-        work.items = [
-            (at, _joining(merged[place - 1][1] if place else None, at, message, work))
-            for place, (at, message) in enumerate(merged)
-        ]
-    if work.rules.user_first and work.items and isinstance(work.items[0][1], AssistantMessage):
-        work.lost(0, "message", "the user begins: a placeholder was put first")
-        work.items.insert(0, (0, UserMessage(content=CONTINUED, extra=SYNTHETIC)))
+        turns: list[_Turn] = []
+        for turn in work.turns:
+            if not turns or not _merged(turns[-1], turn, work):
+                turns.append(turn)
+        work.turns = turns
+        for before, turn in pairwise(turns):
+            _join_results(before, turn, work)
+    if not work.turns:
+        work.lost("$.messages", "beginning", "there is nothing to answer: a placeholder was put there")
+        work.turns = [_Turn(None, UserMessage(content=CONTINUED, extra=SYNTHETIC))]
+    elif work.rules.user_first and isinstance(work.turns[0].message, AssistantMessage):
+        work.lost("$.messages", "beginning", "the user begins: a placeholder was put first")
+        work.turns.insert(0, _Turn(None, UserMessage(content=CONTINUED, extra=SYNTHETIC)))
 
 
-def _merge(before: Message, message: Message) -> Message | None:
-    if isinstance(before, UserMessage) and isinstance(message, UserMessage):
-        return replace(before, content=(*blocks_of(before.content), *blocks_of(message.content)))
-    if isinstance(before, AssistantMessage) and isinstance(message, AssistantMessage) and not before.tool_calls:
-        return replace(message, content=(*blocks_of(before.content), *blocks_of(message.content)))
-    return None
+def _merged(before: _Turn, turn: _Turn, work: _Work) -> bool:
+    """Joins a turn to the one before it, if both are the user's or both the model's."""
+    if type(before.message) is not type(turn.message) or isinstance(turn.message, ToolResultMessage):
+        return False
+    loser = turn
+    if before.at is None or (isinstance(turn.message, AssistantMessage) and not _is_native(before.message, work)):
+        loser = _Turn(before.at, before.message)
+        before.at, before.message = turn.at, turn.message
+    if loser.at is not None:
+        work.lost(loser.path, "neighbours", "turns alternate: joined to its neighbour")
+    if before.at is not None:
+        work.lost(f"{before.path}.content", "neighbours", "turns alternate: its neighbour joined it")
+    before.blocks += turn.blocks
+    before.places += turn.places
+    before.changed = True
+    return True
 
 
-def _joining(before: Message | None, at: int, message: Message, work: _Work) -> Message:
+def _join_results(before: _Turn, turn: _Turn, work: _Work) -> None:
     """The user's words after results travel in the results' own turn."""
-    if not isinstance(before, ToolResultMessage) or not isinstance(message, UserMessage):
-        return message
-    api = work.rules.api
-    held = message.extra.get(api, {})
-    if held.get("~joined") and isinstance(message.content, tuple):
-        return message
-    work.lost(at, "message", "said in the turn of the results before it: turns alternate")
-    content = blocks_of(message.content)
-    return replace(message, content=content, extra={**message.extra, api: {**held, "~joined": True}})
+    if not isinstance(before.message, ToolResultMessage) or not isinstance(turn.message, UserMessage):
+        return
+    held = turn.message.extra.get(work.rules.api, {})
+    if not held.get("~joined"):
+        turn.set(extra={**turn.message.extra, work.rules.api: {**held, "~joined": True}})
 
 
 # --- caching, schemas, options ---------------------------------------------------------------------------------------
@@ -718,116 +927,156 @@ def _joining(before: Message | None, at: int, message: Message, work: _Work) -> 
 def _budget_markers(work: _Work) -> None:
     """At most so many cache markers: the last ones, which cover the longest prefixes."""
     most = work.rules.cache_markers
-    if not most:
+    if most is None:
         return
-    surplus = _count_markers(work) - most
-    if surplus <= 0:
-        return
-    work.report.at("$.messages", "cache", f"more than {most} cache markers: the first {surplus} removed", "weakened")
+    surplus = sum(holder.cache is not None for holder in _holders(work)) - most
 
-    def strip(value: Any) -> Any:
+    def strip(value: Any, path: str) -> Any:
         nonlocal surplus
-        if surplus > 0 and getattr(value, "cache", None) is not None:
-            surplus -= 1
-            return replace(value, cache=None)
-        return value
+        if surplus <= 0 or getattr(value, "cache", None) is None:
+            return value
+        surplus -= 1
+        work.lost(f"{path}.cache", "cache", f"the target takes at most {most} cache markers", "dropped")
+        return replace(value, cache=None)
 
-    work.tools = tuple(map(strip, work.tools)) if work.tools else work.tools
-    if isinstance(work.system, tuple):
-        work.system = tuple(map(strip, work.system))
+    if surplus > 0:
+        if work.tools:
+            work.tools = tuple(strip(tool, f"$.tools[{at}]") for at, tool in enumerate(work.tools))
+        if isinstance(work.system, tuple):
+            work.system = tuple(strip(block, f"$.system[{at}]") for at, block in enumerate(work.system))
+        for turn in work.turns:
+            for at, block in enumerate(turn.blocks):
+                stripped = strip(block, turn.places[at])
+                if stripped is not block:
+                    turn.put(at, stripped)
+            turn.message = strip(turn.message, turn.path)
 
-    def mend(at: int, message: Message) -> Message | None:
-        if isinstance(message.content, tuple):
-            content = tuple(map(strip, message.content))
-            if any(a is not b for a, b in zip(content, message.content, strict=True)):
-                message = replace(message, content=content)
-        return strip(message) if isinstance(message, ToolResultMessage) else message
 
-    work.map(mend)
-
-
-def _count_markers(work: _Work) -> int:
-    holders: list[Any] = [*(work.tools or ()), *(work.system if isinstance(work.system, tuple) else ())]
-    for _, message in work.items:
-        holders.extend(message.content if isinstance(message.content, tuple) else ())
-        holders.append(message)
-    return sum(getattr(holder, "cache", None) is not None for holder in holders)
+def _holders(work: _Work) -> Iterable[Any]:
+    """All that may carry a cache marker."""
+    yield from work.tools or ()
+    yield from _system_blocks(work.system)
+    for turn in work.turns:
+        yield from (block for block in turn.blocks if not isinstance(block, ThinkingBlock | OpaqueBlock))
+        if isinstance(turn.message, ToolResultMessage):
+            yield turn.message
 
 
 def _fit_schemas(work: _Work) -> None:
     if work.tools:
         work.tools = tuple(
-            tool
-            if tool.dialect or tool.input_schema is None
-            else _with_schema(tool, schemas.fit(tool.input_schema, work.rules.schema, work.report, _schema_path(place)))
-            for place, tool in enumerate(work.tools)
+            tool if tool.dialect else _with_schema(tool, "input_schema", f"$.tools[{at}].input_schema", work)
+            for at, tool in enumerate(work.tools)
         )
-    elif work.rules.tools_with_history and _called(work):
-        work.report.at(
-            "$.tools", "tools", "tool blocks in the history need definitions: bare ones were added", "weakened"
-        )
-        work.tools = tuple(ToolSpec(name=name, input_schema={"type": "object"}) for name in _called(work))
+    elif work.rules.tools_with_history and any(turn.calls for turn in work.turns):
+        work.lost("$.tools", "tools", "calls in the history need definitions: bare ones were added")
+        names = dict.fromkeys(call.name for turn in work.turns for call in turn.calls)
+        work.tools = tuple(ToolSpec(name=name, input_schema={"type": "object"}) for name in names)
+        work.tool_places = []
+    output = work.options.output_schema
+    if output is not None:
+        fitted = _with_schema(output, "schema", "$.options.outputSchema.schema", work)
+        if fitted is not output:
+            work.options = replace(work.options, output_schema=fitted)
 
 
-def _schema_path(place: int) -> str:
-    return f"$.tools[{place}].input_schema"
-
-
-def _with_schema(tool: ToolSpec, schema: Any) -> ToolSpec:
-    return tool if schema == tool.input_schema else replace(tool, input_schema=schema)
-
-
-def _called(work: _Work) -> list[str]:
-    names: dict[str, None] = {}
-    for _, message in work.items:
-        if isinstance(message, AssistantMessage):
-            names.update((call.name, None) for call in message.tool_calls)
-    return list(names)
+def _with_schema(holder: Any, field: str, path: str, work: _Work) -> Any:
+    schema = getattr(holder, field)
+    fitted, removed = schemas.fit(schema, work.rules.schema)
+    if work.rules.typed_tools and isinstance(holder, ToolSpec) and "type" not in (fitted or {}):
+        fitted = {"type": "object", **(fitted or {})}
+    if fitted == schema:
+        return holder
+    if removed:
+        work.lost(path, "schema", f"the target refuses {', '.join(removed)}")
+    else:
+        work.lost(path, "schema", "said in the target's words", "record")
+    return replace(holder, **{field: fitted})
 
 
 def _fit_options(work: _Work) -> None:
-    options, rules = work.options, work.rules
-    if rules.max_tokens is not None and options.max_tokens is None:
-        options = replace(options, max_tokens=work.model.max_tokens or rules.max_tokens)
-        work.report.at("$.options.maxTokens", "max_tokens", "the target requires a limit", "weakened")
-    limit = work.model.max_tokens
-    if limit is not None and options.max_tokens is not None and options.max_tokens > limit:
-        work.report.at("$.options.maxTokens", "max_tokens", f"the model gives at most {limit}", "weakened")
-        options = replace(options, max_tokens=limit)
-    if rules.stops is not None and options.stop is not None and len(options.stop) > rules.stops:
-        work.report.at("$.options.stop", "stop", f"at most {rules.stops} stop sequences", "weakened")
-        options = replace(options, stop=options.stop[: rules.stops])
-    thinks = options.reasoning is not None and options.reasoning.enabled is not False
-    if thinks and work.model.reasoning is False:
-        work.report.at("$.options.reasoning", "reasoning", "the model does not reason", "dropped")
-        options, thinks = replace(options, reasoning=None), False
-    if thinks and not rules.forced_with_thinking:
-        options = _unforced(options, work)
-    work.options = options
+    for mend in (_fit_tool_choice, _fit_limit, _fit_sampling, _fit_reasoning):
+        work.options = mend(work.options, work)
 
 
-def _unforced(options: Any, work: _Work) -> Any:
-    """A thinking Claude takes neither a forced tool nor a temperature."""
-    if options.tool_choice is not None and options.tool_choice.mode == "required":
-        work.report.at("$.options.toolChoice", "tool_choice", "no tool can be forced while thinking is on", "weakened")
-        options = replace(options, tool_choice=ToolChoice(mode="auto"))
-    for name, path in (("temperature", "temperature"), ("top_k", "topK")):
-        if getattr(options, name) is not None and getattr(options, name) != 1:
-            work.report.at(f"$.options.{path}", name, "not together with thinking", "dropped")
-            options = replace(options, **{name: None})
+def _fit_tool_choice(options: Options, work: _Work) -> Options:
+    choice, offered = options.tool_choice, {tool.name for tool in work.tools or ()}
+    if choice is not None and (not offered or not offered.issuperset(choice.names)):
+        work.lost("$.options.toolChoice", "tool choice", "such a tool is not on offer", "dropped")
+        options = replace(options, tool_choice=None)
+    if options.parallel_tools is not None and not offered:
+        work.lost("$.options.parallelTools", "tool choice", "no tools are on offer", "dropped")
+        options = replace(options, parallel_tools=None)
     return options
 
 
+def _fit_limit(options: Options, work: _Work) -> Options:
+    most, needed = work.model.max_tokens or None, work.rules.max_tokens
+    if options.max_tokens is None and needed is not None:
+        severity: Severity = "record" if most is not None else "weakened"
+        work.lost("$.options.maxTokens", "no limit", "the target requires one", severity)
+        return replace(options, max_tokens=most or needed)
+    if options.max_tokens is not None and most is not None and options.max_tokens > most:
+        work.lost("$.options.maxTokens", "max_tokens", f"the model gives at most {most}")
+        return replace(options, max_tokens=most)
+    return options
+
+
+def _fit_sampling(options: Options, work: _Work) -> Options:
+    rules = work.rules
+    if rules.hottest is not None and options.temperature is not None and options.temperature > rules.hottest:
+        work.lost("$.options.temperature", "sampling", f"at most {rules.hottest}")
+        options = replace(options, temperature=rules.hottest)
+    if options.stop is not None:
+        kept = tuple(stop for stop in options.stop if stop.strip() or rules.blank_text)[: rules.stops]
+        if kept != options.stop:
+            work.lost("$.options.stop", "stop", f"the target takes {rules.stops or 'only words'}")
+            options = replace(options, stop=kept)
+    if rules.tiers is not None and options.service_tier is not None and options.service_tier not in rules.tiers:
+        work.lost("$.options.serviceTier", "service tier", f"the target knows {', '.join(rules.tiers)}", "dropped")
+        options = replace(options, service_tier=None)
+    return options
+
+
+def _fit_reasoning(options: Options, work: _Work) -> Options:
+    """A thinking Claude takes no forced tool and no sampling, and its limit holds thinking and answer."""
+    reasoning = options.reasoning
+    if reasoning is None or reasoning.enabled is False:
+        return options
+    if work.model.reasoning is False:
+        work.lost("$.options.reasoning", "reasoning", "the model does not reason", "dropped")
+        return replace(options, reasoning=None)
+    if work.rules.forced_with_thinking:
+        return options
+    if options.tool_choice is not None and options.tool_choice.mode == "required":
+        work.lost("$.options.toolChoice", "forced tool", "no tool can be forced while thinking is on")
+        options = replace(options, tool_choice=ToolChoice(mode="auto"))
+    for name, path in (("temperature", "temperature"), ("top_p", "topP"), ("top_k", "topK")):
+        if getattr(options, name) not in (None, 1):
+            work.lost(f"$.options.{path}", "sampling", "not together with thinking", "dropped")
+            options = replace(options, **{name: None})
+    if reasoning.budget is not None and options.max_tokens is not None and reasoning.budget >= options.max_tokens:
+        work.lost("$.options.reasoning", "reasoning", "the budget must be less than the limit of the whole answer")
+        room = options.max_tokens - 1
+        smaller = replace(reasoning, budget=room) if room >= LEAST_BUDGET else Reasoning(enabled=False)
+        options = replace(options, reasoning=smaller)
+    return options
+
+
+LEAST_BUDGET = 1024
+
 _PASSES: tuple[Callable[[_Work], None], ...] = (
-    _drop_custom,
     _drop_failed,
-    _clean_text,
+    _drop_strange,
     _place_system,
     _judge_thinking,
+    _fit_media,
+    _clean_text,
     _pair,
+    _say_failures,
     _rename_ids,
     _rename_tools,
-    _fit_media,
+    _move_result_media,
     _take_turns,
     _budget_markers,
     _fit_schemas,

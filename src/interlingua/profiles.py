@@ -1,130 +1,171 @@
-"""What targets accept, as data: ids, names, turns, media, caching, schemas. Read by `check` and `adapt`.
+"""What targets accept, as data: ids, names, turns, media, caching, schemas. Read by `adapt`, and through it by `check`.
 
-A profile belongs to a wire; a model's `compat` refines it (`toolCallIdLength`, `mergeTurns`, …). Families say whose
-signatures a model can verify: what one Claude signed, another Claude verifies, whoever serves it.
+A profile belongs to a wire; the model and its `compat` refine it (`toolCallIdLength`, `mergeTurns`, …). Families say
+whose signatures a model can verify: what one Claude signed, another Claude verifies, whoever serves it.
 """
 
 import re
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from .request import ModelDescriptor
 
+Source: TypeAlias = Literal["data", "text", "url", "file"]  # how a picture, sound or document is given
 
-class IdRule(Struct, frozen=True):
-    """Which characters a name may have, and how many; `exact` where the length is prescribed."""
+
+class NameRule(Struct, frozen=True):
+    """Which ids or names are taken: a pattern for the whole, and the greatest length."""
 
     pattern: str
     most: int
-    exact: bool = False
 
     def allows(self, name: str) -> bool:
-        fits = len(name) == self.most if self.exact else 0 < len(name) <= self.most
-        return fits and _compiled(self.pattern).fullmatch(name) is not None
+        return 0 < len(name) <= self.most and _compiled(self.pattern).fullmatch(name) is not None
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(f"(?:{pattern})*")
+    return re.compile(pattern)
 
 
-WORD = r"[A-Za-z0-9_-]"
+WORD = r"[A-Za-z0-9_-]+"
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """The rules of one target."""
+    """The rules of one target. `api` is the dialect that files what only this wire can say."""
 
     api: str
-    ids: IdRule | None = None
-    names: IdRule = IdRule(WORD, 64)
-    unique_ids: bool = False
-    later_system: bool = False  # system messages may stand between the others
-    blank_text: bool = True  # blank text blocks are accepted
-    alternating: bool = False  # user and assistant strictly take turns, the user first
-    user_first: bool = False
-    results_inline: bool = True  # a tool result may hold images
-    assistant_media: bool = False
-    image_types: tuple[str, ...] = ("image/png", "image/jpeg", "image/gif", "image/webp")
-    image_urls: bool = True
-    image_bytes: int | None = None  # of base64, as sent
-    documents: bool = True
-    document_urls: bool = True
-    document_names: bool = False  # names are needed, of few characters, each once
-    audio: bool = False
-    families: tuple[str, ...] | None = None  # whose signatures are verified here; None: nothing is verified
-    cache_markers: int = 0
-    schema: Literal["full", "gemini"] = "full"
+    # Calls and results. Where ids matter, no two calls of a request may share one.
+    ids: NameRule | None = None
+    names: NameRule = NameRule(WORD, 64)
+    typed_tools: bool = False  # every tool has a schema, and the schema a type
     tools_with_history: bool = False  # tool blocks in the history need tool definitions
-    max_tokens: int | None = None  # the wire requires a limit: this one where none is given
-    stops: int | None = None
-    forced_with_thinking: bool = True
+    error_flag: bool = True  # a result can say that it failed
+    # Turns.
+    later_system: bool = False  # system messages may stand between the others
+    blank_text: bool = True  # blank text is accepted
+    user_first: bool = False
+    alternating: bool = False  # user and assistant strictly take turns
+    # Media.
+    images: tuple[Source, ...] = ("data", "url", "file")
+    image_types: tuple[str, ...] = ("image/png", "image/jpeg", "image/gif", "image/webp")
+    image_bytes: int | None = None  # of base64, as sent
+    image_side: int | None = None  # in pixels
+    many_images: tuple[int, int] | None = None  # in a request of more than so many pictures, the side is at most that
+    documents: tuple[Source, ...] = ("data", "text", "url", "file")
+    document_types: tuple[str, ...] | None = None  # of documents given as data; None: any
+    document_names: bool = False  # names are needed, of few characters, each once
+    audio: tuple[Source, ...] = ()
+    audio_types: tuple[str, ...] | None = None
+    result_media: bool = True  # a tool result may hold pictures and documents
+    answer_media: bool = False  # so may an answer of the model
+    # Thinking.
+    families: tuple[str, ...] = ()  # whose signatures are verified here
+    signed_thinking: bool = False  # thinking without its signature is refused
     unsigned_call: str | None = None  # the documented marker for a call whose signature is not to be checked
+    forced_with_thinking: bool = True  # a tool may be forced, and sampling changed, while thinking is on
+    server_tools: bool = False  # calls that the provider ran are said as such
+    # Options.
+    cache_markers: int | None = None
+    schema: Literal["full", "gemini"] = "full"
+    max_tokens: int | None = None  # the wire requires a limit: this one where none is known
+    stops: int | None = None
+    hottest: float | None = None  # the highest temperature
+    tiers: tuple[str, ...] | None = None
 
 
 CLAUDE = "claude"
 ANTHROPIC = Profile(
     api="anthropic-messages",
-    ids=IdRule(WORD, 64),
-    unique_ids=True,
+    ids=NameRule(WORD, 64),
+    names=NameRule(WORD, 128),
+    typed_tools=True,
     blank_text=False,
     user_first=True,
     image_bytes=5 * 1024 * 1024,
+    image_side=8000,
+    many_images=(20, 2000),
+    document_types=("application/pdf",),
     families=(CLAUDE,),
+    signed_thinking=True,
+    forced_with_thinking=False,
+    server_tools=True,
     cache_markers=4,
     max_tokens=4096,
-    forced_with_thinking=False,
+    hottest=1,
+    tiers=("auto", "standard_only"),
 )
 COMPLETIONS = Profile(
     api="openai-completions",
-    ids=IdRule(WORD, 40),
+    ids=NameRule(WORD, 40),
+    error_flag=False,
     later_system=True,
-    results_inline=False,
-    document_urls=False,
-    audio=True,
+    images=("data", "url"),
+    documents=("data", "file"),
+    audio=("data",),
+    audio_types=("audio/wav", "audio/mpeg"),
+    result_media=False,
     stops=4,
+    hottest=2,
 )
 RESPONSES = Profile(
     api="openai-responses",
-    ids=IdRule(WORD, 64),
+    ids=NameRule(WORD, 64),
+    error_flag=False,
     later_system=True,
-    audio=True,
+    documents=("data", "url", "file"),
     families=("openai",),
+    signed_thinking=True,
+    hottest=2,
 )
 GOOGLE = Profile(
     api="google-generative-ai",
-    names=IdRule(r"[A-Za-z0-9_.:-]", 64),
-    alternating=True,
+    names=NameRule(r"[A-Za-z_][A-Za-z0-9_.:-]*", 64),
+    blank_text=False,
     user_first=True,
+    alternating=True,
+    images=("data", "url"),
     image_types=("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "image/gif"),
-    audio=True,
+    documents=("data", "text", "url"),
+    audio=("data", "url"),
+    result_media=False,
+    answer_media=True,
     families=("gemini",),
     schema="gemini",
     stops=5,
+    hottest=2,
 )
 BEDROCK = Profile(
     api="bedrock-converse-stream",
-    ids=IdRule(WORD, 64),
-    unique_ids=True,
-    blank_text=False,
-    alternating=True,
-    user_first=True,
-    image_urls=False,
-    document_urls=False,
-    document_names=True,
-    families=(CLAUDE,),
-    cache_markers=4,
+    ids=NameRule(WORD, 64),
+    typed_tools=True,
     tools_with_history=True,
+    blank_text=False,
+    user_first=True,
+    alternating=True,
+    images=("data",),
+    image_bytes=5 * 1024 * 1024,
+    image_side=8000,
+    documents=("data", "text"),
+    document_names=True,
+    audio=("data",),
+    families=(CLAUDE,),
+    signed_thinking=True,
     forced_with_thinking=False,
+    server_tools=True,
+    cache_markers=4,
+    hottest=1,
 )
 OLLAMA = Profile(
     api="ollama-chat",
+    error_flag=False,
     later_system=True,
-    results_inline=False,
-    image_urls=False,
-    documents=False,
+    images=("data",),
+    documents=(),
+    result_media=False,
 )
 
 PROFILES: dict[str, Profile] = {
@@ -141,14 +182,16 @@ PROFILES: dict[str, Profile] = {
     "ollama-chat": OLLAMA,
 }
 
-# The first pattern that matches a model's id names its family; an id that none matches is a family of its own.
+MISTRAL = r"mi[sx]tral|codestral|pixtral|devstral|magistral|ministral"
+
+# The first pattern that matches a model's id names its family.
 FAMILIES: list[tuple[str, str]] = [
     (r"claude", CLAUDE),
     (r"gemini", "gemini"),
-    (r"gpt|chatgpt|codex|(?:^|[/.])o[134](?:-|$)", "openai"),
+    (r"gpt|codex|(?:^|[/.])o[134](?:-|$)", "openai"),
     (r"deepseek", "deepseek"),
     (r"qwen|qwq", "qwen"),
-    (r"mi[sx]tral|codestral|pixtral|devstral|magistral|ministral", "mistral"),
+    (MISTRAL, "mistral"),
     (r"grok", "grok"),
     (r"kimi|moonshot", "kimi"),
     (r"glm", "glm"),
@@ -156,56 +199,44 @@ FAMILIES: list[tuple[str, str]] = [
     (r"nova", "nova"),
     (r"llama", "llama"),
 ]
-# Whose models an api serves, where a message does not name its model.
+# Whose models an api serves, where the id does not tell.
 HOUSES: dict[str, str] = {
-    "anthropic-messages": CLAUDE,
-    "bedrock-invoke-anthropic": CLAUDE,
-    "openai-responses": "openai",
-    "azure-openai-responses": "openai",
-    "openai-codex-responses": "openai",
-    "google-generative-ai": "gemini",
-    "google-vertex": "gemini",
-    "google-gemini-cli": "gemini",
+    api: rules.families[0] for api, rules in PROFILES.items() if rules.families and rules is not BEDROCK
 }
 
-# Refinements by model: (pattern over the id, what changes).
-MODELS: list[tuple[str, dict[str, Any]]] = [
-    (r"mi[sx]tral|codestral|pixtral|devstral|magistral|ministral", {"ids": IdRule(r"[A-Za-z0-9]", 9, exact=True)}),
-    (r"gemini-3", {"unsigned_call": "skip_thought_signature_validator"}),
+OTHERS = rf"nova|titan|llama|{MISTRAL}|deepseek|qwen|gpt|kimi|glm|minimax|cohere|jamba"
+
+# Refinements: (wire, pattern over the model's id, what changes).
+MODELS: list[tuple[str, str, dict[str, Any]]] = [
+    ("openai-completions", MISTRAL, {"ids": NameRule(r"[A-Za-z0-9]{9}", 9)}),
+    ("google-generative-ai", r"gemini-3", {"unsigned_call": "skip_thought_signature_validator", "result_media": True}),
+    ("bedrock-converse-stream", OTHERS, {"signed_thinking": False, "forced_with_thinking": True}),
 ]
 
 
 def family(model: str | None, api: str | None) -> str | None:
-    """Whose model minted something, as far as can be told."""
-    if model:
-        for pattern, name in FAMILIES:
-            if re.search(pattern, model, re.IGNORECASE):
-                return name
-        return model
-    return HOUSES.get(api or "")
+    """Whose model minted something, as far as can be told: by its id, else by the house that serves the api."""
+    for pattern, name in FAMILIES if model else ():
+        if re.search(pattern, model or "", re.IGNORECASE):
+            return name
+    return HOUSES.get(api or "") or model or None
 
 
 def profile(target: ModelDescriptor) -> Profile:
     """The rules of a target: its wire's, refined by its model and by its `compat`."""
     rules = PROFILES.get(target.api) or Profile(api=target.api)
-    for pattern, changes in MODELS:
-        if re.search(pattern, target.id, re.IGNORECASE):
-            rules = replace(rules, **{k: v for k, v in changes.items() if _concerns(rules, k)})
-    return replace(rules, **_told(target)) if target.compat else rules
+    for api, pattern, changes in MODELS:
+        if api == rules.api and re.search(pattern, target.id, re.IGNORECASE):
+            rules = replace(rules, **changes)
+    return replace(rules, **_told(target.compat)) if target.compat else rules
 
 
-def _concerns(rules: Profile, field: str) -> bool:
-    """Id rules of a model family matter on the chat wire, its marker on Google's."""
-    return rules.schema == "gemini" if field == "unsigned_call" else rules.api == "openai-completions"
-
-
-def _told(target: ModelDescriptor) -> dict[str, Any]:
-    compat = target.compat or {}
+def _told(compat: dict[str, Any]) -> dict[str, Any]:
     told: dict[str, Any] = {}
-    if isinstance(compat.get("toolCallIdLength"), int):
-        told["ids"] = IdRule(r"[A-Za-z0-9]", compat["toolCallIdLength"], exact=True)
-    if isinstance(compat.get("mergeTurns"), bool):
-        told["alternating"] = compat["mergeTurns"]
-    if isinstance(compat.get("cacheMarkers"), int):
-        told["cache_markers"] = compat["cacheMarkers"]
+    length = compat.get("toolCallIdLength")
+    if isinstance(length, int):
+        told["ids"] = NameRule(f"[A-Za-z0-9]{{{length}}}", length)
+    for name, field in (("mergeTurns", "alternating"), ("cacheMarkers", "cache_markers")):
+        if isinstance(compat.get(name), int):
+            told[field] = compat[name]
     return told

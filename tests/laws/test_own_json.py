@@ -16,6 +16,7 @@ from interlingua.messages import (
     Block,
     CacheMarker,
     Citation,
+    CustomMessage,
     ReplyPayload,
     TextBlock,
     Usage,
@@ -92,6 +93,19 @@ def test_unknown_blocks_and_roles_stay_where_they_were(held: list[dict[str, Any]
         ]
     }
     assert spelled(told) == spelled(load(dump(load(strategies.json_bytes(told), Context)), Any))
+
+
+@pytest.mark.parametrize("role", ["toolResult", "user", "~user", "~~system", "~x", "~", ""])
+@given(fields=strategies.unknown_keys())
+def test_a_foreign_role_that_looks_like_ours_stays_foreign(role: str, fields: dict[str, Any]) -> None:
+    """
+    A message of another format whose role means something else here is not taken for one of ours.
+    """
+    message = CustomMessage(role, fields)
+    assert load(dump(message), AgentMessage) == message
+    told = {"role": role, **fields}
+    if role not in ("toolResult", "user"):
+        assert spelled(load(dump(load(strategies.json_bytes(told), AgentMessage)), Any)) == spelled(told)
 
 
 @given(strategies.assistant_messages(), st.sampled_from([None, 1, 3]))

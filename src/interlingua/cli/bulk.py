@@ -5,6 +5,7 @@ copied at C speed; the others take the slow path, one by one. The file is cut at
 convert; the pieces are put together in order, and the output appears only when it is whole.
 """
 
+import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -42,10 +43,12 @@ def convert(source: Source, target: str, out: Path, workers: int) -> list[Proble
     """Converts a large session file; gives the lines that could not be read."""
     assert source.path is not None
     problems: list[Problem] = []
-    pieces = list(_pieces(source.path))
-    with output.atomic(out) as stream, ProcessPoolExecutor(min(workers, len(pieces))) as pool:
+    tasks = [(source.path, start, end) for start, end in _pieces(source.path)]
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(output.atomic(out))
+        run = map if workers == 1 else stack.enter_context(ProcessPoolExecutor(min(workers, len(tasks)))).map
         before = 0
-        for converted, lines, bad in pool.map(_piece, [(source.path, start, end) for start, end in pieces]):
+        for converted, lines, bad in run(_piece, tasks):
             stream.write(converted)
             problems.extend(Problem(f"{source.name}:{before + number}", message) for number, message in bad)
             before += lines
@@ -73,12 +76,13 @@ def _piece(task: tuple[Path, int, int]) -> tuple[bytes, int, list[tuple[int, str
     out: list[bytes] = []
     bad: list[tuple[int, str]] = []
     copy = transcript.copy_line
+    packed = b"|" in data or b'ignature"' in data
     lines = data.split(b"\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            out.append(copy(line) if b"|" not in line and b'ignature"' not in line else _unpacked(line))
+            out.append(_unpacked(line) if packed and (b"|" in line or b'ignature"' in line) else copy(line))
         except InterlinguaError as error:
             bad.append((number, str(error)))
     out.append(b"")

@@ -46,7 +46,7 @@ class Source(NamedTuple):
 
 
 class Document(NamedTuple):
-    """One conversation's data, and the line it stood on if the file holds several."""
+    """One conversation's data, and its line or number if the file holds several."""
 
     source: Source
     line: int | None
@@ -151,8 +151,9 @@ def documents(
         problems.append(Problem(source.name, message))
         return
     value = _whole(source, data, problems)
-    if value is not None:
-        yield Document(source, None, value)
+    parts = conversion.split(value, dialect) if value is not None else []
+    for number, part in enumerate(parts, 1):
+        yield Document(source, number if len(parts) > 1 else None, part)
 
 
 def _first_line(stream: IO[bytes]) -> bytes:

@@ -84,6 +84,9 @@ FILES: dict[str, str] = {
     "gemini-cli": "gemini_cli",
     "chatgpt-export": "chatgpt_export",
     "inspect-ai": "inspect_ai",
+    "openai-finetune": "openai_finetune",
+    "sharegpt": "sharegpt",
+    "vercel-ui": "vercel_ui",
 }
 DIALECTS: dict[str, str] = {**WIRES, **FILES}
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from .. import jsontext
 from ..errors import (
     AuthFailed,
     BadRequest,
@@ -90,6 +91,19 @@ _STATUSES: dict[int, type[ProviderError]] = {
     504: Overloaded,
     529: Overloaded,
 }
+
+
+def error_of(wire: Any) -> dict[str, Any]:
+    """The error that a body holds: under `error`, else the body itself; what is no object is its message."""
+    error = wire.get("error") if isinstance(wire, dict) else None
+    if isinstance(error, dict):
+        return error
+    return wire if isinstance(wire, dict) else {"message": wire}
+
+
+def words_of(message: Any, wire: Any) -> str:
+    """What an error says: its message, else the whole body."""
+    return message if isinstance(message, str) else jsontext.compact(wire) if wire else ""
 
 
 def is_overflow(message: str) -> bool:

@@ -18,8 +18,8 @@ from .. import request as _request
 from ..errors import InterlinguaError, Unsupported
 from ..losses import QUIET, Fates, Loss, Reporter, places, some
 from ..messages import AssistantMessage, CustomMessage, Message, ToolResultMessage
-from ..request import Conversation, Entry
-from ._wire import JOINED, put_back, residual, with_held
+from ..request import Conversation, Entry, Options
+from ._wire import JOINED, put_back, residual, same, with_held
 
 RECORD = "~record"  # of an entry: a record of the file begins here
 FILE = "~file"  # of a conversation: it was a file of this format
@@ -62,7 +62,7 @@ class Records:
             return [self._custom(record, role)]
         messages, said = found
         self._note(messages)
-        entries = self._placed(record, [self._named(message) for message in messages])
+        entries = self._placed(record, self._named(messages, said))
         held = residual(record, {**self._place(entries), **said})
         entries[0] = with_held(entries[0], self._api, **{RECORD: True, **held})
         return entries
@@ -83,13 +83,23 @@ class Records:
             if isinstance(message, AssistantMessage):
                 self._names.update((call.id, call.name) for call in message.tool_calls)
 
-    def _named(self, message: Message) -> Message:
-        """A result with the name of the call it answers, which may stand in an earlier record."""
-        if isinstance(message, ToolResultMessage) and message.tool_name is None:
-            return replace(message, tool_name=self._names.get(message.tool_call_id))
-        return message
+    def _named(self, messages: tuple[Message, ...], said: dict[str, Any]) -> tuple[Message, ...]:
+        """Results with the name of the call they answer, which may stand in an earlier record.
 
-    def _placed(self, record: Mapping[str, Any], messages: list[Message]) -> list[Entry]:
+        Not where the record itself would name the tool and does not.
+        """
+        named = tuple(map(self._name, messages))
+        if all(one is other for one, other in zip(named, messages, strict=True)):
+            return messages
+        return named if same(self._say(named, QUIET), said) else messages
+
+    def _name(self, message: Message) -> Message:
+        if not isinstance(message, ToolResultMessage) or message.tool_name is not None:
+            return message
+        name = self._names.get(message.tool_call_id)
+        return message if name is None else replace(message, tool_name=name)
+
+    def _placed(self, record: Mapping[str, Any], messages: tuple[Message, ...]) -> list[Entry]:
         """Entries in a row. The last has the record's id, so that what follows the record follows it."""
         id, parent = self._ids(record)
         entries = []
@@ -123,11 +133,14 @@ class Records:
         held = residual(record, {**self._place([entry]), **fields})
         return with_held(entry, self._api, **{RECORD: True, **held})
 
-    def write(self, conversation: Conversation) -> tuple[list[dict[str, Any]], list[Loss]]:
-        """The records of a conversation that was a file of this format, and what of later changes they cannot say."""
+    def write(self, conversation: Conversation, *, system: bool = False) -> tuple[list[dict[str, Any]], list[Loss]]:
+        """The records of a conversation that was a file of this format, and what of later changes they cannot say.
+
+        `system` tells whether the format has a place for the system text.
+        """
         if not conversation.extra.get(self._api):
             raise Unsupported(self._api, f"a conversation of this format {WHY}")
-        losses: list[Loss] = []
+        losses = list(_untold(conversation, system))
         records = []
         for group, where in self._groups(conversation):
             report = Reporter(where)
@@ -155,6 +168,15 @@ class Records:
         first: Any = group[0].message
         said = dict(first.fields) if isinstance(first, CustomMessage) else self._say(_spoken(group), report)
         return put_back({**self._place(group), **said}, group[0].extra.get(self._api, {}))
+
+
+def _untold(conversation: Conversation, system: bool) -> Iterator[Loss]:
+    if conversation.system is not None and not system:
+        yield Loss("$.system", "system", "a file of this format does not hold the system text", "dropped")
+    if conversation.tools is not None:
+        yield Loss("$.tools", "tools", "a file of this format does not hold the tools", "dropped")
+    if conversation.options != Options():
+        yield Loss("$.options", "options", "a file of this format does not hold the options of a call", "dropped")
 
 
 def _spoken(group: list[Entry]) -> tuple[Message, ...]:

@@ -1,5 +1,6 @@
 """What every stream decoder does: read frames as JSON, end well whatever happens, say nothing after the end."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -80,8 +81,7 @@ class Decoder:
         """Closes whatever is open, as the dialect closes it."""
 
     def _fail(self, message: str, *, aborted: bool = False, detail: str | None = None) -> None:
-        try:
+        # What is broken is closed by the recorder, with what came.
+        with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError, IndexError):
             self._close_blocks()
-        except (KeyError, TypeError, AttributeError, ValueError, IndexError):
-            pass  # what is broken is closed by the recorder with what came
         self._record.fail(message, aborted=aborted, detail=detail)

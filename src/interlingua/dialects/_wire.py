@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from .. import jsontext
 from ..errors import BadWire, DialectError, FormatError, InterlinguaError
+from ..folding import settle
 from ..losses import Encoded, Reporter
-from ..messages import Extra
+from ..messages import AssistantMessage, Block, Extra, StopReason, blocks_of
 from ..request import Conversation, ModelDescriptor, Request, ToolSpec
 
 # Keys of `extra[API]` that start with this are ours (hints, places); all others are the wire's own.
@@ -28,6 +29,7 @@ BARE = "~bare"  # the wire was a bare list of messages
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound=Struct)
+Mint = Callable[[int], str]  # the id of the n-th call that came without one
 
 
 def residual(wire: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,17 +90,20 @@ def put_back(said: dict[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def keeping(value: S, api: str, wire: Mapping[str, Any], said: Mapping[str, Any]) -> S:
-    """The value with what `said`, its own encoding, gets wrong about `wire` in its extra."""
+    """The value with what `said`, its own encoding, gets wrong about `wire`, beside hints that it already holds."""
     held = residual(wire, said)
-    if not held:
-        return value
-    return replace(value, extra={**value.extra, api: held})  # type: ignore[attr-defined]
+    return with_held(value, api, **held) if held else value
 
 
 def with_held(value: S, api: str, /, **held: Any) -> S:
     """The value with these keys added to what it holds for `api`."""
     extra: Extra = value.extra  # type: ignore[attr-defined]
     return replace(value, extra={**extra, api: {**extra.get(api, {}), **held}})
+
+
+def held_of(extra: Extra, api: str) -> Mapping[str, Any]:
+    """What an extra holds for `api`."""
+    return extra.get(api, {}) if extra else {}
 
 
 def same(a: Any, b: Any) -> bool:
@@ -210,6 +215,11 @@ def number(value: Any) -> int | float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
+def fields_of(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
 def strings(value: Any) -> tuple[str, ...] | None:
     """The value if it is a list of strings."""
     return tuple(value) if isinstance(value, list) and all(isinstance(item, str) for item in value) else None
@@ -218,6 +228,26 @@ def strings(value: Any) -> tuple[str, ...] | None:
 def count(usage: Mapping[str, Any], key: str) -> int:
     """A token count that may be absent, null or nonsense."""
     return whole(usage.get(key)) or 0
+
+
+class Ids:
+    """Ids for calls that the wire left without one: the n-th is `mint(n)`, but none that was given before."""
+
+    def __init__(self, mint: Mint | None) -> None:
+        self._mint = mint or "call_{}".format
+        self._count = 0
+        self._given: set[str] = set()
+
+    def take(self, given: Any) -> tuple[str, bool]:
+        """The id, and whether it was minted."""
+        if isinstance(given, str) and given:
+            self._given.add(given)
+            return given, False
+        for _ in range(len(self._given) + 1):  # a mint may know only one word
+            id, self._count = self._mint(self._count), self._count + 1
+            if id not in self._given:
+                break
+        return id, True
 
 
 def api_of(quirks: Mapping[str, Any] | None, api: str) -> str:
@@ -230,6 +260,35 @@ def model_of(given: Any, told: str | ModelDescriptor | None, api: str) -> ModelD
     if isinstance(told, ModelDescriptor):
         return told
     return ModelDescriptor(id=optional(given) or told or "", api=api)
+
+
+def own_word(message: AssistantMessage, reasons: Mapping[str, StopReason]) -> str | None:
+    """The wire's own word for how the message ended, as long as it still means that."""
+    word = message.stop_detail
+    means = reasons.get(word or "")
+    return word if means is not None and settle(means, blocks_of(message.content)) == message.stop_reason else None
+
+
+def given_arguments(given: Any) -> dict[str, Any]:
+    """Arguments that travel as an object, as fields of a call. What is no object is kept as text."""
+    if isinstance(given, dict):
+        return {"arguments": given}
+    told = jsontext.compact(given)
+    return {"arguments": {}, "arguments_text": told, "parse_error": "the arguments are not a JSON object"}
+
+
+def say_blocks(
+    content: tuple[Block, ...], encode: Callable[[Block, Reporter], dict[str, Any] | None], report: Reporter
+) -> list[Any]:
+    """Blocks for the wire; those that it cannot say are left out, which `encode` reports."""
+    said = []
+    for at, block in enumerate(content):
+        report.block = at
+        wire = encode(block, report)
+        if wire is not None:
+            said.append(wire)
+    report.block = None
+    return said
 
 
 def say_tools(specs: tuple[ToolSpec, ...], api: str, encode: Callable[[ToolSpec], Any], report: Reporter) -> list[Any]:

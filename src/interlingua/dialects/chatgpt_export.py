@@ -28,16 +28,28 @@ from ..request import Conversation, Entry, ModelDescriptor
 from . import _records
 from ._files import is_null
 from ._records import FILE, Records
-from ._wire import an_object, body_of, keeping, number, optional, put_back, reading, residual, restored, string
+from ._wire import (
+    an_object,
+    body_of,
+    keeping,
+    number,
+    optional,
+    put_back,
+    reading,
+    residual,
+    restored,
+    string,
+    with_held,
+)
 
 API = "chatgpt-export"
 RETURNED = True  # read and returned, not made from other formats
 
 KIND = "~kind"  # of a message: its content type, where that is not `text`
+NAMELESS = "~nameless"  # of an entry: its node stands under its id and does not repeat it
 PLACES = "~places"  # of a conversation: the order of the nodes, where children stand before their parents
 INPUT = "input"  # the one argument of a call whose words are no JSON object
 LATEST = 10**11  # seconds; what is later is no time
-UPLOADS = ("file-service://", "sediment://")  # pictures are named by where they were uploaded to
 
 FATES: Fates = _records.FATES
 
@@ -64,8 +76,8 @@ def _decode_part(part: Any) -> Block:
         return TextBlock(text=part)
     if isinstance(part, dict) and part.get("content_type") == "image_asset_pointer":
         where = part.get("asset_pointer")
-        if isinstance(where, str) and where.startswith(UPLOADS):
-            image = ImageBlock(file_id=where)
+        if isinstance(where, str):
+            image = ImageBlock(url=where) if where.startswith("https:") else ImageBlock(file_id=where)
             return keeping(image, API, part, _say_image(image))
     return OpaqueBlock(dialect=API, value=part)
 
@@ -78,7 +90,8 @@ def _decode_thought(wire: Any) -> Block:
 
 
 def _say_image(block: ImageBlock) -> dict[str, Any]:
-    return {"content_type": "image_asset_pointer", "asset_pointer": block.file_id}
+    where = block.url if block.file_id is None else block.file_id
+    return {"content_type": "image_asset_pointer", "asset_pointer": where}
 
 
 def _say_content(message: Message, report: Reporter) -> dict[str, Any]:
@@ -105,7 +118,7 @@ def _say_part(block: Block, report: Reporter) -> Any:
             return block.text
         case ThinkingBlock():
             return restored({"content": block.thinking}, block.extra, API)
-        case ImageBlock() if block.file_id is not None:
+        case ImageBlock() if block.file_id is not None or block.url is not None:
             return restored(_say_image(block), block.extra, API)
         case ToolCall():
             spoken = set(block.arguments) == {INPUT} and isinstance(block.arguments[INPUT], str)
@@ -230,9 +243,10 @@ def decode(data: Any) -> Conversation:
     mapping = an_object(wire.get("mapping"), API, "$.mapping")
     records = _records_of()
     entries: list[Entry] = []
-    nodes = {key: node for key, node in mapping.items() if isinstance(node, dict) and node.get("id") == key}
+    nodes = {key: node for key, node in mapping.items() if isinstance(node, dict) and node.get("id", key) == key}
     for key in _in_order(nodes):
-        entries += records.read(nodes[key], "node")
+        (entry,) = records.read({**nodes[key], "id": key}, "node")
+        entries.append(entry if "id" in nodes[key] else with_held(entry, API, **{NAMELESS: True}))
     head = optional(wire.get("current_node"))
     conversation = Conversation(entries=tuple(entries), head=head, model=_model(wire, entries))
     held = residual(wire, {"mapping": nodes, **_say_about(conversation)})
@@ -276,6 +290,9 @@ def encode(conversation: Conversation) -> Encoded:
         raise Unsupported(API, f"a conversation of this format {_records.WHY}")
     records, losses = _records_of().write(conversation)
     nodes = {record["id"]: record for record in records}
+    for entry, record in zip(conversation.entries, records, strict=True):
+        if entry.extra[API].get(NAMELESS):
+            del record["id"]
     order = [key for key in held.get(PLACES, ()) if key in nodes]
     mapping = {key: nodes[key] for key in (*order, *(key for key in nodes if key not in order))}
     body = put_back({"mapping": mapping, **_say_about(conversation)}, held)

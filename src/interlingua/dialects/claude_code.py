@@ -10,18 +10,20 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..losses import Encoded, Fates, Lines, Reporter
+from ..losses import QUIET, Encoded, Fates, Lines, Reporter
 from ..messages import AssistantMessage, Message, ToolResultMessage
 from ..request import Conversation, Entry, ModelDescriptor
 from . import _records, dialect
 from ._files import lines_of
 from ._records import FILE, Records, milliseconds, time_in, with_time
-from ._wire import reading
+from ._wire import JOINED, reading
 
 API = "claude-code"
 LINES = True  # a file is one conversation, a line is a part of it
 RETURNED = True  # read and returned, not made from other formats
 WIRE = "anthropic-messages"
+
+SYNTHETIC = "<synthetic>"  # the program's own words in place of an answer
 
 FATES: Fates = _records.FATES
 
@@ -42,10 +44,21 @@ def _decode_line(line: dict[str, Any]) -> list[Any]:
     if line["type"] == "assistant" and inner.get("type") == "message":
         return [_wire().decode_response(inner, provider="anthropic", timestamp=when)]
     messages = [with_time(message, when) for message in _wire().decode_messages([inner])]
+    messages[0] = _open(messages[0])
     # What a tool told the program belongs to its result; beside several results, to none of them in particular.
     if len(messages) == 1 and isinstance(messages[0], ToolResultMessage):
         messages = [replace(messages[0], details=line.get("toolUseResult"))]
     return messages
+
+
+def _open(message: Any) -> Any:
+    """A result that may share its wire message with others: lines divide what the model reads as one turn."""
+    held = message.extra.get(WIRE, {}) if isinstance(message, ToolResultMessage) else {}
+    if JOINED not in held:
+        return message
+    rest = {key: value for key, value in held.items() if key != JOINED}
+    extra = {owner: told for owner, told in message.extra.items() if owner != WIRE}
+    return replace(message, extra={**extra, WIRE: rest} if rest else extra)
 
 
 def _say_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
@@ -53,6 +66,8 @@ def _say_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]
     said: dict[str, Any]
     if isinstance(first, AssistantMessage) and first.stop_reason is not None:
         said = {"type": "assistant", "message": _wire().encode_response(first).body}
+        if report is not QUIET:
+            _wire().encode_messages(messages, report)  # for what it reports of the content
     else:
         (inner,) = _wire().encode_messages(messages, report)
         said = {"type": "assistant" if isinstance(first, AssistantMessage) else "user", "message": inner}
@@ -80,7 +95,7 @@ def decode(data: Any) -> Conversation:
         if read[-1].id is not None and line.get("isSidechain") is not True:
             head = read[-1].id  # a session stands at the last line that is not a sub-agent's
             told = getattr(read[-1].message, "model", None)
-            model = told if isinstance(told, str) else model
+            model = told if isinstance(told, str) and told != SYNTHETIC else model
     last = entries[-1].id if entries else None
     return Conversation(
         entries=tuple(entries),

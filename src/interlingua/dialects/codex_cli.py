@@ -137,7 +137,7 @@ def encode(conversation: Conversation) -> Encoded:
     """The lines of a rollout file that was read."""
     held = conversation.extra.get(API, {})
     old = bool(held.get(OLD))
-    lines, losses = _records_of(old).write(conversation)
+    lines, losses = _records_of(old).write(conversation, system=True)
     if HEADER in held:
         system = None if conversation.system is None else text_of(conversation.system)
         lines.insert(0, put_back(_say_header(system, old), held[HEADER]))

@@ -1,4 +1,6 @@
-"""Gemini CLI's session files (`messages` of `type` user, gemini, info, …), and its checkpoints (contents of the wire).
+"""Gemini CLI's session files (messages of `type` user, gemini, info, …), and its checkpoints (contents of the wire).
+
+A session is one document with `messages` or, from newer versions, JSON lines: a header, then a message a line.
 
 An answer in a session holds its text, its thoughts, and its tool calls with what they gave; here that is an assistant's
 message followed by the results, put together again on the way back. Parts are in the words of Google's wire, and are
@@ -12,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..errors import BadWire, Unsupported
-from ..losses import QUIET, Encoded, Fates, Reporter
+from ..losses import QUIET, Encoded, Fates, Lines, Reporter
 from ..messages import (
     AssistantMessage,
     Block,
@@ -29,14 +31,16 @@ from ..messages import (
 )
 from ..request import Conversation, Entry, ModelDescriptor
 from . import _records, dialect
-from ._files import is_null
+from ._files import is_null, lines_of
 from ._records import FILE, Records, milliseconds, time_in, with_time
 from ._wire import body_of, count, keeping, optional, put_back, reading, residual, restored, same, string, with_held
 
 API = "gemini-cli"
+LINES = True  # where a file has lines, they are one conversation
 RETURNED = True  # read and returned, not made from other formats
 WIRE = "google-generative-ai"
 
+LINE = "~line"  # of a conversation: its messages are lines
 CONTENTS = "~contents"  # of a conversation: a checkpoint, and where its contents stand ("" for a bare list)
 CALL = "~call"  # of what a tool gave: which of the answer's calls it belongs to
 PARTS = "~parts"  # of an answer: its words are a list of parts
@@ -74,7 +78,10 @@ def _decode_part(part: Any) -> Block:
 def _say_part(block: Block, report: Reporter) -> Any:
     if isinstance(block, OpaqueBlock) and block.dialect == API:
         return block.value
-    said: list[dict[str, Any]] = _wire().encode_messages((AssistantMessage(content=(block,)),), report)
+    inner = Reporter()
+    said: list[dict[str, Any]] = _wire().encode_messages((AssistantMessage(content=(block,)),), inner)
+    for loss in inner.losses:
+        report.lost(loss.what, loss.why, loss.severity)
     parts = said[0].get("parts") or [None]
     return parts[0]
 
@@ -269,9 +276,9 @@ def _records_of() -> Records:
 @reading(API)
 def decode(data: Any) -> Conversation:
     """A session, or a checkpoint."""
-    body = body_of(data, API)
+    body = _body_of(data)
     if isinstance(body, list):
-        return _decode_contents({"": body}, "")
+        return _decode_lines(body) if _is_header(body[0] if body else None) else _decode_contents({"": body}, "")
     if not isinstance(body, dict):
         raise BadWire(API, f"expected a session or a list of contents, got {type(body).__name__}")
     if not isinstance(body.get("messages"), list):
@@ -279,21 +286,41 @@ def decode(data: Any) -> Conversation:
             if isinstance(body.get(key), list):
                 return _decode_contents(body, key)
         raise BadWire(API, "expected a session with `messages`, or a checkpoint with `history`")
+    return _conversation(body["messages"], {FILE: True, **residual(body, {"messages": body["messages"]})}, "messages")
+
+
+def _body_of(data: Any) -> Any:
+    """One JSON value, or those of the lines."""
+    try:
+        return body_of(data, API)
+    except BadWire:
+        lines = lines_of(data, API)
+        if not lines:
+            raise
+        return lines
+
+
+def _is_header(value: Any) -> bool:
+    return isinstance(value, dict) and "sessionId" in value and "messages" not in value and "parts" not in value
+
+
+def _decode_lines(lines: list[Any]) -> Conversation:
+    return _conversation(lines, {FILE: True, LINE: True}, "")
+
+
+def _conversation(wire: list[Any], held: dict[str, Any], place: str) -> Conversation:
     records = _records_of()
     entries: list[Entry] = []
-    for at, record in enumerate(body["messages"]):
+    for at, record in enumerate(wire):
         if not isinstance(record, dict):
-            raise BadWire(API, f"expected an object, got {type(record).__name__}", f"$.messages[{at}]")
+            where = f"$.{place}[{at}]" if place else f"$[{at}]"
+            raise BadWire(API, f"expected an object, got {type(record).__name__}", where)
         kind = record.get("type")
-        entries += records.read(record, kind if isinstance(kind, str) else "message")
+        entries += records.read(record, kind if isinstance(kind, str) else "session" if not at else "record")
     models = [entry.message.model for entry in entries if isinstance(entry.message, AssistantMessage)]
     named = next((model for model in reversed(models) if model), None)
-    held = residual(body, {"messages": body["messages"]})
-    return Conversation(
-        entries=tuple(entries),
-        model=ModelDescriptor(id=named, provider="google") if named else None,
-        extra={API: {FILE: True, **held}},
-    )
+    model = ModelDescriptor(id=named, provider="google") if named else None
+    return Conversation(entries=tuple(entries), model=model, extra={API: held})
 
 
 def _decode_contents(body: dict[str, Any], key: str) -> Conversation:
@@ -316,13 +343,18 @@ def encode(conversation: Conversation) -> Encoded:
     if FILE not in held:
         raise Unsupported(API, f"a conversation of this format {_records.WHY}")
     records, losses = _records_of().write(conversation)
-    return Encoded(put_back({"messages": records}, held), tuple(losses))
+    body = Lines(records) if held.get(LINE) else put_back({"messages": records}, held)
+    return Encoded(body, tuple(losses))
 
 
 def sniff(value: Any) -> str | None:
     """Whether a document is a session of this program, or a checkpoint in an object."""
+    if isinstance(value, list) and value and _is_header(value[0]) and "projectHash" in value[0]:
+        return "lines behind a header with `sessionId` and `projectHash`"
     if not isinstance(value, dict):
         return None
+    if _is_header(value) and "projectHash" in value:
+        return "a header with `sessionId` and `projectHash`"
     if isinstance(value.get("messages"), list) and "sessionId" in value and "projectHash" in value:
         return "`messages` beside `sessionId` and `projectHash`"
     for key in ("clientHistory", "history"):

@@ -310,7 +310,7 @@ def encode(conversation: Conversation) -> Encoded:
     held = conversation.extra.get(API, {})
     if FILE not in held:
         raise Unsupported(API, f"a conversation of this format {_records.WHY}")
-    records, losses = _records_of().write(conversation)
+    records, losses = _records_of().write(conversation, system=True)
     if conversation.system is not None:
         said = {"role": "system", "content": text_of(conversation.system)}
         records.insert(0, put_back(said, held.get(SYSTEM, {})))

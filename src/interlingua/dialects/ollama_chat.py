@@ -11,7 +11,7 @@ whole one would look and read by the same code.
 
 import base64
 import binascii
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -38,7 +38,6 @@ from ..messages import (
     Block,
     Content,
     CustomMessage,
-    Extra,
     ImageBlock,
     Message,
     OpaqueBlock,
@@ -64,21 +63,25 @@ from ..request import (
     System,
     ToolSpec,
 )
-from ._errors import provider_error, status_of
+from ._errors import provider_error, status_of, words_of
 from ._stream import Decoder
 from ._wire import (
     RESPONSE,
+    Ids,
+    Mint,
     an_object,
     body_of,
     count,
     decode_conversation,
     each,
     encode_conversation,
+    held_of,
     keeping,
     lenient,
     model_of,
     number,
     optional,
+    own_word,
     put_back,
     reading,
     residual,
@@ -171,37 +174,11 @@ TEXT = "~text"  # the arguments came as text
 FIELD = "~field"  # the name under which thinking came, if it is not the usual one
 PROMPT = "~system"  # residual of the system message that is the system prompt
 
-Mint = Callable[[int], str]
-
-
-def _held(extra: Extra) -> Mapping[str, Any]:
-    return extra.get(API, {}) if extra else {}
-
-
-class _Ids:
-    """Ids for calls that the wire left without one: the n-th is `mint(n)`, but none that was given before."""
-
-    def __init__(self, mint: Mint | None) -> None:
-        self._mint = mint or "call_{}".format
-        self._count = 0
-        self._given: set[str] = set()
-
-    def take(self, given: Any) -> tuple[str, bool]:
-        """The id, and whether it was minted."""
-        if isinstance(given, str) and given:
-            self._given.add(given)
-            return given, False
-        for _ in range(len(self._given) + 1):
-            id, self._count = self._mint(self._count), self._count + 1
-            if id not in self._given:
-                break
-        return id, True
-
 
 # --- content: wire to ours -------------------------------------------------------------------------------------------
 
 
-def _decode_parts(wire: dict[str, Any], ids: _Ids) -> tuple[Block, ...]:
+def _decode_parts(wire: dict[str, Any], ids: Ids) -> tuple[Block, ...]:
     """The blocks of a message, in the one order that we give them."""
     return (*_decode_words(wire), *_decode_pictures(wire.get("images")), *_decode_calls(wire.get("tool_calls"), ids))
 
@@ -240,12 +217,12 @@ def _decode_pictures(wire: Any) -> Iterator[Block]:
             yield OpaqueBlock(dialect=API, value={"images": item})
 
 
-def _decode_calls(wire: Any, ids: _Ids) -> Iterator[Block]:
+def _decode_calls(wire: Any, ids: Ids) -> Iterator[Block]:
     for item in wire if isinstance(wire, list) else ():
         yield _decode_call(item, ids)
 
 
-def _decode_call(wire: Any, ids: _Ids) -> Block:
+def _decode_call(wire: Any, ids: Ids) -> Block:
     function = wire.get("function") if isinstance(wire, dict) else None
     given = function.get("arguments") if isinstance(function, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not _is_arguments(given):
@@ -314,7 +291,7 @@ class _Parts:
                 before = self.thoughts or self.texts or self.pictures or self.calls
                 self.in_order &= bool(block.thinking) and not before
                 self.thoughts.append(block.thinking)
-                self.field = _held(block.extra).get(FIELD, "thinking")
+                self.field = held_of(block.extra, API).get(FIELD, "thinking")
             case ToolCall():
                 self.calls.append(_encode_call(block, report))
             case ImageBlock() if block.data is not None:
@@ -382,7 +359,7 @@ def _encode_picture(block: ImageBlock, report: Reporter) -> Any:
 
 
 def _encode_call(call: ToolCall, report: Reporter) -> dict[str, Any]:
-    held = _held(call.extra)
+    held = held_of(call.extra, API)
     arguments: Any = call.arguments
     if held.get(TEXT):
         arguments = arguments_text(call)
@@ -411,7 +388,7 @@ class _Turn:
     """The calls of the latest answer that wait for their results, and the names of all calls."""
 
     def __init__(self, mint: Mint | None) -> None:
-        self.ids = _Ids(mint)
+        self.ids = Ids(mint)
         self.names: dict[str, str] = {}  # a repeated id means the latest call
         self.waiting: list[ToolCall] = []
 
@@ -457,7 +434,7 @@ def _decode_message(wire: Any, turn: _Turn) -> Message:
     return CustomMessage(role, {k: v for k, v in wire.items() if k != "role"})  # type: ignore[return-value]
 
 
-def _decode_content(wire: dict[str, Any], ids: _Ids) -> Content:
+def _decode_content(wire: dict[str, Any], ids: Ids) -> Content:
     """Words alone stay a string, as in the wire."""
     blocks = _decode_parts(wire, ids)
     if len(blocks) > 1 or (blocks and not isinstance(blocks[0], TextBlock)):
@@ -518,7 +495,7 @@ def _said_message(
 
 def _minted(content: Content, before: set[str]) -> set[str]:
     calls = [block for block in content if isinstance(block, ToolCall)] if isinstance(content, tuple) else []
-    return {call.id for call in calls if _held(call.extra).get(MINTED)} if calls else before
+    return {call.id for call in calls if held_of(call.extra, API).get(MINTED)} if calls else before
 
 
 def _encode_result(
@@ -527,7 +504,7 @@ def _encode_result(
     wire = {"role": "tool", **_encode_content(result.content, report)}
     if result.tool_name is not None:
         wire["tool_name"] = result.tool_name
-    if result.tool_call_id and result.tool_call_id not in minted and not _held(result.extra).get(MINTED):
+    if result.tool_call_id and result.tool_call_id not in minted and not held_of(result.extra, API).get(MINTED):
         wire["tool_call_id"] = result.tool_call_id
     elif not result.tool_call_id:
         report.lost("tool_call_id", "a result without an id is given that of a call", "record", field="toolCallId")
@@ -637,7 +614,7 @@ def encode_request(request: Request, *, strict: bool = False) -> Encoded:
     body["messages"] = encode_messages(context.messages, report)
     if context.system is not None:
         prompt = {"role": "system", "content": _encode_system(context.system, report)}
-        body["messages"].insert(0, put_back(prompt, _held(request.extra).get(PROMPT, {})))
+        body["messages"].insert(0, put_back(prompt, held_of(request.extra, API).get(PROMPT, {})))
     elif body["messages"] and _is_prompt(body["messages"][0]):
         why = "a first system message is the system prompt"
         report.at("$.messages[0]", "system message", why, "record")
@@ -721,7 +698,7 @@ def decode_response(
     if "error" in wire and "message" not in wire:
         raise decode_error(0, wire)
     base = AssistantMessage(content=(), api=API, provider=provider, model=model, timestamp=timestamp)
-    return _decode_answer(wire, _decode_parts(an_object(wire["message"], API, "$.message"), _Ids(mint)), base)
+    return _decode_answer(wire, _decode_parts(an_object(wire["message"], API, "$.message"), Ids(mint)), base)
 
 
 def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
@@ -768,7 +745,7 @@ def encode_response(message: AssistantMessage) -> Encoded:
 
 
 def _whole_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
-    return put_back(_encode_answer(message, parts), _held(message.extra).get(RESPONSE, {}))
+    return put_back(_encode_answer(message, parts), held_of(message.extra, API).get(RESPONSE, {}))
 
 
 def _encode_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
@@ -801,10 +778,7 @@ def _counted(usage: Usage) -> Usage:
 
 
 def _stop_word(message: AssistantMessage) -> str | None:
-    word = message.stop_detail
-    if word in STOP_REASONS and settle(STOP_REASONS[word], blocks_of(message.content)) == message.stop_reason:
-        return word
-    return SAID_STOPS.get(message.stop_reason or "")
+    return own_word(message, STOP_REASONS) or SAID_STOPS.get(message.stop_reason or "")
 
 
 ANSWER_FATES: Fates = {
@@ -837,7 +811,7 @@ class StreamDecoder(Decoder):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self._ids = _Ids(self._mint)
+        self._ids = Ids(self._mint)
         self._shell: dict[str, Any] = {}  # the wire's answer, without its message
         self._message: dict[str, Any] = {}  # the wire's message, without what grows
         self._thoughts: list[str] = []
@@ -964,7 +938,7 @@ class StreamEncoder:
                 return b""
             case ThinkingStart():
                 if event.block is not None:
-                    field = None if event.block.redacted else _held(event.block.extra).get(FIELD, "thinking")
+                    field = None if event.block.redacted else held_of(event.block.extra, API).get(FIELD, "thinking")
                     self._fields[event.content_index] = field
                 return b""
             case ToolCallEnd():
@@ -1025,7 +999,7 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
     while isinstance(told, dict):  # `{"error": …}` as a rule; proxies in front of it have words of their own
         told = next((told[key] for key in ("error", "message", "detail") if told.get(key)), None)
     return provider_error(
-        told if isinstance(told, str) else jsontext.compact(wire) if wire else "",
+        words_of(told, wire),
         status=status,
         headers=headers,
         body=wire,

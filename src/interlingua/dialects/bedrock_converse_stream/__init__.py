@@ -1,0 +1,39 @@
+"""Amazon Bedrock Converse and ConverseStream, as JSON on the REST wire: blobs are base64 strings.
+
+Shapes that differ from ours: a block is an object with one key that names its kind; a cache point is a block of its
+own, after the one it marks; tool results are blocks inside user messages (hint `~joined`, as one wire message may hold
+several results and words of the user); cited text has a block of its own. Model and stream are said by the path, and
+what only some models understand (thinking, top_k) travels in `additionalModelRequestFields`.
+"""
+
+from .answers import decode_response, encode_response
+from .content import decode_block, encode_block
+from .errors import decode_error, encode_error
+from .facts import API, FATES, SAID_STOPS, STOP_REASONS, UNEVEN
+from .messages import decode_messages, encode_messages
+from .requests import decode, decode_request, encode, encode_request, path
+from .streams import StreamDecoder, StreamEncoder, framing
+
+__all__ = [
+    "API",
+    "FATES",
+    "SAID_STOPS",
+    "STOP_REASONS",
+    "UNEVEN",
+    "StreamDecoder",
+    "StreamEncoder",
+    "decode",
+    "decode_block",
+    "decode_error",
+    "decode_messages",
+    "decode_request",
+    "decode_response",
+    "encode",
+    "encode_block",
+    "encode_error",
+    "encode_messages",
+    "encode_request",
+    "encode_response",
+    "framing",
+    "path",
+]

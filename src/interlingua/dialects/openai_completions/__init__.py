@@ -1,0 +1,44 @@
+"""OpenAI Chat Completions, as OpenAI and the many hosts that copied it speak it.
+
+Knows nothing of HTTP, keys, clocks or other dialects. What hosts do differently is data (`Compat`), never a name.
+
+Shapes that differ from ours: an assistant message is no list but has a place for each kind of content ("tracks":
+thinking, `content`, `refusal`, `tool_calls`, …), so the order between kinds is the wire's own; a stream shows the order
+in which the model spoke, and it is kept. Where an answer of ours is interleaved, the whole form says the order in a
+field of its own, `interlingua`, which clients ignore and return. Thinking comes under several names, sometimes under
+two at once, and at OpenRouter also as `reasoning_details` with signatures and sealed payloads: words are read once.
+
+Hints on messages: `~parts` (content as a list although a string would do), `~repeats` (fields that repeat the words of
+the details), `~ordered`; on blocks: `~part` (a part of `content`), `~fields` and `~detail` (where thinking stood),
+`~as`, `~plain`, `~prefix`, `~split` (spelling of media and thinking), `~object` (arguments as an object), `~minted`.
+"""
+
+from .answers import decode_response, encode_response
+from .decoding import StreamDecoder, framing
+from .encoding import StreamEncoder
+from .errors import decode_error, encode_error
+from .facts import API, FATES, SAID_STOPS, STOP_REASONS, UNEVEN
+from .hosts import Compat, compat_of
+from .requests import decode, decode_request, encode, encode_request, path
+
+__all__ = [
+    "API",
+    "FATES",
+    "SAID_STOPS",
+    "STOP_REASONS",
+    "UNEVEN",
+    "Compat",
+    "StreamDecoder",
+    "StreamEncoder",
+    "compat_of",
+    "decode",
+    "decode_error",
+    "decode_request",
+    "decode_response",
+    "encode",
+    "encode_error",
+    "encode_request",
+    "encode_response",
+    "framing",
+    "path",
+]

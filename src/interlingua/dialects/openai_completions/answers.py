@@ -1,0 +1,181 @@
+"""Whole answers, and the envelope that streamed ones share with them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...folding import settle
+from ...losses import Encoded, Reporter, encoded
+from ...messages import AssistantMessage, Block, StopReason, TextBlock, blocks_of
+from .._wire import (
+    MESSAGE,
+    RESPONSE,
+    an_object,
+    api_of,
+    body_of,
+    each,
+    optional,
+    put_back,
+    reading,
+    residual,
+    with_held,
+)
+from .calls import Pairing
+from .errors import decode_error
+from .facts import ANSWER_FATES, API, CHOICE, CHOICES, NONE, SAID_STOPS, STOP_REASONS
+from .hearing import decode_spoken
+from .hosts import Compat, compat_of
+from .speech import say
+from .usage import decode_usage, encode_usage, find_usage
+
+
+def read_answer(
+    envelope: dict[str, Any],
+    choice: dict[str, Any] | None,
+    content: tuple[Block, ...],
+    beside: dict[str, Any],
+    base: AssistantMessage,
+    compat: Compat,
+) -> AssistantMessage:
+    """The message of an answer whose content is read already; `choice` is None where the answer has none."""
+    word = optional((choice or {}).get("finish_reason"))
+    reason = reason_of(word, content)
+    message = replace(
+        base,
+        content=content,
+        **decode_envelope(envelope, base),
+        usage=decode_usage(find_usage(envelope, choice or {}), compat),
+        stop_reason=reason,
+        stop_detail=word,
+        error_message=_what_went_wrong(word, choice or {}, content) if reason == "error" else None,
+    )
+    held = {**residual(envelope, encode_envelope(message, compat)), **beside}
+    if choice is None:
+        held[NONE] = True
+    elif rest := residual(choice, _encode_choice_shell(message)):
+        held[CHOICE] = rest
+    return with_held(message, API, **{RESPONSE: held}) if held else message
+
+
+def reason_of(word: str | None, content: tuple[Block, ...]) -> StopReason:
+    """Why the answer ended. A refusal is no answer, whatever the wire calls it."""
+    if any(isinstance(block, TextBlock) and block.refusal for block in content):
+        return "error"
+    return settle(STOP_REASONS.get(word or ""), content)
+
+
+def _what_went_wrong(word: str | None, choice: Mapping[str, Any], content: tuple[Block, ...]) -> str:
+    error = choice.get("error")
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
+        return str(error["message"])
+    refusal = "".join(block.text for block in content if isinstance(block, TextBlock) and block.refusal)
+    return f"the model refused: {refusal}" if refusal else f"the provider stopped: {word or 'no reason given'}"
+
+
+def decode_envelope(wire: Mapping[str, Any], base: AssistantMessage) -> dict[str, Any]:
+    named = optional(wire.get("model")) or None
+    return {
+        "response_id": optional(wire.get("id")) or None,
+        "model": base.model or named,
+        "response_model": named if base.model and named != base.model else None,
+    }
+
+
+def held_response(message: AssistantMessage) -> dict[str, Any]:
+    return (message.extra.get(API) or {}).get(RESPONSE) or {}
+
+
+def whole_answer(message: AssistantMessage, compat: Compat, report: Reporter) -> dict[str, Any]:
+    held = held_response(message)
+    body = put_back(encode_envelope(message, compat), held)
+    if held.get(NONE):
+        return body
+    choice = put_back(_encode_choice_shell(message), held.get(CHOICE) or {})
+    choice["message"] = _said_answer(message, compat, report)
+    body["choices"] = [choice, *(held.get(CHOICES) or ())]
+    return body
+
+
+def _said_answer(message: AssistantMessage, compat: Compat, report: Reporter) -> dict[str, Any]:
+    held = held_response(message).get(MESSAGE) or {}
+    return put_back(say(blocks_of(message.content), held, compat, report, answer=True), held)
+
+
+def encode_envelope(message: AssistantMessage, compat: Compat) -> dict[str, Any]:
+    wire = {
+        "id": message.response_id or "",
+        "object": "chat.completion",
+        "created": (message.timestamp or 0) // 1000,
+        "model": message.response_model or message.model or "",
+    }
+    if message.usage is not None:
+        wire["usage"] = encode_usage(message.usage, compat)
+    return wire
+
+
+def _encode_choice_shell(message: AssistantMessage) -> dict[str, Any]:
+    """A choice without its message."""
+    word = stop_word(message)
+    wire: dict[str, Any] = {"index": 0, "finish_reason": word}
+    if word == "error" and message.error_message is not None:
+        wire["error"] = {"message": message.error_message}
+    return wire
+
+
+def stop_word(message: AssistantMessage) -> str | None:
+    word, content = message.stop_detail, blocks_of(message.content)
+    if word in STOP_REASONS and reason_of(word, content) == message.stop_reason:
+        return word
+    if message.stop_reason == "error" and reason_of("stop", content) == "error":
+        return "stop"  # a refusal says it all
+    return SAID_STOPS.get(message.stop_reason or "")
+
+
+@reading(API)
+def decode_response(
+    body: Any,
+    *,
+    model: str | None = None,
+    provider: str | None = None,
+    timestamp: int | None = None,
+    mint: Callable[[int], str] | None = None,
+    quirks: Mapping[str, Any] | None = None,
+) -> AssistantMessage:
+    """A whole answer. Of several choices the first is the message; the others are kept beside it."""
+    wire = an_object(body_of(body, API), API)
+    if wire.get("error"):  # some hosts say it with status 200
+        raise decode_error(0, wire)
+    base = AssistantMessage(content=(), api=api_of(quirks, API), provider=provider, model=model, timestamp=timestamp)
+    compat, choices = compat_of(quirks), wire.get("choices")
+    envelope = {key: value for key, value in wire.items() if key != "choices"}
+    if not choices:
+        empty = wire if "choices" in wire else envelope
+        return read_answer(empty, None, (), {}, base, compat)
+    choice, *others = each(choices, "choices", API, lambda item: an_object(item, API))
+    content, held = decode_spoken(
+        an_object(choice.get("message"), API, "$.choices[0].message"), compat, Pairing(mint).mint, answer=True
+    )
+    beside = {MESSAGE: held} if held else {}
+    if others:
+        beside[CHOICES] = others  # type: ignore[assignment]
+    rest = {key: value for key, value in choice.items() if key != "message"}
+    return read_answer(envelope, rest, content, beside, base, compat)
+
+
+def encode_response(message: AssistantMessage, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
+    """The body of a whole answer."""
+    report, compat = Reporter("$"), compat_of(quirks)
+    body = whole_answer(message, compat, report)
+    _report_answer(message, report)
+    return encoded(API, body, message, ANSWER_FATES, report.losses, spoken=api_of(quirks, API))
+
+
+def _report_answer(message: AssistantMessage, report: Reporter) -> None:
+    word = stop_word(message)
+    if message.stop_reason is None or reason_of(word, blocks_of(message.content)) != message.stop_reason:
+        report.at("$.stopReason", "stop_reason", "the wire has no word for it", "weakened")
+    if word != message.stop_detail:
+        report.at("$.stopDetail", "stop_detail", "another wire's word", "record")
+    if message.response_model is not None and message.model is not None:
+        report.at("$.model", "model", "the model that answered is said, not the one that was asked", "record")

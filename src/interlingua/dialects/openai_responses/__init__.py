@@ -1,0 +1,81 @@
+"""OpenAI Responses. Knows nothing of HTTP, keys, clocks or other dialects.
+
+Shapes that differ from ours: a conversation is a flat list of items, so an answer is every item between two of the
+user's (reasoning, messages, calls): these are one message here, a block for each item, and for each part of a message
+item. What the wire says of such an item is on its first block, and `~joined` on the others. Reasoning comes in parts;
+the block has them joined by blank lines, and hints say how long each is. Calls have two ids: ours is the one that
+results name (`call_id`), the item's own is in `extra`.
+
+An item of an answer may go back as input, but not all of it: its status, for one, is refused. So what is held of an
+answer's item is in two places, and what lies under `~response` is never sent.
+
+A stream is put together as the wire's own items and read as the whole answer would be, so both give equal messages by
+construction. Also, as Variants, the same bodies at Azure's and at the Codex backend's address.
+
+In reading order: `facts`, `holding`, `content`, `speech`, `items`, `messages`, `requests`, `errors`, `answers`,
+`decoding` and `encoding`; none knows those after it.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from ...framing import SSE
+from ...losses import Encoded
+from ...request import Conversation
+from .._variant import Variant
+from .._wire import decode_conversation, encode_conversation
+from .answers import decode_response, encode_response
+from .decoding import StreamDecoder
+from .encoding import StreamEncoder
+from .errors import decode_error, encode_error
+from .facts import API, FATES, STOP_REASONS, UNEVEN
+from .items import decode_item, encode_item
+from .messages import decode_messages, encode_messages
+from .requests import decode_request, encode_request
+
+__all__ = [
+    "API",
+    "AZURE",
+    "CODEX",
+    "FATES",
+    "STOP_REASONS",
+    "UNEVEN",
+    "StreamDecoder",
+    "StreamEncoder",
+    "decode",
+    "decode_error",
+    "decode_item",
+    "decode_messages",
+    "decode_request",
+    "decode_response",
+    "encode",
+    "encode_error",
+    "encode_item",
+    "encode_messages",
+    "encode_request",
+    "encode_response",
+    "framing",
+    "path",
+]
+
+
+def framing(content_type: str | None = None) -> SSE:
+    return SSE()
+
+
+def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
+    return str(quirks["path"]) if quirks else "/responses"
+
+
+def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversation:
+    return decode_conversation(data, API, lambda body: decode_request(body, quirks=quirks), "input")
+
+
+def encode(conversation: Conversation, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
+    return encode_conversation(conversation, API, lambda request: encode_request(request, quirks=quirks), "input")
+
+
+# The same bodies elsewhere. The address of an Azure deployment ends in /openai/v1; the model is the deployment's name.
+AZURE = Variant(sys.modules[__name__], "azure-openai-responses", quirks={"path": "/responses?api-version=v1"})
+CODEX = Variant(sys.modules[__name__], "openai-codex-responses", quirks={"path": "/codex/responses"})

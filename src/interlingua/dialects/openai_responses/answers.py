@@ -1,0 +1,227 @@
+"""Whole answers: the envelope around the items, why it ended and what it cost."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...errors import BadWire
+from ...folding import settle
+from ...losses import QUIET, Encoded, Reporter, encoded
+from ...messages import AssistantMessage, Block, Cost, StopReason, TextBlock, Usage, blocks_of
+from .._wire import (
+    HINTS,
+    RESPONSE,
+    an_object,
+    api_of,
+    body_of,
+    count,
+    keeping,
+    number,
+    optional,
+    put_back,
+    reading,
+    residual,
+    restored,
+    whole,
+    with_held,
+)
+from .errors import decode_error
+from .facts import ANSWER_FATES, API, REASONS, SAID_STOPS, STOP_REASONS
+from .items import decode_item, encode_items
+
+# --- wire to ours -----------------------------------------------------------------------------------------------------
+
+
+@reading(API)
+def decode_response(
+    body: Any,
+    *,
+    model: str | None = None,
+    provider: str | None = None,
+    timestamp: int | None = None,
+    quirks: Mapping[str, Any] | None = None,
+) -> AssistantMessage:
+    """A whole answer."""
+    wire = an_object(body_of(body, API), API)
+    if "output" not in wire and (wire.get("type") == "error" or (wire.get("error") and "status" not in wire)):
+        raise decode_error(0, wire)
+    base = AssistantMessage(content=(), api=api_of(quirks, API), provider=provider, model=model, timestamp=timestamp)
+    output = wire.get("output", [])
+    if not isinstance(output, list):
+        raise BadWire(API, f"expected a list of items, got {type(output).__name__}", "$.output")
+    items = (an_object(item, API, f"$.output[{at}]") for at, item in enumerate(output))
+    content = tuple(block for at, item in enumerate(items) for _, block in decode_item(item, at, answer=True))
+    return decode_answer({**wire, "output": []} if "output" in wire else wire, content, base)
+
+
+def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
+    """The message whose envelope is `wire` and whose content is read already."""
+    word = _stop_word(wire)
+    reason = _reason(word, wire.get("status"), content)
+    error = wire.get("error")
+    told = optional(error.get("message")) if isinstance(error, dict) else None
+    failed = reason in ("error", "aborted")
+    message = replace(
+        base,
+        content=content,
+        **decode_envelope(wire, base),
+        stop_reason=reason,
+        stop_detail=word,
+        error_message=_explained(word, content) if told is None and failed else told,
+    )
+    held = residual(wire, _encode_answer(message, [], QUIET))
+    return with_held(message, API, **{RESPONSE: held}) if held else message
+
+
+def decode_envelope(wire: Mapping[str, Any], base: AssistantMessage) -> dict[str, Any]:
+    named = optional(wire.get("model")) or None
+    return {
+        "response_id": optional(wire.get("id")) or None,
+        "model": base.model or named,
+        "response_model": named if base.model and named != base.model else None,
+        "timestamp": base.timestamp if base.timestamp is not None else _decode_time(wire.get("created_at")),
+        "usage": _decode_usage(wire.get("usage")),
+    }
+
+
+def _decode_time(seconds: Any) -> int | None:
+    told = number(seconds)
+    return round(told * 1000) if told else None
+
+
+def _stop_word(wire: Mapping[str, Any]) -> str | None:
+    """The reason of an incomplete answer, else the status."""
+    status, details = optional(wire.get("status")), wire.get("incomplete_details")
+    reason = optional(details.get("reason")) if isinstance(details, dict) and status == "incomplete" else None
+    return reason or status
+
+
+def _reason(word: str | None, status: Any, content: tuple[Block, ...]) -> StopReason:
+    known = STOP_REASONS.get(word or "", "length" if status == "incomplete" else None)
+    if known in (None, "stop") and any(isinstance(block, TextBlock) and block.refusal for block in content):
+        return "error"
+    return settle(known, content)
+
+
+def _explained(word: str | None, content: tuple[Block, ...]) -> str:
+    refused = "".join(block.text for block in content if isinstance(block, TextBlock) and block.refusal)
+    return f"the model refused: {refused}" if refused else f"the provider stopped: {word or 'no reason given'}"
+
+
+def _decode_usage(wire: Any) -> Usage | None:
+    if not isinstance(wire, dict):
+        return None
+    given, made = wire.get("input_tokens_details"), wire.get("output_tokens_details")
+    given = given if isinstance(given, dict) else {}
+    read, written = count(given, "cached_tokens"), count(given, "cache_write_tokens")
+    price = number(wire.get("cost"))
+    usage = Usage.of(
+        max(count(wire, "input_tokens") - read - written, 0),
+        count(wire, "output_tokens"),
+        cache_read=read,
+        cache_write=written,
+        total_tokens=whole(wire.get("total_tokens")),
+        reasoning=whole(made.get("reasoning_tokens")) if isinstance(made, dict) else None,
+        cost=None if price is None else Cost(total=price),
+    )
+    return keeping(usage, API, wire, _encode_usage(usage) or {})
+
+
+# --- ours to wire -----------------------------------------------------------------------------------------------------
+
+
+def encode_response(message: AssistantMessage, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
+    """The body of a whole answer."""
+    report = Reporter("$")
+    output = encode_items(blocks_of(message.content), report, answer=True)
+    body = answer_said(message, output, report)
+    return encoded(API, body, message, ANSWER_FATES, report.losses, spoken=api_of(quirks, API))
+
+
+def answer_said(message: AssistantMessage, output: list[Any], report: Reporter) -> dict[str, Any]:
+    body = _encode_answer(message, output, report)
+    held = message.extra.get(API, {}) if message.extra else {}
+    if any(not key.startswith(HINTS) for key in held):
+        report.at(f"$.extra.{API}", "extra", "held of a request's message, not of an answer", "record")
+    return put_back(body, held[RESPONSE]) if RESPONSE in held else body
+
+
+def _encode_answer(message: AssistantMessage, output: list[Any], report: Reporter) -> dict[str, Any]:
+    """The envelope. It has what the wire's answers always have; settings that are not known are their defaults."""
+    content = blocks_of(message.content)
+    word = said_word(message, content)
+    if report is not QUIET:
+        _report_envelope(message, word, content, report)
+    explained = message.stop_reason in ("error", "aborted") and message.error_message == _explained(word, content)
+    error = None if message.error_message is None or explained else message.error_message
+    return {
+        "id": message.response_id or "",
+        "object": "response",
+        "created_at": _encode_time(message.timestamp),
+        "status": status_said(word),
+        "error": None if error is None else {"code": "server_error", "message": error},
+        "incomplete_details": {"reason": word} if word in REASONS else None,
+        "instructions": None,
+        "metadata": {},
+        "model": message.response_model or message.model or "",
+        "output": output,
+        "parallel_tool_calls": True,
+        "temperature": None,
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": None,
+        "usage": _encode_usage(message.usage),
+    }
+
+
+def status_said(word: str) -> str:
+    return "incomplete" if word in REASONS else word
+
+
+def said_word(message: AssistantMessage, content: tuple[Block, ...]) -> str:
+    word = message.stop_detail
+    if word in STOP_REASONS and _reason(word, None, content) == message.stop_reason:
+        return word
+    return SAID_STOPS.get(message.stop_reason or "", "completed")
+
+
+def _report_envelope(message: AssistantMessage, word: str, content: tuple[Block, ...], report: Reporter) -> None:
+    """What will be read back otherwise than it is."""
+    reason = _reason(word, None, content)
+    if reason != message.stop_reason:
+        report.at("$.stopReason", "stop_reason", f"read back as {reason}", "weakened")
+    if word != message.stop_detail:
+        report.at("$.stopDetail", "stop_detail", f"this wire's word is {word}", "record")
+    if message.error_message is None and reason in ("error", "aborted"):
+        report.at("$.errorMessage", "error_message", "the wire's own words take its place", "record")
+    if message.timestamp is not None and _decode_time(_encode_time(message.timestamp)) != message.timestamp:
+        report.at("$.timestamp", "timestamp", "not a time that this wire can say", "record")
+    if message.response_model and message.response_model != message.model:
+        report.at("$.model", "model", "the wire names only the model that answered", "record")
+        report.at("$.responseModel", "response_model", "the wire names only the model that answered", "record")
+    if message.usage is not None and message.usage.reasoning is None:
+        report.at("$.usage.reasoning", "reasoning", "always counted on this wire", "record")
+    if message.content is None or isinstance(message.content, str):
+        report.at("$.content", "content", "answers are lists of items", "record")
+
+
+def _encode_usage(usage: Usage | None) -> dict[str, Any] | None:
+    if usage is None:
+        return None
+    wire = {
+        "input_tokens": usage.input + usage.cache_read + usage.cache_write,
+        "input_tokens_details": {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
+        "total_tokens": usage.total_tokens,
+    }
+    if usage.cost is not None:
+        wire["cost"] = usage.cost.total  # as OpenRouter says it
+    return restored(wire, usage.extra, API) if usage.extra else wire
+
+
+def _encode_time(timestamp: int | None) -> int | float:
+    if timestamp is None:
+        return 0
+    return timestamp / 1000 if timestamp % 1000 else timestamp // 1000

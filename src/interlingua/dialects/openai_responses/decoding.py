@@ -1,0 +1,452 @@
+"""Streams to events. A stream is put together as the wire's own items, which are read as the whole answer's are."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ... import jsontext
+from ...errors import FormatError
+from ...folding import arguments_text
+from ...framing import Frame
+from ...messages import Block, Extra, OpaqueBlock, TextBlock, ThinkingBlock, ToolCall
+from .._stream import Decoder
+from .._wire import JOINED, optional, string, whole
+from .answers import decode_answer, decode_envelope
+from .errors import decode_error
+from .facts import API, CUSTOM, FORM, MINTED
+from .holding import NAMES, filed, kind_of
+from .items import decode_item
+
+
+class _Item:
+    """An item of a stream: what the wire said of it, and which blocks are open for its parts."""
+
+    __slots__ = ("at", "done", "keys", "kind", "notes", "parts", "pieces", "wire")
+
+    def __init__(self, wire: dict[str, Any], at: int) -> None:
+        self.wire = wire
+        self.at = at
+        self.kind = kind_of(wire)
+        self.done = False
+        self.keys: dict[int, tuple[int, int]] = {}  # place of a part -> key of its block
+        self.parts: dict[int, dict[str, Any]] = {}  # parts of a message, as far as the wire told them
+        self.notes: dict[int, list[Any]] = {}  # annotations that came one by one
+        self.pieces: dict[tuple[str, int], list[str]] = {}  # parts of reasoning
+
+
+class StreamDecoder(Decoder):
+    """Frames of a streamed answer to events."""
+
+    API = API
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._shell: dict[str, Any] = {}  # the wire's response, without its output
+        self._items: list[_Item] = []
+        self._places: dict[Any, _Item] = {}  # by output index; ids may change from event to event at some hosts
+        self._ids: dict[str, _Item] = {}
+        # The delta that is most likely next: another of the same kind at the same place.
+        self._same = ("", None, "", None)
+        self._key: Any = None
+        self._pieces: list[str] | None = None
+
+    def _read(self, value: Any, frame: Frame) -> None:
+        get = value.get
+        kind = get("type")
+        likely, index, field, place = self._same
+        if kind == likely and get("output_index") == index and get(field) == place:
+            delta = value["delta"]
+            if delta.__class__ is str:
+                self._record.delta(self._key, delta)
+                if self._pieces is not None:
+                    self._pieces.append(delta)
+                return
+        if kind is None:
+            kind = "error" if "error" in value else frame.event
+        handle = _HANDLERS.get(kind)
+        if handle is not None:
+            self._same = ("", None, "", None)
+            handle(self, value)
+
+    def _unreadable(self, frame: Frame, error: FormatError) -> None:
+        if frame.data.strip() != b"[DONE]":
+            super()._unreadable(frame, error)
+
+    def _complete(self) -> bool:
+        return False  # an answer has a terminal event
+
+    # What the answer is.
+
+    def _began(self, event: dict[str, Any]) -> None:
+        response = event.get("response")
+        if isinstance(response, dict):
+            self._shell.update(response)
+        if not self._record.started:
+            self._record.note(**decode_envelope(self._shell, self._given))
+            self._record.begin()
+
+    def _ended(self, event: dict[str, Any]) -> None:
+        response = event.get("response")
+        response = response if isinstance(response, dict) else {}
+        if response.get("status") is None and event["type"] in _ENDS:
+            response = {**response, "status": _ENDS[event["type"]]}
+        self._shell.update(response)
+        if isinstance(response.get("output"), list):
+            self._fill(response["output"])
+        self._finish()
+
+    def _failed(self, event: dict[str, Any]) -> None:
+        """An error event. That it is followed by a failed response tells nothing new: the first one ends the stream."""
+        error = decode_error(0, event)
+        self._shell.update(status="failed", error={"code": error.code, "message": error.message})
+        self._finish()
+
+    def _finish(self) -> None:
+        self._close_blocks()
+        content = tuple(self._record.content)
+        self._record.end(decode_answer({**self._shell, "output": []}, content, self._given))
+
+    # Items.
+
+    def _added(self, event: dict[str, Any]) -> None:
+        wire = event["item"]
+        index, id = event.get("output_index"), optional(wire.get("id"))
+        item = self._find(index, id, kind_of(wire))
+        if item is None or (id is not None and item.wire.get("id", id) != id):
+            self._open(wire, index)
+        elif not item.done:
+            item.wire = {**item.wire, **wire}
+
+    def _find(self, index: Any, id: str | None, kind: str) -> _Item | None:
+        """The item of this kind that an event is about: by its id, or else, as ids change at some hosts, its index."""
+        item = self._ids.get(id) if id is not None else None
+        if item is not None and item.kind == kind:
+            return item
+        item = self._places.get(index)
+        if item is None or item.kind != kind or (item.done and id is not None and item.wire.get("id", id) != id):
+            return None
+        return item
+
+    def _open(self, wire: dict[str, Any], index: Any) -> _Item:
+        item = self._new(wire, index)
+        block: Block | None
+        if item.kind == "message":
+            block = None  # opened by its parts
+        elif item.kind in ("function_call", CUSTOM):
+            block = _opening_call(wire, self._minted(item.at))
+        elif item.kind == "reasoning":
+            block = ThinkingBlock(thinking="", extra=_opening_extra(wire, "id"))
+        else:
+            block = OpaqueBlock(dialect=API, value=wire)
+        if block is not None:
+            self._record.open(self._keyed(item, 0), block)
+        return item
+
+    def _minted(self, at: int) -> str:
+        return str((self._mint or "call_{}".format)(at))
+
+    def _keyed(self, item: _Item, place: int) -> tuple[int, int]:
+        key = item.keys[place] = (id(item), place)
+        return key
+
+    def _place(self, event: Mapping[str, Any], kind: str) -> _Item | None:
+        """The item that an event is about; one that was not announced is opened. None for an event that comes late."""
+        index, id = event.get("output_index"), optional(event.get("item_id"))
+        if index is None and id is None and self._items and self._items[-1].kind == kind:
+            item: _Item | None = self._items[-1]
+        else:
+            item = self._find(index, id, kind)
+        if item is None:
+            return self._open({"type": kind} if id is None else {"type": kind, "id": id}, index)
+        return None if item.done else item
+
+    def _done(self, event: dict[str, Any]) -> None:
+        wire, index = event["item"], event.get("output_index")
+        item = self._find(index, optional(wire.get("id")), kind_of(wire))
+        self._close(self._new(wire, index) if item is None else item, wire)
+
+    def _new(self, wire: dict[str, Any], index: Any) -> _Item:
+        """An item of which no block is open yet."""
+        item = _Item(wire, index if isinstance(index, int) else len(self._items))
+        self._items.append(item)
+        self._places[item.at] = item
+        if isinstance(wire.get("id"), str):
+            self._ids[wire["id"]] = item
+        return item
+
+    def _close(self, item: _Item, wire: dict[str, Any]) -> None:
+        """Closes the blocks of an item with what the whole answer would have shown; once."""
+        if item.done:
+            return
+        item.done = True
+        wire = self._with_streamed(item, wire)
+        record, unmatched = self._record, dict(item.keys)
+        for place, block in decode_item(wire, item.at, answer=True, mint=self._mint):
+            key = unmatched.pop(place, None)
+            if key is None:
+                record.whole(self._keyed(item, place), block)
+            else:
+                self._settle(key, block)
+        for key in unmatched.values():
+            record.close(key)
+
+    def _settle(self, key: tuple[int, int], block: Block) -> None:
+        """Closes a block, after what its deltas did not say."""
+        opened = self._record.block(key)
+        if type(opened) is type(block):
+            text = _text_of(block)
+            came = self._record.text(key)
+            if len(text) > len(came) and text.startswith(came):
+                self._record.delta(key, text[len(came) :])
+        self._record.close(key, block)
+
+    def _with_streamed(self, item: _Item, wire: dict[str, Any]) -> dict[str, Any]:
+        """A finished item; where it leaves out what was streamed, with that."""
+        if item.kind == "message" and not wire.get("content") and item.keys:
+            return {"role": "assistant", **wire, "content": self._streamed_parts(item)}
+        if item.kind == "function_call" and not wire.get("arguments") and item.keys:
+            return {**wire, "arguments": self._record.text(item.keys[0])}
+        if item.kind == CUSTOM and not wire.get("input") and item.pieces:
+            return {**wire, "input": "".join(item.pieces["input", 0])}
+        if item.kind == "reasoning" and item.pieces and not wire.get("summary") and not wire.get("content"):
+            return {**wire, **_streamed_reasoning(item)}
+        return wire
+
+    def _streamed_parts(self, item: _Item) -> list[dict[str, Any]]:
+        parts = []
+        for place, key in sorted(item.keys.items()):
+            refused = getattr(self._record.block(key), "refusal", False)
+            came = self._record.text(key)
+            part = item.parts.get(place) or ({"type": "refusal"} if refused else {"type": "output_text"})
+            field = "refusal" if refused else "text"
+            told = part.get(field)
+            part = {**part, field: told if isinstance(told, str) and told.startswith(came) else came}
+            if place in item.notes and not part.get("annotations"):
+                part["annotations"] = item.notes[place]
+            parts.append(part)
+        return parts
+
+    def _fill(self, output: list[Any]) -> None:
+        """The output of the terminal event: only for what the events before did not say, or did not finish."""
+        left = list(self._items)
+        told = [(at, wire) for at, wire in enumerate(output) if isinstance(wire, dict)]
+        for match in (_same_id, _same_place):
+            rest = []
+            for at, wire in told:
+                item = next((item for item in left if match(item, at, wire)), None)
+                if item is None:
+                    rest.append((at, wire))
+                else:
+                    left.remove(item)
+                    self._close(item, wire)
+            told = rest
+        for at, wire in told:
+            self._close(self._new(wire, at), wire)
+
+    def _close_blocks(self) -> None:
+        for item in self._items:
+            if item.kind == "message" and not item.keys:
+                item.done = True  # announced, and nothing came
+            self._close(item, item.wire)
+
+    # Words.
+
+    def _text(self, event: dict[str, Any]) -> None:
+        self._words(event, refused=False)
+
+    def _refusal(self, event: dict[str, Any]) -> None:
+        self._words(event, refused=True)
+
+    def _words(self, event: dict[str, Any], *, refused: bool) -> None:
+        item = self._place(event, "message")
+        if item is not None:
+            key = self._part(item, _index(event, "content_index"), refused)
+            self._record.delta(key, string(event["delta"]))
+            self._expect(event, "content_index", key)
+
+    def _part(self, item: _Item, place: int, refused: bool) -> tuple[int, int]:
+        key = item.keys.get(place)
+        if key is None:
+            extra = {API: {JOINED: True}} if item.keys else _opening_extra(item.wire, *NAMES)
+            key = self._keyed(item, place)
+            self._record.open(key, TextBlock(text="", refusal=refused, extra=extra))
+        return key
+
+    def _expect(self, event: Mapping[str, Any], field: str, key: Any, pieces: list[str] | None = None) -> None:
+        self._same = (event["type"], event.get("output_index"), field, event.get(field))
+        self._key = key
+        self._pieces = pieces
+
+    def _part_told(self, event: dict[str, Any]) -> None:
+        part = event.get("part")
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "reasoning_text":
+            self._reasoning_part(event, "content", "content_index")
+        elif kind == "output_text" or kind == "refusal":
+            item, place = self._place(event, "message"), _index(event, "content_index")
+            if item is not None:
+                item.parts[place] = part  # type: ignore[assignment]
+                self._part(item, place, kind == "refusal")
+
+    def _text_done(self, event: dict[str, Any]) -> None:
+        field = "refusal" if "refusal" in event else "text"
+        item, place = self._place(event, "message"), _index(event, "content_index")
+        if item is not None:
+            self._part(item, place, field == "refusal")
+            item.parts[place] = {"type": "output_text", **item.parts.get(place, {}), field: event.get(field)}
+
+    def _annotated(self, event: dict[str, Any]) -> None:
+        item, place = self._place(event, "message"), _index(event, "content_index")
+        if item is not None:
+            self._part(item, place, False)
+            item.notes.setdefault(place, []).append(event["annotation"])
+
+    # Calls.
+
+    def _arguments(self, event: dict[str, Any]) -> None:
+        item = self._place(event, "function_call")
+        if item is not None:
+            self._record.delta(item.keys[0], string(event["delta"]))
+            self._expect(event, "content_index", item.keys[0])
+
+    def _arguments_done(self, event: dict[str, Any]) -> None:
+        item = self._place(event, "function_call")
+        if item is not None:
+            told = {key: event[key] for key in ("arguments", "name") if isinstance(event.get(key), str)}
+            item.wire = {**item.wire, **told}
+
+    def _input(self, event: dict[str, Any]) -> None:
+        """The text for a custom tool, in the spelling of the argument that it is here."""
+        item = self._place(event, CUSTOM)
+        if item is not None:
+            delta = string(event["delta"])
+            opening = "" if item.pieces else '{"input":"'
+            item.pieces.setdefault(("input", 0), []).append(delta)
+            self._record.delta(item.keys[0], opening + jsontext.compact(delta)[1:-1])
+
+    def _input_done(self, event: dict[str, Any]) -> None:
+        item = self._place(event, CUSTOM)
+        if item is not None and isinstance(event.get("input"), str):
+            item.wire = {**item.wire, "input": event["input"]}
+
+    # Reasoning.
+
+    def _summary_part(self, event: dict[str, Any]) -> None:
+        self._reasoning_part(event, "summary", "summary_index")
+
+    def _reasoning_part(self, event: Mapping[str, Any], field: str, index: str) -> tuple[Any, list[str]]:
+        """A part of reasoning: the key of its block and its pieces. Between parts there is a blank line."""
+        item = self._place(event, "reasoning")
+        if item is None:
+            return None, []
+        place = (field, _index(event, index))
+        pieces = item.pieces.get(place)
+        if pieces is None:
+            if item.pieces:
+                self._record.delta(item.keys[0], "\n\n")
+            pieces = item.pieces[place] = []
+        return item.keys[0], pieces
+
+    def _summary(self, event: dict[str, Any]) -> None:
+        self._reasoned(event, "summary", "summary_index")
+
+    def _reasoning(self, event: dict[str, Any]) -> None:
+        self._reasoned(event, "content", "content_index")
+
+    def _reasoned(self, event: dict[str, Any], field: str, index: str) -> None:
+        key, pieces = self._reasoning_part(event, field, index)
+        if key is not None:
+            delta = string(event["delta"])
+            pieces.append(delta)
+            self._record.delta(key, delta)
+            self._expect(event, index, key, pieces)
+
+    def _summary_done(self, event: dict[str, Any]) -> None:
+        self._reasoned_done(event, "summary", "summary_index")
+
+    def _reasoning_done(self, event: dict[str, Any]) -> None:
+        self._reasoned_done(event, "content", "content_index")
+
+    def _reasoned_done(self, event: dict[str, Any], field: str, index: str) -> None:
+        key, pieces = self._reasoning_part(event, field, index)
+        if key is not None and not pieces:  # a host that sends no deltas
+            pieces.append(string(event["text"]))
+            self._record.delta(key, pieces[0])
+
+
+_ENDS = {
+    "response.completed": "completed",
+    "response.incomplete": "incomplete",
+    "response.failed": "failed",
+    "response.cancelled": "cancelled",
+}
+_HANDLERS: dict[Any, Callable[[StreamDecoder, dict[str, Any]], None]] = {
+    "response.created": StreamDecoder._began,
+    "response.queued": StreamDecoder._began,
+    "response.in_progress": StreamDecoder._began,
+    "response.output_item.added": StreamDecoder._added,
+    "response.output_item.done": StreamDecoder._done,
+    "response.content_part.added": StreamDecoder._part_told,
+    "response.content_part.done": StreamDecoder._part_told,
+    "response.output_text.delta": StreamDecoder._text,
+    "response.output_text.done": StreamDecoder._text_done,
+    "response.output_text.annotation.added": StreamDecoder._annotated,
+    "response.output_text_annotation.added": StreamDecoder._annotated,
+    "response.refusal.delta": StreamDecoder._refusal,
+    "response.refusal.done": StreamDecoder._text_done,
+    "response.function_call_arguments.delta": StreamDecoder._arguments,
+    "response.function_call_arguments.done": StreamDecoder._arguments_done,
+    "response.custom_tool_call_input.delta": StreamDecoder._input,
+    "response.custom_tool_call_input.done": StreamDecoder._input_done,
+    "response.reasoning_summary_part.added": StreamDecoder._summary_part,
+    "response.reasoning_summary_text.delta": StreamDecoder._summary,
+    "response.reasoning_summary_text.done": StreamDecoder._summary_done,
+    "response.reasoning_text.delta": StreamDecoder._reasoning,
+    "response.reasoning_text.done": StreamDecoder._reasoning_done,
+    **dict.fromkeys(_ENDS, StreamDecoder._ended),
+    "response.done": StreamDecoder._ended,  # the Codex backend's word
+    "error": StreamDecoder._failed,
+}
+
+
+def _same_id(item: _Item, at: int, wire: dict[str, Any]) -> bool:
+    id = wire.get("id")
+    return id is not None and bool(item.wire.get("id") == id) and item.kind == kind_of(wire)
+
+
+def _same_place(item: _Item, at: int, wire: dict[str, Any]) -> bool:
+    return item.at == at and item.kind == kind_of(wire)
+
+
+def _index(event: Mapping[str, Any], field: str) -> int:
+    return whole(event.get(field)) or 0
+
+
+def _opening_extra(wire: Mapping[str, Any], *names: str) -> Extra:
+    held = {name: wire[name] for name in names if isinstance(wire.get(name), str)}
+    return {API: held} if held else {}
+
+
+def _opening_call(wire: Mapping[str, Any], minted: str) -> ToolCall:
+    id = optional(wire.get("call_id"))
+    extra = _opening_extra(wire, "id")
+    if id is None:
+        extra = filed(extra, {MINTED: True})
+    if wire["type"] == CUSTOM:
+        extra = filed(extra, {FORM: CUSTOM})
+    return ToolCall(id=minted if id is None else id, name=optional(wire.get("name")) or "", arguments={}, extra=extra)
+
+
+def _text_of(block: Block) -> str:
+    if isinstance(block, TextBlock):
+        return block.text
+    if isinstance(block, ThinkingBlock):
+        return block.thinking
+    return arguments_text(block) if isinstance(block, ToolCall) else ""
+
+
+def _streamed_reasoning(item: _Item) -> dict[str, list[Any]]:
+    out: dict[str, list[Any]] = {"summary": []}
+    kinds = {"summary": "summary_text", "content": "reasoning_text"}
+    for (field, _), pieces in sorted(item.pieces.items(), key=lambda part: (part[0][0] != "summary", part[0][1])):
+        out.setdefault(field, []).append({"type": kinds[field], "text": "".join(pieces)})
+    return out

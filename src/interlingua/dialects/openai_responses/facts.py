@@ -1,0 +1,143 @@
+"""What is to be known of this wire: its words, which of its items are whose, and what becomes of each of our fields."""
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+from ...losses import Fates, bookkeeping, dropped, kept, record, some
+from ...messages import StopReason
+
+API = "openai-responses"
+
+# The word for how an answer ended: its status, or for an incomplete one the reason, where there is one.
+STOP_REASONS: dict[str, StopReason] = {
+    "completed": "stop",
+    "in_progress": "stop",
+    "queued": "stop",
+    "incomplete": "length",
+    "failed": "error",
+    "cancelled": "aborted",
+    "max_output_tokens": "length",
+    "max_messages": "length",
+    "content_filter": "error",
+}
+REASONS = frozenset({"max_output_tokens", "max_messages", "content_filter"})
+SAID_STOPS = {"length": "max_output_tokens", "error": "failed", "aborted": "cancelled"}
+RETENTIONS: dict[Any, Literal["short", "long"]] = {"24h": "long", "in_memory": "short", "in-memory": "short"}
+SAID_RETENTIONS = {"long": "24h", "short": "in_memory"}
+
+# Calls that the provider runs itself: our name for the tool, and where the item has the arguments. The name of a remote
+# tool is in the item.
+SERVER_CALLS: dict[str, tuple[str | None, str | None]] = {
+    "web_search_call": ("web_search", "action"),
+    "file_search_call": ("file_search", "queries"),
+    "code_interpreter_call": ("code_interpreter", "code"),
+    "image_generation_call": ("image_generation", None),
+    "tool_search_call": ("tool_search", "arguments"),
+    "x_search_call": ("x_search", "arguments"),
+    "mcp_call": (None, "arguments"),
+}
+AS_TEXT = frozenset({"mcp_call", "x_search_call"})  # whose arguments are JSON in a string
+# Items that a client adds to the input, beside messages and results; all others are a model's.
+CLIENTS = frozenset(
+    {
+        "computer_call_output",
+        "local_shell_call_output",
+        "shell_call_output",
+        "apply_patch_call_output",
+        "mcp_approval_response",
+        "additional_tools",
+        "configuration_update",
+        "compaction_trigger",
+    }
+)
+# Items whose status an answer says and input must not: "Unknown parameter: 'input[3].status'".
+HIDDEN = frozenset({"message", "reasoning", "function_call", "custom_tool_call"})
+NULLS = frozenset({"content", "encrypted_content", "phase", "namespace", "caller", "logprobs"})  # nor these when null
+# A custom tool takes one text instead of arguments: here it is the argument `input`.
+CUSTOM = "custom_tool_call"
+RESULTS = ("function_call_output", "custom_tool_call_output")
+# Of an annotation: the keys for its title, start and end.
+CITATIONS: dict[str, tuple[str | None, str | None, str | None]] = {
+    "url_citation": ("title", "start_index", "end_index"),
+    "container_file_citation": ("filename", "start_index", "end_index"),
+    "file_citation": ("filename", None, None),
+}
+
+# Hints of this wire, in `extra[API]`.
+STRING = "~string"  # of a message item: whether its content was a string
+PARTS = "~parts"  # of a message item: parts that are not modelled, each with its place
+SUMMARY = "~summary"  # of thinking: how long the parts of the summary are
+CONTENT = "~content"  # the same for the parts of the reasoning itself
+ITEM = "~item"  # of a user message: its one block is an item of the input, no part of a message
+INPUT = "~input"  # of a request: the input was a string
+TEXT = "~text"  # of a request: what the wire says of the text beside its format
+FORM = "~type"  # of a tool choice or a call: the less usual of two ways to say it
+MINTED = "~minted"
+
+# Fields that only one form of an answer carries, as paths into the message: none here, the stream says it all.
+UNEVEN: tuple[str, ...] = ()
+
+FATES: Fates = {
+    **kept("TextBlock.text Citation.title Citation.url Citation.start Citation.end"),
+    **some("TextBlock.refusal TextBlock.citations", "answers have them, and citations need a URL; input has neither"),
+    **some("TextBlock.cache", "input can be marked, answers cannot"),
+    **dropped("Citation.cited_text TextBlock.text_signature"),
+    **kept("CacheMarker.ttl"),
+    **kept("ThinkingBlock.thinking ThinkingBlock.thinking_signature"),
+    **dropped("ThinkingBlock.redacted", "sealed reasoning is reasoning without a summary"),
+    **some(
+        "ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id ImageBlock.detail ImageBlock.cache"
+        " DocumentBlock.data DocumentBlock.mime_type DocumentBlock.url DocumentBlock.file_id DocumentBlock.title"
+        " DocumentBlock.text DocumentBlock.cache AudioBlock.data AudioBlock.mime_type",
+        "only in input, where a file is data or a reference, and only data has a type",
+    ),
+    **some("AudioBlock.url AudioBlock.file_id AudioBlock.cache", "sounds are data, and nothing else"),
+    **dropped("AudioBlock.transcript DocumentBlock.context DocumentBlock.citations"),
+    **kept("ToolCall.id ToolCall.name ToolCall.arguments ToolCall.arguments_text ToolCall.parse_error"),
+    **dropped("ToolCall.thought_signature ToolCall.cache"),
+    **some(
+        "ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache OpaqueBlock.dialect"
+        " OpaqueBlock.value ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect"
+        " ServerToolResult.content ServerToolResult.is_error ServerToolResult.cache",
+        "only what this wire minted",
+    ),
+    **some("AssistantMessage.content", "answers in a row are one: the wire has nothing between them"),
+    **some("SystemMessage.content", "the first one is the system prompt where there is no other"),
+    **kept("UserMessage.content SystemMessage.developer CustomMessage.role CustomMessage.fields"),
+    **bookkeeping(API),
+    **kept("ToolResultMessage.tool_call_id ToolResultMessage.content"),
+    **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
+    **some("ToolResultMessage.is_error", "an error is said in the words of the result"),
+    **dropped("ToolResultMessage.cache"),
+    **some("Context.system_role", "only a message has a role, and there may be none"),
+    **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict"),
+    **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
+    **dropped("ToolSpec.cache"),
+    **kept("Options.max_tokens Options.temperature Options.top_p Options.parallel_tools Options.session_id"),
+    **kept("Options.service_tier Options.metadata Options.stream Options.tool_choice Options.reasoning"),
+    **kept("Options.output_schema ToolChoice.mode Reasoning.summary OutputSchema.schema"),
+    **some("ToolChoice.names", "no tool at all cannot be narrowed"),
+    **some("Reasoning.effort Reasoning.enabled", "one word says both"),
+    **some("OutputSchema.name OutputSchema.description OutputSchema.strict", "only of a schema, not of any object"),
+    **some("Options.cache_retention", "the cache cannot be switched off"),
+    **dropped("Options.top_k Options.stop Options.seed Reasoning.budget"),
+    **dropped(
+        "Options.extra Reasoning.extra ToolChoice.extra OutputSchema.extra",
+        "what only this wire can say of a request goes into the request's extra",
+    ),
+}
+
+Mint: TypeAlias = Callable[[int], str]
+
+
+ANSWER_FATES: Fates = {
+    **FATES,
+    **kept("AssistantMessage.usage AssistantMessage.response_id AssistantMessage.timestamp AssistantMessage.content"),
+    **some(
+        "AssistantMessage.stop_reason AssistantMessage.stop_detail AssistantMessage.error_message",
+        "said in the words of the wire",
+    ),
+    **some("AssistantMessage.model AssistantMessage.response_model", "the wire names only the model that answered"),
+    **kept("Usage.cost Cost.total"),
+    **record("Cost.input Cost.output Cost.cache_read Cost.cache_write", "the wire has only the total"),
+}

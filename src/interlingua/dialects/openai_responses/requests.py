@@ -1,0 +1,339 @@
+"""Requests: the prompt, the tools and the options around the items."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...errors import BadWire
+from ...losses import QUIET, SYSTEM, Encoded, Reporter, encoded
+from ...messages import TextBlock, UserMessage
+from ...request import Context, ModelDescriptor, Options, OutputSchema, Reasoning, Request, System, ToolChoice, ToolSpec
+from .._wire import (
+    MESSAGE,
+    an_object,
+    api_of,
+    body_of,
+    flag,
+    keeping,
+    model_of,
+    number,
+    optional,
+    put_back,
+    reading,
+    residual,
+    restored,
+    say_tools,
+    strings,
+    whole,
+)
+from .content import decode_content, decode_part
+from .facts import API, FATES, FORM, INPUT, RETENTIONS, SAID_RETENTIONS, TEXT
+from .holding import filed, kind_of
+from .messages import decode_messages, encode_messages, said_message
+
+# --- wire to ours -----------------------------------------------------------------------------------------------------
+
+
+@reading(API)
+def decode_request(
+    body: Any,
+    *,
+    model: str | ModelDescriptor | None = None,
+    stream: bool | None = None,
+    quirks: Mapping[str, Any] | None = None,
+) -> Request:
+    """A Responses request. `model` and `stream` are for callers that say them outside the body."""
+    wire = an_object(body_of(body, API), API)
+    context, hints = _decode_context(wire, api_of(quirks, API))
+    text = wire.get("text")
+    if isinstance(text, dict):
+        rest = {key: value for key, value in text.items() if key != "format" or _decode_schema(text) is None}
+        if rest or not text:
+            hints[TEXT] = rest
+    request = Request(
+        model=model_of(wire.get("model"), model, api_of(quirks, API)),
+        context=context,
+        options=_decode_options(wire, stream),
+        extra={API: hints} if hints else {},
+    )
+    # Items keep their own residuals, one by one.
+    said = encode_body(request, [], QUIET)
+    held = residual({**wire, "input": []} if "input" in wire else wire, said)
+    return replace(request, extra=filed(request.extra, held)) if held else request
+
+
+def _decode_context(wire: dict[str, Any], api: str) -> tuple[Context, dict[str, Any]]:
+    given = wire.get("input", [])
+    tools = _decode_tools(wire.get("tools"))
+    system: System = optional(wire.get("instructions"))
+    if isinstance(given, str):
+        return Context(system=system, messages=(UserMessage(content=given),), tools=tools), {INPUT: True}
+    if not isinstance(given, list):
+        raise BadWire(API, f"expected text or a list of items, got {type(given).__name__}", "$.input")
+    if system is not None or not given or not _is_prompt(given[0]):
+        return Context(system=system, messages=decode_messages(given, api), tools=tools), {}
+    # Without instructions, the first system message is the system prompt.
+    role = given[0]["role"]
+    content = decode_content(given[0]["content"])
+    held = residual(given[0], said_message(role, content, QUIET))
+    context = Context(
+        system=content,  # type: ignore[arg-type]
+        messages=decode_messages(given, api, 1),
+        tools=tools,
+        system_role=_prompt_role(given[0]),
+        extra={API: {MESSAGE: held}} if held else {},
+    )
+    return context, {}
+
+
+def _prompt_role(item: Mapping[str, Any]) -> str | None:
+    """The role of a system prompt; of one in parts, which is always a message, only if it is not the usual one."""
+    role: str = item["role"]
+    return None if role == "system" and isinstance(item["content"], list) else role
+
+
+def _is_prompt(item: Any) -> bool:
+    """Whether an item can be the system prompt: a system message of words alone."""
+    if not isinstance(item, dict) or kind_of(item) != "message" or item.get("role") not in ("system", "developer"):
+        return False
+    content = item.get("content")
+    if isinstance(content, list):
+        return all(isinstance(part, dict) and isinstance(decode_part(part), TextBlock) for part in content)
+    return isinstance(content, str)
+
+
+def _decode_tools(wire: Any) -> tuple[ToolSpec, ...] | None:
+    if not isinstance(wire, list):
+        return None
+    return tuple(_decode_tool(an_object(tool, API, f"$.tools[{at}]")) for at, tool in enumerate(wire))
+
+
+def _decode_tool(wire: dict[str, Any]) -> ToolSpec:
+    name, kind = wire.get("name"), wire.get("type")
+    if kind != "function" or not isinstance(name, str):
+        return ToolSpec(name=name if isinstance(name, str) else str(kind), dialect=API, value=wire)
+    tool = ToolSpec(
+        name=name,
+        description=optional(wire.get("description")),
+        input_schema=wire.get("parameters"),
+        strict=flag(wire.get("strict")),
+    )
+    return keeping(tool, API, wire, _encode_tool(tool))
+
+
+def _decode_options(wire: dict[str, Any], stream: bool | None) -> Options:
+    metadata = wire.get("metadata")
+    retention = wire.get("prompt_cache_retention")
+    return Options(
+        max_tokens=whole(wire.get("max_output_tokens")),
+        temperature=number(wire.get("temperature")),
+        top_p=number(wire.get("top_p")),
+        reasoning=_decode_effort(wire.get("reasoning")),
+        tool_choice=_decode_choice(wire.get("tool_choice")),
+        parallel_tools=flag(wire.get("parallel_tool_calls")),
+        output_schema=_decode_schema(wire.get("text")),
+        cache_retention=RETENTIONS.get(retention) if isinstance(retention, str) else None,
+        session_id=optional(wire.get("prompt_cache_key")),
+        service_tier=optional(wire.get("service_tier")),
+        metadata=metadata if isinstance(metadata, dict) else None,
+        stream=wire["stream"] if isinstance(wire.get("stream"), bool) else stream,
+    )
+
+
+def _decode_effort(wire: Any) -> Reasoning | None:
+    if not isinstance(wire, dict):
+        return None
+    effort = optional(wire.get("effort"))
+    off = effort == "none"
+    return Reasoning(
+        effort=None if off else effort, enabled=False if off else None, summary=optional(wire.get("summary"))
+    )
+
+
+def _decode_choice(wire: Any) -> ToolChoice | None:
+    if wire in ("auto", "none", "required"):
+        return ToolChoice(mode=wire)
+    if not isinstance(wire, dict):
+        return None
+    match wire.get("type"):
+        case "function" if isinstance(wire.get("name"), str):
+            return ToolChoice(mode="required", names=(wire["name"],))
+        case "allowed_tools" if wire.get("mode") in ("auto", "required"):
+            names = _decode_allowed(wire.get("tools"))
+            if names is None:
+                return None
+            choice = ToolChoice(mode=wire["mode"], names=names)
+            return choice if _is_list(choice) else replace(choice, extra={API: {FORM: "allowed_tools"}})
+        case _:
+            return None
+
+
+def _decode_allowed(tools: Any) -> tuple[str, ...] | None:
+    """The names of the allowed tools, if all are functions and nothing else is said of them."""
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        return None
+    names = strings([tool.get("name") for tool in tools])
+    return names if names is not None and tools == _allowed(names) else None
+
+
+def _decode_schema(text: Any) -> OutputSchema | None:
+    given = text.get("format") if isinstance(text, dict) else None
+    if not isinstance(given, dict):
+        return None
+    if given.get("type") == "json_object":
+        return OutputSchema()
+    if given.get("type") != "json_schema" or given.get("schema") is None:
+        return None
+    return OutputSchema(
+        schema=given["schema"],
+        name=optional(given.get("name")),
+        description=optional(given.get("description")),
+        strict=flag(given.get("strict")),
+    )
+
+
+# --- ours to wire -----------------------------------------------------------------------------------------------------
+
+
+def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[str, Any] | None = None) -> Encoded:
+    """The body of a Responses request."""
+    report = Reporter()
+    context = request.context
+    items: list[Any] = []
+    if context.system is not None and _is_item(context):
+        items.append(_encode_prompt(context, report))
+    said = encode_messages(context.messages, report)
+    if context.system is None and said and _is_prompt(said[0]):
+        report.at("$.system", "system", "the first system message is the system prompt on this wire", "weakened")
+        report.at("$.messages[0]", "message", "the first system message is the system prompt on this wire", "weakened")
+        if context.system_role != _prompt_role(said[0]):
+            report.at("$.systemRole", "system_role", "it is that of the first system message", "weakened")
+    elif context.system is None and context.system_role is not None:
+        report.at("$.systemRole", "system_role", "there is no system prompt", "record")
+    body = encode_body(request, [*items, *said] if items else said, report)
+    body = restored(body, request.extra, API) if request.extra else body
+    return encoded(API, body, request, FATES, report.losses, strict=strict, spoken=api_of(quirks, API))
+
+
+def _is_item(context: Context) -> bool:
+    """Whether the system prompt is a message, and not the instructions, which are a string and have no role."""
+    return context.system_role is not None or not isinstance(context.system, str)
+
+
+def _encode_prompt(context: Context, report: Reporter) -> dict[str, Any]:
+    report.root = SYSTEM
+    wire = said_message(context.system_role or "system", context.system, report)
+    report.root = ""
+    if context.system_role is not None and context.system_role != _prompt_role(wire):
+        report.at("$.systemRole", "system_role", "blocks are always said in a system message", "record")
+    return put_back(wire, context.extra.get(API, {}).get(MESSAGE, {})) if context.extra else wire
+
+
+def encode_body(request: Request, items: list[Any], report: Reporter) -> dict[str, Any]:
+    """The body, but for what the request holds of it."""
+    context, options = request.context, request.options
+    held = request.extra.get(API, {}) if request.extra else {}
+    body: dict[str, Any] = {}
+    if request.model.id:
+        body["model"] = request.model.id
+    if context.system is not None and not _is_item(context):
+        body["instructions"] = context.system
+    body["input"] = items[0]["content"] if held.get(INPUT) and _is_string(items) else items
+    if context.tools is not None:
+        body["tools"] = say_tools(context.tools, API, _encode_tool, report)
+    if options.tool_choice is not None:
+        body["tool_choice"] = _encode_choice(options.tool_choice, report)
+    if options.parallel_tools is not None:
+        body["parallel_tool_calls"] = options.parallel_tools
+    if options.max_tokens is not None:
+        body["max_output_tokens"] = options.max_tokens
+    if options.temperature is not None:
+        body["temperature"] = options.temperature
+    if options.top_p is not None:
+        body["top_p"] = options.top_p
+    if options.reasoning is not None:
+        body["reasoning"] = _encode_effort(options.reasoning, report)
+    if options.output_schema is not None or TEXT in held:
+        body["text"] = dict(held.get(TEXT, {}))
+        if options.output_schema is not None:
+            body["text"]["format"] = _encode_schema(options.output_schema, report)
+    _encode_service(body, options, report)
+    return body
+
+
+def _is_string(items: list[Any]) -> bool:
+    """Whether the input is nothing but words of the user."""
+    if len(items) != 1 or not isinstance(items[0], dict) or items[0].keys() != {"role", "content"}:
+        return False
+    return items[0]["role"] == "user" and isinstance(items[0]["content"], str)
+
+
+def _encode_service(body: dict[str, Any], options: Options, report: Reporter) -> None:
+    if options.metadata is not None:
+        body["metadata"] = options.metadata
+    if options.session_id is not None:
+        body["prompt_cache_key"] = options.session_id
+    if options.cache_retention == "none":
+        report.at("$.options.cacheRetention", "cache_retention", "the cache cannot be switched off", "weakened")
+    elif options.cache_retention is not None:
+        body["prompt_cache_retention"] = SAID_RETENTIONS[options.cache_retention]
+    if options.service_tier is not None:
+        body["service_tier"] = options.service_tier
+    if options.stream is not None:
+        body["stream"] = options.stream
+
+
+def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
+    wire: dict[str, Any] = {"type": "function", "name": spec.name}
+    if spec.description is not None:
+        wire["description"] = spec.description
+    wire["parameters"] = spec.input_schema
+    wire["strict"] = spec.strict  # left out, it would mean true
+    return restored(wire, spec.extra, API) if spec.extra else wire
+
+
+def _encode_choice(choice: ToolChoice, report: Reporter) -> Any:
+    if choice.mode == "none" and choice.names:
+        report.at("$.options.toolChoice.names", "tool_choice", "no tool at all cannot be narrowed", "weakened")
+    elif _is_list(choice) or choice.extra.get(API, {}).get(FORM) == "allowed_tools":
+        return {"type": "allowed_tools", "mode": choice.mode, "tools": _allowed(choice.names)}
+    elif choice.names:
+        return {"type": "function", "name": choice.names[0]}
+    return choice.mode
+
+
+def _allowed(names: tuple[str, ...]) -> list[Any]:
+    return [{"type": "function", "name": name} for name in names]
+
+
+def _is_list(choice: ToolChoice) -> bool:
+    """Whether only a list of allowed tools says this choice."""
+    return len(choice.names) > 1 or (choice.mode == "auto" and bool(choice.names))
+
+
+def _encode_effort(reasoning: Reasoning, report: Reporter) -> dict[str, Any]:
+    wire: dict[str, Any] = {}
+    if reasoning.enabled is False:
+        wire["effort"] = "none"
+        if reasoning.effort is not None:
+            report.at("$.options.reasoning.effort", "effort", "reasoning is off", "record")
+    elif reasoning.effort is not None:
+        wire["effort"] = reasoning.effort
+        if reasoning.effort == "none":
+            report.at("$.options.reasoning", "reasoning", "no effort is reasoning switched off", "record")
+    if reasoning.enabled:
+        report.at("$.options.reasoning.enabled", "enabled", "models that reason do so unless told otherwise", "record")
+    if reasoning.summary is not None:
+        wire["summary"] = reasoning.summary
+    return wire
+
+
+def _encode_schema(schema: OutputSchema, report: Reporter) -> dict[str, Any]:
+    told = {"name": schema.name, "description": schema.description, "strict": schema.strict}
+    told = {key: value for key, value in told.items() if value is not None}
+    if schema.schema is not None:
+        return {"type": "json_schema", **told, "schema": schema.schema}
+    for key in told:
+        report.at(f"$.options.outputSchema.{key}", key, "said of a schema, and there is none")
+    return {"type": "json_object"}

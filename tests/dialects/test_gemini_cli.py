@@ -1,0 +1,60 @@
+"""Gemini CLI's sessions and checkpoints."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlingua as il
+from dialects.trips import returned
+from interlingua.dialects import gemini_cli
+from interlingua.errors import BadWire
+from interlingua.messages import text_of
+
+WIRE = Path(__file__).parents[1] / "wire/gemini-cli"
+SESSION = json.loads((WIRE / "session.json").read_text())
+
+
+def test_an_answer_is_followed_by_what_its_tools_gave() -> None:
+    """Thoughts, calls and results of one record; a picture beside a result is a message of its own."""
+    messages = gemini_cli.decode(SESSION).messages
+    answer, first, second, picture = messages[1:5]
+    assert answer.thinking == "**Counting** I will run wc."
+    assert [call.name for call in answer.tool_calls] == ["run_shell_command", "read_file", "write_file"]
+    assert [(result.tool_call_id, text_of(result.content)) for result in (first, second)] == [
+        ("run-1", "12"),
+        ("run-2", "Binary content provided."),
+    ]
+    assert picture.content[0].mime_type == "image/png"
+
+
+def test_usage_is_in_disjoint_buckets() -> None:
+    """The prompt's tokens include the cached ones; thinking is counted beside the output."""
+    usage = gemini_cli.decode(SESSION).messages[1].usage
+    assert (usage.input, usage.cache_read, usage.output, usage.reasoning, usage.total_tokens) == (300, 600, 42, 30, 942)
+
+
+def test_a_result_that_was_changed_is_said_in_its_call() -> None:
+    """Results stand in their calls, in the words of the wire."""
+    session = il.dump(gemini_cli.decode(SESSION)).replace(b'"text":"12"', b'"text":"13"')
+    said = gemini_cli.encode(il.load(session, il.Conversation)).body
+    (part,) = said["messages"][1]["toolCalls"][0]["result"]
+    assert part["functionResponse"]["response"] == {"output": "13"}
+
+
+@pytest.mark.parametrize("key", ["", "history", "clientHistory"])
+def test_a_checkpoint_holds_contents(key: str) -> None:
+    """A bare list, or a list in an object; a call without an id is answered all the same."""
+    contents = json.loads((WIRE / "checkpoint.json").read_text())["history"]
+    checkpoint: Any = {key: contents, "toolCall": {"name": "edit"}} if key else contents
+    call, result = gemini_cli.decode(checkpoint).messages[1:3]
+    assert call.tool_calls[0].id == result.tool_call_id
+    assert returned("gemini-cli", checkpoint) == checkpoint
+
+
+@pytest.mark.parametrize("value", [{}, {"messages": 1}, 7, {"messages": [1]}, [{"role": 1}]])
+def test_what_is_neither_is_refused(value: Any) -> None:
+    """One error that names the place."""
+    with pytest.raises(BadWire):
+        gemini_cli.decode(value)

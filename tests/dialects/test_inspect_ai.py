@@ -1,0 +1,49 @@
+"""Samples of Inspect's evaluation logs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import interlingua as il
+from dialects.trips import returned
+from interlingua.dialects import inspect_ai
+from interlingua.errors import BadWire
+
+LOG = json.loads((Path(__file__).parents[1] / "wire/inspect-ai/log.json").read_text())
+(SAMPLE,) = LOG["samples"]
+
+
+def test_the_parts_of_a_sample_are_where_they_belong() -> None:
+    """System text, pictures, reasoning, calls, results, and what the provider's own tools did."""
+    sample = inspect_ai.decode(LOG)
+    assert (sample.system, sample.model) == ("You may use bash.", il.ModelDescriptor(id="openai/gpt-4o"))
+    asked, answer, result, failed, last = sample.messages
+    assert asked.content[1] == il.ImageBlock(data="iVBORw0KGgo=", mime_type="image/png", detail="auto")
+    assert answer.content[0].thinking_signature == "c2ln"
+    assert [(call.name, call.parse_error) for call in answer.tool_calls] == [("bash", None), ("bash", "not JSON")]
+    assert (result.content, result.tool_name, result.is_error) == ("12 todo.md", "bash", False)
+    assert [type(block).__name__ for block in last.content] == ["ServerToolCall", "OpaqueBlock", "TextBlock"]
+    # Where a tool gave nothing but an error, the model read the words of the error.
+    assert (failed.content, failed.is_error, failed.details) == ("not JSON", True, {"type": "parsing"})
+
+
+def test_a_sample_alone_is_read_too() -> None:
+    """Without the log around it."""
+    assert returned("inspect-ai", SAMPLE) == SAMPLE
+    assert il.detect(SAMPLE).dialect == "inspect-ai"
+
+
+def test_a_log_is_taken_apart() -> None:
+    """Each sample with its log around it; decoding asks to take one."""
+    two = {**LOG, "samples": [SAMPLE, {**SAMPLE, "id": 2}]}
+    assert [part["samples"][0]["id"] for part in inspect_ai.split(two)] == [1, 2]
+    assert inspect_ai.split(LOG) is None
+    with pytest.raises(BadWire, match="take one"):
+        inspect_ai.decode(two)
+
+
+def test_system_text_that_was_changed_is_said_as_it_is_now() -> None:
+    """It is the first message again, with what stood beside it."""
+    changed = il.load(il.dump(inspect_ai.decode(SAMPLE)).replace(b"You may use bash.", b"Use your head."))
+    assert inspect_ai.encode(changed).body["messages"][0] == {"id": "m0", "content": "Use your head.", "role": "system"}

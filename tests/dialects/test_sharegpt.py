@@ -1,0 +1,106 @@
+"""ShareGPT's turns."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import interlingua as il
+from dialects.trips import returned
+from interlingua.dialects import sharegpt
+from interlingua.errors import BadWire
+from strategies import mutated, with_unknown_fields
+
+LINES = (Path(__file__).parents[1] / "wire/sharegpt/examples.jsonl").read_text().splitlines()
+PLAIN, TOOLS, PARALLEL = EXAMPLES = [json.loads(line) for line in LINES]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_an_example_comes_back_as_it_was(line: str) -> None:
+    """Nothing is lost, and the shape is told from its content."""
+    assert returned("sharegpt", line) == json.loads(line)
+    assert list(sharegpt.encode(sharegpt.decode(line)).losses) == []
+    assert il.detect(line).dialect == "sharegpt"
+
+
+def test_a_first_system_turn_is_the_system_text() -> None:
+    """And a top-level one is, too."""
+    assert sharegpt.decode(PLAIN).system == "You are terse."
+    assert sharegpt.decode(TOOLS).system == "You may use tools."
+
+
+def test_calls_and_results_are_paired_in_their_order() -> None:
+    """Ids are made up, and never said; a call right after words is one message with them."""
+    _, called, result, _ = sharegpt.decode(TOOLS).messages
+    assert (called.text, called.tool_calls[0].arguments) == ("Let me look.", {"city": "Oslo"})
+    assert (result.tool_call_id, result.tool_name) == (called.tool_calls[0].id, "weather")
+    both = sharegpt.decode(PARALLEL).messages
+    assert [(message.tool_call_id, message.tool_name) for message in both[2:4]] == [("call_0", "a"), ("call_1", "b")]
+
+
+def test_tools_are_read_from_text_and_from_a_list() -> None:
+    """In either wrapper."""
+    assert [tool.name for tool in sharegpt.decode(TOOLS).tools] == ["weather"]
+    assert [tool.name for tool in sharegpt.decode(PARALLEL).tools] == ["a"]
+
+
+def test_arguments_that_were_changed_are_said_as_they_are_now() -> None:
+    """The spelling of the call's text is a hint, not a copy."""
+    example = sharegpt.decode(TOOLS)
+    called = example.messages[1]
+    call = replace(called.tool_calls[0], arguments={"city": "Rome"})
+    entries = list(example.entries)
+    entries[1] = il.Entry(message=replace(called, content=(called.content[0], call)))
+    turns = sharegpt.encode(replace(example, entries=tuple(entries))).body["conversations"]
+    assert turns[2] == {"from": "function_call", "value": '{"name":"weather","arguments":{"city":"Rome"}}'}
+
+
+def test_a_tool_loop_of_another_wire_is_said() -> None:
+    """Words, a call, its result; ids are mere bookkeeping."""
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [
+            {"role": "user", "content": "Weather?"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "w", "input": {"a": 1}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "rain"}]},
+        ],
+    }
+    said, losses = il.convert(body, "sharegpt", "anthropic-messages")
+    assert said == {
+        "conversations": [
+            {"from": "human", "value": "Weather?"},
+            {"from": "function_call", "value": '{"name":"w","arguments":{"a":1}}'},
+            {"from": "observation", "value": "rain"},
+        ]
+    }
+    told = {loss.path: loss.severity for loss in losses}
+    assert told["$.messages[1].content[0].id"] == told["$.messages[2].toolCallId"] == "record"
+    assert told["$.options.maxTokens"] == "dropped"
+
+
+def test_a_set_is_taken_apart() -> None:
+    """One of its conversations must be taken."""
+    assert sharegpt.split(EXAMPLES) == EXAMPLES
+    with pytest.raises(BadWire, match="take one"):
+        sharegpt.decode(EXAMPLES)
+
+
+@given(st.data())
+def test_whatever_is_said_comes_back_with_unknown_fields(data: st.DataObject) -> None:
+    """Fields that we have never heard of return to their places, at any depth."""
+    more = data.draw(with_unknown_fields(data.draw(st.sampled_from(EXAMPLES))))
+    assert returned("sharegpt", more) == more
+
+
+@given(st.sampled_from(EXAMPLES).flatmap(mutated))
+def test_anything_is_read_or_refused(value: Any) -> None:
+    """Whatever comes in, decoding gives a conversation that says it again, or BadWire that names the place."""
+    try:
+        assert returned("sharegpt", value) == value
+    except BadWire as error:
+        assert error.path.startswith("$")

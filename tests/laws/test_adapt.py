@@ -1,0 +1,250 @@
+"""Law 7: adapting mends everything, once, in the open, and never touches what is stored."""
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given, note
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import interlingua as il
+from interlingua.canonical import dump
+from interlingua.dialects import dialect
+from interlingua.handover import Adapted
+from interlingua.messages import AssistantMessage, TextBlock, ToolResultMessage
+from interlingua.profiles import profile
+from interlingua.request import ModelDescriptor, Request
+from laws.differences import differing, is_under, view
+from laws.wires import every_dialect, owner
+from strategies import requests, wellformed_requests
+
+MODELS = ["", "claude-opus-4-5", "gpt-5", "gemini-3-pro", "mistral-large", "amazon.nova-pro", "some-model"]
+
+
+@st.composite
+def targets(draw: st.DrawFn, name: str) -> ModelDescriptor | str:
+    """A wire by its name, or a model that is served over it."""
+    if draw(st.booleans()):
+        return name
+    return ModelDescriptor(
+        id=draw(st.sampled_from(MODELS)),
+        api=name,
+        max_tokens=draw(st.sampled_from([None, 100, 8192])),
+        reasoning=draw(st.sampled_from([None, True, False])),
+        input=draw(st.sampled_from([None, ("text",), ("text", "image")])),
+    )
+
+
+def histories(name: str) -> st.SearchStrategy[Request]:
+    return st.one_of(requests(owner(name), name, 6), requests(None, None, 6), wellformed_requests(own=name))
+
+
+@every_dialect
+@given(data=st.data())
+def test_what_was_adapted_has_no_faults_left(name: str, data: st.DataObject) -> None:
+    """
+    Whatever the history holds, the adapted request has no error for the target.
+    """
+    target = data.draw(targets(name))
+    adapted = il.adapt(data.draw(histories(name)), target)
+    note(f"adapted: {dump(adapted.request).decode()}")
+    assert [finding for finding in il.check(adapted.request, target=target) if finding.severity == "error"] == []
+
+
+@every_dialect
+@given(data=st.data())
+def test_adapting_twice_is_adapting_once(name: str, data: st.DataObject) -> None:
+    """
+    The second time there is nothing to do and nothing to report.
+    """
+    target = data.draw(targets(name))
+    once = il.adapt(data.draw(histories(name)), target, thinking=data.draw(st.sampled_from(["drop", "text"])))
+    note(f"once: {dump(once.request).decode()}")
+    twice = il.adapt(once.request, target)
+    assert once.request == twice.request
+    assert twice.losses == ()
+
+
+@every_dialect
+@given(data=st.data())
+def test_the_source_is_left_as_it_was(name: str, data: st.DataObject) -> None:
+    """
+    Repairs are made on a copy, nested values included.
+    """
+    source = data.draw(histories(name))
+    before = dump(source)
+    il.adapt(source, data.draw(targets(name)))
+    assert before == dump(source)
+
+
+@every_dialect
+@given(data=st.data())
+def test_a_longer_history_begins_with_the_shorter_one(name: str, data: st.DataObject) -> None:
+    """
+    Up to the last turn of the model, whose results may still be on their way, nothing changes by what comes later.
+    """
+    source, target = data.draw(histories(name)), data.draw(targets(name))
+    messages = source.context.messages
+    cut = data.draw(st.integers(0, len(messages)))
+    shorter = replace(source, context=replace(source.context, messages=messages[:cut]))
+    early, late = (unmarked(il.adapt(request, target).request.context.messages) for request in (shorter, source))
+    spoken = [at for at, message in enumerate(early) if isinstance(message, AssistantMessage)]
+    settled = spoken[-1] if spoken else 0
+    note(f"early: {early}\nlate: {late}")
+    assert early[:settled] == late[:settled]
+
+
+def unmarked(messages: tuple[Any, ...]) -> list[Any]:
+    """Without cache markers, of which the last few count, wherever they are."""
+    out = []
+    for message in messages:
+        if isinstance(message.content, tuple):
+            blocks = tuple(replace(b, cache=None) if getattr(b, "cache", None) else b for b in message.content)
+            message = replace(message, content=blocks)
+        out.append(replace(message, cache=None) if getattr(message, "cache", None) else message)
+    return out
+
+
+@every_dialect
+@given(data=st.data())
+def test_calls_and_results_are_paired_one_to_one(name: str, data: st.DataObject) -> None:
+    """
+    Behind each turn come the results of its calls, in call order, and no others; ids lead back to the source.
+    """
+    source, target = data.draw(histories(name)), data.draw(targets(name))
+    adapted = il.adapt(source, target)
+    open_calls: list[Any] = []
+    for message in adapted.request.context.messages:
+        if isinstance(message, ToolResultMessage):
+            assert open_calls
+            call = open_calls.pop(0)
+            assert (call.id, call.name) == (message.tool_call_id, message.tool_name)
+        else:
+            assert open_calls == []
+            open_calls = list(message.tool_calls) if isinstance(message, AssistantMessage) else []
+    assert open_calls == []
+    ids_lead_back(source, adapted, target, name)
+
+
+def ids_lead_back(source: Request, adapted: Adapted, target: ModelDescriptor | str, name: str) -> None:
+    rule = profile(target if isinstance(target, ModelDescriptor) else ModelDescriptor(id="", api=name)).ids
+    made = [c.id for m in adapted.request.context.messages if isinstance(m, AssistantMessage) for c in m.tool_calls]
+    had = [c.id for m in source.context.messages if isinstance(m, AssistantMessage) for c in m.tool_calls]
+    assert not Counter(adapted.ids.get(id, id) for id in made) - Counter(had)
+    if rule is not None:
+        assert len(made) == len(set(made))
+        assert all(map(rule.allows, made)) or isinstance(target, str)
+
+
+@every_dialect
+@given(data=st.data())
+def test_no_blank_text_is_sent_where_it_is_refused(name: str, data: st.DataObject) -> None:
+    """
+    Blank blocks, empty messages and blank system texts are left out or filled.
+    """
+    request = il.adapt(data.draw(histories(name)), name).request
+    for message in request.context.messages:
+        assert message.content or isinstance(message, ToolResultMessage) or isinstance(message.content, str)
+        if not profile(ModelDescriptor(id="", api=name)).blank_text:
+            assert message.content
+            blocks = (message.content,) if isinstance(message.content, str) else message.content
+            assert not any(isinstance(b, str) and not b.strip() for b in blocks)
+            assert not any(isinstance(b, TextBlock) and not b.text.strip() and not b.text_signature for b in blocks)
+
+
+@every_dialect
+@given(data=st.data())
+def test_all_that_adapting_does_is_reported_and_all_that_is_reported_was_done(name: str, data: st.DataObject) -> None:
+    """
+    Source and adapted request differ exactly under the paths of the losses.
+    """
+    source, target = data.draw(histories(name)), data.draw(targets(name))
+    adapted = il.adapt(source, target)
+    note(f"adapted: {dump(adapted.request).decode()}\nlosses: {adapted.losses}")
+    found = changes(source, adapted, owner(name))
+    reported = [loss.path for loss in adapted.losses]
+    assert sorted(path for path in found if not any(is_under(path, loss) for loss in reported)) == []
+    assert [loss for loss in reported if not any(is_under(p, loss) or is_under(loss, p) for p in found)] == []
+
+
+def changes(source: Request, adapted: Adapted, own: str) -> set[str]:
+    """The paths into the source of all that is different in the adapted request."""
+    before, after = view(source, own), view(adapted.request, own)
+    found = set()
+    for part in ("system", "systemRole", "tools", "options", "extra", "context"):
+        found |= differing(
+            before.get(part, {}), after.get(part, {}), [x.path for x in adapted.losses], own, f"$.{part}"
+        )
+    found |= moved([at for at in adapted.places if at is not None], source)
+    there = set()
+    for at, (place, message) in enumerate(zip(adapted.places, after["messages"], strict=True)):
+        there |= {adapted.source(f"$.messages[{at}].content[{n}]") for n, _ in enumerate(blocks_in(message))}
+        if place is None:
+            found |= added(at, message, adapted)
+            continue
+        envelope = [{k: v for k, v in m.items() if k != "content"} for m in (before["messages"][place], message)]
+        found |= differing(*envelope, [], own, f"$.messages[{place}]")
+        found |= changed_blocks(at, place, message, before, adapted, own)
+    for at, message in enumerate(before["messages"]):
+        if at not in adapted.places:
+            found.add(f"$.messages[{at}]")
+        paths = {f"$.messages[{at}].content[{n}]" for n, _ in enumerate(blocks_in(message))}
+        if isinstance(message.get("content"), str):
+            paths = {f"$.messages[{at}].content"}
+        found |= paths - there
+    return found
+
+
+def blocks_in(message: dict[str, Any]) -> list[Any]:
+    content = message.get("content")
+    return [content] if isinstance(content, str) else content or []
+
+
+def changed_blocks(at: int, place: int, message: dict[str, Any], before: Any, adapted: Adapted, own: str) -> set[str]:
+    found = set()
+    for n, block in enumerate(blocks_in(message)):
+        path = adapted.source(f"$.messages[{at}].content[{n}]")
+        if path is None:
+            found.add(f"$.messages[{place}].content")
+            continue
+        first, _, last = path.removeprefix("$.messages[").partition("].content")
+        content = before["messages"][int(first)]["content"]
+        was = content if isinstance(content, str) else content[int(last[1:-1])]
+        if isinstance(was, str) != isinstance(block, str):
+            was, block = ({"": "text", "text": x} if isinstance(x, str) else x for x in (was, block))
+        if int(first) != place:
+            found.add(f"$.messages[{place}].content")
+        found |= differing(was, block, [loss.path for loss in adapted.losses], own, path)
+    return found
+
+
+def moved(places: list[int], source: Request) -> set[str]:
+    """The results that overtook another message, or were overtaken."""
+    pairs = [(x, y) for a, x in enumerate(places) for y in places[a + 1 :] if x > y]
+    results = {p for pair in pairs for p in pair if isinstance(source.context.messages[p], ToolResultMessage)}
+    return {f"$.messages[{place}]" for place in results}
+
+
+def added(at: int, message: dict[str, Any], adapted: Adapted) -> set[str]:
+    """Why a message was added: for blocks that moved into it, for a call without a result, or at the beginning."""
+    moved_here = {adapted.source(f"$.messages[{at}].content[{n}]") for n, _ in enumerate(blocks_in(message))} - {None}
+    if moved_here or "toolCallId" not in message:
+        return moved_here or {"$.messages"}
+    for turn in range(at, -1, -1):
+        for n, block in enumerate(adapted.request.context.messages[turn].content or ()):
+            if getattr(block, "id", None) == message["toolCallId"]:
+                return {adapted.source(f"$.messages[{turn}].content[{n}]")}
+    raise AssertionError("a result was added for no call")
+
+
+@every_dialect
+@given(data=st.data())
+def test_an_encoder_leaves_nothing_out_of_what_was_adapted(name: str, data: st.DataObject) -> None:
+    """
+    No message and no block of an adapted request is dropped on the wire: no turn becomes empty behind adapt's back.
+    """
+    request = il.adapt(data.draw(histories(name)), name).request
+    body, losses = dialect(name).encode_request(request)
+    note(f"adapted: {dump(request).decode()}\nbody: {body}")
+    gone = [loss for loss in losses if loss.severity == "dropped" and loss.path.endswith("]")]
+    assert [loss for loss in gone if not loss.path.startswith("$.system")] == []

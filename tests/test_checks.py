@@ -1,0 +1,180 @@
+"""check: what is wrong, where, and what to write instead."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import interlingua as il
+from interlingua.checks import ADVICE
+from interlingua.dialects import DIALECTS, WIRES
+from interlingua.handover import adapt
+from interlingua.request import Conversation, Request
+from laws.wires import every_dialect
+from strategies import json_values, requests, wellformed_requests
+
+CALLED = {"role": "assistant", "content": [{"type": "toolCall", "id": "c1", "name": "f", "arguments": {}}]}
+ANSWERED = {
+    "role": "toolResult",
+    "toolCallId": "c1",
+    "toolName": "f",
+    "content": [{"type": "text", "text": "x"}],
+    "isError": False,
+}
+USER = {"role": "user", "content": "Hi"}
+
+# The rows of the format's own page of mistakes, in the spellings that people bring from other wires.
+MISTAKES: list[tuple[list[Any], str, str]] = [
+    ([USER, CALLED, {"role": "tool", "tool_call_id": "c1", "content": "x"}], "$[2]", '"role":"toolResult"'),
+    ([USER, CALLED, {"role": "function", "name": "f", "content": "x"}], "$[2]", '"role":"toolResult"'),
+    (
+        [USER, CALLED, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "x"}]}],
+        "$[2].content[0]",
+        '"role":"toolResult"',
+    ),
+    (
+        [USER, {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}]}],
+        "$[1].content[0]",
+        '"type":"toolCall"',
+    ),
+    (
+        [
+            USER,
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}],
+            },
+        ],
+        "$[1].tool_calls[0]",
+        '"type":"toolCall"',
+    ),
+    (
+        [USER, {"role": "assistant", "content": "", "toolCalls": [{"id": "c1", "name": "f", "arguments": {}}]}],
+        "$[1].toolCalls[0]",
+        '"type":"toolCall"',
+    ),
+    ([{"role": "system", "content": "Be brief."}, USER], "$[0].role", "systemPrompt"),
+    ([USER, {"role": "model", "parts": [{"text": "Hi"}]}], "$[1].role", "assistant"),
+]
+
+
+@pytest.mark.parametrize("dialect", ["clawtools", "openclaw", "interlingua", "transcript"])
+@pytest.mark.parametrize(("messages", "path", "remedy"), MISTAKES)
+def test_other_wires_spellings_are_mistakes(dialect: str, messages: list[Any], path: str, remedy: str) -> None:
+    """
+    In what is meant as the format's own: the path is named, and the right form is there to paste.
+    """
+    found = [f for f in il.check(messages, dialect) if f.path == path and f.severity == "error"]
+    assert found
+    assert any(remedy in finding.remedy for finding in found)
+
+
+def test_a_mistake_in_a_context_is_found_by_its_path() -> None:
+    """
+    Also when nobody says that it is one: `systemPrompt` tells.
+    """
+    context = {"systemPrompt": "s", "messages": [USER, CALLED, {"role": "tool", "tool_call_id": "c1", "content": "x"}]}
+    for data in (context, json.dumps(context), json.dumps(context).encode()):
+        assert "$.messages[2]" in [f.path for f in il.check(data)]
+
+
+@pytest.mark.parametrize("dialect", ["clawtools", "interlingua", None])
+def test_what_is_right_has_no_findings(dialect: str | None) -> None:
+    """
+    A call, its result, an answer.
+    """
+    right = [USER, CALLED, ANSWERED, {"role": "assistant", "content": [{"type": "text", "text": "Done."}]}]
+    assert il.check(right, dialect) == ()
+
+
+FAULTS: list[tuple[list[Any], list[str]]] = [
+    ([USER, CALLED], ["$.messages[1].content[0]"]),
+    ([USER, ANSWERED], ["$.messages[1]"]),
+    ([USER, CALLED, ANSWERED, ANSWERED], ["$.messages[3]"]),
+    ([USER, CALLED, USER, ANSWERED], ["$.messages[3]"]),
+]
+
+
+@pytest.mark.parametrize(("messages", "paths"), FAULTS)
+def test_pairing_is_checked_for_any_target(messages: list[Any], paths: list[str]) -> None:
+    """
+    Calls without results, results without calls, doubled results, words between call and result.
+    """
+    found = il.check(messages, "clawtools")
+    assert [f.path for f in found] == paths
+    assert {f.severity for f in found} == {"error"}
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"\xff\xfe", "nonsense", "[1,", '{"a": NaN}', None, 5, [], {}, [5], "data: {\n\n"]
+)
+@pytest.mark.parametrize("dialect", [None, *sorted(DIALECTS)])
+def test_what_cannot_be_read_is_one_finding(data: Any, dialect: str | None) -> None:
+    """
+    Never an exception, and never silence about what nobody can read.
+    """
+    found = il.check(data, dialect)
+    assert len([f for f in found if "format" in f.remedy]) <= 1
+    assert all(f.path.startswith("$") and f.message and f.remedy for f in found)
+    if dialect is None:
+        assert len(found) == 1
+
+
+@given(data=st.one_of(json_values(), st.binary(max_size=30)), dialect=st.sampled_from([None, *sorted(DIALECTS)]))
+def test_checking_never_fails(data: Any, dialect: str | None) -> None:
+    """
+    Whatever it is fed, with or without a target.
+    """
+    for target in (None, "anthropic-messages", "openai-completions"):
+        for finding in il.check(data, dialect, target):
+            assert finding.severity in ("error", "warning")
+
+
+@every_dialect
+@given(data=st.data())
+def test_a_finding_is_what_adapting_would_mend(name: str, data: st.DataObject) -> None:
+    """
+    One set of rules: each repair is a finding with advice of its own, and there are no others.
+    """
+    source: Request = data.draw(st.one_of(requests(None, None, 5), wellformed_requests(own=name)))
+    losses = adapt(source, name).losses
+    assert {loss.what for loss in losses} <= ADVICE.keys()
+    assert [f.path for f in il.check(source, target=name)] == [loss.path for loss in losses]
+    assert il.check(Conversation.of(source), target=name) == il.check(source, target=name)
+
+
+def test_every_advice_is_given_by_some_target() -> None:
+    """
+    The table of advice has no rows that nothing leads to.
+    """
+    source = __import__("inspect").getsource(il.handover)
+    assert [what for what in ADVICE if f'"{what}"' not in source] == []
+
+
+def test_a_target_adds_its_own_rules() -> None:
+    """
+    Ids, blanks, order of turns: what one takes another refuses.
+    """
+    call = {**CALLED, "content": [{**CALLED["content"][0], "id": "call:1"}, {"type": "text", "text": ""}]}
+    data = [call, {**ANSWERED, "toolCallId": "call:1"}]
+    assert il.check(data, "clawtools") == ()
+    paths = {f.path for f in il.check(data, "clawtools", "anthropic-messages") if f.severity == "error"}
+    assert paths == {
+        "$.messages",
+        "$.messages[0].content[0].id",
+        "$.messages[0].content[1]",
+        "$.messages[1].toolCallId",
+    }
+    assert all(f.severity == "warning" for f in il.check(data, "clawtools", "ollama-chat"))
+
+
+def test_wires_are_checked_too() -> None:
+    """
+    A body of any wire, whose dialect is detected.
+    """
+    for name in sorted(WIRES):
+        body = il.encode(il.decode([USER, CALLED], "clawtools"), name, adapt=False).body
+        assert [f.path for f in il.check(body, name)] == ["$.messages[1].content[0]"]

@@ -1,0 +1,311 @@
+"""Any format in, any format out: what is detected, what is read, what is lost and said to be lost."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+import interlingua as il
+from corpus.cases import DIALECT_OF, cases, corpus
+from dialects.trips import accounted, foreign_conversations
+from interlingua.canonical import dump
+from interlingua.dialects import DIALECTS, FILES, dialect
+from interlingua.errors import InterlinguaError, Unsupported
+from interlingua.handover import adapt
+from interlingua.losses import Lines
+from interlingua.messages import AssistantMessage, UserMessage
+from interlingua.request import Conversation, Entry
+from laws.differences import differing, is_under, view
+from laws.test_adapt import changes
+from laws.wires import RETURNED, every_dialect, every_file, owner, said_outside, stream_of, through_json
+from strategies import json_values, messages_for_answers, wellformed_requests
+
+WIRE = Path(__file__).parent / "wire"
+
+# --- detecting -------------------------------------------------------------------------------------------------------
+
+MESSAGES = [{"role": "user", "content": "Hi"}]
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+SHAPES: list[tuple[Any, str]] = [
+    ({"model": "m", "messages": MESSAGES, "stream_options": {}}, "openai-completions"),
+    ({"messages": [{"role": "assistant", "tool_calls": [CALL]}]}, "openai-completions"),
+    ({"messages": MESSAGES, "system": "s", "max_tokens": 1}, "anthropic-messages"),
+    ({"messages": MESSAGES, "max_tokens": 1, "anthropic_version": "bedrock-2023-05-31"}, "bedrock-invoke-anthropic"),
+    ({"model": "claude-x", "messages": MESSAGES, "max_tokens": 1}, "anthropic-messages"),
+    ([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]}], "anthropic-messages"),
+    ({"model": "gpt-5", "input": "Hi"}, "openai-responses"),
+    ([{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}], "openai-responses"),
+    ({"contents": [{"parts": [{"text": "Hi"}]}]}, "google-generative-ai"),
+    ([{"role": "user", "parts": [{"text": "Hi"}]}], "google-generative-ai"),
+    ({"model": "m", "project": "p", "request": {"contents": []}}, "google-gemini-cli"),
+    ({"messages": [{"role": "user", "content": [{"text": "Hi"}]}]}, "bedrock-converse-stream"),
+    ({"model": "m", "messages": MESSAGES, "keep_alive": "5m"}, "ollama-chat"),
+    ([{"role": "user", "content": "Hi", "images": ["aGk="]}], "ollama-chat"),
+    ({"systemPrompt": "s", "messages": MESSAGES}, "clawtools"),
+    ({"entries": [{"message": {"role": "user", "content": "Hi"}}]}, "interlingua"),
+    ({"model": {"id": "m"}, "context": {"messages": []}}, "interlingua"),
+    ({"candidates": []}, "google-generative-ai"),
+    ({"response": {"candidates": []}}, "google-gemini-cli"),
+    ({"choices": []}, "openai-completions"),
+    ({"object": "response", "output": []}, "openai-responses"),
+    ({"output": {"message": {}}, "stopReason": "end_turn"}, "bedrock-converse-stream"),
+    ({"id": "msg_1", "type": "message", "role": "assistant", "content": []}, "anthropic-messages"),
+    ({"message": {"role": "assistant", "content": "Hi"}, "done": True}, "ollama-chat"),
+]
+
+
+@pytest.mark.parametrize(("data", "name"), SHAPES)
+def test_a_shape_tells_its_dialect(data: Any, name: str) -> None:
+    """
+    As values, as text and as bytes; and what was detected can be read.
+    """
+    for given_as in (data, json.dumps(data), json.dumps(data).encode()):
+        found = il.detect(given_as)
+        assert found is not None
+        assert (found.dialect, bool(found.reason)) == (name, True)
+        assert name not in found.others
+
+
+def test_words_alone_could_be_several_dialects() -> None:
+    """
+    A list of roles and texts is the same in most chats: the others are named.
+    """
+    found = il.detect(MESSAGES)
+    assert found is not None
+    assert found.dialect == "openai-completions"
+    assert found.others == ("anthropic-messages", "ollama-chat", "openai-responses", "clawtools")
+
+
+@pytest.mark.parametrize(
+    "data", [None, 5, [], {}, "", b"\xff", "nonsense", "[1", {"error": "x"}, [[[]]], "data: x\n\n"]
+)
+def test_what_is_nothing_is_detected_as_nothing(data: Any) -> None:
+    """
+    No guess, no exception; reading it is an error that tells what to do.
+    """
+    assert il.detect(data) is None
+    with pytest.raises(InterlinguaError):
+        il.decode(data)
+
+
+@given(data=st.one_of(json_values(), st.binary(max_size=40), st.text(max_size=40)))
+def test_detecting_never_fails(data: Any) -> None:
+    """
+    Whatever it is fed.
+    """
+    found = il.detect(data)
+    assert found is None or found.dialect in {*DIALECTS, "interlingua"}
+
+
+SAMPLES = [path for path in sorted(WIRE.glob("*/*")) if path.parent.name.replace("_", "-") in FILES]
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_the_samples_of_every_format_are_recognised(path: Path) -> None:
+    """
+    By their content, not by their names.
+    """
+    found = il.detect(path.read_bytes())
+    if found is None:  # a file of many conversations: each line is one
+        found = il.detect(path.read_bytes().splitlines()[0])
+    assert found is not None
+    assert found.dialect == path.parent.name.replace("_", "-")
+
+
+# Whose bodies look the same as those of their base.
+TWINS = {"google-vertex": "google-generative-ai", "bedrock-invoke-anthropic": "anthropic-messages"}
+
+
+@pytest.mark.skipif(not corpus().exists(), reason="the corpus is not here")
+@pytest.mark.parametrize("api", DIALECT_OF)
+def test_recorded_requests_answers_and_streams_are_recognised(api: str) -> None:
+    """
+    All of the recorded traffic; a plain chat may be taken for another wire that could say it, which then is named.
+    """
+    wrong = []
+    for case in cases(api):
+        wanted = {case.dialect_name, TWINS.get(case.dialect_name, case.dialect_name)}
+        said = [case.request] if case.request else []
+        if not case.failed and not case.is_error_in_disguise:
+            said.append(case.body)
+        for data in said:
+            found = il.detect(data)
+            if found is None or not (found.dialect in wanted or wanted & {*found.others}):
+                wrong.append((case.id, found))
+            elif found.dialect not in wanted:
+                assert data is case.request
+                assert found.dialect == "openai-completions"
+    assert wrong == []
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+@every_dialect
+@given(data=st.data())
+def test_an_answer_is_read_from_its_body_and_from_its_recorded_stream(name: str, data: st.DataObject) -> None:
+    """
+    `decode` tells answers and recorded streams from requests.
+    """
+    wire, message = dialect(name), data.draw(messages_for_answers(owner(name)))
+    body = through_json(wire.encode_response(message).body)
+    (entry,) = il.decode(body, name).entries
+    assert entry.message == wire.decode_response(body)
+    recorded = stream_of(wire, message)
+    (entry,) = il.decode(recorded, name).entries
+    assert isinstance(entry.message, AssistantMessage)
+    assert entry.message.text == wire.decode_response(body).text
+    found = il.detect(recorded)
+    if found is not None:
+        assert name in (found.dialect, *found.others) or name in VARIANTS
+
+
+VARIANTS = ("azure-openai-responses", "openai-codex-responses", "google-gemini-cli")
+
+
+def test_google_s_array_and_ollama_s_lines_are_streams() -> None:
+    """
+    Recorded as JSON, whole or a value a line.
+    """
+    chunks = [{"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}}]} for text in ("Hel", "lo")]
+    lines = [{"message": {"role": "assistant", "content": text}, "done": text == "lo"} for text in ("Hel", "lo")]
+    for data in (chunks, json.dumps(chunks), Lines(lines), "\n".join(map(json.dumps, lines))):
+        assert il.decode(data).messages[0].text == "Hello"
+
+
+def test_a_request_of_our_own_is_read() -> None:
+    """
+    Conversations, requests, lists of messages and single messages.
+    """
+    message = {"role": "user", "content": "Hi"}
+    for data in ({"entries": [{"message": message}]}, {"model": {"id": "m"}, "context": {"messages": [message]}}):
+        assert il.decode(data).messages == (UserMessage(content="Hi"),)
+    for data in ([message], message):
+        assert il.decode(data, "interlingua").messages == (UserMessage(content="Hi"),)
+
+
+# --- law 2 between any two -------------------------------------------------------------------------------------------
+
+
+@st.composite
+def conversations_of(draw: st.DrawFn, source: str) -> Conversation:
+    """A conversation as it comes from some format: what that one cannot say is gone, and its hints are there."""
+    if source in FILES:
+        body = dialect(source).encode(draw(foreign_conversations(source))).body
+        return dialect(source).decode(through_json(body))
+    drawn = draw(wellformed_requests(own=source, thinking=draw(st.booleans())))
+    body = through_json(dialect(source).encode_request(drawn).body)
+    return Conversation.of(dialect(source).decode_request(body, **said_outside(dialect(source), drawn)))
+
+
+def books(conversation: Conversation, name: str) -> tuple[list[str], list[str]]:
+    """The differences that no loss covers, and the losses without a difference."""
+    request, own = conversation.request(), owner(name)
+    losses = il.encode(conversation, name).losses
+    note(f"source: {dump(conversation).decode()}\nlosses: {losses}")
+    reported = sorted({loss.path for loss in losses if not loss.path.startswith(("$.entries", "$.head"))})
+    adapted = adapt(request, name)
+    body, said = dialect(name).encode(Conversation.of(adapted.request))
+    again = dialect(name).decode_request(through_json(body), **said_outside(dialect(name), adapted.request))
+    on_the_wire = differing(view(adapted.request, own), view(again, own), [loss.path for loss in said], own)
+    found = changes(request, adapted, own) | {adapted.source(path) for path in on_the_wire} - {None}
+    silent = sorted(path for path in found if not any(is_under(path, loss) for loss in reported))
+    idle = [loss for loss in reported if not any(is_under(p, loss) or is_under(loss, p) for p in found)]
+    return silent, idle
+
+
+@every_dialect
+@given(data=st.data())
+def test_between_any_format_and_a_wire_nothing_is_lost_in_silence(name: str, data: st.DataObject) -> None:
+    """
+    What the source says and what is read back from the target differ exactly where losses are reported.
+    """
+    conversation = data.draw(conversations_of(data.draw(st.sampled_from(sorted({*DIALECTS} - {name, *RETURNED})))))
+    assert books(conversation, name) == ([], [])
+
+
+@every_dialect
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_the_samples_of_every_format_reach_every_wire(path: Path, name: str) -> None:
+    """
+    Session files of programs included, which are never made from other formats.
+    """
+    data = path.read_bytes()
+    conversation = il.decode(data if il.detect(data) else data.splitlines()[0])
+    assert conversation.entries
+    assert books(conversation, name) == ([], [])
+
+
+@every_file
+@given(data=st.data())
+def test_between_any_format_and_a_file_nothing_is_lost_in_silence(name: str, data: st.DataObject) -> None:
+    """
+    The same for formats that hold conversations: these are given what there is, unadapted.
+    """
+    conversation = data.draw(conversations_of(data.draw(st.sampled_from(sorted({*DIALECTS} - {name, *RETURNED})))))
+    note(f"source: {dump(conversation).decode()}")
+    if dialect(name).FATES:
+        assert accounted(name, conversation) == ([], [])
+
+
+@pytest.mark.parametrize("name", sorted({*DIALECTS} - RETURNED))
+@given(data=st.data())
+def test_strict_mode_refuses_exactly_what_would_be_lost(name: str, data: st.DataObject) -> None:
+    """
+    Anything but bookkeeping; the error names the place.
+    """
+    conversation = data.draw(conversations_of(data.draw(st.sampled_from(["openai-completions", "anthropic-messages"]))))
+    body, losses = il.encode(conversation, name)
+    real = {loss.path for loss in losses if loss.severity != "record"}
+    if real:
+        with pytest.raises(Unsupported) as refused:
+            il.encode(conversation, name, strict=True)
+        assert refused.value.path in real
+    else:
+        assert il.encode(conversation, name, strict=True).body == body
+
+
+def test_losses_have_the_places_of_the_source() -> None:
+    """
+    Though adapting joined, moved and left out what came before.
+    """
+    chat = {
+        "messages": [
+            {"role": "user", "content": "One"},
+            {"role": "user", "content": "Two"},
+            {"role": "assistant", "content": None, "refusal": "No."},
+            {"role": "user", "content": "Three"},
+        ]
+    }
+    paths = {loss.path for loss in il.convert(chat, "bedrock-converse-stream").losses if loss.severity != "record"}
+    assert "$.messages[2].content[0].refusal" in paths
+
+
+def test_branches_that_a_request_cannot_hold_are_reported() -> None:
+    """
+    A request is one path through the tree.
+    """
+    tree = Conversation(
+        entries=(
+            Entry(message=UserMessage(content="a"), id="1"),
+            Entry(message=UserMessage(content="b"), id="2", parent_id="1"),
+            Entry(message=UserMessage(content="c"), id="3", parent_id="1"),
+        )
+    )
+    losses = [loss.path for loss in il.encode(tree, "openai-completions").losses if loss.severity == "dropped"]
+    assert losses == ["$.entries[1]"]
+
+
+def test_the_same_dialect_is_not_adapted() -> None:
+    """
+    What came from a wire goes back to it as it was, broken or not.
+    """
+    broken = {"model": "m", "messages": [{"role": "assistant", "content": None, "tool_calls": [CALL]}]}
+    assert il.convert(broken, "openai-completions", "openai-completions").body == broken
+    mended = il.convert(broken, "anthropic-messages", "openai-completions").body
+    assert [message["role"] for message in mended["messages"]] == ["user", "assistant", "user"]
+    plain = il.encode(il.decode(broken, "openai-completions"), "anthropic-messages", adapt=False).body
+    assert [message["role"] for message in plain["messages"]] == ["assistant"]

@@ -1,0 +1,1764 @@
+"""Situations that broke other systems, as far as a codec can answer them; the number in a test's name is the case's.
+
+A conversation is spoken here in each wire's own words by small writers that know nothing of the package, so that what
+is tested is how the package reads a provider, not how it reads itself.
+"""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import interlingua as il
+from interlingua.dialects import WIRES
+from interlingua.events import (
+    BlockEnd,
+    Done,
+    Error,
+    Start,
+    StreamEvent,
+    TextDelta,
+    TextStart,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from interlingua.framing import Frame, write_aws
+from interlingua.messages import blocks_of
+from laws.grammar import faults
+from laws.wires import frames_of, heard, owner, stream_of, streamed
+
+ANTHROPIC, COMPLETIONS, RESPONSES = "anthropic-messages", "openai-completions", "openai-responses"
+GOOGLE, BEDROCK, OLLAMA = "google-generative-ai", "bedrock-converse-stream", "ollama-chat"
+INVOKE, GEMINI_CLI = "bedrock-invoke-anthropic", "google-gemini-cli"
+BASES = (ANTHROPIC, COMPLETIONS, RESPONSES, GOOGLE, BEDROCK, OLLAMA)
+
+every_wire = pytest.mark.parametrize("name", sorted(WIRES))
+
+
+def wires(*bases: str) -> pytest.MarkDecorator:
+    """The test runs for these dialects and their variants."""
+    return pytest.mark.parametrize("name", sorted(name for name in WIRES if owner(name) in bases))
+
+
+# --- what providers say ----------------------------------------------------------------------------------------------
+
+Step = tuple[Any, ...]  # ("think", words, seal) | ("text", words) | ("call", id, name, the arguments' text)
+Told = tuple[str, Any]  # the event's name and its payload
+
+FRESH, READ, WRITTEN, SPOKEN = 70, 20, 10, 5
+PICTURE = "iVBORw0KGgo="
+PDF = "JVBERi0xLjQK"
+
+
+def pieces(text: str, size: int) -> list[str]:
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+def whole_anthropic(steps: Sequence[Step], stop: str) -> dict[str, Any]:
+    content: list[Any] = []
+    for step in steps:
+        match step:
+            case ("text", words):
+                content.append({"type": "text", "text": words})
+            case ("think", words, seal):
+                content.append({"type": "thinking", "thinking": words, "signature": seal or ""})
+            case ("call", call_id, name, arguments):
+                content.append({"type": "tool_use", "id": call_id, "name": name, "input": json.loads(arguments)})
+    usage = {
+        "input_tokens": FRESH,
+        "cache_read_input_tokens": READ,
+        "cache_creation_input_tokens": WRITTEN,
+        "output_tokens": SPOKEN,
+    }
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": content,
+        "stop_reason": stop,
+        "stop_sequence": None,
+        "usage": usage,
+    }
+
+
+def speak_anthropic(steps: Sequence[Step], stop: str, size: int) -> Iterator[Told]:
+    whole = whole_anthropic(steps, stop)
+    usage = {**whole["usage"], "output_tokens": 1}
+    start = {**whole, "content": [], "stop_reason": None, "usage": usage}
+    yield "message_start", {"type": "message_start", "message": start}
+    for at, (step, block) in enumerate(zip(steps, whole["content"], strict=True)):
+        match step:
+            case ("text", words):
+                opened = {"type": "text", "text": ""}
+                deltas = [{"type": "text_delta", "text": piece} for piece in pieces(words, size)]
+            case ("think", words, seal):
+                opened = {"type": "thinking", "thinking": "", "signature": ""}
+                deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(words, size)]
+                deltas += [{"type": "signature_delta", "signature": seal}] if seal else []
+            case (_, _, _, arguments):
+                opened = {**block, "input": {}}
+                deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces(arguments, size)]
+        yield "content_block_start", {"type": "content_block_start", "index": at, "content_block": opened}
+        for delta in deltas:
+            yield "content_block_delta", {"type": "content_block_delta", "index": at, "delta": delta}
+        yield "content_block_stop", {"type": "content_block_stop", "index": at}
+    ended = {"stop_reason": stop, "stop_sequence": None}
+    yield "message_delta", {"type": "message_delta", "delta": ended, "usage": {"output_tokens": SPOKEN}}
+    yield "message_stop", {"type": "message_stop"}
+
+
+COMPLETIONS_USAGE = {
+    "prompt_tokens": FRESH + READ + WRITTEN,
+    "completion_tokens": SPOKEN,
+    "total_tokens": FRESH + READ + WRITTEN + SPOKEN,
+    "prompt_tokens_details": {"cached_tokens": READ, "cache_write_tokens": WRITTEN},
+}
+
+
+def detail(at: int, words: str, seal: str | None) -> dict[str, Any]:
+    signed = {} if seal is None else {"signature": seal}
+    return {"type": "reasoning.text", "text": words, **signed, "format": "unknown", "index": at}
+
+
+def whole_completions(steps: Sequence[Step], stop: str) -> dict[str, Any]:
+    said: dict[str, Any] = {"role": "assistant", "content": None}
+    for at, step in enumerate(steps):
+        match step:
+            case ("text", words):
+                said["content"] = (said["content"] or "") + words
+            case ("think", words, seal):
+                said.setdefault("reasoning_details", []).append(detail(at, words, seal))
+            case ("call", call_id, name, arguments):
+                call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+                said.setdefault("tool_calls", []).append(call)
+    choice = {"index": 0, "message": said, "finish_reason": stop}
+    head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m"}
+    return {**head, "choices": [choice], "usage": COMPLETIONS_USAGE}
+
+
+def chunk(delta: dict[str, Any], stop: str | None = None, **more: Any) -> Told:
+    """One chunk of a Chat Completions stream."""
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    return "", {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": stop}], **more}
+
+
+def call_delta(arguments: str | None = None, **more: Any) -> dict[str, Any]:
+    """A chunk's delta for one call; `name` goes where the wire has it."""
+    function = {} if arguments is None else {"arguments": arguments}
+    if "name" in more:
+        function = {"name": more.pop("name"), **function}
+    return {"tool_calls": [{**more, "function": function}]}
+
+
+def speak_completions(steps: Sequence[Step], stop: str, size: int) -> Iterator[Told]:
+    yield chunk({"role": "assistant", "content": None})
+    calls = 0
+    for at, step in enumerate(steps):
+        match step:
+            case ("text", words):
+                yield from (chunk({"content": piece}) for piece in pieces(words, size))
+            case ("think", words, seal):
+                for piece in pieces(words, size):
+                    yield chunk({"reasoning_details": [detail(at, piece, None)]})
+                if seal is not None:
+                    yield chunk({"reasoning_details": [detail(at, "", seal)]})
+            case ("call", call_id, name, arguments):
+                yield chunk(call_delta("", index=calls, id=call_id, type="function", name=name))
+                yield from (chunk(call_delta(piece, index=calls)) for piece in pieces(arguments, size))
+                calls += 1
+    yield chunk({}, stop)
+    yield "", {**chunk({})[1], "choices": [], "usage": COMPLETIONS_USAGE}
+    yield "", None
+
+
+RESPONSES_USAGE = {
+    "input_tokens": FRESH + READ + WRITTEN,
+    "input_tokens_details": {"cached_tokens": READ, "cache_write_tokens": WRITTEN},
+    "output_tokens": SPOKEN,
+    "output_tokens_details": {"reasoning_tokens": 0},
+    "total_tokens": FRESH + READ + WRITTEN + SPOKEN,
+}
+
+
+def item_of(at: int, step: Step) -> dict[str, Any]:
+    """One output item of a Responses answer."""
+    match step:
+        case ("text", words):
+            part = {"type": "output_text", "text": words, "annotations": [], "logprobs": []}
+            return {
+                "type": "message",
+                "id": f"msg_a{at}",
+                "status": "completed",
+                "role": "assistant",
+                "content": [part],
+            }
+        case ("think", words, seal):
+            summary = [{"type": "summary_text", "text": words}]
+            return {"type": "reasoning", "id": f"rs_a{at}", "summary": summary, "encrypted_content": seal}
+        case (_, call_id, name, arguments):
+            return {
+                "type": "function_call",
+                "id": f"fc_a{at}",
+                "status": "completed",
+                "call_id": call_id,
+                "name": name,
+                "arguments": arguments,
+            }
+    raise ValueError(step)
+
+
+def response(output: list[Any], status: str = "completed", **more: Any) -> dict[str, Any]:
+    head = {"id": "resp_1", "object": "response", "created_at": 1, "status": status, "model": "m", "error": None}
+    return {**head, "output": output, "usage": RESPONSES_USAGE, **more}
+
+
+def whole_responses(steps: Sequence[Step], stop: str) -> dict[str, Any]:
+    more = {} if stop == "completed" else {"incomplete_details": {"reason": "max_output_tokens"}}
+    return response([item_of(at, step) for at, step in enumerate(steps)], stop, **more)
+
+
+def event(kind: str, **more: Any) -> Told:
+    """One event of a Responses stream."""
+    return kind, {"type": kind, **more}
+
+
+def speak_item(at: int, step: Step, size: int) -> Iterator[Told]:
+    """The events of one output item."""
+    item = item_of(at, step)
+    here = {"item_id": item["id"], "output_index": at}
+    match step:
+        case ("text", words):
+            part = {"type": "output_text", "text": "", "annotations": []}
+            there = {**here, "content_index": 0}
+            yield event("response.output_item.added", output_index=at, item={**item, "content": []})
+            yield event("response.content_part.added", **there, part=part)
+            for piece in pieces(words, size):
+                yield event("response.output_text.delta", **there, delta=piece)
+            yield event("response.output_text.done", **there, text=words)
+            yield event("response.content_part.done", **there, part=item["content"][0])
+        case ("think", words, _):
+            there = {**here, "summary_index": 0}
+            yield event("response.output_item.added", output_index=at, item={**item, "summary": []})
+            yield event("response.reasoning_summary_part.added", **there, part={"type": "summary_text", "text": ""})
+            for piece in pieces(words, size):
+                yield event("response.reasoning_summary_text.delta", **there, delta=piece)
+            yield event("response.reasoning_summary_text.done", **there, text=words)
+            yield event("response.reasoning_summary_part.done", **there, part=item["summary"][0])
+        case (_, _, _, arguments):
+            yield event("response.output_item.added", output_index=at, item={**item, "arguments": ""})
+            for piece in pieces(arguments, size):
+                yield event("response.function_call_arguments.delta", **here, delta=piece)
+            yield event("response.function_call_arguments.done", **here, arguments=arguments)
+    yield event("response.output_item.done", output_index=at, item=item)
+
+
+def speak_responses(steps: Sequence[Step], stop: str, size: int) -> Iterator[Told]:
+    yield event("response.created", response=response([], "in_progress", usage=None))
+    for at, step in enumerate(steps):
+        yield from speak_item(at, step, size)
+    yield event(f"response.{stop}", response=whole_responses(steps, stop))
+
+
+def parts_of(step: Step, size: int = 1_000_000) -> Iterator[dict[str, Any]]:
+    """The parts of a Gemini candidate; words come in several, but what is sealed is a part of its own."""
+    match step:
+        case ("text", words):
+            yield from ({"text": piece} for piece in pieces(words, size))
+        case ("think", words, None):
+            yield from ({"text": piece, "thought": True} for piece in pieces(words, size))
+        case ("think", words, seal):
+            yield {"text": words, "thought": True, "thoughtSignature": seal}
+        case ("call", call_id, name, arguments):
+            yield {"functionCall": {"id": call_id, "name": name, "args": json.loads(arguments)}}
+
+
+GOOGLE_USAGE = {
+    "promptTokenCount": FRESH + READ,
+    "cachedContentTokenCount": READ,
+    "candidatesTokenCount": SPOKEN,
+    "totalTokenCount": FRESH + READ + SPOKEN,
+}
+
+
+def candidate(parts: list[Any], stop: str | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
+    return found if stop is None else {**found, "finishReason": stop}
+
+
+def whole_google(steps: Sequence[Step], stop: str) -> dict[str, Any]:
+    parts = [part for step in steps for part in parts_of(step)]
+    return {
+        "candidates": [candidate(parts, stop)],
+        "usageMetadata": GOOGLE_USAGE,
+        "modelVersion": "m",
+        "responseId": "r1",
+    }
+
+
+def speak_google(steps: Sequence[Step], stop: str, size: int) -> Iterator[Told]:
+    head = {"modelVersion": "m", "responseId": "r1"}
+    for step in steps:
+        for part in parts_of(step, size):
+            yield "", {"candidates": [candidate([part])], "usageMetadata": {"promptTokenCount": FRESH + READ}, **head}
+    yield "", {"candidates": [{"finishReason": stop, "index": 0}], "usageMetadata": GOOGLE_USAGE, **head}
+
+
+BEDROCK_USAGE = {
+    "inputTokens": FRESH,
+    "cacheReadInputTokens": READ,
+    "cacheWriteInputTokens": WRITTEN,
+    "outputTokens": SPOKEN,
+    "totalTokens": FRESH + READ + WRITTEN + SPOKEN,
+}
+
+
+def whole_bedrock(steps: Sequence[Step], stop: str) -> dict[str, Any]:
+    content: list[Any] = []
+    for step in steps:
+        match step:
+            case ("text", words):
+                content.append({"text": words})
+            case ("think", words, seal):
+                signed = {"signature": seal} if seal else {}
+                content.append({"reasoningContent": {"reasoningText": {"text": words, **signed}}})
+            case ("call", call_id, name, arguments):
+                content.append({"toolUse": {"toolUseId": call_id, "name": name, "input": json.loads(arguments)}})
+    return {
+        "output": {"message": {"role": "assistant", "content": content}},
+        "stopReason": stop,
+        "usage": BEDROCK_USAGE,
+        "metrics": {"latencyMs": 1},
+    }
+
+
+def speak_bedrock(steps: Sequence[Step], stop: str, size: int) -> Iterator[Told]:
+    yield "messageStart", {"role": "assistant"}
+    for at, step in enumerate(steps):
+        match step:
+            case ("text", words):
+                deltas: list[Any] = [{"text": piece} for piece in pieces(words, size)]
+            case ("think", words, seal):
+                deltas = [{"reasoningContent": {"text": piece}} for piece in pieces(words, size)]
+                deltas += [{"reasoningContent": {"signature": seal}}] if seal else []
+            case (_, call_id, name, arguments):
+                opened = {"toolUse": {"toolUseId": call_id, "name": name}}
+                yield "contentBlockStart", {"contentBlockIndex": at, "start": opened}
+                deltas = [{"toolUse": {"input": piece}} for piece in pieces(arguments, size)]
+        for delta in deltas:
+            yield "contentBlockDelta", {"contentBlockIndex": at, "delta": delta}
+        yield "contentBlockStop", {"contentBlockIndex": at}
+    yield "messageStop", {"stopReason": stop}
+    yield "metadata", {"usage": BEDROCK_USAGE, "metrics": {"latencyMs": 1}}
+
+
+OLLAMA_HEAD = {"model": "m", "created_at": "2026-01-01T00:00:00Z"}
+OLLAMA_USAGE = {"prompt_eval_count": FRESH, "eval_count": SPOKEN}
+
+
+def ollama_call(name: str, arguments: str) -> dict[str, Any]:
+    return {"function": {"name": name, "arguments": json.loads(arguments)}}
+
+
+def whole_ollama(steps: Sequence[Step], stop: str) -> dict[str, Any]:
+    said: dict[str, Any] = {"role": "assistant", "content": ""}
+    for step in steps:
+        match step:
+            case ("text", words):
+                said["content"] += words
+            case ("think", words, _):
+                said["thinking"] = said.get("thinking", "") + words
+            case ("call", _, name, arguments):
+                said.setdefault("tool_calls", []).append(ollama_call(name, arguments))
+    return {**OLLAMA_HEAD, "message": said, "done": True, "done_reason": stop, **OLLAMA_USAGE}
+
+
+def line(**said: Any) -> Told:
+    """One line of an Ollama stream."""
+    return "", {**OLLAMA_HEAD, "message": {"role": "assistant", "content": "", **said}, "done": False}
+
+
+def speak_ollama(steps: Sequence[Step], stop: str, size: int) -> Iterator[Told]:
+    for step in steps:
+        match step:
+            case ("text", words):
+                yield from (line(content=piece) for piece in pieces(words, size))
+            case ("think", words, _):
+                yield from (line(thinking=piece) for piece in pieces(words, size))
+            case ("call", _, name, arguments):
+                yield line(tool_calls=[ollama_call(name, arguments)])
+    yield "", {**whole_ollama((), stop)}
+
+
+SPEAK = {
+    ANTHROPIC: speak_anthropic,
+    COMPLETIONS: speak_completions,
+    RESPONSES: speak_responses,
+    GOOGLE: speak_google,
+    BEDROCK: speak_bedrock,
+    OLLAMA: speak_ollama,
+}
+WHOLE = {
+    ANTHROPIC: whole_anthropic,
+    COMPLETIONS: whole_completions,
+    RESPONSES: whole_responses,
+    GOOGLE: whole_google,
+    BEDROCK: whole_bedrock,
+    OLLAMA: whole_ollama,
+}
+# How each wire says that the model was done, wanted its tools run, was cut.
+STOPS = {
+    ANTHROPIC: ("end_turn", "tool_use", "max_tokens"),
+    COMPLETIONS: ("stop", "tool_calls", "length"),
+    RESPONSES: ("completed", "completed", "incomplete"),
+    GOOGLE: ("STOP", "STOP", "MAX_TOKENS"),
+    BEDROCK: ("end_turn", "tool_use", "max_tokens"),
+    OLLAMA: ("stop", "stop", "length"),
+}
+
+
+def stop_word(name: str, steps: Sequence[Step]) -> str:
+    return STOPS[owner(name)]["call" in [step[0] for step in steps]]
+
+
+def spoken(name: str, *steps: Step, stop: str | None = None, size: int = 4) -> list[Told]:
+    """A streamed answer in the words of a wire."""
+    return list(SPEAK[owner(name)](steps, stop or stop_word(name, steps), size))
+
+
+def answer(name: str, *steps: Step, stop: str | None = None) -> dict[str, Any]:
+    """The same answer, whole."""
+    body = WHOLE[owner(name)](steps, stop or stop_word(name, steps))
+    return {"response": body} if name == GEMINI_CLI else body
+
+
+def wired(name: str, told: Iterable[Told]) -> bytes:
+    """Events as bytes of the wire."""
+    return b"".join(_wired(name, kind, value) for kind, value in told)
+
+
+def _wired(name: str, kind: str, value: Any) -> bytes:
+    if name == GEMINI_CLI:
+        value = {"response": value}
+    data = b"[DONE]" if value is None else json.dumps(value, ensure_ascii=False).encode()
+    if owner(name) == BEDROCK:
+        return write_aws(kind, data)
+    if name == INVOKE:
+        return write_aws("chunk", json.dumps({"bytes": base64.b64encode(data).decode()}).encode())
+    if owner(name) == OLLAMA:
+        return data + b"\n"
+    return (f"event: {kind}\n".encode() if kind else b"") + b"data: " + data + b"\n\n"
+
+
+def events_of(name: str, told: Iterable[Told], **given: Any) -> list[StreamEvent]:
+    """The events of a stream, whose order is checked."""
+    events = heard(il.dialect(name), [wired(name, told)], **given)
+    assert [] == faults(events)
+    return events
+
+
+def message_of(name: str, told: Iterable[Told], **given: Any) -> il.AssistantMessage:
+    return il.fold(events_of(name, told, **given))
+
+
+def both(name: str, *steps: Step, stop: str | None = None) -> list[il.AssistantMessage]:
+    """The answer as it is understood from a stream, and whole."""
+    return [message_of(name, spoken(name, *steps, stop=stop)), read(name, answer(name, *steps, stop=stop))]
+
+
+def read(name: str, body: Any) -> il.AssistantMessage:
+    return il.dialect(name).decode_response(body)
+
+
+def only(kind: type, items: Iterable[Any]) -> list[Any]:
+    return [item for item in items if isinstance(item, kind)]
+
+
+def texts(kind: type, events: Iterable[Any]) -> str:
+    """The pieces of one kind of delta, joined."""
+    return "".join(event.delta for event in only(kind, events))
+
+
+# --- what clients ask ------------------------------------------------------------------------------------------------
+
+LISTS = {RESPONSES: "input", GOOGLE: "contents"}
+
+
+def asking(name: str, items: list[Any], **more: Any) -> dict[str, Any]:
+    """A request body of a wire around its messages, items or contents."""
+    body: dict[str, Any] = {LISTS.get(owner(name), "messages"): items, **more}
+    if name == GEMINI_CLI:
+        return {"model": "m", "project": "p", "request": body}
+    if name == INVOKE:
+        return {"anthropic_version": "bedrock-2023-05-31", "max_tokens": 64, **body}
+    if owner(name) == ANTHROPIC:
+        return {"model": "m", "max_tokens": 64, **body}
+    return body if owner(name) in (GOOGLE, BEDROCK) else {"model": "m", **body}
+
+
+def items_of(name: str, body: dict[str, Any]) -> list[Any]:
+    """The messages, items or contents of a request body."""
+    if name == GEMINI_CLI:
+        body = body["request"]
+    found: list[Any] = body[LISTS.get(owner(name), "messages")]
+    return found
+
+
+def understood(name: str, *items: Any, **more: Any) -> tuple[Any, ...]:
+    """The messages that a request of these items holds."""
+    return il.dialect(name).decode_request(asking(name, list(items), **more)).context.messages
+
+
+def request_of(*messages: Any, **more: Any) -> il.Request:
+    options = more.pop("options", il.Options())
+    context = il.Context(messages=messages, **more)
+    return il.Request(model=il.ModelDescriptor(id="m"), context=context, options=options)
+
+
+def said(name: str, *messages: Any, **more: Any) -> list[Any]:
+    """The items by which a wire's request says these messages."""
+    return items_of(name, il.dialect(name).encode_request(request_of(*messages, **more)).body)
+
+
+def encoded(name: str, *messages: Any, **more: Any) -> il.Encoded:
+    return il.dialect(name).encode_request(request_of(*messages, **more))
+
+
+def returned(name: str, body: dict[str, Any]) -> Any:
+    """A request body after decoding, our JSON, and encoding."""
+    wire = il.dialect(name)
+    return wire.encode_request(il.load(il.dump(wire.decode_request(body)), il.Request)).body
+
+
+def paths(result: il.Encoded) -> list[str]:
+    """Where something was lost that is more than bookkeeping."""
+    return [loss.path for loss in result.losses if loss.severity != "record"]
+
+
+def call(call_id: str = "call_a", name: str = "add", **arguments: Any) -> il.ToolCall:
+    return il.ToolCall(id=call_id, name=name, arguments=arguments)
+
+
+def result(call_id: str = "call_a", text: str = "3", name: str = "add") -> il.ToolResultMessage:
+    content = (il.TextBlock(text=text),)
+    return il.ToolResultMessage(tool_call_id=call_id, tool_name=name, content=content, is_error=False)
+
+
+def turn(*blocks: Any, **more: Any) -> il.AssistantMessage:
+    stop = "toolUse" if any(isinstance(block, il.ToolCall) for block in blocks) else "stop"
+    return il.AssistantMessage(content=blocks, **{"stop_reason": stop, **more})
+
+
+def values_of(name: str, body: bytes) -> list[Any]:
+    """The JSON values in a stream's bytes."""
+    return [json.loads(frame.data) for frame in frames_of(il.dialect(name), body) if frame.data != b"[DONE]"]
+
+
+HELLO = il.UserMessage(content="hello")
+
+
+# --- thinking, reasoning and signatures ------------------------------------------------------------------------------
+
+
+def test_case_04_a_signature_of_gemini_travels_through_a_chat_completions_client() -> None:
+    """
+    A client of Chat Completions sees the signature beside the call, and what it echoes brings it back to Gemini.
+    """
+    part = {"functionCall": {"id": "call_a", "name": "add", "args": {"a": 1}}, "thoughtSignature": "c2lnbmVk"}
+    heard_from_gemini = read(GOOGLE, {"candidates": [candidate([part], "STOP")]})
+    shown = il.dialect(COMPLETIONS).encode_response(heard_from_gemini).body["choices"][0]["message"]
+    assert "c2lnbmVk" in json.dumps(shown["tool_calls"][0])
+    echoed = understood(COMPLETIONS, {"role": "user", "content": "1+2?"}, shown)
+    assert part == said(GOOGLE, *echoed)[1]["parts"][0]
+
+
+@wires(COMPLETIONS)
+def test_case_04_the_signature_is_also_there_when_the_answer_streams(name: str) -> None:
+    """
+    A streaming client can echo the signature, too.
+    """
+    signed = replace(call(a=1), thought_signature="c2lnbmVk")
+    wire = il.dialect(name)
+    (again,) = il.fold(heard(wire, [stream_of(wire, turn(signed))])).tool_calls
+    assert "c2lnbmVk" == again.thought_signature
+
+
+@every_wire
+def test_case_04_a_wire_without_a_place_for_the_signature_says_so(name: str) -> None:
+    """
+    The signature is on the wire or among the losses, never silently gone.
+    """
+    told = encoded(name, HELLO, turn(replace(call(a=1), thought_signature="c2lnbmVk")))
+    is_lost = "$.messages[1].content[0].thoughtSignature" in paths(told)
+    assert is_lost != (b"c2lnbmVk" in told.bytes())
+
+
+REASONED: tuple[Step, ...] = (
+    ("think", "first", "c2VhbDE="),
+    ("text", "Let me see."),
+    ("think", "second", "c2VhbDI="),
+    ("call", "call_a", "add", '{"a":1}'),
+)
+
+
+@wires(RESPONSES)
+@pytest.mark.parametrize("form", [0, 1], ids=["streamed", "whole"])
+def test_case_06_reasoning_stays_before_what_followed_it(name: str, form: int) -> None:
+    """
+    Each reasoning item is replayed directly before the message or call that it led to.
+    """
+    items = said(name, HELLO, both(name, *REASONED)[form], result())
+    assert ["reasoning", "message", "reasoning", "function_call"] == [item["type"] for item in items[1:5]]
+    assert ["rs_a0", "msg_a1", "rs_a2", "fc_a3"] == [item["id"] for item in items[1:5]]
+    assert ["c2VhbDE=", "c2VhbDI="] == [items[1]["encrypted_content"], items[3]["encrypted_content"]]
+
+
+@wires(RESPONSES)
+@pytest.mark.parametrize("form", [0, 1], ids=["streamed", "whole"])
+def test_case_07_a_call_with_an_item_id_goes_with_its_reasoning(name: str, form: int) -> None:
+    """
+    A turn that really reasoned is sent back as the pair of reasoning and call, under their own ids.
+    """
+    steps = (("think", "add them", "c2VhbA=="), ("call", "call_a", "add", '{"a":1}'))
+    reasoning, made = said(name, HELLO, both(name, *steps)[form], result())[1:3]
+    assert ("reasoning", "rs_a0", "c2VhbA==") == (reasoning["type"], reasoning["id"], reasoning["encrypted_content"])
+    assert ("function_call", "fc_a1", "call_a") == (made["type"], made["id"], made["call_id"])
+
+
+@wires(RESPONSES)
+def test_case_07_a_call_from_elsewhere_stands_alone(name: str) -> None:
+    """
+    A call that no Responses model made has no item id that would ask for a reasoning item.
+    """
+    elsewhere = read(ANTHROPIC, answer(ANTHROPIC, ("call", "toolu_1", "add", '{"a":1}')))
+    made = said(name, HELLO, elsewhere)[1]
+    assert "toolu_1" == made["call_id"]
+    assert "id" not in made
+
+
+@wires(RESPONSES)
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (("think", "so", "c2VhbA=="), ("text", "Hi"), ("call", "call_a", "add", "{}")),
+        (("call", "call_a", "add", "{}"), ("text", "Hi")),
+        (("think", "so", "c2VhbA=="), ("call", "call_a", "add", "{}"), ("call", "call_b", "add", "{}")),
+        (("text", "one"), ("text", "two"), ("call", "call_a", "add", "{}"), ("text", "three")),
+    ],
+    ids=lambda steps: "-".join(step[0] for step in steps),
+)
+@pytest.mark.parametrize("form", [0, 1], ids=["streamed", "whole"])
+def test_case_08_items_keep_the_order_of_the_model_and_get_no_fillers(
+    name: str, steps: tuple[Step, ...], form: int
+) -> None:
+    """
+    What is replayed are the items that the model gave, in its order, and nothing between them.
+    """
+    kinds = {"think": "reasoning", "text": "message", "call": "function_call"}
+    items = said(name, HELLO, both(name, *steps)[form])
+    assert [kinds[step[0]] for step in steps] == [item["type"] for item in items[1:]]
+
+
+@wires(RESPONSES)
+def test_case_08_foreign_turns_are_said_in_their_order_too(name: str) -> None:
+    """
+    A call before the words stays before the words.
+    """
+    items = said(name, HELLO, turn(call("call_a"), il.TextBlock(text="and"), call("call_b")), result())
+    assert ["function_call", "message", "function_call", "function_call_output"] == [
+        item.get("type", "message") for item in items[1:]
+    ]
+
+
+@wires(RESPONSES)
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "reasoning_text"])
+def test_case_09_a_field_of_chat_completions_is_no_item_id(name: str, field: str) -> None:
+    """
+    Where thinking stood in one wire is never said as an id in another.
+    """
+    body = answer(COMPLETIONS, ("text", "3"))
+    body["choices"][0]["message"][field] = "let me add"
+    told = encoded(name, HELLO, read(COMPLETIONS, body), il.UserMessage(content="and 2+2?"))
+    assert field not in [item.get("id") for item in items_of(name, told.body)]
+    assert not any(str(item.get("id", "")).startswith("chatcmpl") for item in items_of(name, told.body))
+
+
+@every_wire
+def test_case_09_ids_of_responses_items_stay_with_the_responses_api(name: str) -> None:
+    """
+    Item ids that the Responses API minted are sent to no other api.
+    """
+    told = encoded(name, HELLO, read(RESPONSES, answer(RESPONSES, *REASONED)), result())
+    minted = ["rs_a0", "msg_a1", "rs_a2", "fc_a3"]
+    assert (minted if owner(name) == RESPONSES else []) == [word for word in minted if word.encode() in told.bytes()]
+
+
+@wires(RESPONSES)
+def test_case_10_a_conversation_is_replayed_in_full_and_nothing_refers_to_the_server(name: str) -> None:
+    """
+    By default all items are sent, with their words and their sealed reasoning, and none by reference.
+    """
+    body = encoded(name, HELLO, read(name, answer(name, *REASONED)), result()).body
+    assert {"previous_response_id", "conversation"}.isdisjoint(body)
+    assert ["message", "reasoning", "message", "reasoning", "function_call", "function_call_output"] == [
+        item.get("type", "message") for item in body["input"]
+    ]
+    for words in ("Let me see.", "c2VhbDE=", "c2VhbDI=", '{\\"a\\":1}'):
+        assert words in json.dumps(body["input"])
+
+
+@wires(COMPLETIONS)
+def test_case_12_fragments_of_reasoning_details_are_one_block(name: str) -> None:
+    """
+    Fragments of one index are one block: text joined, the signature that came last, unknown fields kept.
+    """
+    first = {"type": "reasoning.text", "text": "I thi", "index": 0, "format": "f1", "signature": None}
+    second = {"type": "reasoning.text", "text": "nk", "index": 0}
+    last = {"type": "reasoning.text", "signature": "c2ln", "index": 0, "novel": {"x": 1}}
+    told = [chunk({"role": "assistant", "reasoning_details": [part]}) for part in (first, second, last)]
+    message = message_of(name, [*told, chunk({"content": "Yes."}), chunk({}, "stop")])
+    thinking, text = message.content
+    assert ("I think", "c2ln", "Yes.") == (thinking.thinking, thinking.thinking_signature, text.text)
+    (block,) = said(name, HELLO, message)[1]["reasoning_details"]
+    assert {"type": "reasoning.text", "text": "I think", "signature": "c2ln", "format": "f1", "novel": {"x": 1}} == {
+        key: value for key, value in block.items() if key != "index"
+    }
+
+
+@wires(COMPLETIONS)
+def test_case_12_fragments_of_other_types_and_indexes_stay_apart(name: str) -> None:
+    """
+    A sealed detail grows by its data, and details of other indexes are blocks of their own.
+    """
+    sealed = [{"type": "reasoning.encrypted", "data": piece, "index": 1, "id": "rs_1"} for piece in ("QUJD", "REVG")]
+    told = [chunk({"reasoning_details": [part]}) for part in (detail(0, "so", "c2ln"), *sealed)]
+    first, second = message_of(name, [*told, chunk({"content": "Yes."}), chunk({}, "stop")]).content[:2]
+    assert ("so", "c2ln", False) == (first.thinking, first.thinking_signature, first.redacted)
+    assert ("", "QUJDREVG", True) == (second.thinking, second.thinking_signature, second.redacted)
+
+
+THOUGHTS: tuple[Step, ...] = (("think", "one", "c2VhbDE="), ("think", "two", "c2VhbDI="), ("text", "done"))
+sealing = wires(ANTHROPIC, COMPLETIONS, RESPONSES, GOOGLE, BEDROCK)
+
+
+@sealing
+@pytest.mark.parametrize("form", [0, 1], ids=["streamed", "whole"])
+def test_case_13_each_thinking_block_keeps_its_own_signature(name: str, form: int) -> None:
+    """
+    Several thinking blocks are a list in which words and seals stay paired.
+    """
+    first, second, text = both(name, *THOUGHTS)[form].content
+    assert ("one", "c2VhbDE=") == (first.thinking, first.thinking_signature)
+    assert ("two", "c2VhbDI=") == (second.thinking, second.thinking_signature)
+    assert "done" == text.text
+
+
+REDACTED: dict[str, list[Any]] = {
+    ANTHROPIC: [
+        {"type": "thinking", "thinking": "one", "signature": "c2VhbDE="},
+        {"type": "redacted_thinking", "data": "ZGFyaw=="},
+        {"type": "thinking", "thinking": "two", "signature": "c2VhbDI="},
+    ],
+    BEDROCK: [
+        {"reasoningContent": {"reasoningText": {"text": "one", "signature": "c2VhbDE="}}},
+        {"reasoningContent": {"redactedContent": "ZGFyaw=="}},
+        {"reasoningContent": {"reasoningText": {"text": "two", "signature": "c2VhbDI="}}},
+    ],
+}
+
+
+@wires(ANTHROPIC, BEDROCK)
+def test_case_13_redacted_thinking_keeps_its_place_among_the_others(name: str) -> None:
+    """
+    Sealed thinking is a block in the list, where it came, and goes back there.
+    """
+    content = REDACTED[owner(name)]
+    body = answer(name)
+    holder = body["output"]["message"] if owner(name) == BEDROCK else body
+    holder["content"] = content
+    message = read(name, body)
+    assert [False, True, False] == [block.redacted for block in message.content]
+    assert ["c2VhbDE=", "ZGFyaw==", "c2VhbDI="] == [block.thinking_signature for block in message.content]
+    assert content == said(name, HELLO, message)[1]["content"]
+
+
+ODD_SEAL = "EqoB+/=\u00e9\u2028 \\u0041\"\\\\ \U0001f512=="
+OPAQUE: dict[str, list[Any]] = {
+    ANTHROPIC: [
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": " two  spaces\n", "signature": ODD_SEAL, "novel": {"b": 1, "a": None}},
+                {"type": "redacted_thinking", "data": ODD_SEAL},
+                {"type": "never_seen", "payload": ODD_SEAL},
+                {"type": "text", "text": "ok"},
+            ],
+        }
+    ],
+    BEDROCK: [
+        {
+            "role": "assistant",
+            "content": [
+                {"reasoningContent": {"reasoningText": {"text": " two  spaces\n", "signature": ODD_SEAL}}},
+                {"neverSeen": {"payload": ODD_SEAL}},
+                {"text": "ok"},
+            ],
+        }
+    ],
+    COMPLETIONS: [
+        {
+            "role": "assistant",
+            "content": "ok",
+            "reasoning_details": [
+                {"type": "reasoning.text", "text": " two  spaces\n", "signature": ODD_SEAL, "index": 0, "novel": [1]},
+                {"type": "reasoning.encrypted", "data": ODD_SEAL, "id": "rs_1", "format": "f1", "index": 1},
+            ],
+        }
+    ],
+    RESPONSES: [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": ODD_SEAL, "novel": {"b": 1, "a": None}},
+        {"type": "never_seen", "id": "ns_1", "payload": ODD_SEAL},
+    ],
+    GOOGLE: [
+        {
+            "role": "model",
+            "parts": [
+                {"text": " two  spaces\n", "thought": True, "thoughtSignature": ODD_SEAL},
+                {"functionCall": {"name": "add", "args": {}}, "thoughtSignature": ODD_SEAL, "novel": 1},
+                {"neverSeen": {"payload": ODD_SEAL}},
+            ],
+        }
+    ],
+}
+
+
+@sealing
+def test_case_14_opaque_blocks_go_back_to_their_wire_unchanged(name: str) -> None:
+    """
+    Thinking, its seal, and blocks that nobody knows return as they came, in the same place.
+    """
+    body = asking(name, OPAQUE[owner(name)])
+    assert OPAQUE[owner(name)] == items_of(name, returned(name, body))
+
+
+MISTRAL = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "two "}, {"type": "text", "text": "chunks"}]},
+    {"type": "text", "text": "Yes."},
+]
+
+
+@wires(COMPLETIONS)
+def test_case_16_thinking_inside_list_content_is_read_at_both_levels(name: str) -> None:
+    """
+    A list of parts, one of which is again a list of chunks, is thinking and text, streamed and not.
+    """
+    body = answer(name, ("text", ""))
+    body["choices"][0]["message"]["content"] = MISTRAL
+    streams = [
+        chunk({"role": "assistant", "content": ""}),
+        chunk({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "two "}]}]}),
+        chunk({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "chunks"}]}]}),
+        chunk({"content": "Yes."}),
+        chunk({}, "stop"),
+    ]
+    for message in (read(name, body), message_of(name, streams)):
+        assert ("two chunks", "Yes.") == (message.thinking, message.text)
+        assert [il.ThinkingBlock, il.TextBlock] == [type(block) for block in message.content]
+    assert MISTRAL == said(name, HELLO, read(name, body))[1]["content"]
+
+
+@wires(COMPLETIONS)
+@pytest.mark.parametrize(
+    "fields",
+    [["reasoning_content"], ["reasoning"], ["thinking"], ["reasoning_text"], ["reasoning", "reasoning_content"]],
+    ids="+".join,
+)
+def test_case_17_every_name_for_reasoning_is_thinking_once(name: str, fields: list[str]) -> None:
+    """
+    The known names all mean thinking, streamed and not; under two names at once the words are read once.
+    """
+    body = answer(name, ("text", "3"))
+    body["choices"][0]["message"] |= dict.fromkeys(fields, "let me add")
+    events = events_of(
+        name,
+        [
+            chunk({"role": "assistant", **dict.fromkeys(fields, "let me ")}),
+            chunk(dict.fromkeys(fields, "add")),
+            chunk({"content": "3"}),
+            chunk({}, "stop"),
+        ],
+    )
+    assert "let me add" == texts(ThinkingDelta, events)
+    for message in (read(name, body), il.fold(events)):
+        assert [("let me add"), "3"] == [getattr(block, "thinking", None) or block.text for block in message.content]
+
+
+@wires(OLLAMA)
+def test_case_17_a_local_server_s_thinking_reaches_the_reader(name: str) -> None:
+    """
+    Thinking in a field of its own is thinking, streamed and not.
+    """
+    for message in both(name, ("think", "let me add", None), ("text", "3")):
+        assert ("let me add", "3") == (message.thinking, message.text)
+
+
+@every_wire
+def test_case_18_thinking_and_words_stay_in_the_order_in_which_they_streamed(name: str) -> None:
+    """
+    Think, speak, think again: the message has these blocks in this order.
+    """
+    events = events_of(name, spoken(name, ("think", "first", None), ("text", "Hm."), ("think", "second", None)))
+    order = ["first", "Hm.", "second"]
+    assert order == [getattr(block, "thinking", None) or block.text for block in il.fold(events).content]
+    assert "firstHm.second" == "".join(event.delta for event in only((TextDelta, ThinkingDelta), events))
+
+
+@sealing
+@pytest.mark.parametrize("form", [0, 1], ids=["streamed", "whole"])
+def test_case_19_signed_thoughts_that_can_be_read_can_be_sent_back(name: str, form: int) -> None:
+    """
+    A signed thought of an answer is understood as the same block when it stands in the next request.
+    """
+    message = both(name, ("think", "so", "c2VhbA=="), ("text", "Hi"))[form]
+    wire = il.dialect(name)
+    body = encoded(name, HELLO, message).body
+    again = wire.decode_request(body).context.messages[1]
+    assert [("so", "c2VhbA==")] == [(b.thinking, b.thinking_signature) for b in only(il.ThinkingBlock, again.content)]
+
+
+# --- tool calls: ids, names, pairing, order --------------------------------------------------------------------------
+
+
+def without_id(name: str, spelled: list[Any]) -> Any:
+    """An answer with two calls whose ids are gone, or spelled as given."""
+
+    def strip(value: Any) -> Any:
+        if isinstance(value, list):
+            return [strip(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        kept = {key: strip(item) for key, item in value.items()}
+        for key in ("call_id", "toolUseId", "id"):
+            if kept.get(key) in ("call_a", "call_b"):
+                del kept[key]
+                kept |= dict.fromkeys([key], spelled[0]) if spelled else {}
+        return kept
+
+    return strip(answer(name, ("call", "call_a", "add", '{"a":1}'), ("call", "call_b", "add", '{"a":2}')))
+
+
+@pytest.mark.parametrize("spelled", [[""], [None], []], ids=["empty", "null", "absent"])
+@wires(COMPLETIONS, GOOGLE, OLLAMA)
+def test_case_22_every_call_has_an_id_of_its_own(name: str, spelled: list[Any]) -> None:
+    """
+    An empty, null or absent id is no id: each call gets one when it is read.
+    """
+    first, second = read(name, without_id(name, spelled)).tool_calls
+    assert first.id
+    assert second.id
+    assert first.id != second.id
+
+
+@wires(ANTHROPIC, BEDROCK, RESPONSES)
+def test_case_22_an_empty_id_is_no_id_where_ids_are_the_rule(name: str) -> None:
+    """
+    Wires that always have ids may still be spoken by servers that leave them empty.
+    """
+    first, second = read(name, without_id(name, [""])).tool_calls
+    assert first.id
+    assert second.id
+    assert first.id != second.id
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, BEDROCK, RESPONSES, COMPLETIONS])
+@pytest.mark.parametrize("name", [COMPLETIONS, GOOGLE, OLLAMA])
+def test_case_22_a_call_without_id_and_its_result_can_be_resumed_elsewhere(name: str, target: str) -> None:
+    """
+    Call and result have one and the same id wherever the conversation goes on.
+    """
+    items: dict[str, list[Any]] = {
+        COMPLETIONS: [
+            {"role": "assistant", "tool_calls": [{"id": "", "type": "function", "function": {"name": "add"}}]},
+            {"role": "tool", "tool_call_id": "", "content": "3"},
+        ],
+        GOOGLE: [
+            {"role": "model", "parts": [{"functionCall": {"name": "add", "args": {}}}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "add", "response": {"output": "3"}}}]},
+        ],
+        OLLAMA: [
+            {"role": "assistant", "content": "", "tool_calls": [ollama_call("add", "{}")]},
+            {"role": "tool", "content": "3", "tool_name": "add"},
+        ],
+    }
+    made, given = understood(name, *items[name])
+    if name == target:  # which is told again what it said
+        return
+    assert made.tool_calls[0].id == given.tool_call_id != ""
+    assert 2 == json.dumps(said(target, made, given)).count(json.dumps(given.tool_call_id))
+
+
+@wires(RESPONSES)
+@pytest.mark.parametrize("answered", ["call_a", "fc_a0"])
+def test_case_24_a_result_may_name_either_id_of_its_call(name: str, answered: str) -> None:
+    """
+    A call has two ids, and a result that names either belongs to it.
+    """
+    items = [
+        item_of(0, ("call", "call_a", "add", "{}")),
+        {"type": "function_call_output", "call_id": answered, "output": "3"},
+    ]
+    made, given = understood(name, *items)
+    assert ("add", "3") == (given.tool_name, given.content)
+    assert made.tool_calls[0].id == "call_a"
+    assert items == items_of(name, returned(name, asking(name, items)))
+
+
+THREE = (call("call_a", a=1), call("call_b", a=2), call("call_c", a=3))
+RESULTS = tuple(result(f"call_{letter}", letter) for letter in "abc")
+
+
+@wires(GOOGLE)
+def test_case_25_results_of_parallel_calls_are_one_turn(name: str) -> None:
+    """
+    Three calls are answered by one content with exactly three responses, in order.
+    """
+    items = said(name, HELLO, turn(*THREE), *RESULTS, il.UserMessage(content="go on"))
+    assert ["user", "model", "user", "user"] == [item["role"] for item in items]
+    assert ["call_a", "call_b", "call_c"] == [part["functionResponse"]["id"] for part in items[2]["parts"]]
+
+
+@wires(ANTHROPIC, BEDROCK)
+def test_case_25_results_of_parallel_calls_are_one_user_message(name: str) -> None:
+    """
+    Where results stand in user messages, all results of a turn stand in one.
+    """
+    items = said(name, HELLO, turn(*THREE), *RESULTS)
+    assert ["user", "assistant", "user"] == [item["role"] for item in items]
+    assert 3 == len(items[2]["content"])
+
+
+@wires(COMPLETIONS)
+@pytest.mark.parametrize(
+    ("deltas", "call_id"),
+    [
+        (
+            [call_delta("", index=0, name="add"), call_delta('{"a":', index=0), call_delta("1}", index=0, id="c9")],
+            "c9",
+        ),
+        ([call_delta("", index=0, id="c9"), call_delta('{"a":1}', index=0, name="add")], "c9"),
+        ([call_delta('{"a":', index=0, name="add", id=""), call_delta("1}", index=0, id=None)], None),
+    ],
+    ids=["late id", "late name", "no id"],
+)
+def test_case_30_a_call_has_one_id_in_all_its_events(
+    name: str, deltas: list[dict[str, Any]], call_id: str | None
+) -> None:
+    """
+    A call is shown when its id and name are known, and one that never gets an id has the same minted one everywhere.
+    """
+    events = events_of(name, [*map(chunk, deltas), chunk({}, "tool_calls")], mint=lambda n: f"minted_{n}")
+    (start,), (end,) = only(ToolCallStart, events), only(ToolCallEnd, events)
+    (made,) = il.fold(events).tool_calls
+    assert call_id is None or call_id == made.id
+    assert made.id == start.block.id == end.tool_call.id != ""
+    assert ("add", {"a": 1}) == (start.block.name, made.arguments)
+    assert made.id == next(event for event in events if isinstance(event, ToolCallDelta)).partial.tool_calls[0].id
+
+
+@wires(GOOGLE, OLLAMA)
+def test_case_30_a_wire_without_ids_gives_one_minted_id_to_all_events_of_a_call(name: str) -> None:
+    """
+    The id that the caller's mint gives is the call's, from its first event on.
+    """
+    told = spoken(name, ("call", "", "add", '{"a":1}'), ("call", "", "add", '{"a":2}'))
+    events = events_of(name, told, mint=lambda n: f"minted_{n}")
+    starts = [event.block.id for event in only(ToolCallStart, events)]
+    assert starts == [event.tool_call.id for event in only(ToolCallEnd, events)]
+    assert starts == [made.id for made in il.fold(events).tool_calls]
+    assert 2 == len({made for made in starts if made.startswith("minted_")})
+
+
+@wires(COMPLETIONS)
+def test_case_31_a_name_that_is_repeated_is_still_the_name(name: str) -> None:
+    """
+    A server that says the whole name in every delta means one call of that name.
+    """
+    deltas = [
+        call_delta(piece, index=0, id="call_a", type="function", name="get_weather") for piece in ("", '{"a":', "1}")
+    ]
+    (made,) = message_of(name, [*map(chunk, deltas), chunk({}, "tool_calls")]).tool_calls
+    assert ("get_weather", {"a": 1}) == (made.name, made.arguments)
+
+
+def events_without_arguments(name: str) -> list[StreamEvent]:
+    """A call of a tool that takes nothing, streamed without a single delta."""
+    told = spoken(name, ("call", "call_a", "now", "{}" if owner(name) in (ANTHROPIC, BEDROCK) else ""))
+    return events_of(name, [pair for pair in told if pair[0] not in ("content_block_delta", "contentBlockDelta")])
+
+
+@wires(ANTHROPIC, COMPLETIONS, RESPONSES, BEDROCK)
+def test_case_35_a_call_without_any_fragment_of_arguments_has_none(name: str) -> None:
+    """
+    Nothing streamed means an empty object: ready to run, and valid wherever it is replayed or passed on.
+    """
+    message = il.fold(events_without_arguments(name))
+    (made,) = message.tool_calls
+    assert ("toolUse", {}, None) == (message.stop_reason, made.arguments, made.parse_error)
+    conversation = il.Conversation.of(request_of(HELLO, message, result(name="now")))
+    for target in BASES:
+        if target != owner(name):  # which is told again what it said
+            assert b'"arguments":""' not in il.encode(conversation, target).bytes()
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n"])
+@wires(COMPLETIONS, RESPONSES)
+def test_case_35_blank_arguments_are_no_arguments(name: str, blank: str) -> None:
+    """
+    Blank text in a whole answer is an empty object and no error.
+    """
+    (made,) = read(name, answer(name, ("call", "call_a", "now", blank))).tool_calls
+    assert ({}, None) == (made.arguments, made.parse_error)
+    (block,) = said(ANTHROPIC, turn(made))[0]["content"]
+    assert {} == block["input"]
+
+
+@pytest.mark.parametrize("source", [ANTHROPIC, BEDROCK, COMPLETIONS, RESPONSES])
+@wires(COMPLETIONS, RESPONSES)
+def test_case_35_what_is_passed_on_is_an_object_and_not_an_empty_text(name: str, source: str) -> None:
+    """
+    A client that parses the arguments of a call without any gets an empty object, streamed and not.
+    """
+    if source == owner(name):  # whose answers are passed on as they came
+        return
+    wire = il.dialect(name)
+    events = events_without_arguments(source)
+    shown = json.dumps(wire.encode_response(il.fold(events)).body)
+    assert '"arguments": "{}"' in shown
+    found = values_of(name, streamed(wire, events))
+    if owner(name) == COMPLETIONS:
+        calls = [delta for value in found for c in value["choices"] for delta in c["delta"].get("tool_calls", ())]
+        spelled = "".join(delta["function"].get("arguments", "") for delta in calls)
+    else:
+        (spelled,) = [value["arguments"] for value in found if value["type"].endswith("arguments.done")]
+    assert "{}" == spelled
+
+
+HUGE = 2**53 + 1
+HUGER = 123456789012345678901234567890
+
+
+@every_wire
+@pytest.mark.parametrize("form", [0, 1], ids=["streamed", "whole"])
+def test_case_36_numbers_in_arguments_keep_every_digit(name: str, form: int) -> None:
+    """
+    Integers beyond what a double can hold survive reading, storing and saying again.
+    """
+    text = json.dumps({"id": HUGE, "big": HUGER, "x": 0.1})
+    message = both(name, ("call", "call_a", "add", text))[form]
+    stored = il.load(il.dump(message), il.AssistantMessage)
+    (made,) = stored.tool_calls
+    assert {"id": HUGE, "big": HUGER, "x": 0.1} == made.arguments
+    assert [int, int] == [type(made.arguments["id"]), type(made.arguments["big"])]
+    for target in BASES:
+        sent = encoded(target, HELLO, stored).bytes()
+        assert str(HUGE).encode() in sent
+        assert str(HUGER).encode() in sent
+
+
+@wires(COMPLETIONS, RESPONSES)
+def test_case_36_the_arguments_keep_their_exact_text(name: str) -> None:
+    """
+    Text that was spelled in the model's own way goes back in that spelling.
+    """
+    text = '{ "n" : 1.10, "e":1E3,"n":2 }'
+    message = read(name, answer(name, ("call", "call_a", "add", text)))
+    assert json.dumps(text) in json.dumps(said(name, HELLO, il.load(il.dump(message), il.AssistantMessage)))
+
+
+@pytest.mark.parametrize("name", [ANTHROPIC, COMPLETIONS, GOOGLE, BEDROCK, OLLAMA])
+def test_case_37_one_turn_is_one_message(name: str) -> None:
+    """
+    Words and all calls of a turn are said in a single message.
+    """
+    items = said(name, HELLO, turn(il.TextBlock(text="Let me see."), *THREE), *RESULTS)
+    spoken_by_model = [item for item in items if item["role"] in ("assistant", "model")]
+    assert 1 == len(spoken_by_model)
+    whole = json.dumps(spoken_by_model[0])
+    assert "Let me see." in whole
+    assert 3 == whole.count('"add"')
+
+
+# --- streaming and event protocol ------------------------------------------------------------------------------------
+
+PARALLEL: tuple[Step, ...] = (
+    ("call", "call_a", "add", '{"a":1,"b":"one"}'),
+    ("call", "call_b", "sub", '{"a":2,"b":"two"}'),
+    ("call", "call_c", "add", '{"a":3,"b":"three"}'),
+)
+ARGUMENTS = [{"a": 1, "b": "one"}, {"a": 2, "b": "two"}, {"a": 3, "b": "three"}]
+
+
+@every_wire
+def test_case_39_parallel_calls_each_have_their_own_slot(name: str) -> None:
+    """
+    Three calls open three blocks, and every delta names its own.
+    """
+    events = events_of(name, spoken(name, *PARALLEL, size=3))
+    assert [0, 1, 2] == [event.content_index for event in only(ToolCallStart, events)]
+    message = il.fold(events)
+    assert ["add", "sub", "add"] == [made.name for made in message.tool_calls]
+    assert ARGUMENTS == [made.arguments for made in message.tool_calls]
+    for at, arguments in enumerate(ARGUMENTS):
+        own = [event for event in only(ToolCallDelta, events) if event.content_index == at]
+        assert arguments == json.loads(texts(ToolCallDelta, own))
+
+
+@wires(COMPLETIONS)
+def test_case_39_a_new_id_on_a_known_index_is_another_call(name: str) -> None:
+    """
+    A server that numbers all calls 0 still makes several, told apart by their ids.
+    """
+    deltas = [
+        call_delta("", index=0, id="call_a", name="add"),
+        call_delta('{"a":1}', index=0),
+        call_delta("", index=0, id="call_b", name="sub"),
+        call_delta('{"a":2}', index=0),
+        call_delta('{"a":3}', index=0, id="call_c", name="add"),
+    ]
+    calls = message_of(name, [*map(chunk, deltas), chunk({}, "tool_calls")]).tool_calls
+    assert [("call_a", 1), ("call_b", 2), ("call_c", 3)] == [(made.id, made.arguments["a"]) for made in calls]
+
+
+@pytest.mark.parametrize("source", BASES)
+def test_case_39_what_is_passed_on_numbers_each_call(source: str) -> None:
+    """
+    A client of Chat Completions, Anthropic or Bedrock gets each call under an index of its own.
+    """
+    events = events_of(source, spoken(source, *PARALLEL))
+    chunks = values_of(COMPLETIONS, streamed(il.dialect(COMPLETIONS), events))
+    deltas = [delta for value in chunks for c in value["choices"] for delta in c["delta"].get("tool_calls", ())]
+    gathered: dict[int, str] = {}
+    for delta in deltas:
+        gathered[delta["index"]] = gathered.get(delta["index"], "") + delta["function"].get("arguments", "")
+    assert dict(enumerate(ARGUMENTS)) == {at: json.loads(text) for at, text in gathered.items()}
+    starts = [
+        value for value in values_of(ANTHROPIC, streamed(il.dialect(ANTHROPIC), events)) if "content_block" in value
+    ]
+    assert [0, 1, 2] == [value["index"] for value in starts]
+
+
+@wires(COMPLETIONS)
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        [
+            call_delta('{"a":', index="0", id="call_a", name="add"),
+            call_delta("1}", index=0),
+            call_delta('{"a":', index=1, id="call_b", name="add"),
+            call_delta("2}", index="1"),
+        ],
+        [
+            call_delta('{"a":', id="call_a", name="add"),
+            call_delta('{"a":', id="call_b", name="add"),
+            call_delta("1}", id="call_a"),
+            call_delta("2}", id="call_b"),
+        ],
+        [
+            call_delta('{"a":', id="call_a", name="add"),
+            call_delta("1}"),
+            call_delta('{"a":', id="call_b", name="add"),
+            call_delta("2}"),
+        ],
+        [
+            call_delta('{"a":', index=0, id="call_a", name="add"),
+            call_delta("1}", index=None),
+            call_delta('{"a":', index=1, id="call_b", name="add"),
+            call_delta("2}"),
+        ],
+    ],
+    ids=["digits", "by id", "by the last open call", "sometimes"],
+)
+def test_case_40_an_index_may_be_a_digit_or_missing(name: str, deltas: list[dict[str, Any]]) -> None:
+    """
+    "1" and 1 are one index; without any the id decides, and then the last open call.
+    """
+    calls = message_of(name, [*map(chunk, deltas), chunk({}, "tool_calls")]).tool_calls
+    assert [("call_a", {"a": 1}), ("call_b", {"a": 2})] == [(made.id, made.arguments) for made in calls]
+
+
+@every_wire
+@pytest.mark.parametrize("form", [0, 1], ids=["streamed", "whole"])
+def test_case_41_a_call_anywhere_in_the_answer_means_tool_use(name: str, form: int) -> None:
+    """
+    The provider's last word may be a plain stop: the calls that came before it decide.
+    """
+    done, _, cut = STOPS[owner(name)]
+    steps = (("text", "Hm."), ("call", "call_a", "add", '{"a":1}'))
+    assert ("toolUse", done) == (lambda m: (m.stop_reason, m.stop_detail))(both(name, *steps, stop=done)[form])
+    assert "length" == both(name, *steps, stop=cut)[form].stop_reason
+
+
+@wires(RESPONSES)
+def test_case_42_arguments_that_come_only_at_the_end_are_the_arguments(name: str) -> None:
+    """
+    Without a delta, the final value is the call's, and is shown as one delta.
+    """
+    told = [
+        pair
+        for pair in spoken(name, ("call", "call_a", "add", '{"a":1}'))
+        if pair[0] != "response.function_call_arguments.delta"
+    ]
+    for kept in (told, [pair for pair in told if pair[0] != "response.function_call_arguments.done"]):
+        events = events_of(name, kept)
+        assert ['{"a":1}'] == [event.delta for event in only(ToolCallDelta, events)]
+        assert {"a": 1} == il.fold(events).tool_calls[0].arguments
+
+
+@wires(RESPONSES)
+def test_case_42_the_final_value_overrules_the_deltas(name: str) -> None:
+    """
+    Where deltas and the final value disagree, the final value is right.
+    """
+    told = [
+        (kind, {**value, "delta": "{"} if kind.endswith("arguments.delta") else value)
+        for kind, value in spoken(name, ("call", "call_a", "add", '{"a":1}'))
+    ]
+    assert {"a": 1} == message_of(name, told).tool_calls[0].arguments
+
+
+@wires(RESPONSES)
+@pytest.mark.parametrize("output", [[], None, "absent"])
+def test_case_43_items_are_known_from_their_own_events(name: str, output: Any) -> None:
+    """
+    A last event without its list of items takes nothing away from what the items said.
+    """
+    *told, (kind, last) = spoken(name, *REASONED)
+    ended = {key: value for key, value in last["response"].items() if key != "output"}
+    if output != "absent":
+        ended["output"] = output
+    message = message_of(name, [*told, (kind, {**last, "response": ended})])
+    assert message_of(name, spoken(name, *REASONED)).content == message.content
+    assert ("toolUse", SPOKEN) == (message.stop_reason, message.usage.output)
+
+
+@wires(RESPONSES)
+def test_case_43_the_last_event_fills_gaps(name: str) -> None:
+    """
+    Items that had no event of their own are taken from the last one.
+    """
+    whole = spoken(name, *REASONED)
+    message = message_of(name, [whole[0], whole[-1]])
+    assert message_of(name, whole).content == message.content
+
+
+@pytest.mark.parametrize("source", BASES)
+@pytest.mark.parametrize(
+    "steps",
+    [PARALLEL[:1], PARALLEL, (("text", "Hi"), PARALLEL[0]), (PARALLEL[0], ("text", "Hi"))],
+    ids=["call", "calls", "text-call", "call-text"],
+)
+@wires(RESPONSES)
+def test_case_44_every_item_that_is_closed_was_opened(name: str, steps: tuple[Step, ...], source: str) -> None:
+    """
+    Items are added and done in pairs of the same id and index; no message is opened for a turn without words.
+    """
+    events = events_of(source, spoken(source, *steps))
+    values = values_of(name, streamed(il.dialect(name), events))
+    added = [(v["output_index"], v["item"]["id"], v["item"]["type"]) for v in values if v["type"].endswith("item.added")]
+    done = [(v["output_index"], v["item"]["id"], v["item"]["type"]) for v in values if v["type"].endswith("item.done")]
+    assert added == sorted(done)
+    assert len(added) == len({item_id for _, item_id, _ in added})
+    kinds = {"text": "message", "call": "function_call"}
+    assert [kinds[step[0]] for step in steps] == [kind for _, _, kind in added]
+    opened = {item_id for _, item_id, _ in added}
+    assert all(value["item_id"] in opened for value in values if "item_id" in value)
+
+
+ORPHANS: dict[str, tuple[str, ...]] = {
+    RESPONSES: ("response.output_item.added", "response.content_part.added"),
+    ANTHROPIC: ("content_block_start",),
+}
+
+
+@wires(RESPONSES, ANTHROPIC)
+def test_case_45_a_block_is_opened_by_its_first_delta(name: str) -> None:
+    """
+    An upstream that forgets to open its blocks still gives blocks that open before their deltas.
+    """
+    told = [pair for pair in spoken(name, ("text", "hello there")) if pair[0] not in ORPHANS[owner(name)]]
+    events = events_of(name, told)
+    assert "hello there" == texts(TextDelta, events) == il.fold(events).text
+    passed_on = values_of(ANTHROPIC, streamed(il.dialect(ANTHROPIC), events))
+    kinds = [value["type"] for value in passed_on]
+    assert kinds.index("content_block_start") < kinds.index("content_block_delta")
+    assert 1 == kinds.count("content_block_start")
+
+
+@wires(RESPONSES)
+def test_case_45_a_call_without_its_opening_event_is_still_a_call(name: str) -> None:
+    """
+    The call is whole when its item is done.
+    """
+    told = [pair for pair in spoken(name, PARALLEL[0]) if pair[0] not in ORPHANS[RESPONSES]]
+    (made,) = message_of(name, told).tool_calls
+    assert ("call_a", "add", ARGUMENTS[0]) == (made.id, made.name, made.arguments)
+
+
+def twice(told: list[Told]) -> list[Told]:
+    """A stream whose first and last events come twice."""
+    return [told[0], *told, told[-1]]
+
+
+@pytest.mark.parametrize("repeated", [False, True], ids=["plain", "repeated"])
+@every_wire
+def test_case_46_one_start_and_one_stop(name: str, repeated: bool) -> None:
+    """
+    However the upstream begins and ends, a client of Anthropic gets one message_start and one message_stop.
+    """
+    told = spoken(name, ("text", "hello"), PARALLEL[0])
+    if repeated and owner(name) not in (GOOGLE, OLLAMA):  # whose first event already holds words
+        told = twice(told)
+    events = events_of(name, told)
+    kinds = [value["type"] for value in values_of(ANTHROPIC, streamed(il.dialect(ANTHROPIC), events))]
+    assert ("message_start", "message_stop") == (kinds[0], kinds[-1])
+    assert (1, 1, 1) == tuple(map(kinds.count, ("message_start", "message_delta", "message_stop")))
+    assert ("hello", 1) == (il.fold(events).text, len(il.fold(events).tool_calls))
+
+
+BARE_FIRST: dict[str, list[Told]] = {
+    COMPLETIONS: [chunk({"content": "Hi"}), chunk({}, "stop")],
+    ANTHROPIC: spoken(ANTHROPIC, ("text", "Hi"))[1:],
+    RESPONSES: spoken(RESPONSES, ("text", "Hi"))[1:],
+    BEDROCK: spoken(BEDROCK, ("text", "Hi"))[1:],
+    GOOGLE: [("", {"candidates": [{"content": {"parts": [{"text": "Hi"}]}, "finishReason": "STOP"}]})],
+    OLLAMA: [("", {"message": {"content": "Hi"}}), ("", {"done": True, "message": {"content": ""}})],
+}
+
+
+@every_wire
+def test_case_47_the_message_starts_before_anything_in_it(name: str) -> None:
+    """
+    Content without a role, or without the event that starts a message, comes after a start all the same.
+    """
+    events = events_of(name, BARE_FIRST[owner(name)])
+    assert [Start, TextStart, TextDelta] == [type(event) for event in events[:3]]
+    assert "Hi" == il.fold(events).text
+    values = values_of(ANTHROPIC, streamed(il.dialect(ANTHROPIC), events))
+    assert ["message_start", "content_block_start"] == [value["type"] for value in values[:2]]
+
+
+@wires(ANTHROPIC)
+def test_case_48_usage_that_is_known_at_the_start_is_told_at_the_start(name: str) -> None:
+    """
+    The input of an Anthropic upstream is in the message_start that a client gets.
+    """
+    first = values_of(ANTHROPIC, streamed(il.dialect(ANTHROPIC), events_of(name, spoken(name, ("text", "Hi")))))[0]
+    usage = first["message"]["usage"]
+    told = [usage[key] for key in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")]
+    assert [FRESH, READ, WRITTEN] == told
+
+
+@wires(COMPLETIONS, RESPONSES, BEDROCK, GOOGLE, OLLAMA)
+def test_case_48_usage_that_is_known_at_the_end_is_told_in_full_at_the_end(name: str) -> None:
+    """
+    Where usage comes last, the final delta has input, output and the cache's share.
+    """
+    events = events_of(name, spoken(name, ("text", "Hi")))
+    values = values_of(ANTHROPIC, streamed(il.dialect(ANTHROPIC), events))
+    (usage,) = [value["usage"] for value in values if value["type"] == "message_delta"]
+    known = il.fold(events).usage
+    assert (known.input, known.output) == (usage["input_tokens"], usage["output_tokens"])
+    assert known.cache_read == (usage.get("cache_read_input_tokens") or 0)
+    assert known.cache_write == (usage.get("cache_creation_input_tokens") or 0)
+
+
+WORLDLY = "Grüße, 日本語 und 👩‍💻"
+
+
+@every_wire
+def test_case_49_a_character_may_be_cut_anywhere(name: str) -> None:
+    """
+    Wherever the bytes are cut, once or after every byte, the same events come out, with no replacement characters.
+    """
+    body = wired(name, spoken(name, ("text", WORLDLY), ("call", "call_a", "add", json.dumps({"a": WORLDLY}))))
+    wire = il.dialect(name)
+    expected = heard(wire, [body])
+    message = il.fold(expected)
+    assert (WORLDLY, {"a": WORLDLY}) == (message.text, message.tool_calls[0].arguments)
+    assert expected == heard(wire, [body[at : at + 1] for at in range(len(body))])
+    odd = [at for at, byte in enumerate(body) if byte >= 0x80] or range(0, len(body), 7)
+    for at in odd:
+        assert expected == heard(wire, [body[:at], body[at:]])
+
+
+SSE_SPELLINGS = {
+    "CRLF": lambda body: body.replace(b"\n", b"\r\n"),
+    "CR": lambda body: body.replace(b"\n", b"\r"),
+    "no space": lambda body: body.replace(b"data: ", b"data:").replace(b"event: ", b"event:"),
+    "comments": lambda body: b": open\n\n" + body.replace(b"data: ", b": ping\ndata: "),
+    "byte order mark": lambda body: b"\xef\xbb\xbf" + body,
+    "other fields": lambda body: body.replace(b"data: ", b"id: 7\nretry: 100\nnovel: x\ndata: "),
+    "several lines": lambda body: body.replace(b'data: {"', b'data: {\ndata: "'),
+    "no blank line at the end": lambda body: body.rstrip(b"\n"),
+    "one line end at the end": lambda body: body.rstrip(b"\n") + b"\n",
+}
+
+
+@pytest.mark.parametrize("spelling", sorted(SSE_SPELLINGS))
+@pytest.mark.parametrize("name", sorted(name for name in WIRES if owner(name) not in (BEDROCK, OLLAMA) and name != INVOKE))
+def test_case_50_server_sent_events_may_be_spelled_in_every_legal_way(name: str, spelling: str) -> None:
+    """
+    Line ends, spaces, comments, several data lines and a missing last blank line change nothing.
+    """
+    body = wired(name, spoken(name, ("text", WORLDLY), PARALLEL[0]))
+    wire = il.dialect(name)
+    other = SSE_SPELLINGS[spelling](body)
+    assert heard(wire, [body]) == heard(wire, [other])
+    assert heard(wire, [body]) == heard(wire, [other[at : at + 1] for at in range(len(other))])
+
+
+@wires(COMPLETIONS)
+def test_case_51_chunks_without_choices_or_delta_are_tolerated_and_kept(name: str) -> None:
+    """
+    What a content filter says before, beside and after the words is kept, and is no part of them.
+    """
+    safe = {"hate": {"filtered": False, "severity": "safe"}}
+    head = {"id": "", "object": "", "created": 0, "model": ""}
+    told: list[Told] = [
+        ("", {**head, "choices": [], "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": safe}]}),
+        chunk({"role": "assistant", "content": ""}),
+        chunk({"content": "Hi"}),
+        ("", {**head, "choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {"check_offset": 9}}]}),
+        ("", {**head, "choices": [{"index": 0, "finish_reason": None, "content_filter_results": safe}]}),
+        chunk({}, "stop"),
+        ("", None),
+    ]
+    message = message_of(name, told)
+    assert ("Hi", "stop", "chatcmpl-1", "m") == (message.text, message.stop_reason, message.response_id, message.model)
+    kept = il.dump(message).decode()
+    for word in ("prompt_filter_results", "content_filter_results", "content_filter_offsets"):
+        assert word in kept
+
+
+@pytest.mark.parametrize("name", [ANTHROPIC, COMPLETIONS, RESPONSES, BEDROCK])
+def test_case_52_arguments_that_come_by_the_character_cost_the_same_for_each(name: str) -> None:
+    """
+    Ten times as many deltas take about ten times as long, not a hundred times.
+    """
+    wire = il.dialect(name)
+
+    def seconds(length: int) -> float:
+        told = spoken(name, ("call", "call_a", "add", json.dumps({"a": "x" * length})), size=1)
+        frames = frames_of(wire, wired(name, told))
+        decoder = wire.StreamDecoder()
+        begun = time.process_time()
+        events = [event for frame in frames for event in decoder.feed(frame)] + decoder.close()
+        taken = time.process_time() - begun
+        assert {"a": "x" * length} == il.fold(events).tool_calls[0].arguments
+        return taken
+
+    few = min(seconds(2_000) for _ in range(3))
+    assert seconds(20_000) < 40 * few
+
+
+@every_wire
+@pytest.mark.parametrize("kind", ["text", "think"])
+def test_case_53_events_carry_deltas_and_not_the_message(name: str, kind: str) -> None:
+    """
+    Ten times the words are ten times the bytes, and the message so far is there when it is asked for.
+    """
+    step = (kind, "abcd" * 100, None)[: 2 if kind == "text" else 3]
+    longer = (kind, "abcd" * 1000, None)[: 2 if kind == "text" else 3]
+    events = events_of(name, spoken(name, step))
+    deltas = only((TextDelta, ThinkingDelta), events)
+    assert {"abcd"} == {event.delta for event in deltas}
+    partial = deltas[9].partial
+    assert "abcd" * 10 == (partial.text or partial.thinking)
+    assert max(len(il.dump(event)) for event in deltas) < 100
+    shorter_wire, longer_wire = (
+        len(streamed(il.dialect(name), events_of(name, spoken(name, told)))) for told in (step, longer)
+    )
+    assert longer_wire < 11 * shorter_wire
+
+
+@every_wire
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (("text", "Let me see."), PARALLEL[0], PARALLEL[1]),
+        (("think", "hm", None), ("text", "Let me see."), PARALLEL[0]),
+        (PARALLEL[0], ("text", "Let me see.")),
+    ],
+    ids=["text-calls", "think-text-call", "call-text"],
+)
+def test_case_56_calls_are_kept_whatever_came_before_or_after(name: str, steps: tuple[Step, ...]) -> None:
+    """
+    Words and calls of one answer are all there, in the order in which they streamed.
+    """
+    message = message_of(name, spoken(name, *steps))
+    kinds = {"text": il.TextBlock, "think": il.ThinkingBlock, "call": il.ToolCall}
+    assert [kinds[step[0]] for step in steps] == [type(block) for block in message.content]
+    assert "Let me see." == message.text
+    assert "toolUse" == message.stop_reason
+
+
+def searching(at: int) -> dict[str, Any]:
+    action = {"type": "search", "query": f"q{at}"}
+    return {"type": "web_search_call", "id": f"ws_{at}", "status": "completed", "action": action}
+
+
+SEARCHED: dict[str, list[Told]] = {
+    ANTHROPIC: [
+        spoken(ANTHROPIC)[0],
+        *(
+            told
+            for at in (0, 1)
+            for told in (
+                (
+                    "content_block_start",
+                    {
+                        "type": "content_block_start",
+                        "index": 2 * at,
+                        "content_block": {
+                            "type": "server_tool_use",
+                            "id": f"srvtoolu_{at}",
+                            "name": "web_search",
+                            "input": {},
+                        },
+                    },
+                ),
+                (
+                    "content_block_delta",
+                    {
+                        "type": "content_block_delta",
+                        "index": 2 * at,
+                        "delta": {"type": "input_json_delta", "partial_json": f'{{"query":"q{at}"}}'},
+                    },
+                ),
+                ("content_block_stop", {"type": "content_block_stop", "index": 2 * at}),
+                (
+                    "content_block_start",
+                    {
+                        "type": "content_block_start",
+                        "index": 2 * at + 1,
+                        "content_block": {
+                            "type": "web_search_tool_result",
+                            "tool_use_id": f"srvtoolu_{at}",
+                            "content": [
+                                {
+                                    "type": "web_search_result",
+                                    "title": f"t{at}",
+                                    "url": "https://example.org",
+                                    "encrypted_content": f"sealed{at}",
+                                    "page_age": None,
+                                }
+                            ],
+                        },
+                    },
+                ),
+                ("content_block_stop", {"type": "content_block_stop", "index": 2 * at + 1}),
+            )
+        ),
+        *spoken(ANTHROPIC)[1:],
+    ],
+    RESPONSES: [
+        spoken(RESPONSES)[0],
+        *(
+            told
+            for at in (0, 1)
+            for told in (
+                event("response.output_item.added", output_index=at, item={**searching(at), "status": "in_progress"}),
+                event("response.web_search_call.completed", output_index=at, item_id=f"ws_{at}"),
+                event("response.output_item.done", output_index=at, item=searching(at)),
+            )
+        ),
+        event("response.completed", response=response([])),
+    ],
+    GOOGLE: [
+        *(
+            ("", {"candidates": [candidate([part])]})
+            for at in (0, 1)
+            for part in (
+                {"executableCode": {"language": "PYTHON", "code": f"q{at}"}},
+                {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": f"sealed{at}"}},
+            )
+        ),
+        ("", {"candidates": [candidate([{"text": "ok"}], "STOP")]}),
+    ],
+}
+
+
+@wires(ANTHROPIC, RESPONSES, GOOGLE)
+def test_case_57_every_use_of_the_provider_s_own_tools_is_kept(name: str) -> None:
+    """
+    Uses that are spread over a stream are all in the message, in order, and go back with the next request.
+    """
+    message = message_of(name, SEARCHED[owner(name)])
+    replayed = json.dumps(said(name, HELLO, message))
+    words = ["q0", "q1"] if owner(name) == RESPONSES else ["q0", "sealed0", "q1", "sealed1"]
+    places = [replayed.find(word) for word in words]
+    assert -1 not in places
+    assert sorted(places) == places
+    assert [1] * len(words) == [replayed.count(word) for word in words]
+
+
+TOGETHER: dict[str, list[Told]] = {
+    COMPLETIONS: [
+        chunk({"role": "assistant", "reasoning_content": "hm", "content": "Hi", **call_delta("{}", index=0, id="c", name="f")}),
+        chunk({}, "tool_calls"),
+    ],
+    GOOGLE: [
+        (
+            "",
+            {
+                "candidates": [
+                    candidate(
+                        [
+                            {"text": "hm", "thought": True},
+                            {"text": "Hi"},
+                            {"functionCall": {"id": "c", "name": "f", "args": {}}},
+                        ],
+                        "STOP",
+                    )
+                ]
+            },
+        )
+    ],
+    OLLAMA: [
+        line(thinking="hm", content="Hi", tool_calls=[ollama_call("f", "{}")]),
+        ("", whole_ollama((), "stop")),
+    ],
+}
+
+
+@wires(COMPLETIONS, GOOGLE, OLLAMA)
+def test_case_58_a_chunk_that_holds_everything_becomes_ordered_events(name: str) -> None:
+    """
+    Thinking, words and a call of one chunk are three blocks, each payload once.
+    """
+    events = events_of(name, TOGETHER[owner(name)])
+    assert ("hm", "Hi") == (texts(ThinkingDelta, events), texts(TextDelta, events))
+    assert 1 == len(only(ToolCallStart, events)) == len(only(ToolCallEnd, events))
+    kinds = [il.ThinkingBlock, il.TextBlock, il.ToolCall]
+    assert kinds == [type(block) for block in il.fold(events).content]
+
+
+@pytest.mark.parametrize("steps", [(("text", "Hi"),), PARALLEL[:1], (("think", "hm", None), ("text", "Hi"))], ids=str)
+@pytest.mark.parametrize("source", BASES)
+def test_case_59_the_first_chunk_has_the_role(source: str, steps: tuple[Step, ...]) -> None:
+    """
+    Whatever comes first, a client of Chat Completions is told that the assistant speaks; and is told once.
+    """
+    chunks = values_of(COMPLETIONS, streamed(il.dialect(COMPLETIONS), events_of(source, spoken(source, *steps))))
+    roles = [choice["delta"].get("role") for value in chunks for choice in value["choices"]]
+    assert "assistant" == roles[0]
+    assert {"assistant"} == {role for role in roles if role is not None}
