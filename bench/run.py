@@ -153,8 +153,11 @@ def _median(answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _say(progress: str) -> None:
+    """On a terminal one line that changes; in a log one line for each cell."""
     if sys.stderr.isatty():
         print(f"\r\033[K{progress}", end="", file=sys.stderr, flush=True)
+    elif ", round 1 of " in progress:
+        print(progress.split(", round")[0], file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ ADVICE: dict[str, _Advice] = {
     "tools": _Advice("error", "send the tool definitions along while the history has tool blocks, and no empty list"),
     "tool choice": _Advice("error", "choose among the tools on offer"),
     "forced tool": _Advice("error", "leave the choice to the model, or turn thinking off"),
+    "arguments": _Advice("warning", "keep the text of arguments that are no JSON object"),
     "failure": _Advice("warning", "say in the result's text that the tool failed"),
     "thinking": _Advice("warning", "replay reasoning, signed, only to the model family that minted it"),
     "signature": _Advice("warning", "leave other models' signatures out"),

@@ -215,6 +215,10 @@ class _Work:
         context = replace(self.source.context, system=self.system, messages=messages, tools=self.tools)
         return replace(self.source, model=self.model, context=context, options=self.options)
 
+    def tool(self, at: int) -> str:
+        """Where in the source a tool is that still is on offer."""
+        return f"$.tools[{at if self.tool_places is None else self.tool_places[at]}]"
+
     def lost(self, path: str, what: str, why: str, severity: Severity = "weakened") -> None:
         if path:  # what has no place in the source was added on the way, and loses nothing
             self.losses.append(Loss(path, what, why, severity))
@@ -281,7 +285,8 @@ def _drop_strange(work: _Work) -> None:
 
 def _strange(block: Block, turn: _Turn, spoken: tuple[type, ...], work: _Work) -> str | None:
     if isinstance(block, OpaqueBlock):
-        return None if block.dialect == work.rules.api else f"only {block.dialect} can say it"
+        known = work.rules.opaque and block.dialect == work.rules.api
+        return None if known else f"only {block.dialect} can say it"
     if not isinstance(block, spoken):
         return f"not a block of {type(turn.message).__name__}"
     if isinstance(block, ServerToolCall | ServerToolResult) and not _ran_here(block, turn, work):
@@ -367,6 +372,9 @@ def _judge(turn: _Turn, native: bool, work: _Work) -> bool:
                 turn.put(at, TextBlock(text=block.thinking))
         elif not native:
             _unsign(turn, at, work)
+        if isinstance(block, ToolCall) and block.parse_error is not None and block.arguments_text is None:
+            work.lost(f"{turn.places[at]}.parseError", "arguments", "without their text no wire can say it", "record")
+            turn.put(at, replace(turn.blocks[at], parse_error=None))
         kept.append(at)
     turn.keep(kept)
     if dropped:
@@ -594,6 +602,7 @@ def _take_media(turn: _Turn, work: _Work) -> list[tuple[Block, str]]:
         work.lost(place, "media", "a result cannot hold it: moved behind the results")
     turn.keep(kept)
     if taken and not kept:
+        work.lost(f"{turn.path}.content", "media", "all of the result moved: words stand in its place")
         turn.blocks, turn.places = [TextBlock(text="(see what follows the results)")], [""]
     return taken
 
@@ -936,20 +945,22 @@ def _budget_markers(work: _Work) -> None:
         if surplus <= 0 or getattr(value, "cache", None) is None:
             return value
         surplus -= 1
-        work.lost(f"{path}.cache", "cache", f"the target takes at most {most} cache markers", "dropped")
+        work.lost(path, "cache", f"the target takes at most {most} cache markers", "dropped")
         return replace(value, cache=None)
 
     if surplus > 0:
         if work.tools:
-            work.tools = tuple(strip(tool, f"$.tools[{at}]") for at, tool in enumerate(work.tools))
+            work.tools = tuple(strip(tool, f"{work.tool(at)}.cache") for at, tool in enumerate(work.tools))
         if isinstance(work.system, tuple):
-            work.system = tuple(strip(block, f"$.system[{at}]") for at, block in enumerate(work.system))
+            own = work.system == work.source.context.system
+            paths = (f"$.system[{at}].cache" if own else "$.system" for at in range(len(work.system)))
+            work.system = tuple(map(strip, work.system, paths))
         for turn in work.turns:
             for at, block in enumerate(turn.blocks):
-                stripped = strip(block, turn.places[at])
+                stripped = strip(block, f"{turn.places[at]}.cache")
                 if stripped is not block:
                     turn.put(at, stripped)
-            turn.message = strip(turn.message, turn.path)
+            turn.message = strip(turn.message, f"{turn.path}.cache")
 
 
 def _holders(work: _Work) -> Iterable[Any]:
@@ -965,7 +976,7 @@ def _holders(work: _Work) -> Iterable[Any]:
 def _fit_schemas(work: _Work) -> None:
     if work.tools:
         work.tools = tuple(
-            tool if tool.dialect else _with_schema(tool, "input_schema", f"$.tools[{at}].input_schema", work)
+            tool if tool.dialect else _with_schema(tool, "input_schema", f"{work.tool(at)}.input_schema", work)
             for at, tool in enumerate(work.tools)
         )
     elif work.rules.tools_with_history and any(turn.calls for turn in work.turns):

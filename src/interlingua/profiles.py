@@ -67,6 +67,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     signed_thinking: bool = False  # thinking without its signature is refused
     unsigned_call: str | None = None  # the documented marker for a call whose signature is not to be checked
     forced_with_thinking: bool = True  # a tool may be forced, and sampling changed, while thinking is on
+    opaque: bool = True  # there are blocks of this wire's own that the format does not model
     server_tools: bool = False  # calls that the provider ran are said as such
     # Options.
     cache_markers: int | None = None
@@ -166,6 +167,7 @@ OLLAMA = Profile(
     images=("data",),
     documents=(),
     result_media=False,
+    opaque=False,
 )
 
 PROFILES: dict[str, Profile] = {

@@ -593,10 +593,10 @@ def test_events_are_live() -> None:
         TextStart(1),
         TextDelta(1, "Hel"),
         TextDelta(1, "lo"),
+        TextEnd(1, "Hello"),
         ToolCallStart(2, replaced(call, arguments={})),
         ToolCallDelta(2, '{"a":1}'),
         ToolCallEnd(2, call),
-        TextEnd(1, "Hello"),
     ]
     assert isinstance(events[-1], Done)
     assert events[-1].reason == "toolUse"
@@ -610,12 +610,12 @@ def test_words_after_a_call_keep_their_place() -> None:
     assert [type(block) for block in message.content] == [ToolCall, TextBlock]  # type: ignore[union-attr]
 
 
-def test_thinking_that_goes_on_after_the_words_is_not_lost() -> None:
+def test_thinking_that_goes_on_after_the_words_is_a_block_of_its_own() -> None:
     """
-    The whole answer would have it in one piece, and so has the message.
+    The blocks of a streamed answer stand in the order in which they came.
     """
     message = fold(heard(lines(chunk(thinking="a"), chunk("b"), chunk(thinking="c"), LAST)))
-    assert chat.decode_response(answered("b", thinking="ac")) == message
+    assert message.content == (ThinkingBlock(thinking="a"), TextBlock(text="b"), ThinkingBlock(thinking="c"))
 
 
 @pytest.mark.parametrize(

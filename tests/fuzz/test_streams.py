@@ -76,7 +76,7 @@ def test_a_stream_cut_at_any_byte_ends_well_and_keeps_what_came(name: str) -> No
     Truncation at every single byte, also inside a character, an escape, a frame's header.
     """
     wire = dialect(name)
-    body = stream_of(wire, ANSWER, 4)
+    body = stream_of(wire, ANSWER)
     said = ANSWER.text
     for at in range(len(body)):
         events = heard(wire, [body[:at]])

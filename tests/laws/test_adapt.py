@@ -213,7 +213,7 @@ def changed_blocks(at: int, place: int, message: dict[str, Any], before: Any, ad
         if isinstance(was, str) != isinstance(block, str):
             was, block = ({"": "text", "text": x} if isinstance(x, str) else x for x in (was, block))
         if int(first) != place:
-            found.add(f"$.messages[{place}].content")
+            found |= {f"$.messages[{place}].content", path}
         found |= differing(was, block, [loss.path for loss in adapted.losses], own, path)
     return found
 

@@ -200,6 +200,11 @@ def optional(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def media_type(value: Any) -> str | None:
+    """The media type without its parameters, which matter to nobody but the wire that said them."""
+    return value.partition(";")[0].strip() if isinstance(value, str) else None
+
+
 def flag(value: Any) -> bool | None:
     """The value if it is a boolean."""
     return value if isinstance(value, bool) else None

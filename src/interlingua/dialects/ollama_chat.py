@@ -801,7 +801,7 @@ def framing(content_type: str | None = None) -> NDJSON:
     return NDJSON()
 
 
-_TEXT, _THINKING = "text", "thinking"  # keys of the two blocks that grow
+_TEXT, _THINKING = "text", "thinking"  # the two kinds of blocks that grow
 
 
 class StreamDecoder(Decoder):
@@ -814,8 +814,7 @@ class StreamDecoder(Decoder):
         self._ids = Ids(self._mint)
         self._shell: dict[str, Any] = {}  # the wire's answer, without its message
         self._message: dict[str, Any] = {}  # the wire's message, without what grows
-        self._thoughts: list[str] = []
-        self._field = "thinking"
+        self._grows: tuple[str, int] | None = None  # the key of the block that is open, its kind first
         self._calls: list[Any] = []
         self._pictures: list[Any] = []
         self._logprobs: list[Any] = []
@@ -826,8 +825,9 @@ class StreamDecoder(Decoder):
         if message and value.get("done") is False and len(message) == 2 and "role" in message:
             text = message.get("content")
             # A chunk that says no more than the next words, once the block of words is open.
-            if text and len(value) == 2 + ("model" in value) + ("created_at" in value) and self._record.is_open(_TEXT):
-                self._record.delta(_TEXT, text)
+            grows = self._grows
+            if text and grows and grows[0] is _TEXT and len(value) == 2 + ("model" in value) + ("created_at" in value):
+                self._record.delta(grows, text)
                 return
         self._chunk(value, message)
 
@@ -857,12 +857,9 @@ class StreamDecoder(Decoder):
     def _grow(self, message: dict[str, Any]) -> None:
         field, text = _thinking_field(message), message.get("content")
         if field is not None:
-            self._think(message[field], field)
+            self._go_on(_THINKING, message[field], _thought("", field))
         if text:
-            self._close_thinking()
-            if not self._record.has(_TEXT):
-                self._record.open(_TEXT, TextBlock(text=""))
-            self._record.delta(_TEXT, text)
+            self._go_on(_TEXT, text, TextBlock(text=""))
         for block in _decode_pictures(message.get("images")):
             self._come(block, self._pictures)
         calls = message.get("tool_calls")
@@ -871,20 +868,22 @@ class StreamDecoder(Decoder):
         self._message = {**self._message, **{key: told for key, told in message.items() if key not in _GROWING}}
         self._last = message
 
-    def _think(self, thinking: str, field: str) -> None:
-        if not self._record.has(_THINKING):
-            self._record.open(_THINKING, _thought("", field))
-            self._field = field
-        self._record.delta(_THINKING, thinking)  # thinking that goes on after the words is in the message at the end
-        self._thoughts.append(thinking)
+    def _go_on(self, kind: str, text: str, block: Block) -> None:
+        """More of a block that grows; one of the other kind ends it, so that the blocks stand as they came."""
+        if self._grows is None or self._grows[0] is not kind:
+            self._end_growth()
+            self._grows = (kind, len(self._record.content))
+            self._record.open(self._grows, block)
+        self._record.delta(self._grows, text)
 
-    def _close_thinking(self) -> None:
-        if self._record.is_open(_THINKING):
-            self._record.close(_THINKING)
+    def _end_growth(self) -> None:
+        if self._grows is not None:
+            self._record.close(self._grows)
+            self._grows = None
 
     def _come(self, block: Block, sort: list[Any]) -> None:
         """A block that comes whole."""
-        self._close_thinking()
+        self._end_growth()
         sort.append(block)
         self._record.whole((len(self._pictures), len(self._calls)), block)
 
@@ -892,16 +891,9 @@ class StreamDecoder(Decoder):
         return False  # only `done` ends an answer
 
     def _finish(self) -> None:
-        blocks = self._blocks()
+        self._end_growth()
+        blocks = tuple(self._record.content)
         self._record.end(_decode_answer(self._whole(blocks), blocks, self._given))
-
-    def _blocks(self) -> tuple[Block, ...]:
-        """The blocks as a whole answer has them: all thinking first, then the others as they came."""
-        for key in self._record.open_keys():
-            self._record.close(key)
-        content = [block for block in self._record.content if not isinstance(block, ThinkingBlock)]
-        thinking = "".join(self._thoughts)
-        return (_thought(thinking, self._field), *content) if thinking else tuple(content)
 
     def _whole(self, blocks: tuple[Block, ...]) -> dict[str, Any]:
         said = _encode_blocks(blocks, QUIET).said()

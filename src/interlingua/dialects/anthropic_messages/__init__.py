@@ -5,6 +5,8 @@ wire message may hold several results and words of the user: hint `~joined`); th
 sealed payload.
 
 Also, as a Variant, the same bodies in AWS event-stream frames (Bedrock's InvokeModel): no `model`, no `stream`.
+
+To read in this order: facts, content, messages, requests, answers, streams; errors and chunks beside them.
 """
 
 import sys

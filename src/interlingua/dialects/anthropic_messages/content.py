@@ -20,7 +20,19 @@ from ...messages import (
     ThinkingBlock,
     ToolCall,
 )
-from .._wire import boolean, each, given_arguments, keeping, optional, put_back, residual, restored, say_blocks, string
+from .._wire import (
+    boolean,
+    each,
+    given_arguments,
+    keeping,
+    media_type,
+    optional,
+    put_back,
+    residual,
+    restored,
+    say_blocks,
+    string,
+)
 from .facts import API
 
 # --- wire to ours ----------------------------------------------------------------------------------------------------
@@ -93,9 +105,9 @@ def _decode_document(wire: dict[str, Any]) -> DocumentBlock:
 def _decode_source(source: dict[str, Any]) -> dict[str, Any]:
     match source["type"]:
         case "base64":
-            return {"data": string(source["data"]), "mime_type": optional(source.get("media_type"))}
+            return {"data": string(source["data"]), "mime_type": media_type(source.get("media_type"))}
         case "text":
-            return {"text": string(source["data"]), "mime_type": optional(source.get("media_type"))}
+            return {"text": string(source["data"]), "mime_type": media_type(source.get("media_type"))}
         case "url":
             return {"url": string(source["url"])}
         case "file":

@@ -69,9 +69,9 @@ FATES: Fates = {
     **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
     **kept("Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.service_tier"),
     **kept("Options.stream ToolChoice.mode Reasoning.effort OutputSchema.schema"),
-    **some("Reasoning.budget Reasoning.enabled", "see `_encode_reasoning`"),
-    **some("Options.parallel_tools Options.tool_choice ToolChoice.names", "see `_encode_choice`"),
-    **some("Options.reasoning Options.output_schema Options.metadata Options.cache_retention", "see `_encode_options`"),
+    **some("Reasoning.budget Reasoning.enabled", "see `encode_reasoning`"),
+    **some("Options.parallel_tools Options.tool_choice ToolChoice.names", "see `encode_choice`"),
+    **some("Options.reasoning Options.output_schema Options.metadata Options.cache_retention", "see `encode_options`"),
     **dropped("Options.seed Options.session_id Reasoning.summary"),
     **dropped("OutputSchema.name OutputSchema.description OutputSchema.strict"),
     **dropped(

@@ -6,6 +6,8 @@ are parts of a user turn (hint `~joined`); a result is an object, not text; func
 streaming are said in the path. Names may be spelled in snake_case, one by one: where they were is a hint (`~snake`).
 
 Also, as Variants, the same bodies at Vertex AI, and in the envelope of Gemini CLI's host (Cloud Code Assist).
+
+To read in this order: facts, spelling, content, messages, requests, citations, answers, streams; errors beside them.
 """
 
 import sys

@@ -19,7 +19,7 @@ from ...messages import (
     ToolCall,
     ToolResultMessage,
 )
-from .._wire import Ids, given_arguments, held_of, optional, say_blocks, string
+from .._wire import Ids, given_arguments, held_of, media_type, optional, say_blocks, string
 from .facts import API, CODE, FAILED_OUTCOMES, MINTED, PART
 from .spelling import PART_NAMES, camel, keeping, restored
 
@@ -62,13 +62,13 @@ def decode_text(part: dict[str, Any], ids: Ids) -> TextBlock | ThinkingBlock:
 
 def _decode_inline(part: dict[str, Any], ids: Ids) -> Block:
     blob = part["inlineData"]
-    mime = optional(blob.get("mimeType"))
+    mime = media_type(blob.get("mimeType"))
     return _media_class(mime)(data=string(blob["data"]), mime_type=mime)
 
 
 def _decode_file(part: dict[str, Any], ids: Ids) -> Block:
     file = part["fileData"]
-    mime = optional(file.get("mimeType"))
+    mime = media_type(file.get("mimeType"))
     return _media_class(mime)(url=string(file["fileUri"]), mime_type=mime)
 
 

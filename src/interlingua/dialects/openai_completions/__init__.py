@@ -4,12 +4,12 @@ Knows nothing of HTTP, keys, clocks or other dialects. What hosts do differently
 
 Shapes that differ from ours: an assistant message is no list but has a place for each kind of content ("tracks":
 thinking, `content`, `refusal`, `tool_calls`, …), so the order between kinds is the wire's own; a stream shows the order
-in which the model spoke, and it is kept. Where an answer of ours is interleaved, the whole form says the order in a
-field of its own, `interlingua`, which clients ignore and return. Thinking comes under several names, sometimes under
-two at once, and at OpenRouter also as `reasoning_details` with signatures and sealed payloads: words are read once.
+in which the model spoke, and it is kept. What is said whole in another order than the wire's is reported. Thinking
+comes under several names, sometimes under two at once, and at OpenRouter also as `reasoning_details` with signatures
+and sealed payloads: words are read once.
 
 Hints on messages: `~parts` (content as a list although a string would do), `~repeats` (fields that repeat the words of
-the details), `~ordered`; on blocks: `~part` (a part of `content`), `~fields` and `~detail` (where thinking stood),
+the details); on blocks: `~part` (a part of `content`), `~fields` and `~detail` (where thinking stood),
 `~as`, `~plain`, `~prefix`, `~split` (spelling of media and thinking), `~object` (arguments as an object), `~minted`.
 """
 

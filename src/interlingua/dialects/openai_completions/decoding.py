@@ -10,66 +10,19 @@ from ...framing import SSE, Frame, JSONArray
 from ...losses import QUIET
 from ...messages import AudioBlock, Block, OpaqueBlock, TextBlock, ThinkingBlock, ToolCall
 from .._stream import Decoder
-from .._wire import MESSAGE, residual, whole
+from .._wire import MESSAGE, residual
 from .answers import decode_envelope, read_answer
 from .calls import Pairing, decode_call, real_id
 from .errors import decode_error
 from .facts import API, CHOICES, DETAILS, PART, PARTS, PIECES, PLAIN, RANKS, REPEATS, STRINGS, THOUGHTS, TRACKS
-from .growing import GROWING, grow, joined
+from .growing import GROWING, GrowingCall, begins_another, grow, index_of, joined
 from .hearing import decode_spoken_part, decode_spoken_sound, is_legacy_call, is_sound
 from .hosts import PLAIN_HOST, compat_of
-from .parts import chunk_text, decode_part, text_chunk
+from .parts import chunks_in, decode_part, text_chunk
 from .sources import are_sources, decode_citation, google_signature, shifted
 from .speech import say
-from .thinking import DETAIL_DECODERS, WORDS, decode_detail, is_detail, plain_thought, usual_repeats, words_of
+from .thinking import DETAIL_DECODERS, WORDS, decode_detail, is_detail, plain_thought, usual_repeats, words_in, words_of
 from .usage import decode_usage, find_usage
-
-
-class _Call:
-    """A call under way. It opens when its id and its name are known and all calls before it are open."""
-
-    __slots__ = ("id", "key", "name", "pieces", "wire")
-
-    def __init__(self) -> None:
-        self.wire: dict[str, Any] = {}
-        self.pieces: list[str] = []
-        self.key: int | None = None
-        self.id: str | None = None
-        self.name: str | None = None
-
-    def is_known(self) -> bool:
-        return self.key is None and bool(self.id and self.name)
-
-    def is_custom(self) -> bool:
-        return "custom" in self.wire
-
-    def hear(self, delta: dict[str, Any]) -> None:
-        """Notes what a delta says beside argument text. Names are set, not appended; nothing is unsaid by a blank."""
-        for key, value in delta.items():
-            if key == "function" or key == "custom":
-                inner = self.wire.setdefault(key, {})
-                for name, told in (value or {}).items():
-                    if name not in inner or (told and name not in ("arguments", "input")):
-                        inner[name] = told
-                if self.name:
-                    inner["name"] = self.name
-            elif key == "id":
-                self.wire[key] = self.id or value
-            elif key != "index" and (key not in self.wire or value):
-                self.wire[key] = value
-
-    def known(self) -> dict[str, Any]:
-        """The call as far as it is known when it opens, its arguments yet to come."""
-        if self.is_custom():
-            return {**self.wire, "custom": {**self.wire["custom"], "input": ""}}
-        return {**self.wire, "function": {**self.wire["function"], "arguments": "{}"}}
-
-    def whole(self) -> dict[str, Any]:
-        """The call as a whole answer would show it."""
-        for kind, grown in (("function", "arguments"), ("custom", "input")):
-            if kind in self.wire and self.pieces:
-                return {**self.wire, kind: {**self.wire[kind], grown: "".join(self.pieces)}}
-        return self.wire
 
 
 class StreamDecoder(Decoder):
@@ -98,8 +51,8 @@ class StreamDecoder(Decoder):
         self._numbers: dict[int, int] = {}  # which of the details a block is
         self._repeats: set[str] = set()
         self._words = ""  # of the details in this chunk, if a plain field repeats them
-        self._calls: list[_Call] = []
-        self._by_index: dict[int, _Call] = {}
+        self._calls: list[GrowingCall] = []
+        self._by_index: dict[int, GrowingCall] = {}
         self._opened = 0
         self._grown: dict[str, int] = {}  # the blocks of sound and of a call of the old kind
         self._texts = 0
@@ -232,7 +185,7 @@ class StreamDecoder(Decoder):
     def _hear_many(self, delta: dict[str, Any], told: list[str]) -> None:
         """A delta of several kinds: thinking first, then text, then calls; words that stand twice are heard once."""
         details = delta.get(DETAILS)
-        words = _words_in(details) if isinstance(details, list) and details else ""
+        words = words_in(details) if isinstance(details, list) and details else ""
         heard: list[Any] = []
         for name in THOUGHTS:
             text = delta.get(name)
@@ -326,7 +279,7 @@ class StreamDecoder(Decoder):
             self._record.delta(self._now, part["text"])
             self._note_part(part, "text")
         elif kind == "thinking" and isinstance(part.get("thinking"), (str, list)):
-            text = part["thinking"] if isinstance(part["thinking"], str) else _chunks_in(part["thinking"])
+            text = part["thinking"] if isinstance(part["thinking"], str) else chunks_in(part["thinking"])
             if text is None:
                 self._whole_part(part)
                 return
@@ -430,7 +383,7 @@ class StreamDecoder(Decoder):
     # calls
 
     def _hear_calls(self, deltas: list[Any]) -> None:
-        touched: list[_Call] = []  # in this chunk
+        touched: list[GrowingCall] = []  # in this chunk
         for delta in deltas:
             function = delta.get("function") or {}
             arguments = function.get("arguments")
@@ -446,7 +399,7 @@ class StreamDecoder(Decoder):
                 self._hear_call(call, delta, arguments)
             touched.append(call)
 
-    def _hear_call(self, call: _Call, delta: dict[str, Any], arguments: Any) -> None:
+    def _hear_call(self, call: GrowingCall, delta: dict[str, Any], arguments: Any) -> None:
         call.hear(delta)
         if isinstance(arguments, str):
             if arguments:
@@ -458,13 +411,13 @@ class StreamDecoder(Decoder):
         if call.key is None:
             self._open_calls()
 
-    def _find_call(self, delta: dict[str, Any], function: dict[str, Any], touched: list[_Call]) -> _Call:
+    def _find_call(self, delta: dict[str, Any], function: dict[str, Any], touched: list[GrowingCall]) -> GrowingCall:
         """The call that a delta goes on with: by its index, else its id, else the last; or a new one."""
-        index, told, name = _index_of(delta.get("index")), real_id(delta.get("id")), function.get("name")
-        call: _Call | None
+        index, told, name = index_of(delta.get("index")), real_id(delta.get("id")), function.get("name")
+        call: GrowingCall | None
         if index is not None:
             call = self._by_index.get(index)
-            if call is not None and _begins_another(call, told, name, function.get("arguments")):
+            if call is not None and begins_another(call, told, name, function.get("arguments")):
                 call = None
         elif told is not None:
             call = next((known for known in self._calls if known.id == told), None)
@@ -473,7 +426,7 @@ class StreamDecoder(Decoder):
             if call is not None and name and call.name and (name != call.name or call in touched):
                 call = None
         if call is None:
-            call = _Call()
+            call = GrowingCall()
             self._calls.append(call)
             if index is not None:
                 self._by_index[index] = call
@@ -533,7 +486,7 @@ class StreamDecoder(Decoder):
         for key in self._record.open_keys():
             self._record.close(key, self._finished(key, self._track if key == self._now else ""))  # type: ignore[arg-type]
 
-    def _finished_call(self, call: _Call, wire: dict[str, Any]) -> Block:
+    def _finished_call(self, call: GrowingCall, wire: dict[str, Any]) -> Block:
         return decode_call(wire, lambda: call.id or "", answer=True)
 
     def _finished(self, key: int, track: str) -> Block:
@@ -621,49 +574,12 @@ def _rank(track: str) -> int:
     return RANKS.get(track, len(RANKS))
 
 
-def _words_in(details: list[Any]) -> str:
-    if len(details) == 1 and isinstance(details[0], dict):
-        words = details[0].get("text") or details[0].get("summary")
-        return words if isinstance(words, str) else ""
-    return "".join(
-        detail[word]
-        for detail in details
-        if isinstance(detail, dict)
-        for word in ("text", "summary")
-        if isinstance(detail.get(word), str)
-    )
-
-
-def _chunks_in(thinking: list[Any]) -> str | None:
-    try:
-        return "".join(map(chunk_text, thinking))
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
-
-
 # The text for a custom tool is, here, the argument `input`; this is how it is spelled piece by piece.
 _TEXT_BEGINS, _TEXT_ENDS = '{"input":"', '"}'
 
 
 def _escaped(text: str) -> str:
     return jsontext.compact(text)[1:-1]
-
-
-def _index_of(told: Any) -> int | None:
-    """The number of a call: some hosts spell it as a string."""
-    if isinstance(told, str) and told.isdecimal():
-        return int(told)
-    return whole(told)
-
-
-def _begins_another(call: _Call, told: str | None, name: Any, arguments: Any) -> bool:
-    """Whether a delta for a known number begins another call: hosts give one number to several calls.
-
-    Another id with a name, or with nothing else, does; another id with arguments alone is a host that changes ids.
-    """
-    if told is not None and call.id is not None and told != call.id:
-        return bool(name) or not arguments
-    return told is None and bool(name and call.name and name != call.name and call.pieces)
 
 
 def _in_content(block: Block) -> bool:

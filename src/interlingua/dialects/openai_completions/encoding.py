@@ -138,9 +138,9 @@ class StreamEncoder:
     def _say_text(self, text: str) -> bytes:
         border = b""
         if self._border or self._track != "content":
+            self._texts += self._border or not self._texts
             border = self._cross_border()
             self._track = "content"
-            self._texts += 1
         return b"".join((border, self._head, b'{"content":', jsontext.write(text), b"}", _TAIL))
 
     def _say_text_part(self, text: str, rest: dict[str, Any] = {"type": "text"}) -> bytes:  # noqa: B006
@@ -172,8 +172,8 @@ class StreamEncoder:
     def _say_sources(self, block: TextBlock) -> bytes:
         """What the message says of a text beside its words, while that text is the last thing said."""
         delta: dict[str, Any] = {}
-        if block.citations:
-            sources = [encode_citation(citation, self._spoken, self._texts - 1) for citation in block.citations]
+        if block.citations and self._texts == 1:
+            sources = [encode_citation(citation, self._spoken) for citation in block.citations]
             delta["annotations"] = [{"index": self._sources + at, **source} for at, source in enumerate(sources)]
             self._sources += len(sources)
         if block.text_signature is not None and self._texts == 1 and "extra_content" not in self._once:

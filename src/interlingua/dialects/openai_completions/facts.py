@@ -12,9 +12,8 @@ DETAILS = "reasoning_details"
 # The places of an assistant message, in the order in which a whole one is read.
 TRACKS = (*THOUGHTS, DETAILS, "content", "refusal", "audio", "images", "function_call", "tool_calls")
 RANKS = {track: rank for rank, track in enumerate(TRACKS)}
-ORDER = "interlingua"  # our own field in an answer whose content is interleaved: {"order": [[track, how much], …]}
 
-PARTS, REPEATS, ORDERED, INDEXED = "~parts", "~repeats", "~ordered", "~indexed"
+PARTS, REPEATS, INDEXED = "~parts", "~repeats", "~indexed"
 PART, FIELDS, DETAIL, AS, PLAIN, PREFIX, SPLIT = "~part", "~fields", "~detail", "~as", "~plain", "~prefix", "~split"
 OBJECT, CUSTOM, MINTED, CHOICE, CHOICES, NONE = "~object", "~custom", "~minted", "~choice", "~choices", "~none"
 
@@ -53,7 +52,7 @@ UNEVEN: tuple[str, ...] = (
 
 FATES: Fates = {
     **kept("TextBlock.text TextBlock.refusal TextBlock.cache CacheMarker.ttl"),
-    **some("TextBlock.citations", "sources belong to the one text of an assistant message"),
+    **some("TextBlock.citations", "sources belong to the first text of an assistant message"),
     **kept("Citation.title Citation.url Citation.cited_text Citation.start Citation.end"),
     **some("TextBlock.text_signature", "carried for the first text of an assistant message"),
     **some("ThinkingBlock.thinking", "sealed thinking has no words; blank thinking is not said"),

@@ -1,16 +1,16 @@
 """The assistant's message, which has a place for each kind of content, read as blocks."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
 from ... import jsontext
 from ...losses import QUIET
-from ...messages import AudioBlock, Block, DocumentBlock, ImageBlock, OpaqueBlock, TextBlock, ThinkingBlock
-from .._wire import RESPONSE, optional, residual, whole, with_held
+from ...messages import AudioBlock, Block, DocumentBlock, ImageBlock, OpaqueBlock, TextBlock
+from .._wire import RESPONSE, optional, residual, with_held
 from .calls import decode_call
-from .facts import API, DETAILS, INDEXED, ORDER, ORDERED, PART, PARTS, REPEATS, STRINGS, THOUGHTS, TRACKS
+from .facts import API, DETAILS, INDEXED, PART, PARTS, REPEATS, THOUGHTS, TRACKS
 from .hosts import Compat
 from .parts import decode_part
 from .sources import sourced
@@ -23,12 +23,7 @@ def decode_spoken(
 ) -> tuple[tuple[Block, ...], dict[str, Any]]:
     """The blocks of an assistant message, and what saying them again would get wrong about it."""
     tracks, marks = _decode_tracks(wire, compat, mint, answer=answer)
-    blocks = _in_order(wire, tracks)
-    if blocks is None:
-        blocks = [block for track in TRACKS for block in tracks.get(track, ())]
-    elif not answer:
-        marks[ORDERED] = True
-    blocks = sourced(blocks, wire)
+    blocks = sourced([block for track in TRACKS for block in tracks.get(track, ())], wire)
     return tuple(blocks), _spoken_residual(wire, blocks, marks, compat, answer=answer)
 
 
@@ -91,13 +86,12 @@ def _decode_thoughts(
 ) -> None:
     """Thinking in plain fields, each wording once: what only repeats the details is noted, not read again."""
     words = words_of(tracks.get(DETAILS, ()))
-    placed = {track for track, _ in _order_of(wire) or ()}
     repeats: list[str] = []
     names_of: dict[str, list[str]] = {}
     for name in THOUGHTS:
         text = wire.get(name)
         if isinstance(text, str) and text:
-            if text == words and name not in placed:
+            if text == words:
                 repeats.append(name)
             else:
                 names_of.setdefault(text, []).append(name)
@@ -141,48 +135,3 @@ def _without_indexes(calls: list[Any], marks: dict[str, Any]) -> list[Any]:
         return calls
     marks[INDEXED] = True if indexes == list(range(len(calls))) else indexes
     return [{k: v for k, v in call.items() if k != "index"} if isinstance(call, dict) else call for call in calls]
-
-
-def _order_of(wire: Mapping[str, Any]) -> list[tuple[str, int]] | None:
-    """The order of an interleaved message, if it says one that makes sense."""
-    told = wire.get(ORDER)
-    order = told.get("order") if isinstance(told, dict) else None
-    if not isinstance(order, list):
-        return None
-    for run in order:
-        if not (isinstance(run, list) and len(run) == 2 and run[0] in TRACKS and (whole(run[1]) or 0) > 0):
-            return None
-    return [(track, much) for track, much in order]
-
-
-def _in_order(wire: dict[str, Any], tracks: dict[str, list[Block]]) -> list[Block] | None:
-    """The blocks in the order that the message says, or None if it says none, or one that does not fit."""
-    order = _order_of(wire)
-    if order is None:
-        return None
-    left = {track: list(blocks) for track, blocks in tracks.items() if blocks}
-    out: list[Block] = []
-    for track, much in order:
-        blocks = left.pop(track, [])
-        if track in STRINGS and isinstance(wire.get(track), str) and blocks:
-            first, rest = _cut(blocks[0], much)
-            taken, blocks = ([first], [rest] if rest else [])
-            if first is None:
-                return None
-        else:
-            taken, blocks = blocks[:much], blocks[much:]
-            if len(taken) < much:
-                return None
-        out += taken
-        if blocks:
-            left[track] = blocks
-    return None if left else out
-
-
-def _cut(block: Any, at: int) -> tuple[Any, Any]:
-    """The block in two; the second is None where nothing is left, the first where there is not enough."""
-    name = "thinking" if isinstance(block, ThinkingBlock) else "text"
-    text = getattr(block, name)
-    if len(text) < at:
-        return None, None
-    return replace(block, **{name: text[:at]}), replace(block, **{name: text[at:]}) if len(text) > at else None

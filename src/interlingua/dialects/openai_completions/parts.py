@@ -344,3 +344,11 @@ def _is_plain_picture(block: ImageBlock) -> bool:
 def json_name(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
+
+
+def chunks_in(thinking: list[Any]) -> str | None:
+    """The text of thinking that comes in chunks, if all are such as this wire has."""
+    try:
+        return "".join(map(chunk_text, thinking))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None

@@ -18,7 +18,7 @@ from ...messages import (
 )
 from .._wire import RESPONSE, put_back, restored
 from .calls import encode_answered_call, encode_call, is_blank
-from .facts import API, DETAILS, FIELDS, INDEXED, ORDER, ORDERED, PART, PARTS, RANKS, REPEATS
+from .facts import API, DETAILS, FIELDS, INDEXED, PART, PARTS, RANKS, REPEATS
 from .hosts import Compat
 from .parts import encode_part, json_name, say_part
 from .sources import encode_citation, signed
@@ -58,14 +58,14 @@ class _Speech:
         self.report = report
         self.answer = answer
         self.parts_kept = bool(held.get(PARTS))
-        self.runs: list[list[Any]] = []  # [track, how much], where the content counts its entries
+        self.runs: list[str] = []  # the tracks in the order in which they were used
         self.content: list[tuple[bool, Any]] = []  # (whether it is a plain string, the string or the part)
         self.blank = False  # an empty text was said
         self.thoughts: dict[str, list[str]] = {}
         self.details: list[Any] = []
         self.words: list[str] = []
         self.refusals: list[str] = []
-        self.citations: list[tuple[Citation, int, int]] = []
+        self.citations: list[tuple[Citation, int]] = []
         self.texts = 0
         self.spoken = 0  # how much text came before
         self.signature: str | None = None
@@ -89,8 +89,9 @@ class _Speech:
                 self._part(encode_part(block, self.report))
             case ImageBlock():
                 said = encode_part(block, self.report)
-                self.images += said
-                self._run("images", len(said))
+                if said:
+                    self.images += said
+                    self._run("images")
             case AudioBlock():
                 self._spoken_sound(block)
             case _:
@@ -99,19 +100,17 @@ class _Speech:
     def _lose(self, block: Block) -> None:
         self.report.lost(type(block).__name__, "an assistant message of this wire cannot say such a block")
 
-    def _run(self, track: str, much: int) -> None:
-        if much:
-            if self.runs and self.runs[-1][0] == track:
-                self.runs[-1][1] += much
-            else:
-                self.runs.append([track, much])
+    def _run(self, track: str) -> None:
+        if not self._follows(track):
+            self.runs.append(track)
 
     def _follows(self, track: str) -> bool:
-        return bool(self.runs) and self.runs[-1][0] == track
+        return bool(self.runs) and self.runs[-1] == track
 
     def _part(self, said: list[Any]) -> None:
         self.content += [(False, part) for part in said]
-        self._run("content", len(said))
+        if said:
+            self._run("content")
 
     def _text(self, block: TextBlock) -> None:
         special = block.cache is not None or bool(block.extra and block.extra.get(API))
@@ -122,7 +121,7 @@ class _Speech:
             elif block.text:
                 self.merged |= self._follows("refusal")
                 self.refusals.append(block.text)
-                self._run("refusal", len(block.text))
+                self._run("refusal")
             else:
                 self._say_nothing("an empty refusal")
             return
@@ -131,19 +130,26 @@ class _Speech:
             self.blank = True
             self._say_nothing("an empty text")
             return
-        if plain and self.answer and self._follows("content") and self.content[-1][0]:
+        if plain and self.answer and self.content and self.content[-1][0]:
             self.merged = True
             self.content[-1] = (True, self.content[-1][1] + block.text)
+            self._run("content")
         else:
             self.texts += 1
-            if plain:
-                self.content.append((True, block.text))
-                self._run("content", 1)
-            else:
-                self._part(say_part(block))
+            self._say_text(block, plain)
         self._sign(block.text_signature)
-        self.citations += [(citation, self.spoken, self.texts - 1) for citation in block.citations]
+        if self.texts == 1:
+            self.citations += [(citation, self.spoken) for citation in block.citations]
+        elif block.citations:
+            self.report.lost("citations", "sources belong to the first text", field="citations")
         self.spoken += len(block.text)
+
+    def _say_text(self, block: TextBlock, plain: bool) -> None:
+        if plain:
+            self.content.append((True, block.text))
+            self._run("content")
+        else:
+            self._part(say_part(block))
 
     def _say_nothing(self, what: str) -> None:
         self.report.lost(what, "it says nothing", "record")
@@ -172,7 +178,7 @@ class _Speech:
         if not call.id or call.id == "null":
             self.report.lost("id", "an empty id is read as none", "weakened", field="id")
         self.calls.append(said)
-        self._run("tool_calls", 1)
+        self._run("tool_calls")
 
     def _thinking(self, block: ThinkingBlock) -> None:
         held = block.extra.get(API) or {}
@@ -184,7 +190,7 @@ class _Speech:
             self.details.append(encode_detail(block, len(self.details)))
             if not block.redacted:
                 self.words.append(block.thinking)
-            self._run(DETAILS, 1)
+            self._run(DETAILS)
         elif block.thinking:
             self._plain_thinking(block.thinking, held.get(FIELDS) or [self.compat.reasoning_field])
         else:
@@ -193,12 +199,12 @@ class _Speech:
     def _plain_thinking(self, text: str, names: list[str]) -> None:
         track = names[0]
         said = self.thoughts.get(track)
-        if said and (self._follows(track) or not self.answer):
+        if said:
             self.merged = True
             text = "\n\n" + text
         for name in names:
             self.thoughts.setdefault(name, []).append(text)
-        self._run(track, len(text))
+        self._run(track)
 
     def _opaque(self, value: Any) -> None:
         match value:
@@ -208,13 +214,13 @@ class _Speech:
                 self._part([part])
             case {"tool_calls": [call]} if len(value) == 1:
                 self.calls.append(call)
-                self._run("tool_calls", 1)
+                self._run("tool_calls")
             case {"reasoning_details": [detail]} if len(value) == 1:
                 self.details.append(detail)
-                self._run(DETAILS, 1)
+                self._run(DETAILS)
             case {"function_call": legacy} if len(value) == 1 and self.legacy is None:
                 self.legacy = legacy
-                self._run("function_call", 1)
+                self._run("function_call")
             case _:
                 self.report.lost("opaque", "it is no piece of such a message")
 
@@ -230,7 +236,7 @@ class _Speech:
         for name in lost:
             if getattr(sound, name) is not None:
                 self.report.lost(name, "sound of the assistant is known by its id", field=json_name(name))
-        self._run("audio", 1)
+        self._run("audio")
 
     def message(self) -> dict[str, Any]:
         said: dict[str, Any] = {"role": "assistant", "content": self._said_content()}
@@ -246,14 +252,14 @@ class _Speech:
         if self.refusals:
             said["refusal"] = "".join(self.refusals)
         if self.citations:
-            self._say_sources(said)
+            said["annotations"] = [encode_citation(*source) for source in self.citations]
         rarer = {"audio": self.sound, "images": self.images, "function_call": self.legacy}
         said.update((name, value) for name, value in rarer.items() if value)
         if self.calls:
             said["tool_calls"] = self._numbered()
         if self.signature is not None:
             said["extra_content"] = signed(self.signature)
-        self._say_order(said, words)
+        self._report_order(words)
         return said
 
     def _numbered(self) -> list[Any]:
@@ -281,34 +287,12 @@ class _Speech:
             return True
         return not self.answer and len(self.content) > 1
 
-    def _say_sources(self, said: dict[str, Any]) -> None:
-        if self.texts > 1 and not (self.answer or self.held.get(ORDERED)):
-            self.report.lost("citations", "with several texts, whose source it is cannot be said", field="content")
-            return
-        said["annotations"] = [encode_citation(*source) for source in self.citations]
-
-    def _say_order(self, said: dict[str, Any], words: str) -> None:
-        """The order of an interleaved answer, or that it is lost; and that borders between blocks are."""
-        ranks = [RANKS[track] for track, _ in self.runs]
-        natural = all(a < b for a, b in pairwise(ranks))
-        # A thought in the same words as the details would be taken for their repetition.
+    def _report_order(self, words: str) -> None:
+        """Whether the order of the blocks is lost, and borders between them."""
+        natural = all(RANKS[a] < RANKS[b] for a, b in pairwise(self.runs))
+        # A thought in the same words as the details is taken for their repetition.
         twice = bool(words) and any("".join(pieces) == words for pieces in self.thoughts.values())
-        if (natural and not twice) and not self.merged:
-            return
-        if (not natural or twice) and (self.answer or self.held.get(ORDERED)):
-            said[ORDER] = {"order": self._counted()}
-        elif not natural or twice:
+        if not natural or twice:
             self.report.lost("order", "thinking, text and calls have places of their own", "weakened", field="content")
         if self.merged:
             self.report.lost("borders", "blocks of one kind become one", "weakened", field="content")
-
-    def _counted(self) -> list[list[Any]]:
-        """The runs, with the text counted in characters where the content is a string."""
-        if self._is_listed():
-            return self.runs
-        counted, entries = [], iter(self.content)
-        for track, much in self.runs:
-            if track == "content":
-                much = sum(len(next(entries)[1]) for _ in range(much))
-            counted.append([track, much])
-        return counted

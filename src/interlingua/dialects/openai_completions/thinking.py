@@ -81,3 +81,17 @@ def usual_repeats(other_thoughts: bool, compat: Compat, *, answer: bool) -> list
 
 def plain_thought(text: str, names: list[str], compat: Compat) -> ThinkingBlock:
     return ThinkingBlock(thinking=text, extra={} if names == [compat.reasoning_field] else {API: {FIELDS: names}})
+
+
+def words_in(details: list[Any]) -> str:
+    """The words in some entries."""
+    if len(details) == 1 and isinstance(details[0], dict):
+        words = details[0].get("text") or details[0].get("summary")
+        return words if isinstance(words, str) else ""
+    return "".join(
+        detail[word]
+        for detail in details
+        if isinstance(detail, dict)
+        for word in ("text", "summary")
+        if isinstance(detail.get(word), str)
+    )

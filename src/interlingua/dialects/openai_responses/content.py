@@ -7,7 +7,7 @@ from typing import Any
 from ...losses import QUIET, Reporter
 from ...messages import AudioBlock, Block, CacheMarker, Content, DocumentBlock, ImageBlock, OpaqueBlock, TextBlock
 from .._openai import data_url, read_data_url
-from .._wire import keeping, optional, restored, string
+from .._wire import keeping, media_type, optional, restored, string
 from .facts import API
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def _decode_file(wire: dict[str, Any]) -> DocumentBlock:
     mime = None
     head, cut, rest = data.partition(";base64,") if data is not None else ("", "", "")
     if cut and head.startswith("data:"):  # else it is bare base64
-        mime, data = head.removeprefix("data:"), rest
+        mime, data = media_type(head.removeprefix("data:")), rest
     return DocumentBlock(
         data=data,
         mime_type=mime,
