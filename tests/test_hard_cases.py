@@ -968,13 +968,17 @@ def test_case_22_every_call_has_an_id_of_its_own(name: str, spelled: list[Any]) 
 
 
 @wires(ANTHROPIC, BEDROCK, RESPONSES)
-def test_case_22_an_empty_id_is_no_id_where_ids_are_the_rule(name: str) -> None:
+def test_case_22_an_empty_id_does_not_stop_a_session_where_ids_are_the_rule(name: str) -> None:
     """
-    Wires that always have ids may still be spoken by servers that leave them empty.
+    A wire that always has ids gives an empty one back as it came; the next request has real ones, one each.
     """
-    first, second = read(name, without_id(name, [""])).tool_calls
+    message = read(name, without_id(name, [""]))
+    adapted, _ = il.adapt(request_of(HELLO, message), name)
+    first, second = next(m for m in adapted.context.messages if isinstance(m, il.AssistantMessage)).tool_calls
+    results = [m.tool_call_id for m in adapted.context.messages if isinstance(m, il.ToolResultMessage)]
     assert first.id
     assert second.id
+    assert [first.id, second.id] == results
     assert first.id != second.id
 
 

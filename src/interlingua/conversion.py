@@ -465,7 +465,7 @@ _REQUESTS: tuple[tuple[str, str, Test], ...] = (
         "an `anthropic_version` in the body",
         lambda v: "messages" in v and v["anthropic_version"].startswith("bedrock"),
     ),
-    ("anthropic-messages", "Anthropic's content blocks or top-level fields", _is_anthropic),
+    ("anthropic-messages", "Anthropic's content blocks or top-level `system`", _is_anthropic),
     ("ollama-chat", "Ollama's `options`, `images` or arguments as objects", _is_ollama),
     ("openai-completions", "messages with the chat roles", _is_chat),
 )

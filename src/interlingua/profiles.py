@@ -216,6 +216,7 @@ MODELS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
+@cache
 def family(model: str | None, api: str | None) -> str | None:
     """Whose model minted something, as far as can be told: by its id, else by the house that serves the api."""
     for pattern, name in FAMILIES if model else ():

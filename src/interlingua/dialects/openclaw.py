@@ -72,6 +72,7 @@ from ._wire import (
 )
 
 API = "openclaw"
+LINES = True  # a file is one conversation, a line is a part of it
 
 # The wires whose items pi packs, and the name under which their dialects file what only they can say.
 RESPONSES = "openai-responses"

@@ -10,7 +10,8 @@ and sealed payloads: words are read once.
 
 Hints on messages: `~parts` (content as a list although a string would do), `~repeats` (fields that repeat the words of
 the details); on blocks: `~part` (a part of `content`), `~fields` and `~detail` (where thinking stood),
-`~as`, `~plain`, `~prefix`, `~split` (spelling of media and thinking), `~object` (arguments as an object), `~minted`.
+`~as`, `~plain`, `~prefix`, `~split` (spelling of media and thinking), `~object` and `~custom` (how a call was made),
+`~minted` (an id of ours).
 """
 
 from .answers import decode_response, encode_response

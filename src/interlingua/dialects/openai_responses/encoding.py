@@ -23,7 +23,7 @@ from ...events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from ...folding import CUT_OFF, arguments_text, unfold
+from ...folding import CUT_OFF, unfold
 from ...framing import write_sse
 from ...losses import QUIET
 from ...messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall, blocks_of
@@ -238,7 +238,8 @@ class StreamEncoder:
         if said.field == CUSTOM and is_custom(call):
             kind, done = "custom_tool_call_input", {"input": call.arguments["input"]}
         else:
-            kind, done = "function_call_arguments", {"name": call.name, "arguments": arguments_text(call)}
+            item = encode_item(call, QUIET, said.index, answer=True) or {}
+            kind, done = "function_call_arguments", {"name": call.name, "arguments": item.get("arguments", "{}")}
         text = done.get("input", done.get("arguments"))
         delta = self._event(f"response.{kind}.delta", **told, delta=text) if text and not said.streamed else b""
         return delta + self._event(f"response.{kind}.done", **told, **done) + self._item_done(said, call)

@@ -37,6 +37,8 @@ def held_of(wire: Mapping[str, Any], said: Mapping[str, Any], kind: str, at: int
         return (value is None and key in NULLS) or (key in usual and same(value, usual[key]))
 
     lean = {key: value for key, value in wire.items() if key in said or not is_hidden(key, value)}
+    if "arguments" in lean and not lean["arguments"]:
+        lean["arguments"] = said["arguments"]  # blank in an answer means none, and is said so when it is sent back
     held = residual(lean, said)
     rest = residual(wire, {**usual, **lean})
     return {**held, RESPONSE: rest} if rest else held

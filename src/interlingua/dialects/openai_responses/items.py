@@ -70,6 +70,8 @@ def _decode_call(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> lis
         told = given, None, None
     else:
         told = parse_arguments(string(given))
+        if answer and told[1] is not None and not told[1].strip():
+            told = {}, None, None  # no arguments; how that was spelled is not sent back
     block = ToolCall(
         id=mint(at) if id is None else id,
         name=string(wire["name"]),
