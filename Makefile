@@ -3,6 +3,7 @@ PYTHON ?= python3
 UV_VERSION := 0.13.7
 BIN := .venv/bin
 JOBS ?= 2
+SLOW := laws fuzz sdk cli test_corpus.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check corpus bench interop docs lock format clean
@@ -28,10 +29,10 @@ check: setup ## Lint, types and unit tests: the fast part
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -q -n $(JOBS) --ignore=tests/laws --ignore=tests/fuzz --ignore=tests/test_corpus.py
+	$(BIN)/pytest -q -n $(JOBS) $(addprefix --ignore=tests/,$(SLOW))
 
 test: check ## All tests: the fast part, the laws, the fuzzers, the recorded traffic
-	$(BIN)/pytest -q -n $(JOBS) tests/laws tests/fuzz tests/test_corpus.py
+	$(BIN)/pytest -q -n $(JOBS) $(addprefix tests/,$(SLOW))
 
 corpus: setup ## Recorded provider traffic through every dialect: pass counts, and what fails
 	$(BIN)/python -m tests.corpus

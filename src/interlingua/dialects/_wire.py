@@ -201,8 +201,10 @@ def optional(value: Any) -> str | None:
 
 
 def media_type(value: Any) -> str | None:
-    """The media type without its parameters, which matter to nobody but the wire that said them."""
-    return value.partition(";")[0].strip() if isinstance(value, str) else None
+    """The media type without its parameters, which matter only for raw sound (`audio/L16;rate=24000`)."""
+    if not isinstance(value, str) or value.startswith("audio/"):
+        return optional(value)
+    return value.partition(";")[0].strip()
 
 
 def flag(value: Any) -> bool | None:
