@@ -22,9 +22,11 @@ from ..messages import (
 )
 from ..request import Conversation, Entry
 from ._files import lines_of
+from ._wire import with_held
 
 API = "transcript"
 VERSION = 1
+SPELLED = "~version"  # what the session line said, where it is not what we would say
 LINES = True  # a file is one conversation, a line is a part of it
 
 FATES: Fates = {}  # everything is kept: the lines are our own JSON
@@ -32,26 +34,33 @@ FATES: Fates = {}  # everything is kept: the lines are our own JSON
 
 def decode(data: Any) -> Conversation:
     """A conversation from the lines of a transcript."""
-    conversation: dict[str, Any] = {}
-    entries: list[Entry] = []
-    head: str | None = None
-    for number, line in enumerate(lines_of(data, API), 1):
-        role = line.get("role")
-        if role == "session" and number == 1:
-            conversation = {k: v for k, v in line.items() if k not in ("role", "version")}
-        elif role == "head":
-            head = line.get("target")
-        else:
-            entries.append(_decode_entry(line, number))
+    lines = lines_of(data, API)
+    base, first = _decode_session(lines[0]) if lines and lines[0].get("role") == "session" else (Conversation(), 0)
+    stands = len(lines) > first and _is_head(lines[-1])
+    last = len(lines) - 1 if stands else len(lines)
+    entries = tuple(_decode_entry(line, number + 1) for number, line in enumerate(lines[:last]) if number >= first)
+    return replace(base, entries=entries, head=lines[-1]["target"] if stands else None)
+
+
+def _decode_session(line: dict[str, Any]) -> tuple[Conversation, int]:
+    about = {key: value for key, value in line.items() if key not in ("role", "version")}
     try:
-        base: Conversation = build(conversation, Conversation)
+        base: Conversation = build(about, Conversation)
     except FormatError as error:
         raise BadWire(API, f"line 1: {error.message}", error.path) from None
-    return replace(base, entries=tuple(entries), head=head)
+    version = line.get("version")
+    if about and version == VERSION:
+        return base, 1
+    return with_held(base, API, **{SPELLED: version}), 1
+
+
+def _is_head(line: dict[str, Any]) -> bool:
+    """Where the conversation stands; a `head` line that others follow is history, and stays a line of its own."""
+    return line.keys() == {"role", "target"} and line["role"] == "head" and isinstance(line["target"], str)
 
 
 def _decode_entry(line: dict[str, Any], number: int) -> Entry:
-    place = {key: line[key] for key in ("id", "parentId", "entryExtra") if isinstance(line.get(key), str | dict)}
+    place = {key: line[key] for key, kind in _PLACE.items() if isinstance(line.get(key), kind)}
     try:
         message = build({k: v for k, v in line.items() if k not in place}, Message)
     except FormatError as error:
@@ -64,12 +73,19 @@ def _decode_entry(line: dict[str, Any], number: int) -> Entry:
     )
 
 
+_PLACE: dict[str, type] = {"id": str, "parentId": str, "entryExtra": dict}
+
+
 def encode(conversation: Conversation) -> Encoded:
     """The lines of a transcript; nothing is lost."""
-    about = plain(replace(conversation, entries=(), head=None))
+    held = conversation.extra.get(API, {})
+    told = {key: value for key, value in held.items() if key != SPELLED}
+    extra = {owner: told if owner == API else kept for owner, kept in conversation.extra.items()}
+    about = plain(replace(conversation, entries=(), head=None, extra={k: v for k, v in extra.items() if v or k != API}))
     lines = Lines()
-    if about:
-        lines.append({"role": "session", "version": VERSION, **about})
+    if about or SPELLED in held:
+        version = held.get(SPELLED, VERSION)
+        lines.append({"role": "session", **({} if version is None else {"version": version}), **about})
     lines.extend(map(_encode_entry, conversation.entries))
     if conversation.head is not None:
         lines.append({"role": "head", "target": conversation.head})
