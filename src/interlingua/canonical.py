@@ -47,9 +47,9 @@ def dump(value: Any, *, partial: bool = False) -> bytes:
     except (UnicodeEncodeError, RecursionError):
         return jsontext.write(plain(value))
     jsontext.refuse_depth(out)
-    if _MARK in out:
+    if jsontext.contains(out, _MARK):
         return jsontext.write(plain(value))
-    if b"null" in out:  # NaN is written as null: look closer
+    if jsontext.contains(out, b"null"):  # NaN is written as null: look closer
         jsontext.write(plain(value))
     return out
 

@@ -158,3 +158,14 @@ def test_of_repeated_keys_the_last_one_counts() -> None:
     assert jsontext.read('{"a":1,"a":2}') == {"a": 2}
     assert TextBlock(text="b") == load(b'{"type":"text","text":"a","text":"b"}', TextBlock)
     assert nested(3) == jsontext.read(json.dumps(nested(3)))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_that_are_none_are_found_in_long_text(value: float) -> None:
+    """
+    However long the text and however deep the number; a plain null is fine.
+    """
+    long = {"text": "word " * 5000, "deep": [{"rows": [1.5, None]} for _ in range(50)]}
+    assert json.loads(jsontext.write(long)) == long
+    with pytest.raises(FormatError):
+        jsontext.write({**long, "here": [{"x": (value,)}]})
