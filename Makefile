@@ -39,6 +39,7 @@ corpus: setup ## Recorded provider traffic through every dialect: pass counts, a
 
 bench: setup ## Speed beside the limits and the peers, each peer in an environment of its own
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/transcripts.py
 
 interop: setup ## The same conversion on other engines (Ray Data, locally), each in an environment of its own
 	@test -x interop/.envs/ray/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/ray

@@ -1,5 +1,6 @@
 """docs/performance.md, written from results."""
 
+from pathlib import Path
 from typing import Any
 
 import report
@@ -62,6 +63,14 @@ The work for one event must not grow with what came before it.
 
 {growth}
 
+## Session files
+
+One large session file through `interlingua convert … -t transcript -o …`, from the start of the process to the file in
+its place. The limit is a bare loop: read a line, decode it with msgspec into the typed structs, encode it, write it.
+Measured by `bench/transcripts.py`; wall time, since processes are compared.
+
+{files}
+
 ## Import
 
 A fresh process until a client exists; bytecode compiled, files in the disk cache.
@@ -105,6 +114,11 @@ every participant does in compiled code: the limit itself is not ten times faste
 )
 
 
+def _files() -> str:
+    table = Path(__file__).parent / "results" / "transcripts.md"
+    return table.read_text().strip() if table.exists() else "Not measured in this run."
+
+
 def document(results: dict[str, Any], longest: float) -> str:
     about = results["about"]
     streams = [f"**{report.TITLES[wire]}**\n\n{report.streams(results, wire)}" for wire in results["streams"]]
@@ -114,6 +128,7 @@ def document(results: dict[str, Any], longest: float) -> str:
         requests=report.requests(results),
         streams="\n\n".join(streams),
         growth=report.growth(results),
+        files=_files(),
         ready=report.ready(results),
         rounds=about["rounds"],
         longest=longest,

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 ROUNDS = 3
+RESULTS = Path(__file__).parent / "results" / "transcripts.md"
 LIMIT = """
 import sys, msgspec
 from interlingua.messages import Message
@@ -90,13 +91,20 @@ def main() -> None:
     medians = {
         name: [statistics.median(column) for column in zip(*taken, strict=True)] for name, taken in times.items()
     }
-    wall, cpu = medians["limit: msgspec decode + encode"]
+    wall, _ = medians["limit: msgspec decode + encode"]
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    print(f"{megabytes} MB session file, median of {ROUNDS} interleaved rounds; largest process {peak:.0f} MB\n")
-    print("| | wall s | MB/s | x the limit's speed | CPU s | x the limit's CPU |\n|---|---|---|---|---|---|")
+    lines = [
+        f"{megabytes} MB, median of {ROUNDS} interleaved rounds; the largest process took {peak:.0f} MB.",
+        "",
+        "| | wall s | MB/s | x the limit's speed | CPU s |",
+        "|---|--:|--:|--:|--:|",
+    ]
     for name, (seconds, used) in medians.items():
-        row = f"{seconds:.2f} | {megabytes / seconds:.0f} | {wall / seconds:.2f} | {used:.2f} | {used / cpu:.2f}"
-        print(f"| {name} | {row} |")
+        row = f"{seconds:.2f} | {megabytes / seconds:.0f} | {wall / seconds:.2f} | {used:.2f}"
+        lines.append(f"| {name} | {row} |")
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What every stream decoder does: read frames as JSON, end well whatever happens, say nothing after the end."""
 
+import abc
 import contextlib
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from ..messages import AssistantMessage
 from ._wire import api_of
 
 
-class Decoder:
+class Decoder(abc.ABC):
     """Base of the stream decoders. A dialect says what a frame means (`_read`) and how the message ends."""
 
     API = ""
@@ -61,21 +62,21 @@ class Decoder:
                 self._record.fail(f"{self.API}: the end of the stream makes no sense: {problem!r}")
         return self._record.take()
 
+    @abc.abstractmethod
     def _read(self, value: Any, frame: Frame) -> None:
         """What one frame means."""
-        raise NotImplementedError
 
     def _unreadable(self, frame: Frame, error: FormatError) -> None:
         """A frame that is no JSON: broken, unless the dialect has a word for it."""
         self._fail(f"{self.API}: frame {self._frames}: {error}")
 
+    @abc.abstractmethod
     def _complete(self) -> bool:
         """Whether the answer is whole if nothing more comes."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _finish(self) -> None:
         """Ends the message as it stands."""
-        raise NotImplementedError
 
     def _close_blocks(self) -> None:
         """Closes whatever is open, as the dialect closes it."""
