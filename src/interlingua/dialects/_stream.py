@@ -78,7 +78,7 @@ class Decoder(abc.ABC):
     def _finish(self) -> None:
         """Ends the message as it stands."""
 
-    def _close_blocks(self) -> None:
+    def _close_blocks(self) -> None:  # noqa: B027 - most have nothing to do
         """Closes whatever is open, as the dialect closes it."""
 
     def _fail(self, message: str, *, aborted: bool = False, detail: str | None = None) -> None:

@@ -1,5 +1,6 @@
 """What every framing shares: the frame, the size limit, and how a stream fails."""
 
+import abc
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -21,7 +22,7 @@ class Frame(Struct, frozen=True, gc=False):
     headers: dict[str, Any] | None = None
 
 
-class Framing:
+class Framing(abc.ABC):
     """Bytes in, frames out, however the bytes are cut.
 
     A framing ends once: at `close()`, or when the peer broke the format and `BadWire` was raised. From then on `feed`
@@ -66,12 +67,13 @@ class Framing:
             self._end()
         return frames
 
+    @abc.abstractmethod
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
-        raise NotImplementedError
+        """Add the frames that this chunk completes."""
 
+    @abc.abstractmethod
     def _finish(self, frames: list[Frame]) -> None:
         """Either add the last frame or raise, never both."""
-        raise NotImplementedError
 
     def _take(self) -> bytes:
         """What was held, which is then held no longer."""
