@@ -1,0 +1,361 @@
+"""Anthropic Messages: wire and meaning side by side."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+import interlingua as il
+from interlingua.dialects import anthropic_messages as wire
+from interlingua.events import Error, TextDelta, ToolCallDelta
+from interlingua.framing import AWSEventStream
+from interlingua.request import Request
+
+API = wire.API
+EPHEMERAL = {"type": "ephemeral"}
+MARK = il.CacheMarker()
+PNG = "iVBORw0KGgo="
+
+BLOCKS: dict[str, tuple[dict[str, Any], Any]] = {
+    "text": ({"type": "text", "text": "Hi"}, il.TextBlock(text="Hi")),
+    "cached text": (
+        {"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral", "ttl": "1h"}},
+        il.TextBlock(text="Hi", cache=il.CacheMarker(ttl="1h")),
+    ),
+    "thinking": (
+        {"type": "thinking", "thinking": "Hm", "signature": "c2ln"},
+        il.ThinkingBlock(thinking="Hm", thinking_signature="c2ln"),
+    ),
+    "thinking with a signature and no words": (
+        {"type": "thinking", "thinking": "", "signature": "c2ln"},
+        il.ThinkingBlock(thinking="", thinking_signature="c2ln"),
+    ),
+    "redacted thinking": (
+        {"type": "redacted_thinking", "data": "c2VhbGVk"},
+        il.ThinkingBlock(thinking="", thinking_signature="c2VhbGVk", redacted=True),
+    ),
+    "call": (
+        {"type": "tool_use", "id": "t1", "name": "add", "input": {"n": 2**70}},
+        il.ToolCall(id="t1", name="add", arguments={"n": 2**70}),
+    ),
+    "picture": (
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+        il.ImageBlock(data=PNG, mime_type="image/png"),
+    ),
+    "picture by address": (
+        {"type": "image", "source": {"type": "url", "url": "https://example.invalid/a.png"}},
+        il.ImageBlock(url="https://example.invalid/a.png"),
+    ),
+    "uploaded picture": (
+        {"type": "image", "source": {"type": "file", "file_id": "file_1"}},
+        il.ImageBlock(file_id="file_1"),
+    ),
+    "document": (
+        {
+            "type": "document",
+            "source": {"type": "text", "media_type": "text/plain", "data": "words"},
+            "title": "Notes",
+            "context": "old",
+            "citations": {"enabled": True},
+            "cache_control": EPHEMERAL,
+        },
+        il.DocumentBlock(
+            text="words", mime_type="text/plain", title="Notes", context="old", citations=True, cache=MARK
+        ),
+    ),
+    "search by the provider": (
+        {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}},
+        il.ServerToolCall(id="s1", name="web_search", arguments={"query": "x"}),
+    ),
+    "what the provider found": (
+        {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"url": "u", "encrypted_content": "e"}]},
+        il.ServerToolResult(
+            tool_call_id="s1", tool_name="web_search", dialect=API, content=[{"url": "u", "encrypted_content": "e"}]
+        ),
+    ),
+    "a block of tomorrow": (
+        {"type": "hologram", "depth": [3]},
+        il.OpaqueBlock(dialect=API, value={"type": "hologram", "depth": [3]}),
+    ),
+    "text that is no text": (
+        {"type": "text", "text": 5},
+        il.OpaqueBlock(dialect=API, value={"type": "text", "text": 5}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_block_means_what_it_says_and_comes_back(name: str) -> None:
+    """
+    Each wire block is one block of the format, and the block says the same again.
+    """
+    said, block = BLOCKS[name]
+    body = {"messages": [{"role": "assistant", "content": [said]}]}
+    request = wire.decode_request(body)
+    assert (block,) == request.context.messages[0].content
+    assert body == wire.encode_request(il.load(il.dump(request), Request)).body
+
+
+def test_citations_return_with_their_sealed_indexes() -> None:
+    """
+    A citation has its title, address and words; what only this wire knows of it stays with it.
+    """
+    cited = {
+        "type": "web_search_result_location",
+        "cited_text": "so it is",
+        "url": "https://example.invalid",
+        "title": "A page",
+        "encrypted_index": "c2VhbGVk",
+    }
+    body = {"messages": [{"role": "assistant", "content": [{"type": "text", "text": "Yes.", "citations": [cited]}]}]}
+    request = wire.decode_request(body)
+    ((block,),) = [message.content for message in request.context.messages]
+    assert ("A page", "so it is") == (block.citations[0].title, block.citations[0].cited_text)
+    assert body == wire.encode_request(request).body
+
+
+OPTIONS: dict[str, tuple[dict[str, Any], il.Options]] = {
+    "budget": ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, il.Options(reasoning=2000)),
+    "adaptive": ({"thinking": {"type": "adaptive"}}, il.Options(reasoning=True)),
+    "off": ({"thinking": {"type": "disabled"}}, il.Options(reasoning="off")),
+    "effort": (
+        {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}},
+        il.Options(reasoning="high"),
+    ),
+    "any tool": ({"tool_choice": {"type": "any"}}, il.Options(tool_choice="required")),
+    "one tool": ({"tool_choice": {"type": "tool", "name": "add"}}, il.Options(tool_choice="add")),
+    "one call at a time": (
+        {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+        il.Options(parallel_tools=False),
+    ),
+    "schema": (
+        {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}},
+        il.Options(output_schema={"type": "object"}),
+    ),
+    "sampling": (
+        {"temperature": 0.5, "top_p": 1, "top_k": 3, "stop_sequences": ["END"]},
+        il.Options(temperature=0.5, top_p=1, top_k=3, stop=("END",)),
+    ),
+    "the rest": (
+        {"service_tier": "auto", "metadata": {"user_id": "u"}, "stream": True, "cache_control": EPHEMERAL},
+        il.Options(service_tier="auto", metadata={"user_id": "u"}, stream=True, cache_retention="short"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_mean_what_they_say_and_come_back(name: str) -> None:
+    """
+    What several wires can ask for is an option of the format.
+    """
+    said, options = OPTIONS[name]
+    body = {"messages": [], **said}
+    assert options == wire.decode_request(body).options
+    assert body == wire.encode_request(il.Request(model=il.ModelDescriptor(id=""), context=il.Context(messages=()), options=options)).body  # fmt: skip  # noqa: E501
+
+
+TURNS: dict[str, list[dict[str, Any]]] = {
+    "two results in one turn": [
+        {"type": "tool_result", "tool_use_id": "a", "content": "1"},
+        {"type": "tool_result", "tool_use_id": "b", "content": [{"type": "text", "text": "2"}], "is_error": True},
+    ],
+    "a result and words": [
+        {"type": "tool_result", "tool_use_id": "a", "content": "1"},
+        {"type": "text", "text": "Go on."},
+    ],
+    "words before a result": [
+        {"type": "text", "text": "Here:"},
+        {"type": "tool_result", "tool_use_id": "a", "content": "1", "is_error": False, "cache_control": EPHEMERAL},
+    ],
+    "a result without content": [{"type": "tool_result", "tool_use_id": "a"}],
+    "a result that is none": [{"type": "tool_result", "tool_use_id": 5}],
+}
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_a_user_turn_with_results_comes_back_in_one_piece(name: str) -> None:
+    """
+    Results are messages of their own; that they shared a turn is remembered, and what is unknown in it kept.
+    """
+    body = {"messages": [{"role": "user", "content": TURNS[name], "mood": "calm"}]}
+    request = il.load(il.dump(wire.decode_request(body)), Request)
+    assert body == wire.encode_request(request).body
+
+
+def test_results_of_a_turn_share_a_message_by_default() -> None:
+    """
+    A conversation from elsewhere says parallel results together, as the wire wants them.
+    """
+    results = tuple(il.ToolResultMessage(tool_call_id=i, content="x", is_error=False) for i in ("a", "b"))
+    body = wire.encode_request(il.Request(model=il.ModelDescriptor(id=""), context=il.Context(messages=results))).body
+    assert [["a", "b"]] == [[block["tool_use_id"] for block in message["content"]] for message in body["messages"]]
+
+
+def test_a_changed_value_is_not_overruled_by_how_it_was_spelled() -> None:
+    """
+    The hint that a result said `is_error: false` is worth nothing once it is an error.
+    """
+    said = {"type": "tool_result", "tool_use_id": "a", "content": "1", "is_error": False}
+    request = wire.decode_request({"messages": [{"role": "user", "content": [said]}]})
+    import msgspec
+
+    failed = msgspec.structs.replace(request.context.messages[0], is_error=True)
+    context = msgspec.structs.replace(request.context, messages=(failed,))
+    body = wire.encode_request(msgspec.structs.replace(request, context=context)).body
+    assert body["messages"][0]["content"][0]["is_error"] is True
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+START = {
+    "type": "message_start",
+    "message": {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-x",
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": 9,
+            "cache_read_input_tokens": 4,
+            "cache_creation_input_tokens": 2,
+            "output_tokens": 1,
+        },
+    },
+}
+STOP = {"type": "message_stop"}
+
+
+def opened(block: dict[str, Any], at: int = 0) -> dict[str, Any]:
+    return {"type": "content_block_start", "index": at, "content_block": block}
+
+
+def grown(at: int = 0, **delta: Any) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": at, "delta": delta}
+
+
+def closed(at: int = 0) -> dict[str, Any]:
+    return {"type": "content_block_stop", "index": at}
+
+
+def ended(reason: str = "end_turn", **usage: Any) -> dict[str, Any]:
+    return {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage}
+
+
+def heard(*events: dict[str, Any]) -> list[Any]:
+    framing, decoder = wire.framing(), wire.StreamDecoder()
+    body = b"".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events)
+    return [e for frame in framing.feed(body) + framing.close() for e in decoder.feed(frame)] + decoder.close()
+
+
+def test_a_stream_is_read_live_and_ends_with_the_whole_message() -> None:
+    """
+    Deltas come as they arrive; usage is that of the start, overwritten by that of the end.
+    """
+    events = heard(
+        START,
+        {"type": "ping"},
+        opened({"type": "thinking", "thinking": "", "signature": ""}),
+        grown(type="thinking_delta", thinking="Hm"),
+        grown(type="signature_delta", signature="c2ln"),
+        closed(),
+        opened({"type": "tool_use", "id": "t1", "name": "add", "input": {}}, 1),
+        grown(1, type="input_json_delta", partial_json='{"n": '),
+        grown(1, type="input_json_delta", partial_json="1}"),
+        closed(1),
+        ended("tool_use", output_tokens=7),
+        STOP,
+    )
+    assert ['{"n": ', "1}"] == [event.delta for event in events if isinstance(event, ToolCallDelta)]
+    message = il.fold(events)
+    assert message.content == (
+        il.ThinkingBlock(thinking="Hm", thinking_signature="c2ln"),
+        il.ToolCall(id="t1", name="add", arguments={"n": 1}),
+    )
+    assert ("toolUse", "tool_use") == (message.stop_reason, message.stop_detail)
+    assert (9, 7, 4, 2, 22) == (
+        message.usage.input,
+        message.usage.output,
+        message.usage.cache_read,
+        message.usage.cache_write,
+        message.usage.total_tokens,
+    )
+
+
+TROUBLE: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "cut off": ([START, opened({"type": "text", "text": ""}), grown(type="text_delta", text="Hal")], "ended before"),
+    "an error event": (
+        [START, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}],
+        "Overloaded",
+    ),
+    "refused": ([START, ended("refusal"), STOP], "refusal"),
+    "an event without a type": ([START, {"type": None}, grown(type="text_delta")], "KeyError"),
+    "nothing at all": ([], "ended before"),
+}
+
+
+@pytest.mark.parametrize("name", TROUBLE)
+def test_trouble_ends_in_one_error_that_keeps_what_came(name: str) -> None:
+    """
+    Whatever goes wrong, the last event is an error with a message, and only the last.
+    """
+    sent, told = TROUBLE[name]
+    *before, last = heard(*sent)
+    assert isinstance(last, Error)
+    assert told in (last.error.error_message or "")
+    assert not any(isinstance(event, Error) for event in before)
+    assert last.error.text == "".join(event.delta for event in before if isinstance(event, TextDelta))
+
+
+def test_arguments_cut_by_the_limit_are_kept_and_not_executed() -> None:
+    """
+    Half an object is no object: the text is kept, the arguments are empty, and the reason is `length`.
+    """
+    call = opened({"type": "tool_use", "id": "t1", "name": "add", "input": {}})
+    message = il.fold(
+        heard(START, call, grown(type="input_json_delta", partial_json='{"n": 1'), ended("max_tokens"), STOP)
+    )
+    (made,) = message.tool_calls
+    assert ("length", {}, '{"n": 1') == (message.stop_reason, made.arguments, made.arguments_text)
+    assert made.parse_error
+
+
+def test_the_same_bodies_travel_in_aws_frames() -> None:
+    """
+    The variant names no model in the body, and wraps each event of a stream in a frame with its checksum.
+    """
+    variant = il.dialect("bedrock-invoke-anthropic")
+    message = il.AssistantMessage(content=(il.TextBlock(text="Hi"),), stop_reason="stop", model="claude-x")
+    encoder = variant.StreamEncoder()
+    body = b"".join(map(encoder.feed, il.unfold(message))) + encoder.close()
+    payloads = [json.loads(frame.data) for frame in AWSEventStream().feed(body)]
+    assert "message_start" == json.loads(base64.b64decode(payloads[0]["bytes"]))["type"]
+    framing, decoder = variant.framing(), variant.StreamDecoder()
+    events = [event for frame in framing.feed(body) + framing.close() for event in decoder.feed(frame)]
+    assert "Hi" == il.fold(events + decoder.close()).text
+    request = il.Request(model=il.ModelDescriptor(id="claude-x"), context=il.Context(messages=()))
+    assert {"messages": [], "anthropic_version": "bedrock-2023-05-31"} == variant.encode_request(request).body
+    assert variant.path("a:0", True) == "/model/a%3A0/invoke-with-response-stream"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (401, {"type": "error", "error": {"type": "authentication_error", "message": "no"}}, il.AuthFailed),
+        (429, {"type": "error", "error": {"type": "rate_limit_error", "message": "slow"}}, il.RateLimited),
+        (529, {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}, il.Overloaded),
+        (400, {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 > 8"}}, il.ContextTooLong),  # noqa: E501
+        (400, {"type": "error", "error": {"type": "invalid_request_error", "message": "bad"}}, il.BadRequest),
+        (500, b"<html>oops</html>", il.ProviderError),
+    ],
+)  # fmt: skip
+def test_errors_are_typed(status: int, body: Any, kind: type) -> None:
+    """
+    By status, by the provider's code, and by wording where these say too little.
+    """
+    error = wire.decode_error(status, body, {"retry-after": "2"})
+    assert (kind, status, 2.0) == (type(error), error.status, error.retry_after)
+    assert wire.encode_error(error)[0] == status
