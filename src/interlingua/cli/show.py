@@ -105,7 +105,7 @@ class _View:
             yield self._message(message, results)
         hidden = len(conversation.entries) - len(messages)
         if hidden:
-            yield Text(f"({hidden} entries on other branches)", style="dim")
+            yield Text(f"({hidden} {'entry' if hidden == 1 else 'entries'} on other branches)", style="dim")
 
     def _results(self, messages: tuple[AgentMessage, ...]) -> dict[int, Any]:
         """Results by the call that they answer, in the turn where the call stands."""

@@ -111,7 +111,8 @@ def command(inputs: tuple[str, ...], origin: str | None, as_json: bool) -> None:
 def _show(tally: Tally) -> None:
     out = output.console()
     counts = ", ".join(f"{count:,} {role}" for role, count in tally.messages.most_common())
-    out.print(f"{tally.conversations:,} conversations, {counts or 'no messages'}")
+    conversations = "conversation" if tally.conversations == 1 else "conversations"
+    out.print(f"{tally.conversations:,} {conversations}, {counts or 'no messages'}")
     table = Table(box=None)
     table.add_column("model")
     for column in ("answers", "input", "cache read", "cache write", "output", "reasoning", "cost"):
