@@ -15,7 +15,7 @@ from interlingua.events import Done, Error, StreamEvent
 from interlingua.folding import fold
 from interlingua.framing import Frame
 from interlingua.losses import Encoded
-from interlingua.messages import AssistantMessage, TextBlock
+from interlingua.messages import AssistantMessage, TextBlock, ToolCall
 from laws.grammar import faults
 from laws.wires import every_dialect, frames_of, heard, owner, spelled, stream_of, streamed, through_json, understood
 from strategies import json_bytes, json_values, messages_for_answers
@@ -275,3 +275,17 @@ def test_each_partial_is_the_fold_of_the_events_so_far(name: str, data: st.DataO
         assert partial == getattr(event, "partial", None)
         if partial is not None:
             assert fold(events[: at + 1]).content == partial.content
+
+
+@every_dialect
+def test_ids_are_minted_with_or_without_a_number(name: str) -> None:
+    """
+    A maker of ids may take the number of the call, or nothing; `uuid4` will do.
+    """
+    wire = dialect(name)
+    call = ToolCall(id="given", name="look", arguments={})
+    body = stream_of(wire, AssistantMessage(content=(call,), stop_reason="toolUse"))
+    for mint in (lambda: "mine", lambda number: f"mine_{number}", "mine_{}".format):
+        (made,) = fold(heard(wire, [body], mint=mint)).tool_calls
+        assert made.id
+        assert made.name == "look"

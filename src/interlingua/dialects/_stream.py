@@ -2,7 +2,8 @@
 
 import abc
 import contextlib
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import jsontext
@@ -32,7 +33,7 @@ class Decoder(abc.ABC):
             content=(), api=api_of(quirks, self.API), provider=provider, model=model, timestamp=timestamp
         )
         self._record = Recorder(self._given)
-        self._mint = mint
+        self._mint = _numbered(mint)
         self._quirks = quirks
         self._frames = 0
 
@@ -86,3 +87,17 @@ class Decoder(abc.ABC):
         with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError, IndexError):
             self._close_blocks()
         self._record.fail(message, aborted=aborted, detail=detail)
+
+
+def _numbered(mint: Callable[..., str] | None) -> Callable[[int], str] | None:
+    """A maker of ids as the decoders call it, with the number of the call; one that takes no argument will do."""
+    if mint is None:
+        return None
+    make = mint
+    try:
+        inspect.signature(make).bind(0)
+    except TypeError:
+        return lambda number: make()
+    except ValueError:  # made in C, with no signature to look at
+        pass
+    return make
