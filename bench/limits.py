@@ -131,14 +131,14 @@ def responses(chat: Chat) -> dict[str, Any]:
 def _responses_part(block: Any) -> dict[str, Any]:
     if type(block) is Text:
         return {"type": "input_text", "text": block.text}
-    return {"type": "input_image", "image_url": f"data:{block.mime_type};base64,{block.data}"}
+    url = f"data:{block.mime_type};base64,{block.data}"
+    return {"type": "input_image", "image_url": url, "detail": "auto"}
 
 
 def _responses_item(block: Any) -> dict[str, Any]:
     kind = type(block)
     if kind is Text:
-        said = [{"type": "output_text", "text": block.text, "annotations": []}]
-        return {"type": "message", "role": "assistant", "content": said}
+        return {"role": "assistant", "content": block.text}
     if kind is Call:
         arguments = dumps(block.arguments).decode()
         return {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": arguments}

@@ -36,7 +36,8 @@ It prints these tables and writes `bench/results/latest.json`; `--write-docs` tu
 
 One agent conversation of 101 messages as the bytes of a request: 20 turns of user, assistant (thinking, text, two
 calls), two results of 2 KB, assistant; a system prompt of 6 KB, two images of 50 KB, 20 tools; about 260 KB.
-Interlingua starts from its own `Request` and ends with bytes, its check for numbers that JSON cannot say included.
+Interlingua starts from its own `Request` and ends with bytes, its check for numbers that JSON cannot say included: a
+NaN would be written as `null`, so where that word occurs, the values are looked at one by one (second row).
 The limit writes exactly the same body (the run compares them). A peer is called in public, not streaming, with the
 network replaced below it. `anthropic`, `openai`, `google-genai` and `boto3` are handed a body that is in the wire's
 shape already, so they have nothing to translate: their time is what the package adds.
@@ -71,7 +72,7 @@ Measured by `bench/transcripts.py`; wall time, since processes are compared.
 
 {files}
 
-## Import
+{sessions}## Import
 
 A fresh process until a client exists; bytecode compiled, files in the disk cache.
 
@@ -91,6 +92,13 @@ A fresh process until a client exists; bytecode compiled, files in the disk cach
 How far to trust it: ratios repeat within about 10 % on a quiet machine; times do not, on another processor. On a
 machine that does other work too, single cells move by 20 % and more. This run: {date}, Python {python}, {machine},
 load {load:.1f} at its start. Versions: {versions}.
+"""
+
+_SESSIONS = """\
+## Session files
+
+A large session file converted to the same format by the command line (`bench/transcripts.py`). The limit decodes each
+line into the typed values and writes it again, without command line, checks or atomic output.
 """
 
 # What a miss means, by the start of its group and of its cell; said only where something is missed.
@@ -119,7 +127,8 @@ def _files() -> str:
     return table.read_text().strip() if table.exists() else "Not measured in this run."
 
 
-def document(results: dict[str, Any], longest: float) -> str:
+def document(results: dict[str, Any], sessions: str | None, longest: float) -> str:
+    """The page. `sessions` is the table of `transcripts.py`, if it was run."""
     about = results["about"]
     streams = [f"**{report.TITLES[wire]}**\n\n{report.streams(results, wire)}" for wire in results["streams"]]
     return _PAGE.format(
@@ -129,6 +138,7 @@ def document(results: dict[str, Any], longest: float) -> str:
         streams="\n\n".join(streams),
         growth=report.growth(results),
         files=_files(),
+        sessions=f"{_SESSIONS}\n{sessions}\n" if sessions else "",
         ready=report.ready(results),
         rounds=about["rounds"],
         longest=longest,

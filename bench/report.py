@@ -7,6 +7,7 @@ from participants import OURS
 
 LIMIT = "limit: by hand + msgspec"
 ORJSON = "limit: by hand + orjson"
+NULL = "interlingua: `null` in the text"
 STREAM_LIMIT = "limit: split + msgspec, no events"
 TITLES = {
     "anthropic": "Anthropic Messages",
@@ -36,6 +37,7 @@ class Target(NamedTuple):
 
 
 def targets(results: dict[str, Any]) -> Iterator[Target]:
+    yield from _sameness(results)
     for wire, rows in results["requests"].items():
         yield Target(f"request: at most {REQUEST_LIMIT} x the limit", wire, rows[OURS.name]["ratio"], REQUEST_LIMIT)
         yield from _faster(f"request: {FASTER} x faster than the fastest peer", wire, rows)
@@ -57,6 +59,16 @@ def targets(results: dict[str, Any]) -> Iterator[Target]:
     yield Target(f"import: at most {IMPORT_MB} MB", OURS.name, ready["mb"], IMPORT_MB)
 
 
+def _sameness(results: dict[str, Any]) -> Iterator[Target]:
+    """The limit is one only if it does the same work."""
+    for wire, rows in results["requests"].items():
+        yield Target("request: the very body that the limit writes", wire, rows[OURS.name]["same"], 1, at_least=True)
+    for wire, cases in results["streams"].items():
+        for case, rows in cases.items():
+            same = rows[OURS.name]["same"]
+            yield Target("stream: the very message that the limit reads", f"{wire} {case}", same, 1, at_least=True)
+
+
 def _faster(group: str, cell: str, rows: dict[str, Any]) -> Iterator[Target]:
     peer = fastest(rows)
     if peer is not None:
@@ -66,7 +78,7 @@ def _faster(group: str, cell: str, rows: dict[str, Any]) -> Iterator[Target]:
 
 def fastest(rows: dict[str, Any]) -> str | None:
     """The fastest peer that ends with a message."""
-    peers = [name for name in rows if name not in (OURS.name, ORJSON) and ":" not in name]
+    peers = [name for name in rows if name != OURS.name and ":" not in name]  # a colon marks what is no peer
     return min(peers, key=lambda name: rows[name]["time"], default=None)
 
 

@@ -26,6 +26,7 @@ from conversation import CASES, SIZES, WIRES
 from participants import HERE, OURS, PEERS, Participant, Worker
 
 RESULTS = HERE / "results" / "latest.json"
+SESSIONS = HERE / "results" / "transcripts.md"  # written by transcripts.py
 DOCS = HERE.parent / "docs" / "performance.md"
 QUICK_CASES = ("text5k", "think1k", "tool20k", "rows20k")
 GROWING = ("anthropic", "openai", "responses")  # the wires that send arguments in pieces
@@ -37,7 +38,8 @@ def main() -> None:
     if asked.lock:
         participants.relock()
     elif asked.write_docs:
-        DOCS.write_text(page.document(json.loads(RESULTS.read_text()), LONGEST))
+        sessions = SESSIONS.read_text() if SESSIONS.exists() else None
+        DOCS.write_text(page.document(json.loads(RESULTS.read_text()), sessions, LONGEST))
     else:
         results = Run(asked).results()
         RESULTS.parent.mkdir(exist_ok=True)
@@ -94,7 +96,7 @@ class Run:
         }
 
     def _requests(self, wire: str) -> dict[str, Any]:
-        rows = [(OURS, "request"), (OURS, "orjson")]
+        rows = [(OURS, "request"), (OURS, "null"), (OURS, "orjson")]
         rows += [(peer, "request") for peer in PEERS if wire in peer.request]
         return self._cell(rows, wire, None)
 
@@ -133,7 +135,7 @@ def _stream_rows(wire: str) -> Iterator[tuple[Participant, str]]:
 
 
 def _label(one: Participant, row: str) -> str:
-    return {"raw": f"{one.name}: raw events", "orjson": report.ORJSON}.get(row, one.name)
+    return {"raw": f"{one.name}: raw events", "orjson": report.ORJSON, "null": report.NULL}.get(row, one.name)
 
 
 def _too_long(found: dict[str, Any], row: tuple[Participant, str], case: str) -> bool:
