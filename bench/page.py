@@ -23,7 +23,7 @@ This page is written by `bench/run.py` from measured results; the numbers are no
 
 ```console
 make bench                              # or: .venv/bin/python bench/run.py
-.venv/bin/python bench/run.py --quick   # two to three minutes instead of about half an hour
+.venv/bin/python bench/run.py --quick   # four minutes instead of about half an hour
 .venv/bin/python bench/run.py --only gemini
 .venv/bin/python bench/run.py --write-docs
 ```
@@ -72,7 +72,7 @@ Measured by `bench/transcripts.py`; wall time, since processes are compared.
 
 {files}
 
-{sessions}## Import
+## Import
 
 A fresh process until a client exists; bytecode compiled, files in the disk cache.
 
@@ -92,13 +92,6 @@ A fresh process until a client exists; bytecode compiled, files in the disk cach
 How far to trust it: ratios repeat within about 10 % on a quiet machine; times do not, on another processor. On a
 machine that does other work too, single cells move by 20 % and more. This run: {date}, Python {python}, {machine},
 load {load:.1f} at its start. Versions: {versions}.
-"""
-
-_SESSIONS = """\
-## Session files
-
-A large session file converted to the same format by the command line (`bench/transcripts.py`). The limit decodes each
-line into the typed values and writes it again, without command line, checks or atomic output.
 """
 
 # What a miss means, by the start of its group and of its cell; said only where something is missed.
@@ -127,8 +120,7 @@ def _files() -> str:
     return table.read_text().strip() if table.exists() else "Not measured in this run."
 
 
-def document(results: dict[str, Any], sessions: str | None, longest: float) -> str:
-    """The page. `sessions` is the table of `transcripts.py`, if it was run."""
+def document(results: dict[str, Any], longest: float) -> str:
     about = results["about"]
     streams = [f"**{report.TITLES[wire]}**\n\n{report.streams(results, wire)}" for wire in results["streams"]]
     return _PAGE.format(
@@ -138,7 +130,6 @@ def document(results: dict[str, Any], sessions: str | None, longest: float) -> s
         streams="\n\n".join(streams),
         growth=report.growth(results),
         files=_files(),
-        sessions=f"{_SESSIONS}\n{sessions}\n" if sessions else "",
         ready=report.ready(results),
         rounds=about["rounds"],
         longest=longest,

@@ -1,7 +1,7 @@
 """Measures the package beside the hand-written limits and its peers, in one interleaved run.
 
-python bench/run.py                  everything; about twenty minutes
-python bench/run.py --quick          fewer rounds and shorter streams; about two minutes
+python bench/run.py                  everything; about half an hour
+python bench/run.py --quick          fewer rounds and shorter streams; about four minutes
 python bench/run.py --only gemini    one wire (may be given more than once)
 python bench/run.py --write-docs     no measuring: docs/performance.md from the last results
 python bench/run.py --lock           no measuring: resolve the peers' lock files anew
@@ -26,7 +26,6 @@ from conversation import CASES, SIZES, WIRES
 from participants import HERE, OURS, PEERS, Participant, Worker
 
 RESULTS = HERE / "results" / "latest.json"
-SESSIONS = HERE / "results" / "transcripts.md"  # written by transcripts.py
 DOCS = HERE.parent / "docs" / "performance.md"
 QUICK_CASES = ("text5k", "think1k", "tool20k", "rows20k")
 GROWING = ("anthropic", "openai", "responses")  # the wires that send arguments in pieces
@@ -38,8 +37,7 @@ def main() -> None:
     if asked.lock:
         participants.relock()
     elif asked.write_docs:
-        sessions = SESSIONS.read_text() if SESSIONS.exists() else None
-        DOCS.write_text(page.document(json.loads(RESULTS.read_text()), sessions, LONGEST))
+        DOCS.write_text(page.document(json.loads(RESULTS.read_text()), LONGEST))
     else:
         results = Run(asked).results()
         RESULTS.parent.mkdir(exist_ok=True)
