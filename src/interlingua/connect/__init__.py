@@ -1,0 +1,1 @@
+"""Connectors: stream from any provider over its dialect."""

@@ -1,0 +1,1 @@
+"""Sessions: conversations on disk, as append-only trees."""

@@ -1,0 +1,1 @@
+"""The core tools: one module each, with a factory that takes a ToolContext."""
