@@ -2,9 +2,14 @@
 
 HYPOTHESIS_PROFILE=search looks for new counterexamples; the default repeats the same search each time, so that a run
 which passed will pass again.
+
+No test sees the keys, the settings or the home folder of whoever runs it.
 """
 
+import atexit
 import os
+import shutil
+import tempfile
 
 from hypothesis import HealthCheck, settings
 
@@ -16,3 +21,10 @@ settings.register_profile(
 )
 settings.register_profile("search", deadline=None, max_examples=100, suppress_health_check=_LARGE)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+_HOME = tempfile.mkdtemp(prefix="interlingua-tests-")
+atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
+os.environ["INTERLINGUA_HOME"] = _HOME
+for _name in [name for name in os.environ if name.endswith(("_API_KEY", "_TOKEN", "_BASE_URL")) or "_PROXY" in name]:
+    if not _name.startswith(("PIP_", "UV_", "NPM_", "PYTEST_")):
+        del os.environ[_name]

@@ -810,7 +810,7 @@ def agent_events() -> SearchStrategy[AgentEvent]:
         st.builds(TurnStart),
         st.builds(TurnEnd, message, results),
         st.builds(MessageStart, message),
-        st.builds(MessageUpdate, message, stream_events()),
+        st.builds(MessageUpdate, stream_events(), message),
         st.builds(MessageEnd, message),
         st.builds(ToolExecutionStart, ids(), words(), json_values()),
         st.builds(ToolExecutionUpdate, ids(), words(), json_values(), json_values()),

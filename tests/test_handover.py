@@ -892,3 +892,17 @@ def test_a_conversation_travels_from_model_to_model_and_back() -> None:
     assert len({part["id"] for m in home for part in m["content"] if isinstance(part, dict) and "id" in part}) == 10
     assert '"encrypted_content": "Z3B0"' in json.dumps(body_of(request(*stored), GPT))
     assert '"thoughtSignature": "Z2VtaW5p"' in json.dumps(body_of(request(*stored), GEMINI_3))
+
+
+@pytest.mark.parametrize("target", ["openai-completions", "openai-responses"])
+def test_a_schema_gets_a_name_where_one_is_required(target: str) -> None:
+    """OpenAI's wires refuse a schema without a name; the others have no place for one."""
+    request = il.Request(
+        model=il.ModelDescriptor(id="m"),
+        context=il.Context(messages=(il.UserMessage(content="Hello"),)),
+        options=il.Options(output_schema=il.OutputSchema(schema={"type": "object"})),
+    )
+    adapted, losses = il.adapt(request, target)
+    assert adapted.options.output_schema is not None
+    assert adapted.options.output_schema.name == "answer"
+    assert [loss.path for loss in losses] == ["$.options.outputSchema.name"]

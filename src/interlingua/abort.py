@@ -1,7 +1,9 @@
 """The signal that stops a running call: fired once, seen everywhere it was handed to, from any thread or event loop."""
 
 import asyncio
+import contextlib
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -9,12 +11,13 @@ from typing import Any
 class Abort:
     """A switch that goes on once. Hand it over as `signal=`; call `abort()` to stop what it was given to."""
 
-    __slots__ = ("__weakref__", "_aborted", "_callbacks", "_lock", "_reason")
+    __slots__ = ("__weakref__", "_aborted", "_callbacks", "_children", "_lock", "_reason")
 
     def __init__(self) -> None:
         self._aborted = False
         self._reason: Any = None
         self._callbacks: dict[object, Callable[[], object]] = {}
+        self._children: weakref.WeakSet[Abort] | None = None
         self._lock = threading.Lock()
 
     @property
@@ -27,7 +30,7 @@ class Abort:
         return self._reason
 
     def abort(self, reason: Any = None) -> None:
-        """Fires the signal. Later calls change nothing."""
+        """Fires the signal. Later calls change nothing. What a callback raises is raised when all have been called."""
         with self._lock:
             if self._aborted:
                 return
@@ -35,8 +38,12 @@ class Abort:
             self._reason = reason
             callbacks = list(self._callbacks.values())
             self._callbacks.clear()
-        for call in callbacks:
-            call()
+            children = list(self._children or ())
+        failures = [failure for call in callbacks if (failure := _failure_of(call))]
+        for child in children:
+            child.abort(reason)
+        if failures:
+            raise failures[0]
 
     def on_abort(self, call: Callable[[], object]) -> Callable[[], None]:
         """Has `call` run when the signal fires, in the thread that fires it; at once if it already has.
@@ -63,9 +70,15 @@ class Abort:
         return self._reason
 
     def child(self) -> "Abort":
-        """A signal that fires with this one, and may be fired alone."""
+        """A signal that fires with this one as long as somebody holds it, and may be fired alone."""
         other = Abort()
-        self.on_abort(lambda: other.abort(self._reason))
+        with self._lock:
+            if not self._aborted:
+                if self._children is None:
+                    self._children = weakref.WeakSet()
+                self._children.add(other)
+                return other
+        other.abort(self._reason)
         return other
 
     def _forget(self, key: object) -> None:
@@ -80,6 +93,14 @@ def _nothing() -> None:
     pass
 
 
+def _failure_of(call: Callable[[], object]) -> Exception | None:
+    try:
+        call()
+    except Exception as failure:  # somebody else's callback: the others must still be told
+        return failure
+    return None
+
+
 def _tell(loop: asyncio.AbstractEventLoop, fired: asyncio.Event) -> None:
-    if not loop.is_closed():
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there any more
         loop.call_soon_threadsafe(fired.set)

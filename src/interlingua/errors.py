@@ -5,7 +5,9 @@ InterlinguaError
 ├── DialectError
 │   ├── Unsupported      we asked a dialect to say what it cannot (our side)
 │   └── BadWire          a peer said what its own format forbids (their side)
-├── TransportError       no answer came: timeout, refused, cut off
+├── TransportError       no answer came: refused, cut off
+│   └── TimedOut         nothing was heard for too long
+├── Aborted              the caller stopped the call
 ├── ProviderError        an answer came and it is an error
 │   └── AuthFailed · RateLimited · Overloaded · ContextTooLong · ContentFiltered · BadRequest
 └── ToolInputError       status 400
@@ -16,7 +18,12 @@ from typing import Any
 
 
 class InterlinguaError(Exception):
-    """The root: catch this to catch whatever the package raises on purpose."""
+    """The root: catch this to catch whatever the package raises on purpose.
+
+    `partial` is the answer so far, as an AssistantMessage, where the error broke one off.
+    """
+
+    partial: Any = None
 
 
 class FormatError(InterlinguaError):
@@ -51,7 +58,19 @@ class BadWire(DialectError):
 
 
 class TransportError(InterlinguaError):
-    """No answer came: timeout, connection refused, cut off."""
+    """No answer came: connection refused, cut off, timed out."""
+
+
+class TimedOut(TransportError):
+    """The peer was silent for longer than it may be."""
+
+
+class Aborted(InterlinguaError):
+    """The caller stopped the call; `reason` is what the signal was given."""
+
+    def __init__(self, reason: Any = None) -> None:
+        super().__init__(f"aborted: {reason}" if reason is not None else "aborted")
+        self.reason = reason
 
 
 class ProviderError(InterlinguaError):

@@ -6,7 +6,7 @@ and its own place in it, and neither is compared, printed or serialised. Values 
 
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from .messages import (
     AssistantMessage,
@@ -136,7 +136,10 @@ class AgentStart(Event, frozen=True, tag="agent_start"):
 
 
 class AgentEnd(Event, frozen=True, tag="agent_end"):
+    """`messages` are those new in this run; `reason` says why it ended where it was not simply done."""
+
     messages: tuple[Message, ...]
+    reason: str = "done"
 
 
 class TurnStart(Event, frozen=True, tag="turn_start"):
@@ -153,8 +156,14 @@ class MessageStart(Event, frozen=True, tag="message_start"):
 
 
 class MessageUpdate(Event, frozen=True, tag="message_update"):
-    message: Message
+    """`message` is the message so far: computed when it is read, and in the JSON only where it was `shown`."""
+
     assistant_message_event: StreamEvent
+    shown: Message | None = field(default=None, name="message")
+
+    @property
+    def message(self) -> Message | None:
+        return self.shown or getattr(self.assistant_message_event, "partial", None)
 
 
 class MessageEnd(Event, frozen=True, tag="message_end"):

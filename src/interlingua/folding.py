@@ -4,7 +4,7 @@ The recorder guards the grammar, whatever the upstream does: one start, blocks t
 once, one terminal event, nothing after it. The work per delta does not grow with the message.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -112,7 +112,7 @@ class _Slot:
 class Recorder:
     """Writes one message's events and its log. Keys name blocks in the wire's own terms (an index, an item id)."""
 
-    __slots__ = ("_at", "_slots", "base", "content", "finished", "log", "out", "started")
+    __slots__ = ("_at", "_slots", "base", "content", "finished", "log", "names", "out", "started")
 
     def __init__(self, base: AssistantMessage) -> None:
         self.base = base
@@ -121,6 +121,7 @@ class Recorder:
         self.content: list[Block] = []
         self.started = False
         self.finished = False
+        self.names: Mapping[str, str] = {}  # of tools: the wire's -> the conversation's
         self._slots: dict[Hashable, _Slot] = {}
         self._at = -1
 
@@ -167,7 +168,7 @@ class Recorder:
         self.begin()
         if self.is_open(key):
             self.close(key)
-        block, first = _emptied(block)
+        block, first = emptied(_renamed(block, self.names) if self.names else block)
         slot = _Slot(len(self.content), block)
         self._slots[key] = slot
         self.content.append(block)
@@ -210,7 +211,9 @@ class Recorder:
         if block is None:
             block = _finished(slot.block, "".join(slot.pieces))
         elif not slot.pieces:
-            self.delta(key, _emptied(block)[1])  # it came at the end, or at the start, without a delta
+            self.delta(key, emptied(block)[1])  # it came at the end, or at the start, without a delta
+        if self.names:
+            block = _renamed(block, self.names)
         slot.closed = True
         slot.block = block
         self.content[slot.index] = block
@@ -221,7 +224,7 @@ class Recorder:
 
     def whole(self, key: Hashable, block: Block, *, size: int | None = None) -> None:
         """A block that came at once: its start, its text as one delta (or several of `size`), its end."""
-        empty, text = _emptied(block)
+        empty, text = emptied(block)
         self.open(key, empty)
         for at in range(0, len(text), size or len(text) or 1):
             self.delta(key, text[at : at + size] if size else text)
@@ -251,6 +254,10 @@ class Recorder:
             return
         self.begin()
         self.finished = True
+        if self.names:
+            message = replace(
+                message, content=tuple(_renamed(block, self.names) for block in blocks_of(message.content))
+            )
         reason = message.stop_reason or "stop"
         if reason == "error" or reason == "aborted":
             self.out.append(Error(reason, message))
@@ -262,6 +269,11 @@ class Recorder:
         place["_log"] = self.log
         place["_at"] = len(self.log)
         self.out.append(event)  # type: ignore[arg-type]
+
+
+def _renamed(block: Block, names: Mapping[str, str]) -> Block:
+    """A call under the conversation's own name for its tool."""
+    return replace(block, name=names[block.name]) if isinstance(block, ToolCall) and block.name in names else block
 
 
 def settle(reason: StopReason | None, content: tuple[Block, ...]) -> StopReason:
@@ -279,7 +291,7 @@ def settle(reason: StopReason | None, content: tuple[Block, ...]) -> StopReason:
     return "stop"
 
 
-def _emptied(block: Block) -> tuple[Block, str]:
+def emptied(block: Block) -> tuple[Block, str]:
     """A block as it looks when it opens, and the text that its deltas will bring."""
     if isinstance(block, TextBlock):
         return replace(block, text=""), block.text

@@ -42,6 +42,7 @@ from .request import ModelDescriptor, Options, Reasoning, Request, ToolChoice, T
 NO_RESULT = "No result was recorded for this call. Do not assume that the tool ran or what it did."
 NO_OUTPUT = "(no output)"
 FAILED = "Error: "
+SCHEMA_NAME = "answer"
 CONTINUED = "(the conversation continues)"
 SHOWN = "From the tool results:"
 SYNTHETIC = {"interlingua": {"synthetic": True}}
@@ -1006,7 +1007,7 @@ def _with_schema(holder: Any, field: str, path: str, work: _Work) -> Any:
 
 
 def _fit_options(work: _Work) -> None:
-    for mend in (_fit_tool_choice, _fit_limit, _fit_sampling, _fit_reasoning):
+    for mend in (_fit_tool_choice, _fit_limit, _fit_sampling, _fit_reasoning, _name_schema):
         work.options = mend(work.options, work)
 
 
@@ -1019,6 +1020,14 @@ def _fit_tool_choice(options: Options, work: _Work) -> Options:
         work.lost("$.options.parallelTools", "tool choice", "no tools are on offer", "dropped")
         options = replace(options, parallel_tools=None)
     return options
+
+
+def _name_schema(options: Options, work: _Work) -> Options:
+    output = options.output_schema
+    if not work.rules.named_schemas or output is None or output.schema is None or output.name:
+        return options
+    work.lost("$.options.outputSchema.name", "no name", "the target requires one", "record")
+    return replace(options, output_schema=replace(output, name=SCHEMA_NAME))
 
 
 def _fit_limit(options: Options, work: _Work) -> Options:

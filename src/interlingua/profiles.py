@@ -72,6 +72,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     # Options.
     cache_markers: int | None = None
     schema: Literal["full", "gemini"] = "full"
+    named_schemas: bool = False  # the schema of an answer must have a name
     max_tokens: int | None = None  # the wire requires a limit: this one where none is known
     stops: int | None = None
     hottest: float | None = None  # the highest temperature
@@ -109,6 +110,7 @@ COMPLETIONS = Profile(
     audio=("data",),
     audio_types=("audio/wav", "audio/mpeg"),
     result_media=False,
+    named_schemas=True,
     stops=4,
     hottest=2,
 )
@@ -120,6 +122,7 @@ RESPONSES = Profile(
     documents=("data", "url", "file"),
     families=("openai",),
     signed_thinking=True,
+    named_schemas=True,
     hottest=2,
 )
 GOOGLE = Profile(

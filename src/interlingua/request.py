@@ -75,6 +75,9 @@ class ResolvedAuth(Wire, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"ResolvedAuth(mode={self.mode!r}, source={self.source!r})"
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("mode", self.mode), ("source", self.source)]
+
 
 class ToolSpec(Wire, frozen=True, kw_only=True):
     """A tool on offer. One that the provider runs itself has `dialect` and `value`: that wire's own definition."""
@@ -172,16 +175,29 @@ class Options(Wire, frozen=True, kw_only=True):
 
 
 class CallOptions(Wire, frozen=True, kw_only=True):
-    """How to make the call; no codec ever sees it, and no `repr` shows the key or the headers."""
+    """How to make the call; no codec ever sees it, and no `repr` shows the key or the headers.
+
+    `timeout` is in seconds, for the first event and for every silence after it (or a `Timeouts`); `settings` fill the
+    blanks of a provider's address (region, project, …); `env` stands in for the environment; `on_payload` may replace
+    the body before it is sent, `on_response` sees the status and the headers.
+    """
 
     api_key: str | None = None
     headers: dict[str, str] | None = None
     signal: Any = None
-    timeout: float | int | None = None
+    timeout: Any = None
+    base_url: str | None = None
+    settings: dict[str, str] | None = None
+    env: Any = None
+    on_payload: Any = None
+    on_response: Any = None
 
     def __repr__(self) -> str:
         shown = [f for f in self.__struct_fields__ if getattr(self, f) is not None]
         return f"{type(self).__name__}({', '.join(f'{f}=…' for f in shown)})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [(name, "…") for name in self.__struct_fields__ if getattr(self, name) is not None]
 
 
 class StreamOptions(Options, frozen=True, kw_only=True):
@@ -190,7 +206,20 @@ class StreamOptions(Options, frozen=True, kw_only=True):
     api_key: str | None = None
     headers: dict[str, str] | None = None
     signal: Any = None
-    timeout: float | int | None = None
+    timeout: Any = None
+    base_url: str | None = None
+    settings: dict[str, str] | None = None
+    env: Any = None
+    on_payload: Any = None
+    on_response: Any = None
+
+    @classmethod
+    def of(cls, options: Options, call: CallOptions) -> "StreamOptions":
+        """Both kinds joined."""
+        return cls(
+            **{name: getattr(options, name) for name in Options.__struct_fields__},
+            **{name: getattr(call, name) for name in CallOptions.__struct_fields__},
+        )
 
     def split(self) -> tuple[Options, CallOptions]:
         return (
@@ -201,6 +230,10 @@ class StreamOptions(Options, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         options, call = self.split()
         return f"StreamOptions({options!r}, {call!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        options, call = self.split()
+        return [("options", options), ("call", call)]
 
 
 class Context(Wire, frozen=True, kw_only=True):

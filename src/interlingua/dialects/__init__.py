@@ -1,7 +1,8 @@
 """The dialects: one module per wire format, one table of them all."""
 
 import importlib
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol, cast
 
 from ..errors import InterlinguaError, ProviderError
 from ..events import StreamEvent
@@ -14,6 +15,8 @@ from ..request import Conversation, Request
 class Framing(Protocol):
     """Bytes to frames, however the bytes are cut."""
 
+    name: ClassVar[str]
+
     def feed(self, chunk: bytes, /) -> list[Frame]: ...
     def close(self) -> list[Frame]: ...
 
@@ -21,6 +24,9 @@ class Framing(Protocol):
 class Decoding(Protocol):
     """Frames to events. `close` gives the terminal event unless `feed` already did; later input is ignored."""
 
+    failure: InterlinguaError | None
+
+    def renaming(self, names: Mapping[str, str]) -> None: ...
     def feed(self, frame: Frame, /) -> list[StreamEvent]: ...
     def close(self, error: str | None = None, *, aborted: bool = False) -> list[StreamEvent]: ...
 
@@ -90,9 +96,34 @@ FILES: dict[str, str] = {
 }
 DIALECTS: dict[str, str] = {**WIRES, **FILES}
 
+_ADDED: dict[str, Any] = {}  # by plugins, for the whole process
+_ELSEWHERE = ""
+
+
+def added(name: str) -> Any | None:
+    """The dialect that a plugin added under this name."""
+    return _ADDED.get(name)
+
+
+def add(name: str, dialect: Any) -> None:
+    """Makes a dialect known under a name. It has at least `decode` and `encode`; with `sniff` it can be detected."""
+    _ADDED[name] = dialect
+    if DIALECTS.setdefault(name, _ELSEWHERE) == _ELSEWHERE:
+        FILES[name] = _ELSEWHERE
+
+
+def remove(name: str) -> None:
+    """Takes back what `add` did; a built-in dialect that was covered counts again."""
+    _ADDED.pop(name, None)
+    if DIALECTS.get(name) == _ELSEWHERE:
+        del DIALECTS[name], FILES[name]
+
 
 def dialect(name: str) -> Dialect:
     """The dialect of this name: a module, or a Variant of one with the same names."""
+    found: Any = _ADDED.get(name)
+    if found is not None:
+        return cast(Dialect, found)
     where = DIALECTS.get(name)
     if where is None:
         raise InterlinguaError(f"no dialect is called {name!r}; there are: {', '.join(sorted(DIALECTS))}")

@@ -30,7 +30,8 @@ WHY = "is read and returned, not made from other formats"
 
 def _fates() -> Fates:
     structs = [item for module in (_messages, _request) for item in vars(module).values()]
-    named = [item for item in structs if isinstance(item, type) and issubclass(item, Struct)]
+    calling = {_request.CallOptions, _request.StreamOptions, _request.ProviderConfig, _request.ResolvedAuth}
+    named = [item for item in structs if isinstance(item, type) and issubclass(item, Struct) and item not in calling]
     fields = {f"{struct.__name__}.{field.name}" for struct in named for field in struct_fields(struct)}
     return some(" ".join(sorted(fields | {"CustomMessage.role", "CustomMessage.fields"})), f"the format {WHY}")
 

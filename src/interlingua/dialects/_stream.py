@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import jsontext
-from ..errors import FormatError
+from ..errors import BadWire, FormatError, InterlinguaError, TransportError
 from ..events import StreamEvent
 from ..folding import CUT_OFF, Recorder
 from ..framing import Frame
@@ -36,6 +36,11 @@ class Decoder(abc.ABC):
         self._mint = _numbered(mint)
         self._quirks = quirks
         self._frames = 0
+        self.failure: InterlinguaError | None = None  # why the stream broke, typed, unless the caller broke it
+
+    def renaming(self, names: Mapping[str, str]) -> None:
+        """Has tools go by the conversation's own names: `names` is the wire's name -> ours."""
+        self._record.names = names
 
     def feed(self, frame: Frame) -> list[StreamEvent]:
         """The events that this frame brings. What the wire forbids ends the stream with an error event."""
@@ -48,7 +53,7 @@ class Decoder(abc.ABC):
         except FormatError as error:
             self._unreadable(frame, error)
         except (KeyError, TypeError, AttributeError, ValueError, IndexError, RecursionError) as error:
-            self._fail(f"{self.API}: frame {self._frames} is not what this wire allows: {error!r}")
+            self._broken(f"frame {self._frames} is not what this wire allows: {error!r}")
         return record.take()
 
     def close(self, error: str | None = None, *, aborted: bool = False) -> list[StreamEvent]:
@@ -58,9 +63,11 @@ class Decoder(abc.ABC):
                 if error is None and not aborted and self._complete():
                     self._finish()
                 else:
+                    if error is None and not aborted:
+                        self.failure = TransportError(CUT_OFF)
                     self._fail(error or ("aborted" if aborted else CUT_OFF), aborted=aborted)
             except (FormatError, KeyError, TypeError, AttributeError, ValueError, IndexError) as problem:
-                self._record.fail(f"{self.API}: the end of the stream makes no sense: {problem!r}")
+                self._broken(f"the end of the stream makes no sense: {problem!r}")
         return self._record.take()
 
     @abc.abstractmethod
@@ -69,7 +76,7 @@ class Decoder(abc.ABC):
 
     def _unreadable(self, frame: Frame, error: FormatError) -> None:
         """A frame that is no JSON: broken, unless the dialect has a word for it."""
-        self._fail(f"{self.API}: frame {self._frames}: {error}")
+        self._broken(f"frame {self._frames}: {error}")
 
     @abc.abstractmethod
     def _complete(self) -> bool:
@@ -81,6 +88,11 @@ class Decoder(abc.ABC):
 
     def _close_blocks(self) -> None:  # noqa: B027 - most have nothing to do
         """Closes whatever is open, as the dialect closes it."""
+
+    def _broken(self, problem: str) -> None:
+        """Ends a stream that says what its wire forbids."""
+        self.failure = BadWire(self.API, problem)
+        self._fail(f"{self.API}: {problem}")
 
     def _fail(self, message: str, *, aborted: bool = False, detail: str | None = None) -> None:
         # What is broken is closed by the recorder, with what came.

@@ -833,7 +833,7 @@ class StreamDecoder(Decoder):
 
     def _chunk(self, value: dict[str, Any], message: Any) -> None:
         if "error" in value and message is None:
-            error = decode_error(0, value)
+            error = self.failure = decode_error(0, value)
             self._fail(error.message, detail=error.code)
             return
         self._told(value)

@@ -142,7 +142,7 @@ class StreamDecoder(Decoder):
         self._record.end(decode_answer({**self._shell, "content": []}, content, self._given))
 
     def _failed(self, event: dict[str, Any]) -> None:
-        error = decode_error(0, event)
+        error = self.failure = decode_error(0, event)
         self._fail(error.message, detail=error.code)
 
     def _close_blocks(self) -> None:

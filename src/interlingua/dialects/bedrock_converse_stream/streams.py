@@ -256,7 +256,7 @@ class StreamDecoder(Decoder):
             self._failed(value, frame)
 
     def _failed(self, value: Any, frame: Frame) -> None:
-        error = decode_error(0, value, {"x-amzn-errortype": frame.event})
+        error = self.failure = decode_error(0, value, {"x-amzn-errortype": frame.event})
         # The name first: throttling speaks of too many tokens, which must not pass for too long a conversation.
         self._fail(f"{error.code}: {error.message}" if error.code else error.message, detail=error.code)
 

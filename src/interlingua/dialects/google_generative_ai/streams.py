@@ -84,7 +84,7 @@ class StreamDecoder(Decoder):
             else:
                 self._read_candidates(candidates)
         elif "error" in value:
-            error = decode_error(0, value)
+            error = self.failure = decode_error(0, value)
             self._fail(error.message, detail=error.code)
 
     def _unreadable(self, frame: Frame, error: FormatError) -> None:

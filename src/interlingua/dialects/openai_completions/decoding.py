@@ -107,7 +107,7 @@ class StreamDecoder(Decoder):
         error = value.get("error")
         if error:
             self._merge_envelope(value)
-            told = decode_error(0, value)
+            told = self.failure = decode_error(0, value)
             self._fail(told.message, detail=told.code)
             return
         if self._latest:

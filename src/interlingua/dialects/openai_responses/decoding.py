@@ -96,7 +96,7 @@ class StreamDecoder(Decoder):
 
     def _failed(self, event: dict[str, Any]) -> None:
         """An error event. That it is followed by a failed response tells nothing new: the first one ends the stream."""
-        error = decode_error(0, event)
+        error = self.failure = decode_error(0, event)
         self._shell.update(status="failed", error={"code": error.code, "message": error.message})
         self._finish()
 
