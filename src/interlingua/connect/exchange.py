@@ -1,0 +1,233 @@
+"""One call to a provider and its answer: request out, batches of events in. Tries once.
+
+Whatever happens, what comes out is one well-formed stream; `failure` says afterwards what went wrong, as a typed error.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..abort import Abort
+from ..dialects import Decoding, Dialect
+from ..dialects._errors import provider_error
+from ..errors import Aborted, BadWire, ContentFiltered, DialectError, InterlinguaError, ProviderError
+from ..events import Done, Error, StreamEvent
+from ..folding import unfold
+from ..framing import Frame
+from ..jsontext import compact, read
+from ..messages import AssistantMessage
+from .transport import Reply, Transport, whole
+from .watching import Timeouts, Watch
+
+Batch = list[StreamEvent]
+
+LONGEST_MESSAGE = 4000
+# The providers' words for an answer that a filter or the model itself declined.
+FILTERED = frozenset(
+    {"refusal", "sensitive", "content_filter", "content_filtered", "guardrail_intervened"}
+) | frozenset({"safety", "recitation", "blocklist", "prohibited_content", "spii", "image_safety", "language"})
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """All that a transport needs to know, and what the answer's decoder does."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    names: Mapping[str, str] = {}  # of tools: the wire's -> the conversation's
+    losses: Any = ()
+
+
+class Exchange:
+    """One attempt. `prepare` makes the call when the exchange begins: what it raises arrives in the stream."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        decoder: Decoding,
+        prepare: Callable[[], Any],
+        transport: Transport,
+        *,
+        timeouts: Timeouts,
+        signal: Abort | None = None,
+        on_response: Callable[[int, Mapping[str, str]], object] | None = None,
+        scrub: Callable[[str], str] = str,
+    ) -> None:
+        self._dialect = dialect
+        self._decoder = decoder
+        self._prepare = prepare
+        self._transport = transport
+        self._timeouts = timeouts
+        self._signal = signal
+        self._on_response = on_response
+        self._scrub = scrub
+        self._reply: Reply | None = None
+        self._watch: Watch | None = None
+        self.failure: InterlinguaError | None = None
+        self.losses: Any = ()
+
+    async def batches(self) -> AsyncGenerator[Batch, None]:
+        """The events, as many at a time as came at a time."""
+        watch = self._watch = Watch(self._signal, self._timeouts)
+        try:
+            frames = await self._begin(watch)
+            while chunk := await self._chunk(watch):
+                events = self._heard(frames.feed(chunk))
+                if not events:
+                    continue
+                if isinstance(events[-1], Done | Error):
+                    await self._settle()
+                    yield self._last(events)
+                    return
+                watch.progress()
+                yield events
+            events = self._heard(frames.close())
+            ended = bool(events) and isinstance(events[-1], Done | Error)
+            yield self._last(events if ended else events + self._decoder.close())
+        except InterlinguaError as failure:
+            yield self._failed(failure)
+        except Exception as error:  # of a callback, a transport or an auth resolver that somebody else wrote
+            yield self._failed(contained(error))
+        finally:
+            watch.finish()
+            self.close()
+
+    def close(self) -> None:
+        """Ends the connection at once. What is still expected of it fails."""
+        if self._reply is not None:
+            self._reply.close()
+
+    def cut(self, why: str) -> Batch:
+        """The terminal event for a caller that leaves now; nothing if the stream has ended."""
+        if self._watch is not None:
+            self._watch.end(Aborted(why))
+        self.close()
+        return self._decoder.close(why, aborted=True)
+
+    async def _begin(self, watch: Watch) -> Any:
+        """Sends the request; the framing of the answer."""
+        call: Call = await watch.during(asyncio.ensure_future(self._prepare()))
+        self.losses = call.losses
+        self._decoder.renaming(call.names)
+        sending = asyncio.ensure_future(self._transport.send("POST", call.url, call.headers, call.body))
+        try:
+            reply = self._reply = await watch.during(sending)
+        except BaseException:
+            sending.add_done_callback(_close_unwanted)
+            raise
+        watch.reading(reply.close)
+        if self._on_response is not None:
+            self._on_response(reply.status, reply.headers)
+        kind = reply.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if reply.status != 200:
+            raise self._dialect.decode_error(reply.status, await self._whole(watch), reply.headers)
+        framing = self._dialect.framing(kind)
+        if kind == "application/json" and framing.name == "sse":
+            return _Unstreamed(self._dialect, await self._whole(watch))
+        if kind == "text/html":
+            page = (await self._whole(watch))[:200].decode(errors="replace")
+            raise BadWire(self._dialect.API, f"a web page came instead of an answer; is the base URL right? {page!r}")
+        return framing
+
+    async def _whole(self, watch: Watch) -> bytes:
+        assert self._reply is not None
+        try:
+            return await whole(self._reply)
+        except InterlinguaError as error:
+            raise watch.why or error from None
+
+    async def _chunk(self, watch: Watch) -> bytes:
+        assert self._reply is not None
+        try:
+            chunk = await self._reply.chunk()
+        except InterlinguaError as error:
+            raise watch.why or error from None
+        if watch.why is not None:  # what had arrived before it does not count any more
+            raise watch.why
+        return chunk
+
+    def _heard(self, frames: "list[Frame] | Batch") -> Batch:
+        events: Batch = []
+        feed = self._decoder.feed
+        for frame in frames:
+            events += feed(frame) if isinstance(frame, Frame) else (frame,)
+        return events
+
+    async def _settle(self) -> None:
+        """Reads to the end of the body where that is near, so that the connection can be used again."""
+        if self._reply is not None:
+            try:
+                async with asyncio.timeout(0.05):
+                    while await self._reply.chunk():
+                        pass
+            except (TimeoutError, InterlinguaError):
+                self._reply.close()
+
+    def _last(self, events: Batch) -> Batch:
+        last = events[-1] if events else None
+        if isinstance(last, Error):
+            said = self._scrub(last.error.error_message or "")
+            if said != (last.error.error_message or ""):
+                events[-1] = last = Error(last.reason, replace(last.error, error_message=said))
+            self.failure = scrubbed(self._decoder.failure or failure_of(last.error), self._scrub)
+        return events
+
+    def _failed(self, failure: InterlinguaError) -> Batch:
+        self.failure = scrubbed(failure, self._scrub)
+        return self._decoder.close(str(failure), aborted=isinstance(failure, Aborted))
+
+
+class _Unstreamed:
+    """An answer that came whole although a stream was asked for, as if it were frames."""
+
+    def __init__(self, dialect: Dialect, body: bytes) -> None:
+        self._events = list(unfold(dialect.decode_response(body)))
+
+    def feed(self, chunk: bytes) -> Batch:
+        return self.close()
+
+    def close(self) -> Batch:
+        events, self._events = self._events, []
+        return events
+
+
+def _close_unwanted(sending: "asyncio.Future[Reply]") -> None:
+    """A reply that came when nobody wanted it any more."""
+    if not sending.cancelled() and sending.exception() is None:
+        sending.result().close()
+
+
+def contained(error: Exception) -> InterlinguaError:
+    """What foreign code raised, as an error of ours."""
+    failure = InterlinguaError(f"the call failed: {error!r}")
+    failure.__cause__ = error
+    return failure
+
+
+def scrubbed(failure: InterlinguaError, scrub: Callable[[str], str]) -> InterlinguaError:
+    """The same error, without secrets in its words and its body, and no longer than people read."""
+    said = scrub(str(failure))
+    if len(said) > LONGEST_MESSAGE:
+        said = f"{said[:LONGEST_MESSAGE]}… ({len(said)} characters)"
+    if said != str(failure):
+        failure.args = (said,)
+        if isinstance(failure, ProviderError | DialectError):
+            failure.message = said
+    if isinstance(failure, ProviderError) and failure.body is not None:
+        body = compact(failure.body)
+        if scrub(body) != body:
+            failure.body = read(scrub(body))
+    return failure
+
+
+def failure_of(message: AssistantMessage) -> InterlinguaError:
+    """The typed error of an answer that ended badly, from what it says of itself."""
+    text, detail = message.error_message or "the answer ended in an error", message.stop_detail
+    if message.stop_reason == "aborted":
+        return Aborted(text)
+    if (detail or "").lower() in FILTERED:
+        return ContentFiltered(text, code=detail)
+    return provider_error(text, code=detail)

@@ -1,0 +1,539 @@
+"""Who serves models: one row each. A new provider that speaks a known wire is one more row, and nothing else.
+
+A row says where the provider is, which wire it speaks, where its key may be found and what it does differently. Text in
+braces in a base URL is a setting: given with the call, else read from the row's variables, else its default.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias
+
+from msgspec import DecodeError, Struct, json
+
+from ..messages import ImageBlock, ToolResultMessage, UserMessage
+from ..request import Api, Request
+
+AuthStyle: TypeAlias = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "aws", "google", "none"]
+
+# How a key is said on each wire, where the row does not tell.
+AUTH_STYLES: dict[Api, AuthStyle] = {
+    "anthropic-messages": "x-api-key",
+    "openai-completions": "bearer",
+    "openai-responses": "bearer",
+    "openai-codex-responses": "bearer",
+    "azure-openai-responses": "api-key",
+    "google-generative-ai": "x-goog-api-key",
+    "google-vertex": "google",
+    "google-gemini-cli": "bearer",
+    "bedrock-converse-stream": "aws",
+    "bedrock-invoke-anthropic": "aws",
+    "ollama-chat": "bearer",
+}
+
+
+class Setting(Struct, frozen=True):
+    """A part of an address: the variables that may hold it, in order, and what to take where none does."""
+
+    env: tuple[str, ...] = ()
+    default: str | None = None
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """Models of a provider that are served in another way: those whose whole id matches `pattern`."""
+
+    pattern: str
+    api: Api
+    base_url: str | None = None
+    compat: dict[str, Any] = {}
+
+
+class OAuthSpec(Struct, frozen=True, kw_only=True):
+    """Where to log in. The client id is always the user's own."""
+
+    token_url: str
+    authorize_url: str | None = None
+    device_url: str | None = None
+    scopes: tuple[str, ...] = ()
+    callback_port: int = 0
+    callback_path: str = "/callback"
+    token_format: Literal["form", "json"] = "form"
+    authorize: dict[str, str] = {}  # said to the authorization address beside the standard
+
+
+Said: TypeAlias = Callable[[Request, str | None], Mapping[str, str]]
+
+
+class Provider(Struct, frozen=True, kw_only=True):
+    """One row. `base_url` "" means that the user gives it; `keyless`: works without a key as well.
+
+    `compat` goes into the model's description; `body` is said with every request that does not say it itself;
+    `said` gives headers that depend on the request and the key.
+    """
+
+    id: str
+    label: str
+    api: Api
+    base_url: str = ""
+    env: tuple[str, ...] = ()
+    base_url_env: tuple[str, ...] = ()
+    settings: dict[str, Setting] = {}
+    auth: AuthStyle | None = None
+    keyless: bool = False
+    headers: dict[str, str] = {}
+    said: Said | None = None
+    compat: dict[str, Any] = {}
+    body: dict[str, Any] = {}
+    routes: tuple[Route, ...] = ()
+    prices: str | None = None
+    tells_cost: bool = False  # says afterwards what an answer cost, where the answer did not
+    oauth: OAuthSpec | None = None
+
+    def route(self, model: str) -> Route:
+        """How this model is served here."""
+        for route in self.routes:
+            if re.fullmatch(route.pattern, model, re.IGNORECASE):
+                return route
+        return Route(pattern="", api=self.api)
+
+    def auth_style(self, api: Api) -> AuthStyle:
+        return self.auth or AUTH_STYLES.get(api, "bearer")
+
+
+_INTERLEAVED = "interleaved-thinking-2025-05-14"
+_LOGGED_IN = "oauth-2025-04-20"
+
+
+def is_login_token(key: str | None) -> bool:
+    """Whether a key is the token of an Anthropic login, which travels as a bearer token."""
+    return key is not None and "sk-ant-oat" in key
+
+
+def _anthropic(request: Request, key: str | None) -> Mapping[str, str]:
+    thinking = request.options.reasoning
+    betas = [_LOGGED_IN] if is_login_token(key) else []
+    if thinking is not None and thinking.budget and request.context.tools:
+        betas.append(_INTERLEAVED)
+    said = {"anthropic-version": "2023-06-01"}
+    return said | {"anthropic-beta": ",".join(betas)} if betas else said
+
+
+def _codex(request: Request, key: str | None) -> Mapping[str, str]:
+    said = {"OpenAI-Beta": "responses=experimental", "originator": "interlingua"}
+    account = _claim(key, "https://api.openai.com/auth", "chatgpt_account_id")
+    if account:
+        said["chatgpt-account-id"] = account
+    if request.options.session_id:
+        said["session_id"] = request.options.session_id
+    return said
+
+
+def _claim(token: str | None, *path: str) -> str | None:
+    """A claim of a JSON web token, unverified: the server that gave it will."""
+    payload = (token or "").split(".")
+    if len(payload) != 3:
+        return None
+    try:
+        value: Any = json.decode(base64.urlsafe_b64decode(payload[1] + "=" * (-len(payload[1]) % 4)))
+    except (binascii.Error, DecodeError, ValueError):
+        return None
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def _copilot(request: Request, key: str | None) -> Mapping[str, str]:
+    """Who began the turn decides what it costs; pictures must be announced."""
+    messages = request.context.messages
+    begun_by_user = not messages or isinstance(messages[-1], UserMessage)
+    said = {"X-Initiator": "user" if begun_by_user else "agent", "Openai-Intent": "conversation-edits"}
+    return said | {"Copilot-Vision-Request": "true"} if any(map(_has_image, messages)) else said
+
+
+def _has_image(message: Any) -> bool:
+    return isinstance(message, UserMessage | ToolResultMessage) and any(
+        isinstance(block, ImageBlock) for block in (message.content if isinstance(message.content, tuple) else ())
+    )
+
+
+def _mistral(request: Request, key: str | None) -> Mapping[str, str]:
+    return {"x-affinity": request.options.session_id} if request.options.session_id else {}
+
+
+# What hosts of the chat wire do differently; the names are those of the dialect's `Compat`.
+_OLD_LIMIT = {"maxTokensField": "max_tokens"}
+_PLAIN = _OLD_LIMIT | {"supportsDeveloperRole": False}
+_BUDGETLESS = _PLAIN | {"supportsReasoningEffort": False}
+_LOCAL = _BUDGETLESS | {"supportsStrictMode": False}
+_AZURE = {"resource": Setting(("AZURE_OPENAI_RESOURCE_NAME",))}
+_AZURE_URL = "https://{resource}.openai.azure.com/openai/v1"
+_AZURE_URL_ENV = ("AZURE_OPENAI_BASE_URL",)
+# Nothing is kept at the provider.
+_STATELESS = {"store": False}
+
+ROWS: tuple[Provider, ...] = (
+    Provider(
+        id="anthropic",
+        label="Anthropic",
+        api="anthropic-messages",
+        base_url="https://api.anthropic.com",
+        env=("ANTHROPIC_OAUTH_TOKEN", "ANTHROPIC_API_KEY"),
+        base_url_env=("ANTHROPIC_BASE_URL",),
+        said=_anthropic,
+        prices="anthropic",
+    ),
+    Provider(
+        id="openai",
+        label="OpenAI",
+        api="openai-responses",
+        base_url="https://api.openai.com/v1",
+        env=("OPENAI_API_KEY",),
+        base_url_env=("OPENAI_BASE_URL",),
+        body=_STATELESS,
+        prices="openai",
+    ),
+    Provider(
+        id="openai-chat",
+        label="OpenAI (chat completions)",
+        api="openai-completions",
+        base_url="https://api.openai.com/v1",
+        env=("OPENAI_API_KEY",),
+        base_url_env=("OPENAI_BASE_URL",),
+        compat={"supportsDeveloperRole": True},
+        prices="openai",
+    ),
+    Provider(
+        id="azure-openai-responses",
+        label="Azure OpenAI",
+        api="azure-openai-responses",
+        base_url=_AZURE_URL,
+        env=("AZURE_OPENAI_API_KEY",),
+        base_url_env=_AZURE_URL_ENV,
+        settings=_AZURE,
+        body=_STATELESS,
+        prices="azure",
+    ),
+    Provider(
+        id="azure-openai",
+        label="Azure OpenAI (chat completions)",
+        api="openai-completions",
+        base_url=_AZURE_URL,
+        env=("AZURE_OPENAI_API_KEY",),
+        base_url_env=_AZURE_URL_ENV,
+        settings=_AZURE,
+        auth="api-key",
+        prices="azure",
+    ),
+    Provider(
+        id="openai-codex",
+        label="OpenAI Codex",
+        api="openai-codex-responses",
+        base_url="https://chatgpt.com/backend-api",
+        env=("OPENAI_CODEX_TOKEN",),
+        said=_codex,
+        body=_STATELESS | {"instructions": "You are a helpful assistant."},
+        oauth=OAuthSpec(
+            authorize_url="https://auth.openai.com/oauth/authorize",
+            token_url="https://auth.openai.com/oauth/token",
+            scopes=("openid", "profile", "email", "offline_access"),
+            callback_port=1455,
+            callback_path="/auth/callback",
+        ),
+        prices="openai",
+    ),
+    Provider(
+        id="amazon-bedrock",
+        label="Amazon Bedrock",
+        api="bedrock-converse-stream",
+        base_url="https://bedrock-runtime.{region}.amazonaws.com",
+        env=("AWS_BEARER_TOKEN_BEDROCK",),
+        base_url_env=("AWS_ENDPOINT_URL_BEDROCK_RUNTIME",),
+        settings={"region": Setting(("AWS_REGION", "AWS_DEFAULT_REGION"), "us-east-1")},
+        prices="aws",
+    ),
+    Provider(
+        id="google",
+        label="Google",
+        api="google-generative-ai",
+        base_url="https://generativelanguage.googleapis.com/v1beta",
+        env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        prices="google",
+    ),
+    Provider(
+        id="google-vertex",
+        label="Google Vertex AI",
+        api="google-vertex",
+        base_url="https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}",
+        env=("GOOGLE_CLOUD_API_KEY",),
+        settings={
+            "project": Setting(("GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT")),
+            "location": Setting(("GOOGLE_CLOUD_LOCATION",), "us-central1"),
+        },
+        prices="google",
+    ),
+    Provider(
+        id="google-gemini-cli",
+        label="Google Cloud Code Assist",
+        api="google-gemini-cli",
+        base_url="https://cloudcode-pa.googleapis.com",
+        oauth=OAuthSpec(
+            authorize_url="https://accounts.google.com/o/oauth2/v2/auth",
+            token_url="https://oauth2.googleapis.com/token",
+            scopes=("https://www.googleapis.com/auth/cloud-platform",),
+            callback_port=8085,
+            callback_path="/oauth2callback",
+            authorize={"access_type": "offline", "prompt": "consent"},
+        ),
+        prices="google",
+    ),
+    Provider(
+        id="openrouter",
+        label="OpenRouter",
+        api="openai-completions",
+        base_url="https://openrouter.ai/api/v1",
+        env=("OPENROUTER_API_KEY",),
+        headers={"X-Title": "Interlingua"},
+        compat={**_OLD_LIMIT, "thinkingFormat": "openrouter", "reasoningField": "reasoning"},
+        body={"usage": {"include": True}},
+        tells_cost=True,
+        prices="openrouter",
+    ),
+    Provider(
+        id="ollama",
+        label="Ollama",
+        api="ollama-chat",
+        base_url="http://127.0.0.1:11434",
+        env=("OLLAMA_API_KEY",),
+        base_url_env=("OLLAMA_HOST",),
+        keyless=True,
+    ),
+    Provider(
+        id="mistral",
+        label="Mistral",
+        api="openai-completions",
+        base_url="https://api.mistral.ai/v1",
+        env=("MISTRAL_API_KEY",),
+        said=_mistral,
+        compat={
+            **_PLAIN,
+            "supportsUsageInStreaming": False,
+            "seedField": "random_seed",
+            "toolCallIdLength": 9,
+            "requiresToolResultName": True,
+        },
+        prices="mistral",
+    ),
+    Provider(
+        id="groq",
+        label="Groq",
+        api="openai-completions",
+        base_url="https://api.groq.com/openai/v1",
+        env=("GROQ_API_KEY",),
+        compat={"reasoningField": "reasoning"},
+        routes=(
+            Route(
+                pattern=r"qwen/qwen3-32b",
+                api="openai-completions",
+                compat={"reasoningEffortMap": dict.fromkeys(("minimal", "low", "medium", "high", "xhigh"), "default")},
+            ),
+        ),
+        prices="groq",
+    ),
+    Provider(
+        id="cerebras",
+        label="Cerebras",
+        api="openai-completions",
+        base_url="https://api.cerebras.ai/v1",
+        env=("CEREBRAS_API_KEY",),
+        compat={"supportsDeveloperRole": False, "reasoningField": "reasoning"},
+        prices="cerebras",
+    ),
+    Provider(
+        id="xai",
+        label="xAI",
+        api="openai-completions",
+        base_url="https://api.x.ai/v1",
+        env=("XAI_API_KEY",),
+        compat={"supportsDeveloperRole": False, "usageIncludesReasoning": False},
+        prices="x-ai",
+    ),
+    Provider(
+        id="deepseek",
+        label="DeepSeek",
+        api="openai-completions",
+        base_url="https://api.deepseek.com",
+        env=("DEEPSEEK_API_KEY",),
+        compat={**_PLAIN, "thinkingFormat": "deepseek"},
+        prices="deepseek",
+    ),
+    Provider(
+        id="together",
+        label="Together AI",
+        api="openai-completions",
+        base_url="https://api.together.xyz/v1",
+        env=("TOGETHER_API_KEY",),
+        compat=_PLAIN,
+        prices="together",
+    ),
+    Provider(
+        id="fireworks",
+        label="Fireworks AI",
+        api="openai-completions",
+        base_url="https://api.fireworks.ai/inference/v1",
+        env=("FIREWORKS_API_KEY",),
+        compat=_PLAIN,
+        prices="fireworks",
+    ),
+    Provider(
+        id="huggingface",
+        label="Hugging Face router",
+        api="openai-completions",
+        base_url="https://router.huggingface.co/v1",
+        env=("HF_TOKEN",),
+        compat=_PLAIN,
+    ),
+    Provider(
+        id="github-copilot",
+        label="GitHub Copilot",
+        api="openai-completions",
+        base_url="https://api.githubcopilot.com",
+        env=("COPILOT_GITHUB_TOKEN",),
+        auth="bearer",
+        said=_copilot,
+        compat=_BUDGETLESS,
+        routes=(
+            Route(pattern=r"claude-.*4.*", api="anthropic-messages"),
+            Route(pattern=r"(gpt-5|oswe).*", api="openai-responses"),
+        ),
+        oauth=OAuthSpec(
+            device_url="https://github.com/login/device/code",
+            token_url="https://github.com/login/oauth/access_token",
+            scopes=("read:user",),
+        ),
+        prices="github-copilot",
+    ),
+    Provider(
+        id="vercel-ai-gateway",
+        label="Vercel AI Gateway",
+        api="anthropic-messages",
+        base_url="https://ai-gateway.vercel.sh",
+        env=("AI_GATEWAY_API_KEY",),
+        said=_anthropic,
+    ),
+    Provider(
+        id="minimax",
+        label="MiniMax",
+        api="anthropic-messages",
+        base_url="https://api.minimax.io/anthropic",
+        env=("MINIMAX_API_KEY",),
+        said=_anthropic,
+        prices="minimax",
+    ),
+    Provider(
+        id="minimax-cn",
+        label="MiniMax (China)",
+        api="anthropic-messages",
+        base_url="https://api.minimaxi.com/anthropic",
+        env=("MINIMAX_CN_API_KEY",),
+        said=_anthropic,
+        prices="minimax",
+    ),
+    Provider(
+        id="kimi-coding",
+        label="Kimi for coding",
+        api="anthropic-messages",
+        base_url="https://api.kimi.com/coding",
+        env=("KIMI_API_KEY",),
+        said=_anthropic,
+    ),
+    Provider(
+        id="moonshot",
+        label="Moonshot AI",
+        api="openai-completions",
+        base_url="https://api.moonshot.ai/v1",
+        env=("MOONSHOT_API_KEY",),
+        compat=_PLAIN,
+        prices="moonshotai",
+    ),
+    Provider(
+        id="zai",
+        label="Z.AI",
+        api="openai-completions",
+        base_url="https://api.z.ai/api/paas/v4",
+        env=("ZAI_API_KEY",),
+        compat={**_BUDGETLESS, "thinkingFormat": "zai"},
+        prices="zai",
+    ),
+    Provider(
+        id="opencode",
+        label="OpenCode Zen",
+        api="openai-completions",
+        base_url="https://opencode.ai/zen/v1",
+        env=("OPENCODE_API_KEY",),
+        compat=_PLAIN,
+        routes=(
+            Route(pattern=r"claude-.*", api="anthropic-messages", base_url="https://opencode.ai/zen"),
+            Route(pattern=r"gpt-.*", api="openai-responses"),
+            Route(pattern=r"gemini-.*", api="google-generative-ai"),
+        ),
+    ),
+    Provider(
+        id="nvidia",
+        label="NVIDIA NIM",
+        api="openai-completions",
+        base_url="https://integrate.api.nvidia.com/v1",
+        env=("NVIDIA_API_KEY",),
+        compat=_PLAIN,
+    ),
+    Provider(
+        id="perplexity",
+        label="Perplexity",
+        api="openai-completions",
+        base_url="https://api.perplexity.ai",
+        env=("PERPLEXITY_API_KEY",),
+        compat=_PLAIN,
+        prices="perplexity",
+    ),
+    Provider(
+        id="lmstudio",
+        label="LM Studio",
+        api="openai-completions",
+        base_url="http://127.0.0.1:1234/v1",
+        keyless=True,
+        compat=_LOCAL,
+    ),
+    Provider(
+        id="llama-cpp",
+        label="llama.cpp server",
+        api="openai-completions",
+        base_url="http://127.0.0.1:8080/v1",
+        keyless=True,
+        compat=_LOCAL,
+    ),
+    Provider(
+        id="vllm",
+        label="vLLM",
+        api="openai-completions",
+        base_url="http://127.0.0.1:8000/v1",
+        keyless=True,
+        compat=_LOCAL,
+    ),
+    Provider(
+        id="openai-compatible",
+        label="Any OpenAI-compatible server",
+        api="openai-completions",
+        base_url_env=("OPENAI_COMPATIBLE_BASE_URL",),
+        keyless=True,
+        compat=_OLD_LIMIT,
+    ),
+    Provider(
+        id="anthropic-compatible",
+        label="Any Anthropic-compatible server",
+        api="anthropic-messages",
+        base_url_env=("ANTHROPIC_COMPATIBLE_BASE_URL",),
+        keyless=True,
+        said=_anthropic,
+    ),
+)
+PROVIDERS: dict[str, Provider] = {row.id: row for row in ROWS}

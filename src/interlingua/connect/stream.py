@@ -1,0 +1,223 @@
+"""An answer as it arrives: iterate it, ask for its result, or leave it."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from ..errors import Aborted, InterlinguaError
+from ..events import Done, Error, Start, StreamEvent
+from ..folding import CUT_OFF
+from ..messages import AssistantMessage
+from .exchange import Batch, contained, failure_of
+
+LEFT = "the reader left the stream"
+
+
+class Source(Protocol):
+    """Where batches of events come from, once. `cut` ends it at once and gives the terminal event, if there is one."""
+
+    @property
+    def failure(self) -> InterlinguaError | None: ...
+    @property
+    def losses(self) -> Any: ...
+    def batches(self) -> AsyncGenerator[Batch, None]: ...
+    def cut(self, why: str) -> Batch: ...
+
+
+class Observer(Protocol):
+    """Whoever wants to know when an answer begins and how it ends."""
+
+    def began(self) -> None: ...
+    def ended(self, message: AssistantMessage, failure: InterlinguaError | None) -> None: ...
+
+
+class Stream:
+    """The events of one answer. Nothing is raised once it exists: a failure arrives as the last event.
+
+    Leaving a loop over it closes the connection; `message` then is what had come, marked as aborted. `base` is the
+    message before anything is known of it; `finish` completes the last one (its cost).
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        base: AssistantMessage | None = None,
+        finish: Callable[[AssistantMessage], AssistantMessage] | None = None,
+    ) -> None:
+        self.source = source
+        self._base = base or AssistantMessage(content=())
+        self._finish = finish
+        self._batches: AsyncGenerator[Batch, None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn = asyncio.Lock()  # several may read at once; one of them at a time asks for more
+        self._readers = 0
+        self._waiting: deque[StreamEvent] = deque()
+        self._latest: StreamEvent | None = None
+        self.message: AssistantMessage | None = None
+        self.failure: InterlinguaError | None = None
+        self.observer: Observer | None = None
+
+    @property
+    def losses(self) -> Any:
+        """What the request could not say to this model, once it has been sent."""
+        return self.source.losses
+
+    @property
+    def partial(self) -> AssistantMessage:
+        """The message so far; the whole one when it has ended."""
+        return self.message or getattr(self._latest, "partial", None) or self._base
+
+    def __aiter__(self) -> "Reader":
+        return Reader(self)
+
+    async def result(self) -> AssistantMessage:
+        """The whole message, however it ended: its `stop_reason` tells.
+
+        Events that nobody is reading are gone then; whoever loops over the stream still gets all of them.
+        """
+        while self.message is None:
+            async with self._turn:
+                if self.message is None:
+                    await self._refill()
+            if not self._readers:
+                while self.take() is not None:
+                    pass
+        return self.message
+
+    async def aclose(self) -> None:
+        """Leaves the stream."""
+        self.leave()
+        if self._batches is not None:
+            with contextlib.suppress(RuntimeError):  # somebody is reading: closing the connection has told them
+                await self._batches.aclose()
+
+    async def __aenter__(self) -> "Stream":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def next(self) -> StreamEvent | None:
+        """The next event; None at the end."""
+        waiting = self._waiting
+        while not waiting:
+            if self.message is not None:
+                return None
+            async with self._turn:
+                if not waiting and self.message is None:
+                    await self._refill()
+        event = self._latest = waiting.popleft()
+        return event
+
+    def take(self) -> StreamEvent | None:
+        """The next event if it has already come."""
+        if not self._waiting:
+            return None
+        event = self._latest = self._waiting.popleft()
+        return event
+
+    def leave(self, why: str = LEFT) -> None:
+        """Ends the stream now, whatever it is doing, without waiting for anything."""
+        if self.message is None:
+            self._take(self.source.cut(why) or list(self._broken_off("aborted", why)))
+            self.failure = Aborted(why)
+            self.failure.partial = self.message
+            self._tell_end()
+
+    async def _refill(self) -> None:
+        failure: InterlinguaError | None = None
+        if self._batches is None:
+            self._loop = asyncio.get_running_loop()
+            self._batches = self.source.batches()
+        try:
+            batch = await anext(self._batches, None)
+        except asyncio.CancelledError:
+            self.leave("cancelled")
+            raise
+        except Exception as error:  # of a callback that somebody else wrote: a source contains its own failures
+            failure = contained(error)
+            batch = list(self._broken_off("error", str(failure)))
+        if self.message is None and batch is None:
+            batch = list(self._broken_off("error", CUT_OFF))
+        if self.message is None and batch:
+            if self.observer is not None and self._latest is None and not self._waiting:
+                self.observer.began()
+            self._take(batch)
+            if failure is not None:
+                failure.partial = self.message
+                self.failure = failure
+            self._tell_end()
+        if self.message is not None:
+            await self._batches.aclose()  # what it holds is let go of now, not when somebody collects it
+
+    def _tell_end(self) -> None:
+        if self.message is not None and self.observer is not None:
+            observer, self.observer = self.observer, None
+            observer.ended(self.message, self.failure)
+
+    def _take(self, batch: Batch) -> None:
+        last = batch[-1]
+        if isinstance(last, Done | Error):
+            batch[-1] = self._ended(last)
+        if self._latest is None and not self._waiting and not isinstance(batch[0], Start):
+            self._waiting.append(Start(self._base))
+        self._waiting.extend(batch)
+
+    def _ended(self, last: Done | Error) -> StreamEvent:
+        message = last.message if isinstance(last, Done) else last.error
+        if self._finish is not None:
+            message = self._finish(message)
+        self.message = message
+        if isinstance(last, Done):
+            return Done(last.reason, message)
+        self.failure = self.source.failure or failure_of(message)
+        self.failure.partial = message
+        return Error(last.reason, message)
+
+    def _broken_off(self, reason: Any, why: str) -> Iterator[StreamEvent]:
+        yield Error(reason, replace(self.partial, stop_reason=reason, error_message=why))
+
+
+class Reader:
+    """One loop over a stream. When the loop is left, this goes away, and the connection with it."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        stream._readers += 1
+
+    def __aiter__(self) -> "Reader":
+        return self
+
+    async def __anext__(self) -> StreamEvent:
+        stream = self._stream
+        if stream._waiting:  # most events are: this is the shortest way
+            event = stream._latest = stream._waiting.popleft()
+            return event
+        following = await stream.next()
+        if following is None:
+            raise StopAsyncIteration
+        return following
+
+    def __del__(self) -> None:
+        stream = self._stream
+        stream._readers -= 1
+        loop = stream._loop
+        if stream.message is not None or loop is None or loop.is_closed():
+            return
+        if loop is _running_loop():
+            stream.leave()
+        else:
+            loop.call_soon_threadsafe(stream.leave)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,143 @@
+"""OpenTelemetry spans and metrics after the GenAI conventions. Off until `enable` is called; no content unless asked.
+
+Needs the extra `otel`. One client span per call, with the tokens it took; histograms of tokens, of the whole duration
+and of the time to the first chunk.
+"""
+
+import time
+from typing import Any
+
+from .. import __version__
+from ..canonical import plain
+from ..errors import InterlinguaError, ProviderError
+from ..jsontext import compact
+from ..messages import AssistantMessage
+from ..request import Request
+from .stream import Stream
+
+# The conventions' names for providers, where they are not ours.
+SYSTEMS = {
+    "openai-chat": "openai",
+    "openai-codex": "openai",
+    "azure-openai": "azure.ai.openai",
+    "azure-openai-responses": "azure.ai.openai",
+    "amazon-bedrock": "aws.bedrock",
+    "google": "gcp.gemini",
+    "google-gemini-cli": "gcp.gemini",
+    "google-vertex": "gcp.vertex_ai",
+    "mistral": "mistral_ai",
+    "xai": "x_ai",
+}
+_OPTIONS = ("max_tokens", "temperature", "top_p", "top_k", "seed")
+
+_telemetry: "_Telemetry | None" = None
+
+
+def enable(*, content: bool = False, tracer_provider: Any = None, meter_provider: Any = None) -> None:
+    """Has every call make a span and measurements. `content` puts prompts and answers on the spans."""
+    global _telemetry
+    _telemetry = _Telemetry(content, tracer_provider, meter_provider)
+
+
+def disable() -> None:
+    """Ends it."""
+    global _telemetry
+    _telemetry = None
+
+
+def observed(stream: Stream, request: Request) -> Stream:
+    """The stream, watched if telemetry is on."""
+    if _telemetry is not None:
+        stream.observer = _Observed(_telemetry, request)
+    return stream
+
+
+class _Telemetry:
+    """The instruments."""
+
+    def __init__(self, content: bool, tracer_provider: Any, meter_provider: Any) -> None:
+        try:
+            from opentelemetry import metrics, trace
+        except ImportError:
+            raise InterlinguaError('telemetry needs OpenTelemetry: pip install "interlingua[otel]"') from None
+        self.content = content
+        self.kind = trace.SpanKind.CLIENT
+        self.failed = trace.Status(trace.StatusCode.ERROR)
+        self.tracer = trace.get_tracer("interlingua", __version__, tracer_provider)
+        meter = metrics.get_meter("interlingua", __version__, meter_provider)
+        self.tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of a call")
+        self.duration = meter.create_histogram("gen_ai.client.operation.duration", "s", "Duration of a call")
+        self.first = meter.create_histogram(
+            "gen_ai.client.operation.time_to_first_chunk", "s", "Time to the first chunk"
+        )
+
+
+class _Observed:
+    """One call, from the first look at its stream to its end."""
+
+    def __init__(self, telemetry: _Telemetry, request: Request) -> None:
+        model = request.model
+        self._telemetry = telemetry
+        self._request = request
+        self._began = time.perf_counter()
+        self._about = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": SYSTEMS.get(model.provider, model.provider or "unknown"),
+            "gen_ai.request.model": model.id,
+        }
+        options = {f"gen_ai.request.{name}": getattr(request.options, name) for name in _OPTIONS}
+        given = {name: value for name, value in options.items() if value is not None}
+        self._span = telemetry.tracer.start_span(
+            f"chat {model.id}", kind=telemetry.kind, attributes={**self._about, **given}
+        )
+
+    def began(self) -> None:
+        self._telemetry.first.record(time.perf_counter() - self._began, self._about)
+
+    def ended(self, message: AssistantMessage, failure: InterlinguaError | None) -> None:
+        about = dict(self._about)
+        if failure is not None:
+            about["error.type"] = _kind(failure)
+            self._span.set_status(self._telemetry.failed)
+        self._span.set_attributes({**_answer(message), **({"error.type": about["error.type"]} if failure else {})})
+        if self._telemetry.content:
+            self._span.set_attributes(_content(self._request, message))
+        usage = message.usage
+        if usage is not None:
+            spent = (("input", usage.input + usage.cache_read + usage.cache_write), ("output", usage.output))
+            for kind, count in spent:
+                self._telemetry.tokens.record(count, {**about, "gen_ai.token.type": kind})
+        self._telemetry.duration.record(time.perf_counter() - self._began, about)
+        self._span.end()
+
+
+def _kind(failure: InterlinguaError) -> str:
+    if isinstance(failure, ProviderError) and (failure.code or failure.status):
+        return failure.code or str(failure.status)
+    return type(failure).__name__
+
+
+def _answer(message: AssistantMessage) -> dict[str, Any]:
+    usage = message.usage
+    told: dict[str, Any] = {
+        "gen_ai.response.model": message.response_model or message.model,
+        "gen_ai.response.id": message.response_id,
+        "gen_ai.response.finish_reasons": [message.stop_reason] if message.stop_reason else None,
+    }
+    if usage is not None:
+        told |= {
+            "gen_ai.usage.input_tokens": usage.input + usage.cache_read + usage.cache_write,
+            "gen_ai.usage.output_tokens": usage.output,
+            "gen_ai.usage.cache_read.input_tokens": usage.cache_read or None,
+            "gen_ai.usage.cache_creation.input_tokens": usage.cache_write or None,
+        }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _content(request: Request, message: AssistantMessage) -> dict[str, str]:
+    context = request.context
+    return {
+        "gen_ai.system_instructions": context.system_prompt,
+        "gen_ai.input.messages": compact([plain(one) for one in context.messages]),
+        "gen_ai.output.messages": compact([plain(message)]),
+    }

@@ -1,0 +1,206 @@
+"""Bytes over HTTP. Knows nothing of providers, keys or dialects.
+
+One pooled client per event loop: clients must not cross loops, and a loop that ends takes its client with it. Proxies
+come from the environment unless given; certificates are checked against the system's authorities or the ones given.
+"""
+
+import asyncio
+import contextlib
+import os
+import ssl
+import threading
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import TimedOut, TransportError
+
+if TYPE_CHECKING:
+    import aiohttp
+
+ERROR_BODY_LIMIT = 1024 * 1024
+_PROXY_VARIABLES = ("https_proxy", "http_proxy", "all_proxy", "HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
+
+
+class Reply(Protocol):
+    """An answer whose body is still coming."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    async def chunk(self) -> bytes:
+        """The next bytes, as they came; empty at the end."""
+        ...
+
+    def close(self) -> None:
+        """Ends the connection at once, also under a pending `chunk`."""
+        ...
+
+
+class Transport(Protocol):
+    """Whatever can make a call over HTTP."""
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply: ...
+
+
+async def whole(reply: Reply, limit: int = ERROR_BODY_LIMIT) -> bytes:
+    """The rest of a body, as far as the limit."""
+    parts = []
+    while limit > 0 and (part := await reply.chunk()):
+        parts.append(part[:limit])
+        limit -= len(part)
+    return b"".join(parts)
+
+
+class HttpTransport:
+    """The transport for real: aiohttp, loaded on first use.
+
+    `proxy` is a URL (otherwise HTTPS_PROXY, HTTP_PROXY and NO_PROXY count); `ca` the path of a PEM file, or PEM text,
+    with the authorities to trust beside the system's; `connect` the seconds that a connection may take to be made.
+    """
+
+    def __init__(self, *, proxy: str | None = None, ca: str | None = None, connect: float = 30.0) -> None:
+        self._proxy = proxy
+        self._ca = ca
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._sessions: dict[asyncio.AbstractEventLoop, _Keeper] = {}
+        self._context: ssl.SSLContext | None = None
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+        import aiohttp
+        from yarl import URL
+
+        session = await self._session()
+        try:
+            response = await session.request(
+                method,
+                URL(url, encoded=True),
+                data=body,
+                headers=headers,
+                allow_redirects=False,
+                proxy=self._proxy or _proxy_of_environment(url),
+            )
+            return _Reply(response)
+        except (aiohttp.ServerTimeoutError, TimeoutError) as error:
+            raise TimedOut(f"no connection to {_host(url)} within {self._connect:g} s") from error
+        except aiohttp.InvalidURL as error:
+            raise TransportError(f"{_host(url)} is no address that can be called") from error
+        except aiohttp.ClientResponseError as error:
+            refused = f"{error.status} {error.message}"
+        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
+            raise TransportError(f"no answer from {_host(url)}: {error or type(error).__name__}") from error
+        # Raised here, away from its cause, which holds the password.
+        raise TransportError(f"no answer from {_host(url)}: the proxy says {refused}")
+
+    async def aclose(self) -> None:
+        """Closes the client of the running event loop."""
+        with self._lock:
+            keeper = self._sessions.pop(asyncio.get_running_loop(), None)
+        if keeper is not None:
+            await keeper.generator.aclose()
+
+    async def _session(self) -> "aiohttp.ClientSession":
+        loop = asyncio.get_running_loop()
+        keeper = self._sessions.get(loop)
+        if keeper is None or keeper.session.closed:
+            # A generator, because an ending event loop closes the generators that were begun on it, and so the client.
+            generator = self._opened()
+            keeper = _Keeper(generator, await anext(generator))
+            with self._lock:
+                self._sessions = {one: kept for one, kept in self._sessions.items() if not one.is_closed()}
+                self._sessions[loop] = keeper
+        return keeper.session
+
+    async def _opened(self) -> "AsyncGenerator[aiohttp.ClientSession, None]":
+        import aiohttp
+
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=self._trust(), keepalive_timeout=30),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect),
+            trust_env=False,  # it would also send what a .netrc says
+            auto_decompress=True,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=("User-Agent", "Accept"),
+        )
+        try:
+            yield session
+        finally:
+            await session.close()
+
+    def _trust(self) -> ssl.SSLContext:
+        with self._lock:
+            if self._context is None:
+                self._context = ssl.create_default_context()
+                if self._ca is not None:
+                    pem = "-----BEGIN" in self._ca
+                    self._context.load_verify_locations(
+                        cafile=None if pem else self._ca, cadata=self._ca if pem else None
+                    )
+            return self._context
+
+
+class _Keeper:
+    __slots__ = ("generator", "session")
+
+    def __init__(self, generator: "AsyncGenerator[aiohttp.ClientSession, None]", session: Any) -> None:
+        self.generator = generator
+        self.session: aiohttp.ClientSession = session
+
+
+class _Reply:
+    """An aiohttp response behind the protocol above."""
+
+    __slots__ = ("_read", "_response", "headers", "status")
+
+    def __init__(self, response: "aiohttp.ClientResponse") -> None:
+        self._response = response
+        self._read = response.content.readany
+        self.status = response.status
+        self.headers = response.headers
+
+    async def chunk(self) -> bytes:
+        import aiohttp
+
+        try:
+            return await self._read()
+        except (aiohttp.ClientError, OSError) as error:
+            raise TransportError(f"the connection broke: {error or type(error).__name__}") from error
+
+    def close(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop is gone, and the connection with it
+            self._response.close()
+
+
+def _proxy_of_environment(url: str) -> str | None:
+    """The proxy that HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY mean for this URL."""
+    if not any(map(os.environ.get, _PROXY_VARIABLES)):  # the usual case: no look at every variable there is
+        return None
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    proxies = getproxies()
+    parts = urlsplit(url)
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    return None if proxy is None or proxy_bypass(parts.netloc.rpartition("@")[2]) else proxy
+
+
+def _host(url: str) -> str:
+    """Where a URL leads, without what may be secret in it."""
+    from yarl import URL
+
+    try:
+        return str(URL(url, encoded=True).origin())
+    except ValueError:
+        return "the given base URL"
+
+
+_shared: HttpTransport | None = None
+
+
+def shared() -> HttpTransport:
+    """The transport that everyone uses who was not given another."""
+    global _shared
+    if _shared is None:
+        _shared = HttpTransport()
+    return _shared

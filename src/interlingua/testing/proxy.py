@@ -1,0 +1,189 @@
+"""A forward proxy for tests: tunnels by CONNECT, plain HTTP by absolute address; and a record of what passed."""
+
+import asyncio
+import base64
+import contextlib
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+from urllib.parse import urlsplit
+
+from ..errors import InterlinguaError
+from .threads import LoopThread
+
+_LONGEST_HEAD = 64 * 1024
+_PIECE = 64 * 1024
+
+
+@dataclass
+class Passed:
+    """One request through the proxy. For a tunnel, `target` is `host:port` and what went through it is only counted."""
+
+    method: str
+    target: str
+    headers: dict[str, str] = field(repr=False)
+    status: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+
+class _Head(NamedTuple):
+    method: str
+    target: str
+    version: str
+    headers: dict[str, str]
+    lines: list[bytes]
+
+
+class ProxyServer:
+    """`with ProxyServer() as proxy:` and give `proxy.url` to the client. With `auth`, it wants this user and password.
+
+    A request over plain HTTP gets a connection of its own, so that each of them is seen.
+    """
+
+    def __init__(self, *, auth: tuple[str, str] | None = None, keep: int = 1000) -> None:
+        self._auth = auth
+        self._thread = LoopThread("interlingua-test-proxy")
+        self._server: asyncio.Server | None = None
+        self._port = 0
+        self._lock = threading.Lock()
+        self._passed: deque[Passed] = deque(maxlen=keep)
+
+    @property
+    def url(self) -> str:
+        """Its address; without the credentials it asks for."""
+        if self._port == 0:
+            raise InterlinguaError("the proxy has not started: use `with ProxyServer() as proxy:`")
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def passed(self) -> list[Passed]:
+        """The last `keep` requests, oldest first, refused ones included."""
+        with self._lock:
+            return list(self._passed)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._passed.clear()
+
+    def start(self) -> Self:
+        self._thread.start(self._open())
+        return self
+
+    def stop(self) -> None:
+        if self._thread.running:
+            self._thread.run(self._close())
+            self._thread.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.stop)
+
+    async def _open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_LONGEST_HEAD)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = _parsed(await reader.readuntil(b"\r\n\r\n"))
+            await self._pass(head, reader, writer)
+        except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # a peer left, or never spoke HTTP: what passed is on record
+        finally:
+            await _closed(writer)
+
+    async def _pass(self, head: _Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        passed = Passed(head.method, head.target, head.headers)
+        with self._lock:
+            self._passed.append(passed)
+        if not self._admits(head):
+            return await _refuse(
+                passed, writer, 407, 'Proxy Authentication Required\r\nProxy-Authenticate: Basic realm="t"'
+            )
+        host, port, opening = _onwards(head)
+        try:
+            up_reader, up_writer = await asyncio.open_connection(host, port)
+        except OSError:
+            return await _refuse(passed, writer, 502, "Bad Gateway")
+        try:
+            passed.status = 200
+            if opening:
+                up_writer.write(opening)
+            else:
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await _both(_pump(reader, up_writer, passed, "bytes_up"), _pump(up_reader, writer, passed, "bytes_down"))
+        finally:
+            await _closed(up_writer)
+
+    def _admits(self, head: _Head) -> bool:
+        if self._auth is None:
+            return True
+        told = "Basic " + base64.b64encode(":".join(self._auth).encode()).decode()
+        return head.headers.get("proxy-authorization") == told
+
+
+def _parsed(data: bytes) -> _Head:
+    first, *lines = data.rstrip(b"\r\n").split(b"\r\n")
+    method, target, version = first.decode("latin-1").split(" ")
+    pairs = (line.decode("latin-1").partition(":") for line in lines)
+    headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
+    return _Head(method, target, version, headers, lines)
+
+
+_HOP = (b"proxy-", b"connection:", b"keep-alive:")
+
+
+def _onwards(head: _Head) -> tuple[str, int, bytes]:
+    """Where to go, and with which opening words; none for a tunnel."""
+    if head.method == "CONNECT":
+        host, _, port = head.target.rpartition(":")
+        return host.strip("[]"), int(port), b""
+    address = urlsplit(head.target)
+    path = (address.path or "/") + (f"?{address.query}" if address.query else "")
+    lines = [line for line in head.lines if not line.lower().startswith(_HOP)]
+    first = f"{head.method} {path} {head.version}".encode("latin-1")
+    opening = b"\r\n".join([first, *lines, b"Connection: close", b"", b""])
+    return address.hostname or "", address.port or 80, opening
+
+
+async def _refuse(passed: Passed, writer: asyncio.StreamWriter, status: int, words: str) -> None:
+    passed.status = status
+    writer.write(f"HTTP/1.1 {status} {words}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+    await writer.drain()
+
+
+async def _both(up: Any, down: Any) -> None:
+    """Until the far side has said all, or either side is gone."""
+    tasks = [asyncio.create_task(up), asyncio.create_task(down)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passed: Passed, counter: str) -> None:
+    while data := await reader.read(_PIECE):
+        setattr(passed, counter, getattr(passed, counter) + len(data))
+        writer.write(data)
+        await writer.drain()
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()

@@ -1,0 +1,138 @@
+"""From what a test wants said to the message that is sent: ids, stop reason and token counts filled in."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TypeAlias, get_args
+
+from msgspec.structs import replace
+
+from .. import jsontext
+from ..dialects import Dialect
+from ..errors import InterlinguaError, ProviderError
+from ..events import Done, Error, Start, StreamEvent
+from ..folding import settle, unfold
+from ..messages import (
+    AssistantMessage,
+    AudioBlock,
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    Usage,
+    UserMessage,
+    blocks_of,
+    text_of,
+)
+from ..request import Request
+from .faults import Piece
+from .wires import FACTS, NDJSON, WireFacts, cut_frames
+
+Said: TypeAlias = str | AssistantMessage | Block | Sequence[Block] | ProviderError
+Reply: TypeAlias = Said | Callable[[Request], Said] | Callable[[Request], Awaitable[Said]]
+
+_BLOCKS = get_args(Block)
+_TOKENS_OF_A_FILE = 256
+
+
+def echo(request: Request) -> str:
+    """The words of the last user message."""
+    users = (m for m in reversed(request.context.messages) if isinstance(m, UserMessage))
+    return next((text_of(message.content) for message in users), "")
+
+
+def message_of(said: Said, request: Request, api: str, number: int, timestamp: int) -> AssistantMessage:
+    """The answer, complete. What `said` tells itself is left as it is."""
+    match said:
+        case AssistantMessage():
+            message = said
+        case str():
+            message = AssistantMessage(content=(TextBlock(text=said),) if said else ())
+        case [*blocks] if all(isinstance(block, _BLOCKS) for block in blocks):
+            message = AssistantMessage(content=tuple(blocks))
+        case _ if isinstance(said, _BLOCKS):
+            message = AssistantMessage(content=(said,))
+        case _:
+            raise InterlinguaError(
+                f"a reply must be text, blocks, an AssistantMessage or a ProviderError, not {type(said).__name__}"
+            )
+    return _completed(message, request, api, number, timestamp)
+
+
+def _completed(message: AssistantMessage, request: Request, api: str, number: int, timestamp: int) -> AssistantMessage:
+    content = blocks_of(message.content)
+    return replace(
+        message,
+        content=content,
+        api=message.api or api,
+        model=message.model or request.model.id,
+        stop_reason=message.stop_reason or settle("stop", content),
+        usage=message.usage or usage_of(request, content),
+        response_id=message.response_id or f"{FACTS[api].response_id}test{number}",
+        timestamp=timestamp if message.timestamp is None else message.timestamp,
+    )
+
+
+def usage_of(request: Request, content: Sequence[Block]) -> Usage:
+    """A count that is always the same for the same conversation: four characters to a token, 256 tokens to a file."""
+    thinking = sum(_tokens(block) for block in content if isinstance(block, ThinkingBlock))
+    context = request.context
+    tools = sum(_spread(len(jsontext.compact([t.name, t.description, t.input_schema]))) for t in context.tools or ())
+    asked = _spread(len(context.system_prompt)) + tools + sum(map(_tokens_of_message, context.messages))
+    return Usage.of(asked, sum(map(_tokens, content)), reasoning=thinking or None)
+
+
+def _tokens_of_message(message: Message) -> int:
+    return sum(map(_tokens, blocks_of(message.content)))
+
+
+def _tokens(block: Block) -> int:
+    match block:
+        case TextBlock():
+            return _spread(len(block.text))
+        case ThinkingBlock():
+            return _spread(len(block.thinking))
+        case ToolCall():
+            return _spread(len(block.name) + len(jsontext.compact(block.arguments)))
+        case ImageBlock() | AudioBlock() | DocumentBlock():
+            return _TOKENS_OF_A_FILE
+        case _:
+            return 1
+
+
+def _spread(characters: int) -> int:
+    return (characters + 3) // 4
+
+
+def frames(wire: Dialect, message: AssistantMessage, request: Request, chunk: int) -> Iterator[Piece]:
+    """The streamed answer, a frame of the wire at a time, written as it is asked for."""
+    facts = FACTS[wire.API]
+    encoder = wire.StreamEncoder(request=request)
+    for event in _events(message, facts, chunk):
+        yield from _pieces(encoder.feed(event), facts, isinstance(event, Done | Error))
+    yield from _pieces(encoder.close(), facts, True)
+
+
+def _pieces(data: bytes, facts: WireFacts, terminal: bool) -> list[Piece]:
+    cut = list(cut_frames(data, facts.content_type)) if data else []
+    # A line of NDJSON that is not the last carries content: Ollama says its calls just before the end.
+    only_last = facts.content_type == NDJSON
+    return [Piece(frame, terminal and (not only_last or at == len(cut) - 1)) for at, frame in enumerate(cut)]
+
+
+def _events(message: AssistantMessage, facts: WireFacts, chunk: int) -> Iterator[StreamEvent]:
+    for event in unfold(message, size=chunk):
+        if isinstance(event, Start) and facts.usage_first and event.partial and message.usage:
+            yield Start(replace(event.partial, usage=replace(message.usage, output=1, reasoning=None)))
+        else:
+            yield event
+
+
+def array(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """Google's other form of a stream: one JSON array, which arrives an element at a time."""
+    before = b"["
+    for piece in pieces:
+        yield Piece(before + piece.data.removeprefix(b"data: ").rstrip(b"\n"), piece.terminal)
+        before = b",\r\n"
+    yield Piece(b"[]" if before == b"[" else b"]", True)

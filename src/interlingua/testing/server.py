@@ -1,0 +1,476 @@
+"""A real HTTP server on this machine that speaks every wire dialect, says what it is told to, and fails on demand.
+
+What is sent is made by the dialects' own server arrows (`decode_request`, `StreamEncoder`, `encode_response`,
+`encode_error`) and spoilt by `faults`; here are only the socket, the queue of replies and the record of requests.
+"""
+
+import asyncio
+import inspect
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from aiohttp import web
+from multidict import CIMultiDictProxy
+
+from .. import jsontext
+from ..checks import check
+from ..dialects import dialect
+from ..errors import BadRequest, InterlinguaError, ProviderError
+from ..messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
+from ..request import Request
+from .authority import Authority
+from .faults import Answer, Fault, Piece
+from .replies import Reply, Said, array, echo, frames, message_of
+from .sending import send
+from .threads import LoopThread
+from .wires import FACTS, JSON, SSE, Route, error_body, route
+
+log = logging.getLogger(__name__)
+
+_LARGEST_BODY = 512 * 1024 * 1024
+
+
+@dataclass(kw_only=True)
+class Received:
+    """One request as it arrived. `request` is None for a bad one and for a list of models; `message` what was answered.
+
+    `error` says why it was refused, or what a reply's function raised. `index` counts all requests since the start.
+    """
+
+    index: int
+    api: str
+    method: str
+    path: str
+    headers: CIMultiDictProxy[str] = field(repr=False)  # keys are in there
+    body: bytes = field(repr=False)
+    json: Any = field(default=None, repr=False)
+    request: Request | None = field(default=None, repr=False)
+    message: AssistantMessage | None = field(default=None, repr=False)
+    error: str | None = None
+    time: float
+
+
+@dataclass(frozen=True)
+class Disconnect:
+    """A client that left before its answer was complete: when (by `time.monotonic`), and the `index` of its request."""
+
+    time: float
+    index: int
+
+
+@dataclass
+class _Entry:
+    """A reply in the queue, and how often it was given."""
+
+    reply: Reply
+    times: int | None
+    faults: tuple[Fault, ...]
+    chunk: int
+    used: int = 0
+
+    @property
+    def struck(self) -> int:
+        """How many requests its faults take away before the reply itself counts as given."""
+        return max((fault.times or 0 for fault in self.faults), default=0)
+
+    def is_over(self, more: bool) -> bool:
+        """Whether the next request gets another reply; the last one of the queue stays, unless its times were told."""
+        if self.times is not None:
+            return self.used >= self.struck + self.times
+        return more and self.used > self.struck
+
+    def active(self) -> tuple[Fault, ...]:
+        return tuple(fault for fault in self.faults if fault.times is None or self.used < fault.times)
+
+
+class Server:
+    """Starts with `with` or `async with` (or `start` and `stop`), in a thread and an event loop of its own.
+
+    Until it is told otherwise it repeats the user's last words. `chunk` is the size of its deltas in characters, `keep`
+    how many requests it remembers, `models` what it lists. With `strict` it refuses what a provider would refuse, as
+    `interlingua.check` finds it. With `tls` it speaks HTTPS, and `ca_pem` is the authority to trust.
+    """
+
+    def __init__(
+        self,
+        *,
+        chunk: int = 16,
+        keep: int = 1000,
+        models: Sequence[str] = ("test-model", "test-reasoner"),
+        strict: bool = False,
+        tls: bool = False,
+        port: int = 0,
+    ) -> None:
+        self.chunk = chunk
+        self.models = tuple(models)
+        self.strict = strict
+        self._authority = Authority() if tls else None
+        self._port = port
+        self._thread = LoopThread("interlingua-test-server")
+        self._runner: web.AppRunner | None = None
+        self._stopping = False
+        self._changed = threading.Condition()
+        self._queue: deque[_Entry] = deque()
+        self._routes: dict[tuple[str, str], Any] = {}
+        self._requests: deque[Received] = deque(maxlen=keep)
+        self._disconnects: deque[Disconnect] = deque(maxlen=keep)
+        self._awaited: deque[Disconnect] = deque(maxlen=keep)
+        self._received = 0
+        self._calls = 0
+        self._streams = 0
+
+    # --- where it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Its address. A path without the name of an api is understood by its end (`/v1/messages`, `/api/chat`)."""
+        if self._port == 0:
+            raise InterlinguaError("the server has not started: use `with Server() as server:`")
+        return f"{'https' if self._authority else 'http'}://127.0.0.1:{self._port}"
+
+    def base_url(self, api: str) -> str:
+        """The address to which a dialect's `path` is added. The vendors' own clients take it as their base URL, too."""
+        if api not in FACTS:
+            raise InterlinguaError(f"no wire is called {api!r}; there are: {', '.join(sorted(FACTS))}")
+        return f"{self.url}/{api}{FACTS[api].base}"
+
+    @property
+    def ca_pem(self) -> bytes:
+        """The certificate of the authority that vouches for this server (`tls=True`)."""
+        if self._authority is None:
+            raise InterlinguaError("this server speaks plain HTTP: make it with Server(tls=True)")
+        return self._authority.pem
+
+    # --- what it says ------------------------------------------------------------------------------------------------
+
+    def answer(
+        self,
+        reply: Reply,
+        *,
+        times: int | None = None,
+        fault: Fault | Iterable[Fault] = (),
+        chunk: int | None = None,
+    ) -> None:
+        """Queues a reply: text, a block or several, a message, a ProviderError, or a function of the request.
+
+        Each answers one request, or `times`; requests that a fault with its own `times` struck do not count. The last
+        one stays, unless its `times` were told: then the echo is back.
+        """
+        faults = tuple(fault) if isinstance(fault, Iterable) else (fault,)
+        with self._changed:
+            self._queue.append(_Entry(reply, times, faults, chunk or self.chunk))
+
+    def say(self, text: str, *, thinking: str | None = None, **how: Any) -> None:
+        """Queues text, after some thinking; the rest as for `answer`."""
+        thought: tuple[Block, ...] = (ThinkingBlock(thinking=thinking),) if thinking else ()
+        self.answer((*thought, TextBlock(text=text)), **how)
+
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        id: str | None = None,
+        text: str = "",
+        **how: Any,
+    ) -> None:
+        """Queues a call of a tool, after some text; the rest as for `answer`. Several at once are a list of blocks."""
+        with self._changed:
+            self._calls += 1
+            number = self._calls
+        call = ToolCall(id=id or f"call_{number}", name=name, arguments=dict(arguments or {}))
+        self.answer((TextBlock(text=text), call) if text else (call,), **how)
+
+    def route(self, method: str, path: str, reply: Any) -> None:
+        """Answers a path that no dialect has: with JSON, `(status, JSON)`, or a function from `Received` to either."""
+        with self._changed:
+            self._routes[method.upper(), path] = reply
+
+    # --- what it saw -------------------------------------------------------------------------------------------------
+
+    @property
+    def requests(self) -> list[Received]:
+        """The last `keep` requests, oldest first."""
+        with self._changed:
+            return list(self._requests)
+
+    @property
+    def last(self) -> Received:
+        """The newest request."""
+        with self._changed:
+            if not self._requests:
+                raise InterlinguaError("the server has received no request")
+            return self._requests[-1]
+
+    @property
+    def disconnects(self) -> list[Disconnect]:
+        """The clients that left in the middle of an answer."""
+        with self._changed:
+            return list(self._disconnects)
+
+    @property
+    def open_streams(self) -> int:
+        """Answers that are being sent."""
+        return self._streams
+
+    @property
+    def open_connections(self) -> int:
+        """Connections that clients hold, idle ones included."""
+        if self._runner is None:
+            return 0
+        return self._count() if self._thread.inside else self._thread.run(_awaited(self._count))
+
+    def clear(self) -> None:
+        """Forgets what it saw and what it was told to say."""
+        with self._changed:
+            for held in (self._queue, self._requests, self._disconnects, self._awaited):
+                held.clear()
+            self._routes.clear()
+
+    def wait_for_disconnect(self, timeout: float = 5.0) -> Disconnect:
+        """Blocks until a client leaves in the middle of an answer; each such client is told once.
+
+        Not for a thread whose event loop is the one that must close the connection: there, await `disconnected`.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: bool(self._awaited), timeout):
+                raise TimeoutError(f"no client left within {timeout} seconds")
+            return self._awaited.popleft()
+
+    async def disconnected(self, timeout: float = 5.0) -> Disconnect:
+        """`wait_for_disconnect` for those with an event loop."""
+        return await asyncio.to_thread(self.wait_for_disconnect, timeout)
+
+    def wait_for_requests(self, count: int, timeout: float = 5.0) -> None:
+        """Blocks until so many requests have arrived since the start."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._received >= count, timeout):
+                raise TimeoutError(f"{self._received} of {count} requests came within {timeout} seconds")
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        self._stopping = False
+        self._thread.start(self._open())
+        return self
+
+    def stop(self) -> None:
+        """Ends every answer and connection; the record stays readable."""
+        if self._thread.running:
+            self._stopping = True
+            self._thread.run(self._close())
+            self._thread.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.stop)
+
+    async def _open(self) -> None:
+        app = web.Application(client_max_size=_LARGEST_BODY)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        # Handlers are cancelled when their client leaves: that is how a disconnect is seen at once.
+        runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.01)
+        await runner.setup()
+        tls = self._authority.server_context() if self._authority else None
+        site = web.TCPSite(runner, "127.0.0.1", self._port, backlog=4096, ssl_context=tls)
+        await site.start()
+        self._runner = runner
+        self._port = runner.addresses[0][1]
+
+    async def _close(self) -> None:
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    def _count(self) -> int:
+        server = self._runner.server if self._runner else None
+        return len(server.connections) if server else 0
+
+    # --- one request -------------------------------------------------------------------------------------------------
+
+    async def _handle(self, http: web.Request) -> web.StreamResponse:
+        asked = route(http.rel_url.raw_path)
+        received = self._record(http, await http.read(), asked)
+        own = self._routes.get((http.method, http.path))
+        if own is not None:
+            return _json(*_status_and_value(own(received) if callable(own) else own))
+        if asked.listing and http.method == "GET":
+            return _json(200, FACTS[asked.api].list_models(self.models))
+        if not asked.known or http.method != "POST":
+            return self._unknown(received)
+        return await self._serve(http, received, await self._answer(received, asked, http.query))
+
+    def _record(self, http: web.Request, body: bytes, asked: Route) -> Received:
+        """Remembers a request, decoded: whoever waits for it finds it whole."""
+        received = Received(
+            index=0,
+            api=asked.api,
+            method=http.method,
+            path=http.rel_url.raw_path_qs,
+            headers=http.headers,
+            body=body,
+            time=time.monotonic(),
+        )
+        try:
+            received.json = jsontext.read(body) if body else None
+            if asked.known and not asked.listing:
+                received.request = self._decoded(body, asked)
+        except InterlinguaError as error:
+            received.error = str(error)
+        with self._changed:
+            received.index = self._received
+            self._received += 1
+            self._requests.append(received)
+            self._changed.notify_all()
+        return received
+
+    def _decoded(self, body: bytes, asked: Route) -> Request:
+        request = dialect(asked.api).decode_request(body, model=asked.model, stream=asked.stream)
+        if not request.context.messages:
+            raise InterlinguaError("the request has no messages")
+        findings = check(request, target=asked.api) if self.strict else ()
+        wrong = [f"{finding.path}: {finding.message}" for finding in findings if finding.severity == "error"]
+        if wrong:
+            raise InterlinguaError("; ".join(wrong))
+        return request
+
+    def _unknown(self, received: Received) -> web.StreamResponse:
+        received.error = f"nothing answers {received.method} {received.path}"
+        error = ProviderError(received.error, status=404)
+        status, body, headers = error_body(received.api or "openai-completions", error)
+        return web.Response(status=status, body=body, headers={**headers, "content-type": JSON})
+
+    async def _answer(self, received: Received, asked: Route, query: Mapping[str, str]) -> Answer:
+        """What is to be sent: the reply of the queue, after its faults."""
+        request = received.request
+        if request is None:
+            return _refused(received, BadRequest(received.error or "the request cannot be read", status=400))
+        entry, faults = self._next()
+        if any(fault.replaces for fault in faults):
+            answer = self._blank(received, _streams(request, asked), query)
+        else:
+            said = await self._said(entry.reply, request, received)
+            answer = self._spoken(said, request, received, asked, query, entry.chunk)
+        for fault in faults:
+            answer = fault.apply(answer)
+        return answer
+
+    def _next(self) -> tuple[_Entry, tuple[Fault, ...]]:
+        with self._changed:
+            while self._queue and self._queue[0].is_over(more=len(self._queue) > 1):
+                self._queue.popleft()
+            entry = self._queue[0] if self._queue else _Entry(echo, None, (), self.chunk)
+            faults = entry.active()
+            entry.used += 1
+        return entry, faults
+
+    async def _said(self, reply: Reply, request: Request, received: Received) -> Said:
+        if not callable(reply):
+            return reply
+        try:
+            said = reply(request)
+            return await said if inspect.isawaitable(said) else said
+        except ProviderError as error:
+            return error
+        except Exception as error:  # a test's own function
+            log.exception("the function that makes the reply failed")
+            received.error = f"{type(error).__name__}: {error}"
+            return ProviderError(f"the function that makes the reply failed: {received.error}", status=500)
+
+    def _spoken(
+        self, said: Said, request: Request, received: Received, asked: Route, query: Mapping[str, str], chunk: int
+    ) -> Answer:
+        if isinstance(said, ProviderError):
+            return _refused(received, said)
+        wire = dialect(asked.api)
+        stamp = int(time.time()) * 1000  # no wire tells more than seconds
+        try:
+            message = message_of(said, request, asked.api, received.index + 1, stamp)
+            blank = self._blank(received, _streams(request, asked), query)
+            if not blank.streamed:
+                received.message = message
+                return replace(blank, steps=(Piece(wire.encode_response(message).bytes(), True),))
+        except InterlinguaError as error:
+            received.error = str(error)
+            return _refused(received, ProviderError(f"the reply cannot be said: {error}", status=500))
+        received.message = message
+        pieces = frames(wire, message, request, chunk)
+        return replace(blank, steps=array(pieces) if blank.content_type == JSON else pieces)
+
+    def _blank(self, received: Received, streamed: bool, query: Mapping[str, str]) -> Answer:
+        """An answer of the right kind that says nothing yet."""
+        facts = FACTS[received.api]
+        kind = facts.content_type if streamed else JSON
+        if streamed and received.api.startswith("google") and query.get("alt") != "sse":
+            kind = JSON
+        charset = facts.charset if kind == SSE else ""
+        headers = {"content-type": kind + charset, facts.request_id: f"req_test{received.index + 1}"}
+        if kind == SSE:
+            headers["cache-control"] = "no-cache"
+        return Answer(api=received.api, headers=headers, content_type=kind, streamed=streamed, steps=())
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    async def _serve(self, http: web.Request, received: Received, answer: Answer) -> web.StreamResponse:
+        self._streams += 1
+        try:
+            return await send(http, answer)
+        except ConnectionError:
+            self._left(received)
+            return web.Response()  # aiohttp finds nobody to send it to
+        except asyncio.CancelledError:
+            if not self._stopping:
+                self._left(received)
+            raise
+        finally:
+            self._streams -= 1
+
+    def _left(self, received: Received) -> None:
+        gone = Disconnect(time.monotonic(), received.index)
+        with self._changed:
+            self._disconnects.append(gone)
+            self._awaited.append(gone)
+            self._changed.notify_all()
+
+
+def _refused(received: Received, error: ProviderError) -> Answer:
+    status, body, headers = error_body(received.api, error)
+    told = {**headers, "content-type": JSON, FACTS[received.api].request_id: f"req_test{received.index + 1}"}
+    return Answer(
+        api=received.api,
+        status=status,
+        headers=told,
+        content_type=JSON,
+        streamed=False,
+        steps=(Piece(body, True),),
+    )
+
+
+def _streams(request: Request, asked: Route) -> bool:
+    told = request.options.stream if asked.stream is None else asked.stream
+    return FACTS[asked.api].stream_default if told is None else told
+
+
+def _status_and_value(reply: Any) -> tuple[int, Any]:
+    return reply if isinstance(reply, tuple) else (200, reply)
+
+
+def _json(status: int, value: Any) -> web.Response:
+    return web.Response(status=status, body=jsontext.write(value), content_type=JSON)
+
+
+async def _awaited(call: Callable[[], int]) -> int:
+    return call()

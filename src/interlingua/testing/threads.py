@@ -1,0 +1,65 @@
+"""An event loop in a thread of its own, so that what runs there serves callers with and without a loop."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from ..errors import InterlinguaError
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs coroutines for other threads, from `start` to `stop`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None
+
+    @property
+    def inside(self) -> bool:
+        """Whether the caller runs in this very thread, where waiting for it would never end."""
+        return threading.current_thread() is self._thread
+
+    def start(self, first: Coroutine[Any, Any, None]) -> None:
+        """Starts the thread and waits for `first`; if that fails, there is no thread."""
+        if self.running:
+            first.close()
+            raise InterlinguaError(f"{self._name} is running already: stop it first, or make another")
+        loop = self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=loop.run_forever, name=self._name, daemon=True)
+        self._thread.start()
+        try:
+            self.run(first)
+        except BaseException:
+            self.stop()
+            raise
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Runs it there and waits here."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def stop(self) -> None:
+        """Cancels what still runs, and returns when the thread is gone."""
+        if self._loop is None or self._thread is None:
+            return
+        self.run(_cancel_the_rest())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._loop = self._thread = None
+
+
+async def _cancel_the_rest() -> None:
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()

@@ -1,0 +1,26 @@
+"""A home folder of its own for each test, and the price lists of the package, read once."""
+
+from pathlib import Path
+
+import pytest
+
+from interlingua.connect import catalogue, pricesheet
+from interlingua.connect.catalogue import Catalogue
+from interlingua.connect.pricesheet import PriceSheet
+
+
+@pytest.fixture(scope="session")
+def sheet(tmp_path_factory: pytest.TempPathFactory) -> PriceSheet:
+    return pricesheet.load(tmp_path_factory.mktemp("kept"))
+
+
+@pytest.fixture
+def known(sheet: PriceSheet) -> Catalogue:
+    return Catalogue(sheet)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("INTERLINGUA_HOME", str(tmp_path))
+    catalogue.reload()
+    return tmp_path
