@@ -3,9 +3,11 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from .abort import Abort
 from .canonical import dump, load
 from .dialects import DIALECTS, dialect
 from .errors import (
+    Aborted,
     AuthFailed,
     BadRequest,
     BadWire,
@@ -17,6 +19,7 @@ from .errors import (
     Overloaded,
     ProviderError,
     RateLimited,
+    TimedOut,
     ToolAuthorizationError,
     ToolInputError,
     TransportError,
@@ -73,22 +76,35 @@ from .request import (
 
 if TYPE_CHECKING:
     from .checks import Finding, check
+    from .connect.client import Client, complete, stream
+    from .connect.connector import Connector
+    from .connect.registry import ConnectorRegistry
     from .conversion import Detection, convert, decode, detect, encode
     from .handover import Adapted, adapt
+    from .tools.decorator import tool
+    from .tools.registry import ToolRegistry
 
 __version__ = "0.1.0"
 
 # Loaded on first use, so that importing the package stays light.
 _LATER = {
     "Adapted": "handover",
+    "Client": "connect.client",
+    "Connector": "connect.connector",
+    "ConnectorRegistry": "connect.registry",
     "Detection": "conversion",
     "Finding": "checks",
     "adapt": "handover",
     "check": "checks",
+    "complete": "connect.client",
     "convert": "conversion",
     "decode": "conversion",
     "detect": "conversion",
     "encode": "conversion",
+    "stream": "connect.client",
+    "sync": "sync:",
+    "tool": "tools.decorator",
+    "ToolRegistry": "tools.registry",
 }
 
 
@@ -96,13 +112,16 @@ def __getattr__(name: str) -> Any:
     module = _LATER.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{module}", __name__), name)
+    found = importlib.import_module(f".{module.rstrip(':')}", __name__)
+    value = found if module.endswith(":") else getattr(found, name)
     globals()[name] = value
     return value
 
 
 __all__ = [
     "DIALECTS",
+    "Abort",
+    "Aborted",
     "Adapted",
     "AgentEvent",
     "AgentMessage",
@@ -116,6 +135,9 @@ __all__ = [
     "CacheMarker",
     "CallOptions",
     "Citation",
+    "Client",
+    "Connector",
+    "ConnectorRegistry",
     "ContentFiltered",
     "Context",
     "ContextTooLong",
@@ -157,10 +179,12 @@ __all__ = [
     "TextContent",
     "ThinkingBlock",
     "ThinkingContent",
+    "TimedOut",
     "ToolAuthorizationError",
     "ToolCall",
     "ToolChoice",
     "ToolInputError",
+    "ToolRegistry",
     "ToolResultMessage",
     "ToolSpec",
     "TransportError",
@@ -169,6 +193,7 @@ __all__ = [
     "UserMessage",
     "adapt",
     "check",
+    "complete",
     "convert",
     "decode",
     "detect",
@@ -177,5 +202,8 @@ __all__ = [
     "encode",
     "fold",
     "load",
+    "stream",
+    "sync",
+    "tool",
     "unfold",
 ]

@@ -49,9 +49,9 @@ class _Fitting:
         return self._pruned(out, path)
 
     def _under(self, key: str, value: Any, path: str, trail: tuple[str, ...]) -> Any:
-        if key in _ONE:
+        if key in _ONE and not isinstance(value, list):
             return self.node(value, path, trail)
-        if key in _MANY and isinstance(value, list):
+        if (key in _MANY or key == "items") and isinstance(value, list):  # older drafts list the items of a tuple
             return [self.node(item, f"{path}[{at}]", trail) for at, item in enumerate(value)]
         if key in _NAMED and isinstance(value, dict):
             return {name: self.node(item, f"{path}.{name}", trail) for name, item in value.items()}
@@ -63,7 +63,7 @@ class _Fitting:
         """The node with what it refers to in its place; what refers to itself too often, or nowhere, is any value."""
         while isinstance(reference := node.get("$ref"), str):
             node = {key: value for key, value in node.items() if key != "$ref"}
-            found = self._find(reference)
+            found = find(self._root, reference)
             if found is None or trail.count(reference) >= _ROUNDS:
                 self.removed.append(f"{path}.$ref" if path else "$ref")
                 break
@@ -91,14 +91,6 @@ class _Fitting:
                     self.removed.append(f"{here}.{key}")
         return out, trail
 
-    def _find(self, reference: str) -> dict[str, Any] | None:
-        if not reference.startswith("#"):
-            return None
-        node: Any = self._root
-        for part in reference[1:].split("/")[1:]:
-            node = node.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
-        return node if isinstance(node, dict) else None
-
     def _pruned(self, node: dict[str, Any], path: str) -> dict[str, Any]:
         """`required` lists only what `properties` has."""
         required, properties = node.get("required"), node.get("properties")
@@ -111,6 +103,16 @@ class _Fitting:
         self.removed.append(f"{path}.required" if path else "required")
         rest = {key: value for key, value in node.items() if key != "required"}
         return {**rest, "required": there} if there else rest
+
+
+def find(root: dict[str, Any], reference: str) -> dict[str, Any] | None:
+    """The part of a schema that a reference inside it points at."""
+    if not reference.startswith("#"):
+        return None
+    node: Any = root
+    for part in reference[1:].split("/")[1:]:
+        node = node.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
+    return node if isinstance(node, dict) else None
 
 
 def _said_otherwise(node: dict[str, Any]) -> dict[str, Any]:

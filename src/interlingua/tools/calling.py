@@ -1,0 +1,274 @@
+"""The one way to call a tool: checked, mended where that is harmless, permitted, run, and always answered.
+
+Whatever goes wrong becomes a result with `is_error`, in words that tell a model how to do better; only the cancellation
+of the caller's own task is raised.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeAlias
+
+from .. import jsontext
+from ..abort import Abort
+from ..errors import FormatError, ToolAuthorizationError, ToolInputError
+from ..messages import TextBlock
+from .policy import Action
+from .policy import ApprovalRequest as ApprovalRequest
+from .results import as_result
+from .tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
+from .validation import allowed, shown
+from .validation import validated as validated
+
+GRACE = 2.0  # seconds that a tool has to stop by itself when the signal fires
+
+_log = logging.getLogger(__name__)
+
+
+class Ruling(Protocol):
+    """What a policy says of a call, and why."""
+
+    @property
+    def action(self) -> Action: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class Judge(Protocol):
+    """Says whether a call may run: a `Policy`, or anything that decides like one. The params are valid by then."""
+
+    def decide(self, tool: str, params: dict[str, Any], /) -> Ruling: ...
+
+
+Approve: TypeAlias = Callable[[ApprovalRequest], Awaitable[bool] | bool]
+
+
+async def call_tool(
+    tool: Tool,
+    tool_call_id: str,
+    arguments: Any,
+    *,
+    signal: Abort | None = None,
+    on_update: ToolUpdateCallback | None = None,
+    context: ToolContext | None = None,
+    policy: Judge | None = None,
+    approve: Approve | None = None,
+    parse_error: str | None = None,
+) -> ToolResult:
+    """Runs one call. `arguments` is an object or its JSON text; blank is `{}`. Never raises but for cancellation.
+
+    `parse_error` is that of a `ToolCall` whose arguments were no JSON object: such a call is answered, not run. With a
+    policy that asks and no `approve`, the answer is no.
+    """
+    if signal is not None and signal.aborted:
+        return failure(tool.name, f"{tool.name} was not run: {_aborted(signal)}", "aborted")
+
+    async def admitted() -> dict[str, Any]:
+        if tool.owner_only and context is not None and not context.sender_is_owner:
+            raise ToolAuthorizationError(f"{tool.name} may only be used by the owner, and the sender is not the owner")
+        if parse_error is not None:
+            raise ToolInputError(_unreadable(tool, arguments, parse_error))
+        params = _checked(tool, arguments)
+        if policy is not None:
+            await _permit(tool, tool_call_id, params, policy, approve)
+        return params
+
+    return await _run(tool, tool_call_id, admitted, signal, on_update)
+
+
+def failure(tool_name: str, text: str, status: int | str) -> ToolResult:
+    """A result that says what went wrong, to the model as text and to programs as details."""
+    details = {"status": status, "tool": tool_name, "error": text}
+    return ToolResult(content=(TextBlock(text=text),), details=details, is_error=True)
+
+
+# --- before the call ------------------------------------------------------------------------------------------------
+
+
+def _checked(tool: Tool, arguments: Any) -> dict[str, Any]:
+    try:
+        given = _object(arguments)
+    except (FormatError, ValueError, RecursionError) as error:
+        raise ToolInputError(_unreadable(tool, arguments, _said(error))) from error
+    try:
+        params, problems = validated(tool.parameters, given)
+    except FormatError as error:
+        raise ToolInputError(f"{tool.name} cannot be called, its own schema is wrong: {error.message}") from error
+    except (ValueError, RecursionError) as error:  # numbers and depths beyond what Python takes
+        raise ToolInputError(_unreadable(tool, arguments, _said(error))) from error
+    if problems:
+        raise ToolInputError(_explained(tool, given, problems))
+    return params
+
+
+def _object(arguments: Any) -> dict[str, Any]:
+    """The arguments as an object of our own: what a tool does to it is not seen in the transcript."""
+    if arguments is None or (isinstance(arguments, str | bytes) and not arguments.strip()):
+        return {}
+    text = arguments if isinstance(arguments, str | bytes) else jsontext.write(arguments)
+    value = jsontext.read(text)
+    if not isinstance(value, dict):
+        raise FormatError(f"the arguments are {_kind(value)}, not a JSON object")
+    return value
+
+
+async def _permit(
+    tool: Tool, tool_call_id: str, params: dict[str, Any], policy: Judge, approve: Approve | None
+) -> None:
+    """Asks the policy, and a person if the policy says so. A policy or a person that fails has not allowed anything."""
+    try:
+        decision = policy.decide(tool.name, params)
+    except Exception as error:
+        _log.exception("the policy failed for %s", tool.name)
+        raise ToolAuthorizationError(f"{tool.name} was not run: the policy failed: {_said(error)}") from error
+    if decision.action == "allow":
+        return
+    if decision.action != "ask":
+        raise ToolAuthorizationError(f"{tool.name} is not allowed: {decision.reason}. Do it another way, or ask first.")
+    if approve is None:
+        raise ToolAuthorizationError(f"{tool.name} needs approval ({decision.reason}), and nobody can be asked here")
+    request = ApprovalRequest(tool_call_id=tool_call_id, tool_name=tool.name, params=params, reason=decision.reason)
+    try:
+        answer = approve(request)
+        approved = await answer if inspect.isawaitable(answer) else answer
+    except Exception as error:
+        _log.exception("asking for approval failed for %s", tool.name)
+        raise ToolAuthorizationError(f"{tool.name} was not run: asking failed: {_said(error)}") from error
+    if approved is not True:
+        raise ToolAuthorizationError(f"{tool.name} was not approved ({decision.reason}): do not try the same again")
+
+
+def _explained(tool: Tool, given: Any, problems: list[str]) -> str:
+    lines = "\n".join(f"- {problem}" for problem in problems)
+    return (
+        f"The arguments for {tool.name} are wrong:\n{lines}\nReceived: {shown(given, 500)}\n"
+        f"Allowed: {allowed(tool.parameters)}\nCorrect the arguments and call {tool.name} again."
+    )
+
+
+def _unreadable(tool: Tool, arguments: Any, error: str) -> str:
+    return (
+        f"The arguments for {tool.name} are no JSON object: {error}\nReceived: {shown(arguments, 500)}\n"
+        f"Allowed: {allowed(tool.parameters)}\nCall {tool.name} again with one complete JSON object."
+    )
+
+
+def _kind(value: Any) -> str:
+    names = {
+        type(None): "null",
+        bool: "a truth value",
+        int: "a number",
+        float: "a number",
+        str: "a text",
+        list: "an array",
+    }
+    return names.get(type(value), f"a {type(value).__name__}")
+
+
+# --- the call -------------------------------------------------------------------------------------------------------
+
+
+async def _run(
+    tool: Tool,
+    tool_call_id: str,
+    admitted: Callable[[], Awaitable[dict[str, Any]]],
+    signal: Abort | None,
+    on_update: ToolUpdateCallback | None,
+) -> ToolResult:
+    """Runs the tool in a task of its own, so that neither the signal nor a cancellation depends on its good will."""
+    inner = Abort()
+    forget = signal.on_abort(lambda: inner.abort(signal.reason)) if signal is not None else None
+    updates = _Updates(on_update) if on_update is not None else None
+    running = asyncio.ensure_future(_outcome(tool, tool_call_id, admitted, inner, updates))
+    fired = asyncio.ensure_future(inner.wait())
+    try:
+        await asyncio.wait({running, fired}, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            await _stopped(running)
+        return _answer(tool, running, inner)
+    except asyncio.CancelledError:
+        inner.abort("the call was cancelled")
+        await _stopped(running, grace=0)
+        raise
+    finally:
+        if updates is not None:
+            updates.over = True
+        if forget is not None:
+            forget()
+        fired.cancel()
+
+
+async def _outcome(
+    tool: Tool,
+    tool_call_id: str,
+    admitted: Callable[[], Awaitable[dict[str, Any]]],
+    signal: Abort,
+    on_update: ToolUpdateCallback | None,
+) -> ToolResult:
+    try:
+        params = await admitted()
+        if signal.aborted:
+            return failure(tool.name, f"{tool.name} was not run: {_aborted(signal)}", "aborted")
+        returned: Any = tool.execute(tool_call_id, params, signal, on_update)
+        return as_result(await returned if inspect.isawaitable(returned) else returned)
+    except ToolInputError as error:
+        return failure(tool.name, str(error), error.status)
+    except (Exception, SystemExit) as error:
+        _log.debug("%s failed", tool.name, exc_info=True)
+        return failure(tool.name, f"{tool.name} failed: {_said(error)}", 500)
+
+
+async def _stopped(running: asyncio.Future[ToolResult], grace: float | None = None) -> None:
+    """Waits for a tool that was told to stop; cancels it when it does not, and leaves it when that does not help."""
+    await asyncio.wait({running}, timeout=GRACE if grace is None else grace)
+    if not running.done():
+        running.cancel()
+        await asyncio.wait({running}, timeout=GRACE)
+
+
+def _answer(tool: Tool, running: asyncio.Future[ToolResult], signal: Abort) -> ToolResult:
+    if running.done() and not running.cancelled():
+        return running.result()
+    if signal.aborted:
+        return failure(tool.name, f"{tool.name} was stopped: {_aborted(signal)}", "aborted")
+    return failure(tool.name, f"{tool.name} failed: it cancelled itself", 500)
+
+
+class _Updates:
+    """Hands partial results to the caller, in the caller's loop and only while the call runs."""
+
+    def __init__(self, hear: ToolUpdateCallback) -> None:
+        self.over = False
+        self._hear = hear
+        self._loop = asyncio.get_running_loop()
+
+    def __call__(self, partial: ToolResult) -> None:
+        if self.over:
+            return
+        try:
+            here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            here = False
+        if here:
+            self._tell(partial)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._tell, partial)
+
+    def _tell(self, partial: ToolResult) -> None:
+        if self.over:
+            return
+        try:
+            self._hear(as_result(partial))
+        except Exception:
+            _log.exception("an update callback failed")
+
+
+def _aborted(signal: Abort) -> str:
+    return "aborted" if signal.reason is None else f"aborted ({signal.reason})"
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, FormatError):
+        return error.message
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

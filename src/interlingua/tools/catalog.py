@@ -1,0 +1,169 @@
+"""The core tools, as a table: what exists, where it belongs, where its factory is. A new tool is a row.
+
+Nothing is imported before a tool is made. A row whose module is not there is left out, with a warning.
+"""
+
+import importlib
+import importlib.util
+import logging
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from .registry import OPENCLAW, ToolRegistry, named, unknown_group
+from .tool import Tool, ToolContext, ToolMeta, ToolProfile, ToolSection
+
+_log = logging.getLogger(__name__)
+
+OnLoadWarning: TypeAlias = Callable[[str], object]
+
+SECTIONS: tuple[ToolSection, ...] = tuple(
+    ToolSection(id=id, label=label)
+    for id, label in (
+        ("fs", "Files"),
+        ("runtime", "Runtime"),
+        ("web", "Web"),
+        ("memory", "Memory"),
+        ("sessions", "Sessions"),
+        ("ui", "UI"),
+        ("messaging", "Messaging"),
+        ("automation", "Automation"),
+        ("nodes", "Nodes"),
+        ("agents", "Agents"),
+        ("media", "Media"),
+    )
+)
+
+
+class Row(NamedTuple):
+    """One core tool. `profiles` by letter (minimal, coding, messaGing); `place` is `module:factory` in tools/core.
+
+    `needs` names context fields that it cannot do without; a tool that takes one field or another says so itself.
+    """
+
+    id: str
+    section: str
+    profiles: str
+    flagged: bool
+    place: str
+    needs: str
+    description: str
+
+
+# fmt: off
+ROWS: tuple[Row, ...] = (
+    Row("read", "fs", "c", False, "read:read_tool", "", "Read a file: text by lines, or an image"),
+    Row("write", "fs", "c", False, "write:write_tool", "", "Create or overwrite a file"),
+    Row("edit", "fs", "c", False, "edit:edit_tool", "", "Replace exact text in a file"),
+    Row("apply_patch", "fs", "c", False, "apply_patch:apply_patch_tool", "", "Change several files by one patch"),
+    Row("ls", "fs", "c", False, "ls:ls_tool", "", "List a directory"),
+    Row("find", "fs", "c", False, "find:find_tool", "", "Find files by name"),
+    Row("grep", "fs", "c", False, "grep:grep_tool", "", "Search in files"),
+    Row("exec", "runtime", "c", False, "exec:exec_tool", "", "Run a shell command"),
+    Row("process", "runtime", "c", False, "process:process_tool", "", "Follow and end commands in the background"),
+    Row("web_search", "web", "", True, "web_search:web_search_tool", "", "Search the web"),
+    Row("web_fetch", "web", "", True, "web_fetch:web_fetch_tool", "", "Fetch a page as readable text"),
+    Row("memory_search", "memory", "c", True, "memory:memory_search_tool", "", "Search the memory notes"),
+    Row("memory_get", "memory", "c", True, "memory:memory_get_tool", "", "Read part of a memory note"),
+    Row("image", "media", "c", False, "image:image_tool", "complete", "Ask a vision model about an image"),
+)
+# fmt: on
+
+_LETTERS: dict[str, ToolProfile] = {"m": "minimal", "c": "coding", "g": "messaging"}
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    section.id: tuple(row.id for row in ROWS if row.section == section.id) for section in SECTIONS
+} | {OPENCLAW: tuple(row.id for row in ROWS if row.flagged)}
+"""What `group:fs` and the others stand for among the core tools."""
+
+
+def get_core_tool_catalog() -> list[ToolMeta]:
+    """What is known of each core tool, without making or importing any."""
+    return [_meta(row) for row in ROWS]
+
+
+def get_core_sections() -> list[ToolSection]:
+    return list(SECTIONS)
+
+
+def discover_core_tools(
+    registry: ToolRegistry,
+    *,
+    include: Collection[str] | None = None,
+    exclude: Collection[str] | None = None,
+    on_load_warning: OnLoadWarning | None = None,
+    openclaw_root: str | None = None,
+) -> None:
+    """Registers the core tools; they are made when they are resolved.
+
+    `include` and `exclude` take ids and groups (`group:web`); nothing included is nothing, what is in both is out.
+    `openclaw_root` is kept in `registry.search_roots`, where plugins are looked for.
+    """
+    warn = on_load_warning or _log.warning
+    for name in (*(include or ()), *(exclude or ())):
+        if problem := unknown_group(name, GROUPS):
+            warn(problem)
+    for section in SECTIONS:
+        registry.register_section(section)
+    for row in ROWS:
+        meta = _meta(row)
+        if (include is None or named(meta, include)) and not (exclude and named(meta, exclude)):
+            _register(registry, row, meta, warn)
+    if openclaw_root is not None:
+        _search(registry, openclaw_root, warn)
+
+
+def _register(registry: ToolRegistry, row: Row, meta: ToolMeta, warn: OnLoadWarning) -> None:
+    if importlib.util.find_spec(_module(row)) is None:
+        warn(f"the core tool {row.id} could not be loaded: there is no module {_module(row)}")
+    else:
+        registry.register_factory(_Later(row, warn), meta)
+
+
+def _search(registry: ToolRegistry, root: str, warn: OnLoadWarning) -> None:
+    if not Path(root).expanduser().is_dir():
+        warn(f"{root} is no directory: no plugins are looked for there; give openclaw_root the path of a checkout")
+    elif root not in registry.search_roots:
+        registry.search_roots = (*registry.search_roots, root)
+
+
+class _Later:
+    """Makes a core tool, and imports its module to do so. Equal to any other for the same row."""
+
+    def __init__(self, row: Row, warn: OnLoadWarning) -> None:
+        self._row = row
+        self._warn = warn
+
+    def __call__(self, context: ToolContext) -> Tool | list[Tool] | None:
+        try:
+            factory: Any = getattr(importlib.import_module(_module(self._row)), self._row.place.partition(":")[2])
+        except Exception as error:  # whatever a module does when it is imported: the other tools stay
+            self._warn(f"the core tool {self._row.id} could not be loaded: {type(error).__name__}: {error}")
+            raise
+        made: Tool | list[Tool] | None = factory(context)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Later) and self._row == other._row
+
+    def __hash__(self) -> int:
+        return hash(self._row)
+
+
+def _module(row: Row) -> str:
+    """The module of a row: one of the core tools, or any other by its full name."""
+    name = row.place.partition(":")[0]
+    return name if "." in name else f"{__package__}.core.{name}"
+
+
+def _meta(row: Row) -> ToolMeta:
+    return ToolMeta(
+        id=row.id,
+        label=row.id,
+        description=row.description,
+        section_id=row.section,
+        profiles=tuple(_LETTERS[letter] for letter in row.profiles),
+        source="core",
+        include_in_open_claw_group=row.flagged,
+        needs=tuple(row.needs.split()),
+    )

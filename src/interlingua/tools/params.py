@@ -1,0 +1,203 @@
+"""Reads the arguments of a tool call, forgiving where models are sloppy and clear where they are wrong.
+
+Keys: the exact one first; only if it is absent its other spelling, `workDir` ↔ `work_dir`. A key that is there and
+holds null is there: the other spelling is not tried.
+
+Against the TypeScript readers that these follow, on purpose: the other spelling is tried both ways, since tools written
+in Python use snake_case; true and false are no numbers; 42.0 is read as the text `42`; blank, infinite and undefined
+numbers are errors, not 0; an array with null, a list or an object in it is an error, not the text `null`.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, cast, overload
+
+from ..errors import ToolInputError
+
+_BEFORE_A_WORD = re.compile(r"([A-Z]+)([A-Z][a-z])")
+_AFTER_A_WORD = re.compile(r"([a-z\d])([A-Z])")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_WHOLE = re.compile(r"[+-]?\d+|0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+")
+
+
+@overload
+def read_string_param(
+    params: Mapping[str, Any],
+    key: str,
+    *,
+    required: Literal[True],
+    trim: bool = True,
+    label: str | None = None,
+    allow_empty: bool = False,
+) -> str: ...
+@overload
+def read_string_param(
+    params: Mapping[str, Any],
+    key: str,
+    *,
+    required: bool = False,
+    trim: bool = True,
+    label: str | None = None,
+    allow_empty: bool = False,
+) -> str | None: ...
+def read_string_param(
+    params: Mapping[str, Any],
+    key: str,
+    *,
+    required: bool = False,
+    trim: bool = True,
+    label: str | None = None,
+    allow_empty: bool = False,
+) -> str | None:
+    """Text, trimmed; a number as its text; None when absent, blank or of another type."""
+    value, label = _value(params, key), label or key
+    if _is_number(value):
+        return number_text(value)
+    if not isinstance(value, str):
+        _refuse(label, required)
+        return None
+    text = value.strip() if trim else value
+    if text.strip() or allow_empty:
+        return text
+    if required:
+        raise ToolInputError(f"{label} must not be blank")
+    return None
+
+
+@overload
+def read_number_param(
+    params: Mapping[str, Any], key: str, *, required: Literal[True], integer: Literal[True], label: str | None = None
+) -> int: ...
+@overload
+def read_number_param(
+    params: Mapping[str, Any],
+    key: str,
+    *,
+    required: Literal[False] = False,
+    integer: Literal[True],
+    label: str | None = None,
+) -> int | None: ...
+@overload
+def read_number_param(
+    params: Mapping[str, Any],
+    key: str,
+    *,
+    required: Literal[True],
+    integer: Literal[False] = False,
+    label: str | None = None,
+) -> int | float: ...
+@overload
+def read_number_param(
+    params: Mapping[str, Any], key: str, *, required: bool = False, integer: bool = False, label: str | None = None
+) -> int | float | None: ...
+def read_number_param(
+    params: Mapping[str, Any], key: str, *, required: bool = False, integer: bool = False, label: str | None = None
+) -> int | float | None:
+    """A number, or text that is one; `integer` rounds down. What is there and no number is an error, needed or not."""
+    value, label = _value(params, key), label or key
+    if value is None:
+        _refuse(label, required)
+        return None
+    number: Any = _parsed(value) if isinstance(value, str) else value
+    if not _is_number(number) or not math.isfinite(number):
+        raise ToolInputError(f"{label} must be a number")
+    return math.floor(number) if integer else cast(int | float, number)
+
+
+def read_boolean_param(
+    params: Mapping[str, Any], key: str, default: bool = False, *, required: bool = False, label: str | None = None
+) -> bool:
+    """True or false; of texts only `true`, in any case, and `1` are true. Other values count as JavaScript has them."""
+    value = _value(params, key)
+    if value is None:
+        _refuse(label or key, required)
+        return default
+    if isinstance(value, str):
+        return value == "1" or value.lower() == "true"
+    if _is_number(value):
+        return value != 0 and not math.isnan(value)
+    return value is not False
+
+
+@overload
+def read_string_array_param(
+    params: Mapping[str, Any], key: str, *, required: Literal[True], label: str | None = None
+) -> list[str]: ...
+@overload
+def read_string_array_param(
+    params: Mapping[str, Any], key: str, *, required: bool = False, label: str | None = None
+) -> list[str] | None: ...
+def read_string_array_param(
+    params: Mapping[str, Any], key: str, *, required: bool = False, label: str | None = None
+) -> list[str] | None:
+    """A list of texts; one text is a list of one, as it is. Numbers, true and false become their text."""
+    value, label = _value(params, key), label or key
+    if value is None:
+        _refuse(label, required)
+        return None
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list | tuple):
+        raise ToolInputError(f"{label} must be a string or string array")
+    return [_item(item, f"{label}[{at}]") for at, item in enumerate(value)]
+
+
+def assert_required_params(params: Mapping[str, Any], keys: Iterable[str]) -> None:
+    """Raises for the first of `keys` that is absent, null or the empty text."""
+    for key in keys:
+        if _value(params, key) in (None, ""):
+            raise ToolInputError(f"{key} required")
+
+
+def snake_case(name: str) -> str:
+    """`baseURL` → `base_url`, `HTMLParser` → `html_parser`."""
+    return _AFTER_A_WORD.sub(r"\1_\2", _BEFORE_A_WORD.sub(r"\1_\2", name)).lower()
+
+
+def camel_case(name: str) -> str:
+    """`work_dir` → `workDir`."""
+    first, *rest = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+def number_text(number: int | float) -> str:
+    """The number as a person writes it: 42.0 is `42`."""
+    whole = isinstance(number, float) and number.is_integer() and abs(number) < 1e15
+    return str(int(number)) if whole else str(number)
+
+
+def _value(params: Mapping[str, Any], key: str) -> Any:
+    for spelling in (key, snake_case(key), camel_case(key)):
+        if spelling in params:
+            return params[spelling]
+    return None
+
+
+def _refuse(label: str, required: bool) -> None:
+    if required:
+        raise ToolInputError(f"{label} required")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _parsed(text: str) -> int | float | None:
+    text = text.strip()
+    try:
+        if _WHOLE.fullmatch(text):
+            return int(text, 0) if text[1:2].isalpha() else int(text)
+        return float(text) if _NUMBER.fullmatch(text) else None
+    except ValueError:  # more digits than Python reads
+        return None
+
+
+def _item(value: Any, label: str) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if _is_number(value):
+        return number_text(value)
+    raise ToolInputError(f"{label} must be a string")

@@ -1,0 +1,77 @@
+"""What the model is told of tools: their names, words and schemas, fitted to who reads them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from .. import schemas
+from ..losses import Loss
+from ..profiles import PROFILES
+from ..request import ToolSpec
+from .tool import Tool
+
+# Providers whose name is not that of an api, and the api whose rules are theirs.
+_PROVIDERS = {"google": "google-generative-ai", "google-antigravity": "google-gemini-cli"}
+
+# Words about values that are no objects: at the root of a tool's schema they mean nothing.
+_FOR_OTHER_TYPES = frozenset(
+    {
+        "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+        "multipleOf", "minItems", "maxItems", "uniqueItems", "items",
+    }
+)  # fmt: skip
+
+
+def extract_tool_schema(tool: Tool) -> ToolSpec:
+    """The tool as it is offered to a model that takes any JSON Schema."""
+    return ToolSpec(name=tool.name, description=tool.description, input_schema=normalize_schema(tool.parameters))
+
+
+def extract_tool_schemas(
+    tools: Iterable[Tool], provider_or_api: str | None = None
+) -> tuple[list[ToolSpec], list[Loss]]:
+    """The tools as they are offered to this provider or api, in their order, and what it could not be told."""
+    rules = PROFILES.get(_PROVIDERS.get(provider_or_api or "", provider_or_api or ""))
+    specs: list[ToolSpec] = []
+    losses: list[Loss] = []
+    for at, tool in enumerate(tools):
+        spec = extract_tool_schema(tool)
+        fitted, removed = schemas.fit(spec.input_schema, rules.schema if rules else "full")
+        path = f"$.tools[{at}].input_schema"
+        losses += [Loss(f"{path}.{place}", "schema", f"{provider_or_api} refuses it", "dropped") for place in removed]
+        specs.append(ToolSpec(name=spec.name, description=spec.description, input_schema=fitted))
+    return specs, losses
+
+
+def clean_schema_for_gemini(schema: Any) -> Any:
+    """The schema in the words that Gemini knows, references written out; names of parameters are never touched."""
+    return schemas.fit(schema, "gemini")[0]
+
+
+def normalize_schema(schema: Any) -> dict[str, Any]:
+    """A schema of an object, which is what every provider wants a tool to take. The source is not changed.
+
+    What is no schema is an object without properties; what is a schema of something else becomes one of an object.
+    Unlike the TypeScript function, it always gives `properties`, which OpenAI insists on, and it follows a reference
+    at the root, where no provider does.
+    """
+    if not isinstance(schema, dict) or not schema:
+        return {"type": "object", "properties": {}}
+    schema = _dereferenced(schema)
+    if schema.get("type") != "object":
+        schema = {key: value for key, value in schema.items() if key not in _FOR_OTHER_TYPES}
+    properties = schema.get("properties")
+    return {**schema, "type": "object", "properties": properties if isinstance(properties, dict) else {}}
+
+
+def _dereferenced(schema: dict[str, Any]) -> dict[str, Any]:
+    seen: set[str] = set()
+    while isinstance(reference := schema.get("$ref"), str):
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        if reference in seen:
+            return rest
+        seen.add(reference)
+        found = schemas.find(schema, reference)
+        if found is None:
+            break
+        schema = {**found, **rest}
+    return schema

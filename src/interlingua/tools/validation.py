@@ -1,0 +1,406 @@
+"""Arguments against their schema: what is harmless is mended, what is wrong is said so that a model can correct it."""
+
+import difflib
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, pairwise
+from typing import Any
+
+from jsonschema_rs import FancyRegexOptions, RegexOptions, ValidationError, Validator, validator_for
+from jsonschema_rs import ValidationErrorKind as Kind
+
+from .. import jsontext
+from ..errors import FormatError
+from .params import number_text
+
+_ERRORS = 50_000  # errors looked at when mending
+_TOLD = 20  # problems told to the model
+_ROUNDS = 8  # mending one thing may show the next
+_TRIALS = 32  # branches of unions tried
+_BACKTRACKS = 10_000
+
+
+def validated(schema: Any, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The arguments, mended where that is harmless, and what is still wrong with them: one `path: message` each.
+
+    Valid arguments come back as they are. Else a copy is mended: `"5"` where a number is wanted, `"true"` for true, a
+    number or truth value where text is wanted, JSON text where an object or array is, one value where an array is,
+    null for an optional argument (left out), another spelling of a name (`oldText`, `old_text`). With problems, the
+    arguments are those that were given. Raises FormatError when the schema is none.
+    """
+    if not isinstance(schema, dict):
+        return arguments, []
+    validator = _validator(jsontext.write(schema))
+    whole = _whole(schema, arguments)
+    errors = _errors(validator, whole)
+    if not errors:
+        return whole, []
+    mending = _Mending(schema, validator, jsontext.read(jsontext.write(whole)))
+    left = mending.left(errors)
+    return (arguments, _problems(left, schema)) if left else (mending.document, [])
+
+
+@functools.lru_cache(maxsize=256)
+def _validator(schema: bytes) -> Validator:
+    """Compiled once per schema. Nothing is fetched, and no pattern takes more than linear or bounded time."""
+    refused = ""
+    # Only the second engine knows lookaround and backreferences; it gives up instead of running away.
+    for engine in (RegexOptions(), FancyRegexOptions(backtrack_limit=_BACKTRACKS)):
+        try:
+            return validator_for(schema.decode(), pattern_options=engine, retriever=_refuse, mask="the value")
+        except ValidationError as error:
+            refused = refused or error.message
+        except ValueError as error:
+            refused = refused or str(error)
+    raise FormatError(refused)
+
+
+def _refuse(uri: str) -> Any:
+    raise ValueError(f"{uri} is outside of the schema, and nothing is fetched")
+
+
+def _errors(validator: Validator, document: Any) -> list[ValidationError]:
+    return list(islice(validator.iter_errors(document), _ERRORS))
+
+
+def _whole(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Whole numbers as int: JSON Schema takes 5.0 for an integer, Python code does not."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return arguments
+    mended = {
+        name: int(value)
+        for name, value in arguments.items()
+        if isinstance(value, float)
+        and value.is_integer()
+        and "integer" in (types := _types(properties.get(name)))
+        and "number" not in types
+    }
+    return {**arguments, **mended} if mended else arguments
+
+
+def _types(schema: Any) -> list[Any]:
+    """The types that a schema names, itself or in the branches of its union."""
+    if not isinstance(schema, dict):
+        return []
+    named = schema.get("type", [])
+    branches = schema.get("anyOf") or schema.get("oneOf") or []
+    return (named if isinstance(named, list) else [named]) + [
+        branch.get("type") for branch in branches if isinstance(branch, dict)
+    ]
+
+
+class _Mending:
+    """One copy of the arguments, changed where an error says what would be right."""
+
+    def __init__(self, schema: dict[str, Any], validator: Validator, document: dict[str, Any]) -> None:
+        self._schema = schema
+        self._validator = validator
+        self._trials = 0
+        self.document = document
+
+    def left(self, errors: list[ValidationError]) -> list[ValidationError]:
+        """Mends as long as it helps; the errors that are left."""
+        for _ in range(_ROUNDS):
+            if not self._mend_all(errors):
+                break
+            errors = _errors(self._validator, self.document)
+            if not errors:
+                break
+        return errors
+
+    def _mend_all(self, errors: Sequence[ValidationError]) -> bool:
+        touched: set[tuple[str | int, ...]] = set()
+        for error in errors:
+            path = tuple(error.instance_path)
+            if not any(path[:length] in touched for length in range(len(path) + 1)) and self._mend(error):
+                touched.add(path)
+        return bool(touched)
+
+    def _mend(self, error: ValidationError) -> bool:
+        try:
+            return self._mended(error)
+        except (LookupError, TypeError):  # the place is gone: what was mended before has moved it
+            return False
+
+    def _mended(self, error: ValidationError) -> bool:
+        match error.kind:
+            case Kind.Required(property=name):
+                return self._rename(error, [name])
+            case Kind.AdditionalProperties() | Kind.UnevaluatedProperties():
+                return self._rename(error, list(_properties(self._schema, error)))
+        path = error.instance_path
+        if path and _at(self.document, path) is None and ("properties", path[-1]) in pairwise(error.evaluation_path):
+            del _at(self.document, path[:-1])[path[-1]]
+            return True
+        if not isinstance(error.kind, Kind.AnyOf | Kind.OneOfNotValid):
+            return bool(path) and self._replace(path, error.kind)
+        wanted = _wanted(error)
+        if wanted is not None:
+            return bool(path) and self._put(path, _as_type(_at(self.document, path), wanted))
+        return self._mend_union(path, error.kind.context)
+
+    def _replace(self, path: Sequence[str | int], kind: Kind) -> bool:
+        value, new = _at(self.document, path), _KEEP
+        match kind:
+            case Kind.Type(types=wanted):
+                new = _as_type(value, wanted)
+            case Kind.Enum(options=options):
+                new = _as_option(value, options)
+            case Kind.Constant(expected_value=option):
+                new = _as_option(value, [option])
+        return self._put(path, new)
+
+    def _put(self, path: Sequence[str | int], new: Any) -> bool:
+        if new is _KEEP:
+            return False
+        _at(self.document, path[:-1])[path[-1]] = new
+        return True
+
+    def _mend_union(self, path: list[str | int], branches: Sequence[Sequence[ValidationError]]) -> bool:
+        """Takes the first branch that fits when mended."""
+        for branch in branches:
+            self._trials += 1
+            if self._trials > _TRIALS:
+                return False
+            before = self.document
+            self.document = jsontext.read(jsontext.write(before))
+            if self._mend_all(branch) and self._settled(path):
+                return True
+            self.document = before
+        return False
+
+    def _settled(self, path: list[str | int]) -> bool:
+        """Whether nothing is wrong at the path any more, once what has come to light there is mended too."""
+        for _ in range(_ROUNDS):
+            errors = [one for one in _errors(self._validator, self.document) if one.instance_path[: len(path)] == path]
+            if not errors:
+                return True
+            if not self._mend_all(errors):
+                return False
+        return False
+
+    def _rename(self, error: ValidationError, wanted: list[str]) -> bool:
+        """Gives arguments in another spelling their proper name, if the schema knows no such name."""
+        holder = _at(self.document, error.instance_path)
+        known = _properties(self._schema, error)
+        given = {_folded(name): name for name in holder if name not in known}
+        changed = False
+        for name in wanted:
+            other = given.get(_folded(name))
+            if name not in holder and other is not None:
+                holder[name] = holder.pop(other)
+                changed = True
+        return changed
+
+
+def _wanted(error: ValidationError) -> list[str] | None:
+    """The types that the branches of a union want, if every branch fails for the type of the value itself."""
+    if not isinstance(error.kind, Kind.AnyOf | Kind.OneOfNotValid):
+        return None
+    wanted: list[str] = []
+    for branch in error.kind.context:
+        here = [one.kind for one in branch if one.instance_path == error.instance_path]
+        mistaken = [kind for kind in here if isinstance(kind, Kind.Type)]
+        if not mistaken:
+            return None
+        wanted += [name for kind in mistaken for name in kind.types]
+    return list(dict.fromkeys(wanted))
+
+
+def _at(document: Any, path: Sequence[str | int]) -> Any:
+    for key in path:
+        document = document[key]
+    return document
+
+
+def _properties(schema: Any, error: ValidationError) -> dict[str, Any]:
+    """The properties that the schema has beside the keyword that was broken."""
+    try:
+        found = _at(schema, error.schema_path[:-1]).get("properties")
+    except (LookupError, TypeError, AttributeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+_KEEP: Any = object()
+_INTEGER = re.compile(r"[+-]?\d+(\.0+)?")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+
+
+def _as_type(value: Any, wanted: list[str]) -> Any:
+    """The value as one of the types, the narrowest first; `_KEEP` if it is none of them in another form."""
+    for name in sorted(wanted, key=_NARROW.index):
+        new = _FORMS[name](value)
+        if new is not _KEEP:
+            return new
+    return _KEEP
+
+
+def _as_null(value: Any) -> Any:
+    return None if value == "null" else _KEEP
+
+
+def _as_boolean(value: Any) -> Any:
+    return {"true": True, "false": False}.get(value.strip().lower(), _KEEP) if isinstance(value, str) else _KEEP
+
+
+def _as_integer(value: Any) -> Any:
+    if not isinstance(value, str) or not _INTEGER.fullmatch(text := value.strip()):
+        return _KEEP
+    try:
+        return int(text.partition(".")[0])
+    except ValueError:  # more digits than Python reads
+        return _KEEP
+
+
+def _as_number(value: Any) -> Any:
+    whole = _as_integer(value)
+    if whole is not _KEEP or not isinstance(value, str) or not _NUMBER.fullmatch(value.strip()):
+        return whole
+    number = float(value)
+    return number if abs(number) != float("inf") else _KEEP
+
+
+def _as_object(value: Any) -> Any:
+    return _from_text(value, dict)
+
+
+def _as_array(value: Any) -> Any:
+    parsed = _from_text(value, list)
+    if parsed is not _KEEP:
+        return parsed
+    broken = isinstance(value, str) and value.lstrip().startswith("[")
+    return [value] if value is not None and not broken else _KEEP
+
+
+def _as_string(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return number_text(value) if isinstance(value, int | float) else _KEEP
+
+
+def _from_text(value: Any, kind: type) -> Any:
+    if not isinstance(value, str):
+        return _KEEP
+    try:
+        parsed = jsontext.read(value)
+    except FormatError:
+        return _KEEP
+    return parsed if isinstance(parsed, kind) else _KEEP
+
+
+_FORMS: dict[str, Callable[[Any], Any]] = {
+    "null": _as_null,
+    "boolean": _as_boolean,
+    "integer": _as_integer,
+    "number": _as_number,
+    "object": _as_object,
+    "string": _as_string,
+    "array": _as_array,
+}
+_NARROW = list(_FORMS)
+
+
+def _as_option(value: Any, options: list[Any]) -> Any:
+    """The one option that reads like the value: 5 for `"5"`, `"5"` for 5."""
+    text = value if isinstance(value, str) else jsontext.compact(value)
+    like = [option for option in options if (option if isinstance(option, str) else jsontext.compact(option)) == text]
+    return like[0] if len(like) == 1 and like[0] is not value else _KEEP
+
+
+# --- words for the model --------------------------------------------------------------------------------------------
+
+
+def _problems(errors: Sequence[ValidationError], schema: dict[str, Any]) -> list[str]:
+    lines = list(dict.fromkeys(line for error in errors for line in _told(error, schema)))
+    return lines if len(lines) <= _TOLD else [*lines[:_TOLD], f"(and {len(lines) - _TOLD} more problems)"]
+
+
+def _told(error: ValidationError, schema: dict[str, Any]) -> Iterator[str]:
+    path = _path(error.instance_path)
+    got = f", got {shown(error.instance)}"
+    match error.kind:
+        case Kind.Required(property=name):
+            known = _properties(schema, error)
+            given = error.instance if isinstance(error.instance, dict) else {}
+            strangers = [other for other in given if other not in known]
+            yield f"{_path([*error.instance_path, name])}: is required{_meant(name, strangers, 'given as')}"
+        case Kind.AdditionalProperties(unexpected=names) | Kind.UnevaluatedProperties(unexpected=names):
+            known = _properties(schema, error)
+            for name in names:
+                allowed = f"; allowed: {', '.join(known) or 'none'}"
+                yield f"{_path([*error.instance_path, name])}: unknown argument{_meant(name, list(known)) or allowed}"
+        case Kind.Type(types=types):
+            yield f"{path}: expected {' or '.join(types)}{got}"
+        case Kind.Enum(options=options):
+            words = [option for option in options if isinstance(option, str)]
+            meant = _meant(error.instance, words) if isinstance(error.instance, str) else ""
+            yield f"{path}: must be one of {', '.join(map(shown, options[:50]))}{got}{meant}"
+        case Kind.AnyOf(context=branches) | Kind.OneOfNotValid(context=branches):
+            yield from _told_union(error, branches, schema)
+        case _:
+            yield f"{path}: {error.message.removeprefix('the value ')}{got}"
+
+
+def _told_union(
+    error: ValidationError, branches: Sequence[Sequence[ValidationError]], schema: dict[str, Any]
+) -> Iterator[str]:
+    """What the branch says that takes a value of this type; if none does, the types that would be taken."""
+    wanted = _wanted(error)
+    if wanted is not None:
+        yield f"{_path(error.instance_path)}: expected {' or '.join(wanted)}, got {shown(error.instance)}"
+        return
+    meant = min(branches, key=lambda branch: sum(one.instance_path == error.instance_path for one in branch))
+    for one in meant:
+        yield from _told(one, schema)
+
+
+def _path(path: Sequence[str | int]) -> str:
+    out = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
+    return out.removeprefix(".") or "(arguments)"
+
+
+def _meant(name: str, candidates: list[str], words: str = "did you mean") -> str:
+    folded = {_folded(candidate): candidate for candidate in candidates}
+    near = difflib.get_close_matches(_folded(name), folded, n=1, cutoff=0.6)
+    return f"; {words} {shown(folded[near[0]])}?" if near else ""
+
+
+def shown(value: Any, limit: int = 100) -> str:
+    """The value as JSON, cut after `limit` characters."""
+    try:
+        text = jsontext.compact(value)
+    except FormatError:
+        text = type(value).__name__
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+
+
+def allowed(schema: Any) -> str:
+    """The parameters of a schema, each with its type, in one line."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict) or not properties:
+        return "no arguments"
+    required = schema.get("required") or ()
+    return ", ".join(
+        f"{name} ({form(part)}{', required' if name in required else ''})" for name, part in properties.items()
+    )
+
+
+def form(schema: Any, depth: int = 3) -> str:
+    """The type of a parameter, in a word or few."""
+    if not isinstance(schema, dict) or not depth:
+        return "any"
+    if isinstance(options := schema.get("enum"), list):
+        return " | ".join(shown(option, 40) for option in options[:20])
+    if isinstance(branches := schema.get("anyOf") or schema.get("oneOf"), list):
+        return " | ".join(dict.fromkeys(form(branch, depth - 1) for branch in branches))
+    named = schema.get("type")
+    if isinstance(named, list):
+        return " | ".join(map(str, named))
+    return str(named or str(schema.get("$ref", "any")).rpartition("/")[2])
