@@ -1,0 +1,269 @@
+"""memory_search and memory_get: the agent's own notes, `MEMORY.md` and `memory/**/*.md`, found and read."""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from ...abort import Abort
+from ...errors import FormatError, ToolInputError
+from ..memory_index import MemoryIndex, read_note
+from ..results import json_result
+from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ._arguments import read_arguments, schema_of
+
+SEARCH_DESCRIPTION = (
+    "Searches the memory notes (MEMORY.md and memory/*.md) for words, and returns the best passages with path, line "
+    "range and score. Use it before answering about earlier work, decisions, dates, people or preferences; read more "
+    "of a note with memory_get."
+)
+GET_DESCRIPTION = "Reads a memory note, or some lines of it: the path is one that memory_search returned."
+
+INDEX_NAME = "memory-index.sqlite"
+
+_TOP = ("MEMORY.md", "memory.md")
+_FOLDER = "memory"
+_MAX_NOTES = 10_000
+_MAX_DEPTH = 8
+_MAX_LINES = 2000
+_MAX_CHARS = 100_000
+
+
+class MemorySettings(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """`config["memory"]`. `paths` adds notes or folders of notes, absolute or relative to the workspace."""
+
+    enabled: bool = True
+    paths: tuple[str, ...] = ()
+    index: str | None = None
+    max_results: int = 6
+
+
+class MemorySearchArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    query: Annotated[str, Meta(description="Words to look for, in any order.", min_length=1, max_length=2000)]
+    max_results: Annotated[int, Meta(description="How many passages at most.", ge=1, le=50)] | UnsetType = UNSET
+    min_score: Annotated[
+        float, Meta(description="Leave out passages below this score: 1 is all words in the best place.", ge=0, le=1)
+    ] = 0.0
+
+
+class MemoryGetArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    path: Annotated[str, Meta(description="The note's path, as memory_search gives it.", min_length=1)]
+    from_: Annotated[int, Meta(description="First line, counted from 1.", ge=1)] = field(default=1, name="from")
+    lines: Annotated[int, Meta(description="How many lines.", ge=1)] | UnsetType = UNSET
+
+
+class Note(NamedTuple):
+    """A note, and the folder that it may not lead out of."""
+
+    place: Path
+    path: Path
+
+    def open(self) -> int:
+        return _open_inside(self.place, self.path)
+
+
+def memory_search_tool(context: ToolContext) -> Tool | None:
+    """The search tool; None when `config["memory"]` switches memory off."""
+    settings, places = _settings(context), _places(context)
+    if not settings.enabled:
+        return None
+    index = MemoryIndex(_index_path(context, settings))
+
+    async def execute(
+        tool_call_id: str,
+        params: dict[str, Any],
+        signal: Abort | None = None,
+        on_update: ToolUpdateCallback | None = None,
+    ) -> ToolResult:
+        asked = read_arguments("memory_search", params, MemorySearchArguments)
+        limit = asked.max_results or settings.max_results
+        return await asyncio.to_thread(_found, index, places, settings, asked, limit)
+
+    return Tool(
+        name="memory_search",
+        label="Search memory",
+        description=SEARCH_DESCRIPTION,
+        parameters=schema_of(MemorySearchArguments),
+        execute=execute,
+    )
+
+
+def memory_get_tool(context: ToolContext) -> Tool | None:
+    """The reading tool; None when `config["memory"]` switches memory off."""
+    settings, places = _settings(context), _places(context)
+    if not settings.enabled:
+        return None
+
+    async def execute(
+        tool_call_id: str,
+        params: dict[str, Any],
+        signal: Abort | None = None,
+        on_update: ToolUpdateCallback | None = None,
+    ) -> ToolResult:
+        asked = read_arguments("memory_get", params, MemoryGetArguments)
+        return await asyncio.to_thread(_got, places, settings, asked)
+
+    return Tool(
+        name="memory_get",
+        label="Read memory",
+        description=GET_DESCRIPTION,
+        parameters=schema_of(MemoryGetArguments),
+        execute=execute,
+    )
+
+
+def _settings(context: ToolContext) -> MemorySettings:
+    try:
+        return msgspec.convert(dict((context.config or {}).get("memory") or {}), MemorySettings, strict=False)
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        raise FormatError(f"the settings of memory are wrong: {error}", "$.memory") from None
+
+
+def _places(context: ToolContext) -> tuple[Path, ...]:
+    """The folders that may hold notes; the workspace's come first."""
+    places = [Path(place).absolute() for place in (context.workspace_dir, context.agent_dir) if place]
+    if not places:
+        raise MissingContext("agent_dir", "workspace_dir")
+    return tuple(dict.fromkeys(places))
+
+
+def _index_path(context: ToolContext, settings: MemorySettings) -> Path | None:
+    """The index lives with the agent. A workspace alone is the user's own folder: nothing is left there unasked."""
+    if settings.index is not None:
+        return Path(settings.index)
+    return None if context.agent_dir is None else Path(context.agent_dir) / INDEX_NAME
+
+
+def _found(
+    index: MemoryIndex, places: tuple[Path, ...], settings: MemorySettings, asked: MemorySearchArguments, limit: int
+) -> ToolResult:
+    notes = _notes(places, settings.paths)
+    try:
+        names = {str(note.path): name for name, note in notes.items()}
+        openers = {str(note.path): note.open for note in notes.values()}
+        found = index.search(openers, asked.query, max_results=limit, min_score=asked.min_score)
+    except sqlite3.Error as error:
+        payload = {"results": [], "disabled": True, "error": f"the memory index does not work: {error}"}
+        return msgspec.structs.replace(json_result(payload), is_error=True)
+    hits = [msgspec.structs.replace(hit, path=names[hit.path]) for hit in found]
+    payload = {"results": msgspec.to_builtins(hits), "provider": "fts5", "notes": len(notes)}
+    if not notes:
+        payload["message"] = "there are no memory notes yet: neither MEMORY.md nor memory/*.md exists"
+    elif not hits:
+        payload["message"] = "no note holds these words; try fewer or other words"
+    return json_result(payload)
+
+
+def _got(places: tuple[Path, ...], settings: MemorySettings, asked: MemoryGetArguments) -> ToolResult:
+    notes = _notes(places, settings.paths)
+    name = _name_of(asked.path, notes, places)
+    try:
+        text = read_note(notes[name].open).decode("utf-8", "replace").replace("\r\n", "\n")
+    except OSError as error:
+        raise ToolInputError(f"memory_get: {name} cannot be read: {error.strerror}") from None
+    lines = text.removesuffix("\n").split("\n") if text else []
+    if lines and asked.from_ > len(lines):
+        raise ToolInputError(f"memory_get: {name} has {len(lines)} lines; from {asked.from_} is behind its end")
+    wanted = min(asked.lines or _MAX_LINES, _MAX_LINES)
+    taken = lines[asked.from_ - 1 : asked.from_ - 1 + wanted]
+    shown = "\n".join(taken)[:_MAX_CHARS]
+    payload: dict[str, Any] = {"path": name, "from": asked.from_, "lines": shown.count("\n") + 1 if taken else 0}
+    payload |= {"totalLines": len(lines), "text": shown}
+    following = asked.from_ + payload["lines"]
+    if following <= len(lines):
+        payload["message"] = f"the note goes on: ask again with from {following}"
+    return json_result(payload)
+
+
+def _name_of(path: str, notes: Mapping[str, Note], places: tuple[Path, ...]) -> str:
+    """The note that is meant. Only what the listing holds is a note, so no spelling of a path leads elsewhere."""
+    plain = os.path.normpath(path.strip().removeprefix("@"))
+    spellings = [plain.replace(os.sep, "/")]
+    spellings += [Path(plain).relative_to(place).as_posix() for place in places if Path(plain).is_relative_to(place)]
+    for spelling in spellings:
+        if spelling in notes:
+            return spelling
+    known = ", ".join(list(notes)[:20]) or "none"
+    raise ToolInputError(f"memory_get: {path[:200]!r} is not a memory note; there are: {known}")
+
+
+def _notes(places: tuple[Path, ...], extra: tuple[str, ...]) -> dict[str, Note]:
+    """All notes by name: the path within its place, or the absolute one where that is taken or lies elsewhere."""
+    notes: dict[str, Note] = {}
+    for place in places:
+        for path in (*_top(place), *_within(place, place / _FOLDER, _MAX_DEPTH)):
+            name = path.relative_to(place).as_posix()
+            notes[str(path) if name in notes else name] = Note(place, path)
+    for text in extra:
+        added = places[0] / Path(text).expanduser()
+        if added.is_dir():
+            more = [Note(added, path) for path in _within(added, added, _MAX_DEPTH)]
+        else:
+            more = [Note(added.parent, added)] if _stays_inside(added.parent, added) else []
+        for note in more:
+            notes.setdefault(_added_name(note.path, places), note)
+    return dict(list(notes.items())[:_MAX_NOTES])
+
+
+def _added_name(path: Path, places: tuple[Path, ...]) -> str:
+    place = next((place for place in places if path.is_relative_to(place)), None)
+    return str(path) if place is None else path.relative_to(place).as_posix()
+
+
+def _top(place: Path) -> list[Path]:
+    """`MEMORY.md`, or its lower-case twin; where case does not count, they are one file and it is listed once."""
+    try:
+        there = {entry.name for entry in os.scandir(place)}
+    except OSError:
+        return []
+    return [place / name for name in _TOP if name in there and _stays_inside(place, place / name)]
+
+
+def _within(place: Path, folder: Path, depth: int) -> list[Path]:
+    """The markdown files below a folder, in order. Folders behind links are left out, and files that lead out."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return []
+    found: list[Path] = []
+    for entry in entries:
+        path = folder / entry.name
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            found += _within(place, path, depth - 1) if depth else []
+        elif entry.name.lower().endswith(".md") and _stays_inside(place, path):
+            found.append(path)
+    return found
+
+
+def _stays_inside(place: Path, path: Path) -> bool:
+    try:
+        return path.resolve(strict=True).is_relative_to(place.resolve())
+    except (OSError, RuntimeError):
+        return False
+
+
+def _open_inside(place: Path, path: Path) -> int:
+    """Opens a note for reading, part by part from its place, following no link: what is swapped in meanwhile fails."""
+    root = place.resolve()
+    real = path.resolve(strict=True)
+    if not real.is_relative_to(root):
+        raise ToolInputError(f"{path.name} leads out of the memory folder")
+    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+    if os.open not in os.supports_dir_fd:
+        return os.open(real, flags)
+    *folders, name = real.relative_to(root).parts
+    at = os.open(root, flags | os.O_DIRECTORY)
+    try:
+        for folder in folders:
+            at, before = os.open(folder, flags | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at), at
+            os.close(before)
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+    finally:
+        os.close(at)

@@ -1,0 +1,376 @@
+"""Full text search over markdown notes: an SQLite FTS5 index that follows the files.
+
+The index holds nothing that the files do not: when it is lost, broken or of another version, it is built again. Words
+are found whatever their accents and English endings. Scripts without spaces between words (Chinese, Japanese, Thai, …)
+are indexed character by character, and a run of them is searched as a phrase, so that two characters are enough.
+"""
+
+import hashlib
+import json
+import os
+import sqlite3
+import stat
+import threading
+import time
+import unicodedata
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from ..errors import ToolInputError
+
+VERSION = 1
+MAX_FILE_BYTES = 4_000_000
+
+_CHUNK_CHARS = 1200
+_SNIPPET_CHARS = 700
+_MAX_TERMS = 24
+_CANDIDATES = 100
+_SETTLED_NS = 2_000_000_000  # a file that changed so shortly before it was read may change again with the same time
+
+_SCHEMA = f"""
+CREATE TABLE files (path TEXT PRIMARY KEY, mtime INTEGER, size INTEGER, hash BLOB, read INTEGER);
+CREATE TABLE chunks (id INTEGER PRIMARY KEY, path TEXT NOT NULL, first INTEGER, last INTEGER, text TEXT);
+CREATE INDEX chunks_by_path ON chunks (path);
+CREATE VIRTUAL TABLE words USING fts5 (heading, body, tokenize = 'porter unicode61 remove_diacritics 2');
+PRAGMA user_version = {VERSION};
+"""
+_MATCHED = """
+SELECT words.rowid, -bm25(words, 2.0, 1.0), chunks.path, chunks.first, chunks.last, chunks.text
+FROM words JOIN chunks ON chunks.id = words.rowid
+WHERE words MATCH ? AND chunks.path IN (SELECT value FROM json_each(?))
+ORDER BY bm25(words, 2.0, 1.0), chunks.path, chunks.first LIMIT ?
+"""
+
+
+T = TypeVar("T")
+Known: TypeAlias = tuple[int, int, bytes, int]
+Open: TypeAlias = Callable[[], int]
+"""Opens a note for reading and returns the descriptor: how it is kept inside its folder is the caller's business."""
+Notes: TypeAlias = Mapping[str, Open]
+"""Notes by absolute path. An index may hold more, for it may be shared; only these are searched."""
+
+
+class Chunk(NamedTuple):
+    """Lines `first` to `last` (from 1) of a file, and the headings they stand under."""
+
+    first: int
+    last: int
+    heading: str
+    text: str
+
+
+class MemoryHit(Struct, frozen=True, kw_only=True, rename="camel"):
+    path: str
+    start_line: int
+    end_line: int
+    score: float
+    snippet: str
+
+
+class MemoryIndex:
+    """The index of some notes, in the file `where`, or in memory when that is None or cannot be used.
+
+    May be called from several threads; the file may be shared with other processes.
+    """
+
+    def __init__(self, where: Path | None) -> None:
+        self.where = where
+        self._lock = threading.Lock()
+        self._own: sqlite3.Connection | None = None
+
+    def search(self, notes: Notes, query: str, *, max_results: int, min_score: float = 0.0) -> list[MemoryHit]:
+        """The best places in the notes for the words of `query`, best first. Whatever it holds, it is only words."""
+        terms = terms_of(query)
+        hits = self._with_index(lambda db: _search(db, notes, terms, query))
+        return [hit for hit in hits if hit.score >= min_score][:max_results]
+
+    def _with_index(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Does the work on the file; on a new file if that one is broken, in memory if it cannot be written."""
+        for _ in range(2):
+            where = self.where
+            if where is None:
+                break
+            try:
+                with closing(_opened(where)) as db:
+                    return work(db)
+            except (sqlite3.OperationalError, OSError):
+                self.where = None
+            except sqlite3.DatabaseError:
+                _delete(where)
+        with self._lock:
+            return work(self._in_memory())
+
+    def _in_memory(self) -> sqlite3.Connection:
+        if self._own is None:
+            self._own = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            _prepare(self._own)
+            weakref.finalize(self, self._own.close)
+        return self._own
+
+
+def _search(db: sqlite3.Connection, notes: Notes, terms: list[str], query: str) -> list[MemoryHit]:
+    _refresh(db, notes)
+    if not terms:
+        return []
+    rows = db.execute(_MATCHED, (" OR ".join(terms), json.dumps(list(notes)), _CANDIDATES)).fetchall()
+    shares = _shares(db, terms, [row[0] for row in rows])
+    return sorted(_scored(rows, shares, query), key=lambda hit: -hit.score)
+
+
+def _refresh(db: sqlite3.Connection, notes: Notes) -> None:
+    """Brings the index up to date. Where nothing changed, nothing is written and nobody waits."""
+    known = {row[0]: row[1:] for row in db.execute("SELECT path, mtime, size, hash, read FROM files")}
+    gone = [path for path in known.keys() - notes.keys() if not os.path.lexists(path)]
+    changed = [path for path, opened in notes.items() if _changed(opened, known.get(path))]
+    if not gone and not changed:
+        return
+    with db:
+        db.execute("BEGIN IMMEDIATE")
+        for path in gone:
+            _forget(db, path)
+        for path in changed:
+            _update(db, path, notes[path], known.get(path))
+
+
+def read_note(opened: Open) -> bytes:
+    """The bytes of a note. Raises `ToolInputError` for what is no regular file or larger than a note may be."""
+    return _read(opened)[0]
+
+
+def _read(opened: Open) -> tuple[bytes, os.stat_result]:
+    with os.fdopen(opened(), "rb") as file:
+        state = os.fstat(file.fileno())
+        _refuse_odd_file(state)
+        return file.read(MAX_FILE_BYTES), state
+
+
+def chunks_of(text: str) -> list[Chunk]:
+    """The text cut at headings, and within a section at blank lines once it is long; blank ends are left out."""
+    chunks: list[Chunk] = []
+    trail: list[str] = []
+    lines: list[str] = []
+    first, size, fenced = 1, 0, False
+
+    def close(next_line: int) -> None:
+        nonlocal first, size
+        while lines and not lines[-1].strip():
+            lines.pop()
+        if lines:
+            heading = " › ".join(part for part in trail if part)
+            chunks.append(Chunk(first, first + len(lines) - 1, heading, "\n".join(lines)))
+        lines.clear()
+        first, size = next_line, 0
+
+    for number, line in enumerate(text.split("\n"), 1):
+        level = 0 if fenced else _heading_level(line)
+        if level or (size > _CHUNK_CHARS and not line.strip()) or size > 2 * _CHUNK_CHARS:
+            close(number)
+        if level:
+            trail[level - 1 :] = [*[""] * (level - 1 - len(trail)), line.strip("# \t\r")]
+        fenced ^= line.lstrip().startswith(("```", "~~~"))
+        lines.append(line)
+        size += len(line) + 1
+    close(text.count("\n") + 2)
+    return chunks
+
+
+def terms_of(query: str) -> list[str]:
+    """FTS5 expressions, one for each word of the query: quoted, so that nothing in them is syntax."""
+    words = dict.fromkeys(word for run in query.split() for word in _words(run))
+    return [_term(word) for word in list(words)[:_MAX_TERMS]]
+
+
+def spaced(text: str) -> str:
+    """The text as it is indexed: a space around each character of a script that puts none between its words."""
+    if text.isascii():
+        return text
+    return "".join(f" {char} " if _unspaced(char) else char for char in unicodedata.normalize("NFKC", text))
+
+
+def _heading_level(line: str) -> int:
+    marks = len(line) - len(line.lstrip("#"))
+    return marks if 0 < marks <= 6 and line[marks : marks + 1] in ("", " ", "\t") else 0
+
+
+def _unspaced(char: str) -> bool:
+    """Whether the character belongs to a script written without spaces: CJK, kana, Thai, Lao, Burmese, Khmer."""
+    code = ord(char)
+    if code < 0x0E00:
+        return False
+    return (
+        code < 0x0F00
+        or 0x1000 <= code < 0x10A0
+        or 0x1780 <= code < 0x1800
+        or 0x2E80 <= code < 0x2FE0
+        or 0x3005 <= code < 0x3008
+        or 0x3040 <= code < 0x3130
+        or 0x31A0 <= code < 0xA000
+        or 0xF900 <= code < 0xFB00
+        or 0x1B000 <= code < 0x1B170
+        or 0x20000 <= code < 0x33480
+    )
+
+
+def _words(run: str) -> Iterable[str]:
+    """The words of a run without spaces: split at signs, and between scripts with and without spaces."""
+    word, before = "", False
+    for char in unicodedata.normalize("NFKC", run):
+        now = _unspaced(char)
+        if not (char.isalnum() or unicodedata.category(char)[0] in "MN"):
+            if word:
+                yield word
+            word = ""
+            continue
+        if word and now != before:
+            yield word
+            word = ""
+        word, before = word + char, now
+    if word:
+        yield word
+
+
+def _term(word: str) -> str:
+    """The word itself; from four letters on, what begins with it too (`deploy` finds `deployment`).
+
+    The index holds stems, and a final y or e changes in its own (`deploi`), but not in that of a longer word.
+    """
+    if _unspaced(word[0]):
+        return '"' + " ".join(word) + '"'
+    if len(word) < 4:
+        return f'"{word}"'
+    start = word[:-1] if len(word) > 4 and word[-1] in "yeYE" else word
+    return f'("{word}" OR "{start}"*)'
+
+
+def _shares(db: sqlite3.Connection, terms: list[str], ids: list[int]) -> dict[int, float]:
+    """Of each candidate, the share of the query's words that it holds."""
+    counts = dict.fromkeys(ids, 0)
+    places = ",".join("?" * len(ids))
+    for term in terms:
+        for (found,) in db.execute(
+            f"SELECT rowid FROM words WHERE words MATCH ? AND rowid IN ({places})", (term, *ids)
+        ):
+            counts[found] += 1
+    return {at: count / len(terms) for at, count in counts.items()}
+
+
+def _scored(
+    rows: list[tuple[int, float, str, int, int, str]], shares: Mapping[int, float], query: str
+) -> Iterator[MemoryHit]:
+    """bm25 has no scale, and is near zero where notes are few. The score is the share of the words found, reduced by up
+    to a third for standing behind the best place: 1 is all words in the best place, whatever the number of notes."""
+    best = max((row[1] for row in rows), default=0.0) or 1.0
+    for at, rank, path, first, last, text in rows:
+        score = shares[at] * (2 + max(rank, 0.0) / best) / 3
+        yield MemoryHit(
+            path=path, start_line=first, end_line=last, score=round(min(score, 1.0), 4), snippet=_snippet(text, query)
+        )
+
+
+def _snippet(text: str, query: str) -> str:
+    """The part of a chunk around the first word that is found in it as it is written."""
+    text = text.strip("\n")
+    if len(text) <= _SNIPPET_CHARS:
+        return text
+    low = text.lower()
+    places = [low.find(word.lower()) for run in query.split() for word in _words(run)]
+    at = min((place for place in places if place >= 0), default=0)
+    start = max(0, min(at - _SNIPPET_CHARS // 3, len(text) - _SNIPPET_CHARS))
+    end = start + _SNIPPET_CHARS
+    return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")
+
+
+def _opened(where: Path) -> sqlite3.Connection:
+    """A connection to the index file, which only its owner can read, and which is never reached through a link."""
+    os.close(os.open(where, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
+    db = sqlite3.connect(where, isolation_level=None, timeout=10.0, check_same_thread=False)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        _prepare(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _prepare(db: sqlite3.Connection) -> None:
+    """Makes the tables, unless they are there. Raises `DatabaseError` for an index of another version."""
+    if _version(db) == VERSION:
+        return
+    with db:
+        db.execute("BEGIN IMMEDIATE")
+        version = _version(db)
+        if version not in (0, VERSION):
+            raise sqlite3.DatabaseError(f"the index has version {version}")
+        if version == 0:
+            for statement in _SCHEMA.strip().split(";\n"):
+                db.execute(statement)
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _delete(where: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{where}{suffix}").unlink(missing_ok=True)
+
+
+def _forget(db: sqlite3.Connection, path: str) -> None:
+    db.execute("DELETE FROM words WHERE rowid IN (SELECT id FROM chunks WHERE path = ?)", (path,))
+    db.execute("DELETE FROM chunks WHERE path = ?", (path,))
+    db.execute("DELETE FROM files WHERE path = ?", (path,))
+
+
+def _changed(opened: Open, known: Known | None) -> bool:
+    """Whether a note must be read again: its time or size is another, or it had not settled when it was last read."""
+    try:
+        descriptor = opened()
+    except (OSError, ToolInputError):
+        return known is not None
+    try:
+        state = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    same = known is not None and known[:2] == (state.st_mtime_ns, state.st_size)
+    return not (same and known is not None and known[3] - known[0] > _SETTLED_NS)
+
+
+def _update(db: sqlite3.Connection, path: str, opened: Open, known: Known | None) -> None:
+    """Reads a note, and indexes it again if its content is another. One that cannot be read is forgotten."""
+    now = time.time_ns()
+    try:
+        data, state = _read(opened)
+    except (OSError, ToolInputError):
+        _forget(db, path)
+        return
+    digest = hashlib.blake2b(data, digest_size=16).digest()
+    if known is None or known[2] != digest:
+        _forget(db, path)
+        _add(db, path, data.decode("utf-8", "replace").replace("\r\n", "\n"))
+    row = (path, state.st_mtime_ns, state.st_size, digest, now)
+    db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", row)
+
+
+def _add(db: sqlite3.Connection, path: str, text: str) -> None:
+    for chunk in chunks_of(text):
+        made = db.execute(
+            "INSERT INTO chunks (path, first, last, text) VALUES (?, ?, ?, ?)",
+            (path, chunk.first, chunk.last, chunk.text),
+        )
+        db.execute(
+            "INSERT INTO words (rowid, heading, body) VALUES (?, ?, ?)",
+            (made.lastrowid, spaced(f"{Path(path).stem} {chunk.heading}"), spaced(chunk.text)),
+        )
+
+
+def _refuse_odd_file(state: os.stat_result) -> None:
+    if not stat.S_ISREG(state.st_mode):
+        raise ToolInputError("a memory note must be a regular file")
+    if state.st_size > MAX_FILE_BYTES:
+        raise ToolInputError(f"the note has {state.st_size} bytes; {MAX_FILE_BYTES} are the most that is read")
