@@ -5,6 +5,7 @@ import json
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any, Literal
 
 import jsonschema_rs
@@ -577,3 +578,14 @@ async def test_calls_leave_nothing_behind_in_a_signal_that_lives_on() -> None:
     for _ in range(5):
         await call_tool(tool(), "c1", {}, signal=signal)
     assert not signal._callbacks
+
+
+async def test_arguments_under_the_names_of_other_programs_are_taken(tmp_path: Path) -> None:
+    """Models that learned `file_path` and `old_string` elsewhere are understood."""
+    from interlingua.tools.core.edit import edit_tool
+
+    (tmp_path / "a.txt").write_text("one two")
+    edit = edit_tool(ToolContext(root=str(tmp_path)))
+    result = await call_tool(edit, "c1", {"file_path": "a.txt", "old_string": "two", "new_string": "three"})
+    assert not result.is_error, result.text
+    assert "one three" == (tmp_path / "a.txt").read_text()

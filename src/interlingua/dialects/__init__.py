@@ -121,9 +121,9 @@ def remove(name: str) -> None:
 
 def dialect(name: str) -> Dialect:
     """The dialect of this name: a module, or a Variant of one with the same names."""
-    found: Any = _ADDED.get(name)
-    if found is not None:
-        return cast(Dialect, found)
+    added_here = added(name)
+    if added_here is not None:
+        return cast(Dialect, added_here)
     where = DIALECTS.get(name)
     if where is None:
         raise InterlinguaError(f"no dialect is called {name!r}; there are: {', '.join(sorted(DIALECTS))}")

@@ -188,11 +188,15 @@ class _Mending:
         given = {_folded(name): name for name in holder if name not in known}
         changed = False
         for name in wanted:
-            other = given.get(_folded(name))
+            other = next((given[word] for word in (_folded(name), *_ALIASES.get(name, ())) if word in given), None)
             if name not in holder and other is not None:
                 holder[name] = holder.pop(other)
                 changed = True
         return changed
+
+
+# Names that models know from other programs' tools for the same thing.
+_ALIASES = {"path": ("filepath", "filename"), "oldText": ("oldstring",), "newText": ("newstring",), "command": ("cmd",)}
 
 
 def _wanted(error: ValidationError) -> list[str] | None:

@@ -1,0 +1,65 @@
+"""What the file tools share: their path argument, and errors of any bridge in the words of the caller."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ...abort import Abort
+from ...errors import ToolInputError
+from ..params import read_string_param
+from ..paths import shown
+from ..tool import FsBridge, FsStat
+
+PATH = {"type": "string", "description": "Path of the file, relative to the root (absolute if inside it)."}
+
+
+def path_param(params: Mapping[str, Any], default: str | None = None) -> str:
+    """The path of a call. Models trained on other tools call it `file_path`, which counts only where no `path` is:
+    whoever judges a call before it runs looks at `path`.
+    """
+    path = read_string_param(params, "path" if "path" in params else "file_path", trim=False) or default
+    if path is None:
+        raise ToolInputError("path required: give the path of the file, then try again")
+    return path
+
+
+def stop_if_aborted(signal: Abort | None) -> None:
+    if signal is not None and signal.aborted:
+        raise ToolInputError(f"stopped: {signal.reason or 'aborted'}")
+
+
+@contextmanager
+def explained(path: str) -> Iterator[None]:
+    """Errors of the system, which a bridge may raise as they are, become input errors that name the path as said."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise ToolInputError(f"{shown(path)}: no such file or directory") from None
+    except OSError as error:
+        raise ToolInputError(f"{shown(path)}: {(error.strerror or str(error)).lower()}") from None
+
+
+def from_root(path: str) -> str:
+    """A path that a search found, for a bridge to read: what looks like a home or a URL is still a name."""
+    return f"./{path}" if path.startswith("~") or ":" in path else path
+
+
+async def contents(bridge: FsBridge, path: str) -> bytes:
+    with explained(path):
+        return await bridge.read_bytes(path)
+
+
+async def state(bridge: FsBridge, path: str) -> FsStat | None:
+    with explained(path):
+        return await bridge.stat(path)
+
+
+async def store(bridge: FsBridge, path: str, data: bytes) -> None:
+    with explained(path):
+        await bridge.write_bytes(path, data)
+
+
+def counted(number: int, what: str) -> str:
+    """`1 line`, `2 lines`, `1,234 matches`."""
+    plural = what + ("es" if what.endswith("ch") else "s")
+    return f"{number:,} {what if number == 1 else plural}"

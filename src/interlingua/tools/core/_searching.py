@@ -1,0 +1,294 @@
+"""Runs a search: by ripgrep or fd where the files are on this machine and the program is, else by our own process.
+
+What a program reports is a hint, never shown as it is: it follows paths, and a path may be turned into a link to
+elsewhere while it runs. Names are looked up and lines are read again through the bridge, and what is not there is
+dropped.
+"""
+
+import asyncio
+import itertools
+import os
+import posixpath
+import re
+import shutil
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from ...abort import Abort
+from ...errors import ToolInputError
+from ..tool import FsBridge
+from ._engine import MAX_DEPTH, Found, Job
+from ._files import from_root, stop_if_aborted
+from ._globs import Glob
+from ._ignore import EXCLUDE
+from ._worker import packed
+
+MAX_FILE_BYTES = 16 * 1024 * 1024
+SECONDS = 30.0
+_MAX_OUTPUT = 16 * 1024 * 1024
+_CHUNK = 1 << 20
+_NO_HOME = "/nonexistent"  # there are no settings and no ignore files of the user
+_RECORD = re.compile(rb"([^\0]*)\0(\d+):([^\n]*)\n")
+_PLAIN_NAME = re.compile(r"([\w.*?-]|\{[\w.*?-]+(,[\w.*?-]+)+\})+", re.ASCII)
+
+
+@runtime_checkable
+class OnThisMachine(Protocol):
+    """What a bridge to a directory of this machine offers beside the protocol."""
+
+    @property
+    def local_root(self) -> str: ...
+    async def locate(self, path: str) -> str: ...
+    async def kinds(self, paths: Sequence[str]) -> list[str | None]: ...
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What was found; `cut` says why the search ended before its time: time, or size of the output."""
+
+    found: list[Found]
+    engine: str
+    cut: str | None = None
+
+
+class _Leash:
+    """A process that ends when its time is up, the signal fires, or nobody waits for it any more."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.cut: str | None = None
+
+    def end(self, why: str | None) -> None:
+        if self.process.returncode is None:
+            self.cut = self.cut or why
+            with suppress(ProcessLookupError):
+                self.process.kill()
+
+
+@asynccontextmanager
+async def _leashed(
+    argv: Sequence[str | bytes], cwd: str | None, seconds: float, signal: Abort | None, ask: bool = False
+) -> AsyncIterator[_Leash]:
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    environment = None if ask else os.environ | {"HOME": _NO_HOME, "XDG_CONFIG_HOME": _NO_HOME}
+    process = await asyncio.create_subprocess_exec(
+        *argv, cwd=cwd, env=environment, stdin=pipe if ask else nothing, stdout=pipe, stderr=nothing, limit=_CHUNK
+    )
+    leash, loop = _Leash(process), asyncio.get_running_loop()
+    timer = loop.call_later(seconds, leash.end, "time")
+    forget = signal.on_abort(lambda: loop.call_soon_threadsafe(leash.end, "abort")) if signal else None
+    try:
+        yield leash
+    finally:
+        timer.cancel()
+        if forget is not None:
+            forget()
+        leash.end(None)
+        await asyncio.shield(process.communicate())
+
+
+async def locate(bridge: FsBridge, path: str) -> str:
+    """The path from the root, without `.` and `..`; empty for the root."""
+    if isinstance(bridge, OnThisMachine):
+        return await bridge.locate(path)
+    plain = posixpath.normpath(path).lstrip("/")
+    return "" if plain == "." else plain
+
+
+async def by_worker(job: Job, bridge: FsBridge, seconds: float, signal: Abort | None) -> Outcome:
+    """The search in a process of our own, which asks for what it cannot open itself."""
+    local = isinstance(bridge, OnThisMachine)
+    if isinstance(bridge, OnThisMachine):
+        job = msgspec.structs.replace(job, root=os.fsencode(bridge.local_root))
+    outcome = Outcome(found=[], engine="python")
+    argv = [sys.executable, "-P", "-m", "interlingua.tools.core._worker"]
+    done = False
+    async with _leashed(argv, None, seconds, signal, ask=True) as leash:
+        process = leash.process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(asyncio.IncompleteReadError, ConnectionError):  # it was ended, or it died
+            await _answer(process.stdin, packed(job))
+            while not done:
+                size = int.from_bytes(await process.stdout.readexactly(4), "big")
+                message = msgspec.msgpack.decode(await process.stdout.readexactly(size))
+                match message:
+                    case ["found", path, kind, line, text]:
+                        outcome.found.append(Found(os.fsdecode(path), kind, line, text))
+                    case ["done"]:
+                        done = True
+                    case [question, path] if not local:
+                        await _answer(process.stdin, packed(await _fetched(bridge, question, os.fsdecode(path))))
+    stop_if_aborted(signal)
+    outcome.cut = leash.cut
+    if not done and leash.cut is None:
+        raise ToolInputError("the search failed: its process ended early (out of memory?); narrow the path")
+    return outcome
+
+
+async def _answer(stdin: asyncio.StreamWriter, frame: bytes) -> None:
+    stdin.write(frame)
+    await stdin.drain()
+
+
+async def _fetched(bridge: FsBridge, question: str, path: str) -> Any:
+    try:
+        if question == "read":
+            return await bridge.read_bytes(from_root(path))
+        return [os.fsencode(name) for name in await bridge.readdir(from_root(path) or ".")]
+    except (ToolInputError, OSError):
+        return None
+
+
+def program(names: Sequence[str], root: str) -> str | None:
+    """Where a program is; None when it is missing, or lies beneath the root: there the model could have written it."""
+    for name in names:
+        found = shutil.which(name)
+        if found is None:
+            continue
+        places = (Path(found).absolute(), Path(found).resolve())
+        if not any(place.is_relative_to(root) for place in places):
+            return str(places[0])
+    return None
+
+
+def rules_above(root: str, names: Sequence[str]) -> bool:
+    """Whether ignore files above the root would be obeyed by a program that climbs: then only we can do it right."""
+    return any(os.path.lexists(above / name) for above in Path(root).parents for name in (*names, EXCLUDE))
+
+
+async def by_ripgrep(job: Job, bridge: OnThisMachine, seconds: float, signal: Abort | None) -> Outcome | None:
+    """The search by ripgrep; None when it is not there, or does not understand the pattern or a flag."""
+    start, root = os.fsdecode(job.start), bridge.local_root
+    rg = program(("rg",), root)
+    if rg is None or (start and not job.is_file and rules_above(root, job.ignore_names)):
+        return None
+    directory, target = posixpath.split(start) if job.is_file else (start, "")
+    argv = [
+        rg,
+        "--no-config",
+        "--no-messages",
+        "--color=never",
+        "--no-heading",
+        "--with-filename",
+        "--line-number",
+        "--null",
+        "--hidden",
+        "--glob=!.git",
+        "--no-require-git",
+        "--no-ignore-global",
+        "--crlf",
+        "--max-columns=1024",
+        "--max-columns-preview",
+        f"--max-filesize={job.max_file_bytes}",
+        f"--max-depth={MAX_DEPTH}",
+        f"--max-count={job.limit + 1}",
+        "--ignore-case" if job.ignore_case else "--case-sensitive",
+        *(["--fixed-strings"] if job.literal else []),
+        *(["--multiline"] if job.multiline else []),
+        *([] if start else ["--no-ignore-parent"]),
+        *_file_type(job),
+        "-e",
+        job.pattern or "",
+        "--",
+        f"./{target}",
+    ]
+    output = await _output(argv, f"{root}/{directory}", seconds, signal)
+    if output is None:
+        return None
+    data, cut = output
+    found = [
+        Found(posixpath.join(directory, _name(path)), "file", int(line), text)
+        for path, line, text in _RECORD.findall(data)
+    ]
+    return Outcome(found=found, engine="ripgrep", cut=cut)
+
+
+def _file_type(job: Job) -> list[str]:
+    """The last name of the glob as a file type: unlike ripgrep's own globs, types do not override ignore files."""
+    name = None if job.is_file else _plain_name(job)
+    return [f"--type-add=wanted:{name}", "--type=wanted"] if name else []
+
+
+def _plain_name(job: Job) -> str | None:
+    """The last name of the glob, when it means the same to every program."""
+    name = (job.glob or "").rpartition("/")[2]
+    return name if _PLAIN_NAME.fullmatch(name) and "**" not in name else None
+
+
+def _name(path: bytes) -> str:
+    """A path of the output; warnings about binary files may stand before it."""
+    return os.fsdecode((b"\n" + path).rpartition(b"\n./")[2])
+
+
+async def by_fd(job: Job, bridge: OnThisMachine, seconds: float, signal: Abort | None) -> Outcome | None:
+    """The search by fd; None when it is not there, or does not know a flag."""
+    start, root = os.fsdecode(job.start), bridge.local_root
+    fd = program(("fd", "fdfind"), root)
+    if fd is None or (start and rules_above(root, job.ignore_names)):
+        return None
+    argv = [
+        fd,
+        "--color=never",
+        "--print0",
+        "--hidden",
+        "--exclude=.git",
+        "--case-sensitive",
+        f"--max-depth={MAX_DEPTH}",
+        *([] if os.path.lexists(f"{root}/.git") else ["--no-require-git"]),
+        *([] if start else ["--no-ignore-parent"]),
+        *([] if job.kind == "any" else [f"--type={job.kind}"]),
+        "--glob",
+        "--",
+        _plain_name(job) or "*",
+    ]
+    output = await _output(argv, f"{root}/{start}", seconds, signal)
+    if output is None:
+        return None
+    data, cut = output
+    names = await asyncio.to_thread(lambda: sorted(data.split(b"\0")[:-1]))
+    return Outcome(found=await _looked_up(job, bridge, names), engine="fd", cut=cut)
+
+
+async def _looked_up(job: Job, bridge: OnThisMachine, names: list[bytes]) -> list[Found]:
+    """The first of what fd found that fits the whole glob, is there, and is what was asked for."""
+    glob, start = Glob(job.glob or "*"), os.fsdecode(job.start)
+    paths = (os.fsdecode(name).removeprefix("./").rstrip("/") for name in names)
+    fitting = (posixpath.join(start, path) for path in paths if glob.matches(path.split("/")))
+    found = list[Found]()
+    while len(found) <= job.limit:
+        batch = await asyncio.to_thread(lambda: list(itertools.islice(fitting, job.limit + 1)))
+        if not batch:
+            break
+        kinds = await bridge.kinds([f"./{path}" for path in batch])
+        there = [Found(path, kind) for path, kind in zip(batch, kinds, strict=True) if kind is not None]
+        found += [one for one in there if job.kind in ("any", one.kind)]
+    return found[: job.limit + 1]
+
+
+async def _output(
+    argv: Sequence[str | bytes], cwd: str, seconds: float, signal: Abort | None
+) -> tuple[bytes, str | None] | None:
+    """What a program wrote, up to the limit, and why it was ended; None when it failed and wrote nothing."""
+    chunks, size = list[bytes](), 0
+    try:
+        async with _leashed(argv, cwd, seconds, signal) as leash:
+            assert leash.process.stdout is not None
+            while chunk := await leash.process.stdout.read(_CHUNK):
+                chunks.append(chunk)
+                size += len(chunk)
+                if size > _MAX_OUTPUT:
+                    leash.end("size")
+                    break
+            else:
+                await leash.process.wait()
+    except (OSError, ValueError):  # the directory went away, or an argument cannot be one
+        return None
+    stop_if_aborted(signal)
+    if not chunks and leash.cut is None and leash.process.returncode not in (0, 1):
+        return None
+    return b"".join(chunks), leash.cut

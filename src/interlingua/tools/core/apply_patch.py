@@ -1,0 +1,441 @@
+"""`apply_patch`: changes to several files in one text, made together or not at all.
+
+    *** Begin Patch
+    *** Add File: notes.txt
+    +a line
+    *** Update File: main.py
+    *** Move to: app.py
+    @@ def main():
+     a line that stays
+    -a line that goes
+    +a line that comes
+    *** End of File
+    *** Delete File: old.py
+    *** End Patch
+
+The whole patch is worked out in memory first. Only then are files written, and if the disk fails half-way, those that
+were written are put back. A file keeps its encoding and line endings. `@@` may carry a line to look for first; the
+lines of a hunk are found from there on: exactly, else apart from spaces at their ends and typographic signs.
+"""
+
+import asyncio
+import posixpath
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from ...abort import Abort
+from ...errors import ToolInputError
+from ..fs import context_bridge
+from ..params import read_string_param
+from ..paths import shown
+from ..results import text_result
+from ..tool import FsBridge, Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ._files import contents, explained, state, stop_if_aborted, store
+from ._lines import Change, line_ending, split_lines, trimmed, unified
+from ._text import decode_text
+
+MAX_PATCH_CHARS = 4_000_000
+MAX_FILES = 500
+_BEGIN, _END, _LAST = "*** Begin Patch", "*** End Patch", "*** End of File"
+_ADD, _UPDATE, _DELETE, _MOVE = "*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "
+_NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? @@.*")  # a header of a unified diff: says nothing to look for
+_TYPOGRAPHY = str.maketrans("‘’‚‛“”„‟‐‑‒–—−\u00a0\u2009\u202f", "''''\"\"\"\"------   ")
+_TOLD_WIDTH = 200
+
+_PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "input": {
+            "type": "string",
+            "description": "The patch, from '*** Begin Patch' to '*** End Patch', with '*** Add File: path' (+ lines), "
+            "'*** Update File: path' (optional '*** Move to: path'; hunks begin with '@@', lines with ' ', '-' or '+') "
+            "and '*** Delete File: path' sections.",
+        }
+    },
+    "required": ["input"],
+}
+
+
+class Hunk(NamedTuple):
+    """Lines with their marks; `headers` are looked for before them, `at_end` says that the file ends with them."""
+
+    headers: list[str]
+    body: list[tuple[str, str]]
+    at_end: bool
+
+    @property
+    def old(self) -> list[str]:
+        return [text for mark, text in self.body if mark != "+"]
+
+
+class Section(NamedTuple):
+    kind: str  # add, update or delete
+    path: str
+    lines: list[str]
+    hunks: list[Hunk]
+    move_to: str | None = None
+
+
+class Planned(NamedTuple):
+    """One file of a patch that fits: its bytes before and after (None where there is no file), and where it goes."""
+
+    path: str
+    old: bytes | None
+    new: bytes | None
+    diff: str
+    move_to: str | None = None
+
+
+def apply_patch_tool(context: ToolContext) -> Tool:
+    bridge = context_bridge(context)
+
+    async def execute(
+        tool_call_id: str,
+        params: dict[str, Any],
+        signal: Abort | None = None,
+        on_update: ToolUpdateCallback | None = None,
+    ) -> ToolResult:
+        text = read_string_param(params, "input", required=True, trim=False)
+        if len(text) > MAX_PATCH_CHARS:
+            raise ToolInputError(f"the patch has {len(text):,} characters, at most {MAX_PATCH_CHARS:,} are taken")
+        sections = parse_patch(text)
+        if len(sections) > MAX_FILES:
+            raise ToolInputError(f"the patch names {len(sections):,} files, at most {MAX_FILES} are changed at once")
+        plan = await _Plan(bridge, signal).of(sections)
+        stop_if_aborted(signal)
+        await _carry_out(bridge, plan)
+        files = [_told(one) for one in plan]
+        details = {"files": files, "diff": "".join(one.diff for one in plan)}
+        return text_result("Applied the patch:\n" + "\n".join(_line(file) for file in files), details)
+
+    return Tool(
+        name="apply_patch",
+        label="Apply patch",
+        description=(
+            "Change several files with one patch: add, update, move and delete. The patch is checked against all files "
+            "first; if one hunk does not fit, nothing is changed and the error says which line."
+        ),
+        parameters=_PARAMETERS,
+        execute=execute,
+        sequential=True,
+    )
+
+
+def parse_patch(text: str) -> list[Section]:
+    """The sections of a patch. Raises ToolInputError with the line of the patch that is wrong."""
+    lines = text.replace("\r\n", "\n").strip("\n").split("\n")
+    if lines[0].strip() != _BEGIN:
+        raise ToolInputError(f"the patch must begin with the line {_BEGIN!r}")
+    if lines[-1].strip() != _END:
+        raise ToolInputError(f"the patch must end with the line {_END!r}")
+    sections, at = list[Section](), 1
+    while at < len(lines) - 1:
+        if not lines[at].strip():
+            at += 1
+            continue
+        section, at = _section(lines, at)
+        sections.append(section)
+    if not sections:
+        raise ToolInputError("the patch is empty: it names no file")
+    return sections
+
+
+def _section(lines: list[str], at: int) -> tuple[Section, int]:
+    head = lines[at]
+    end = at + 1
+    while end < len(lines) - 1 and not lines[end].startswith((_ADD, _UPDATE, _DELETE)):
+        end += 1
+    body = lines[at + 1 : end]
+    if head.startswith(_ADD):
+        return Section("add", _path(head, _ADD, at), _added(body, at + 1), []), end
+    if head.startswith(_DELETE):
+        if any(line.strip() for line in body):
+            raise _wrong(at + 1, lines[at + 1], "a deleted file has no lines")
+        return Section("delete", _path(head, _DELETE, at), [], []), end
+    if not head.startswith(_UPDATE):
+        raise _wrong(at, head, f"expected {_ADD.strip()!r}, {_UPDATE.strip()!r} or {_DELETE.strip()!r}")
+    move_to, first = None, at + 1
+    if body and body[0].startswith(_MOVE):
+        move_to, first, body = _path(body[0], _MOVE, at + 1), at + 2, body[1:]
+    hunks = _hunks(body, first)
+    if not hunks and move_to is None:
+        raise _wrong(at, head, "the section has no hunk")
+    return Section("update", _path(head, _UPDATE, at), [], hunks, move_to), end
+
+
+def _path(line: str, keyword: str, at: int) -> str:
+    path = line.removeprefix(keyword).strip()
+    if not path:
+        raise _wrong(at, line, "the path is missing")
+    return path
+
+
+def _added(body: list[str], at: int) -> list[str]:
+    while body and not body[-1].strip():
+        body = body[:-1]
+    for offset, line in enumerate(body):
+        if not line.startswith("+"):
+            raise _wrong(at + offset, line, "every line of an added file begins with +")
+    return [line[1:] for line in body]
+
+
+def _hunks(body: list[str], at: int) -> list[Hunk]:
+    hunks, headers, lines = list[Hunk](), list[str](), list[tuple[str, str]]()
+
+    def close(at_end: bool) -> None:
+        nonlocal headers, lines
+        while lines and lines[-1] == ("", ""):  # blank lines between sections belong to no hunk
+            lines.pop()
+        if lines:
+            hunks.append(Hunk(headers, [(mark or " ", text) for mark, text in lines], at_end))
+            headers, lines = [], []
+
+    for offset, line in enumerate(body):
+        if line.startswith("@@"):
+            close(False)
+            header = line[2:].removeprefix(" ").rstrip()
+            if header and not _NUMBERS.fullmatch(header):
+                headers.append(header)
+        elif line.rstrip() == _LAST:
+            close(True)
+        elif not line:
+            lines.append(("", ""))
+        elif line[0] in " +-":
+            lines.append((line[0], line[1:]))
+        else:
+            raise _wrong(at + offset, line, "a line of a hunk begins with a space, + or -")
+    close(False)
+    if headers:
+        raise ToolInputError(f"the patch has a header without lines: @@ {_cut(headers[0])}")
+    return hunks
+
+
+def _wrong(at: int, line: str, why: str) -> ToolInputError:
+    return ToolInputError(f"line {at + 1} of the patch, {_cut(line)!r}: {why}")
+
+
+class _Plan:
+    """Works a patch out against the files, and sees the changes of earlier sections in later ones."""
+
+    def __init__(self, bridge: FsBridge, signal: Abort | None) -> None:
+        self._bridge, self._signal = bridge, signal
+        self._changed: dict[str, bytes | None] = {}
+
+    async def of(self, sections: list[Section]) -> list[Planned]:
+        planned = []
+        for section in sections:
+            stop_if_aborted(self._signal)
+            one = await self._planned(section)
+            self._changed[_key(one.path)] = None if one.move_to else one.new
+            if one.move_to:
+                self._changed[_key(one.move_to)] = one.new
+            planned.append(one)
+        return planned
+
+    async def _planned(self, section: Section) -> Planned:
+        path = section.path
+        if section.kind == "add":
+            await self._needs_nothing(path)
+            text = "".join(line + "\n" for line in section.lines)
+            return Planned(path, None, _encoded(text, path), unified(path, [], [Change(0, 0, section.lines)]))
+        old = await self._bytes(path)
+        if section.kind == "delete":
+            return Planned(path, old, None, f"deleted {path}\n")
+        if section.move_to is not None:
+            await self._needs_nothing(section.move_to)
+        source = decode_text(old, path)
+        text, changes = await asyncio.to_thread(patched, source.text, section.hunks, path)
+        diff = unified(path, split_lines(source.text), changes, section.move_to)
+        return Planned(path, old, source.encoded(text, path), diff, section.move_to)
+
+    async def _bytes(self, path: str) -> bytes:
+        key = _key(path)
+        if key not in self._changed:
+            return await contents(self._bridge, path)
+        data = self._changed[key]
+        if data is None:
+            raise ToolInputError(f"{shown(path)}: an earlier part of the patch removes this file")
+        return data
+
+    async def _needs_nothing(self, path: str) -> None:
+        key = _key(path)
+        there = self._changed[key] is not None if key in self._changed else await state(self._bridge, path) is not None
+        if there:
+            raise ToolInputError(f"{shown(path)}: exists already; use '{_UPDATE}' to change it")
+
+
+def patched(raw: str, hunks: list[Hunk], path: str) -> tuple[str, list[Change]]:
+    """The text after the hunks, and the changes to its lines."""
+    whole = raw.split("\n")
+    last_ending = "" if whole[-1] else "\n"
+    carriage = "\r" if line_ending(raw) == "\r\n" else ""
+    if not whole[-1]:
+        whole.pop()
+    else:
+        whole[-1] += carriage  # taken off again from whatever line is the last then
+    lines = [line.removesuffix("\r") for line in whole]
+    new, changes, at = list[str](), list[Change](), 0
+    for number, hunk in enumerate(hunks, 1):
+        start = _start(lines, hunk, at, f"{shown(path)}: hunk {number}")
+        new += whole[at:start]
+        change, at = _applied(whole, lines, hunk, start, new, carriage)
+        changes.append(change)
+    new += whole[at:]
+    text = "\n".join(new) + (last_ending if new else "")
+    changes = [trimmed(lines, change) for change in changes]
+    told = [change for change in changes if change.lines or change.first < change.last]
+    return text if last_ending else text.removesuffix("\r"), told
+
+
+def _applied(
+    whole: list[str], lines: list[str], hunk: Hunk, start: int, new: list[str], carriage: str
+) -> tuple[Change, int]:
+    """Adds the lines of the hunk to `new`; lines that stay are the file's own."""
+    at, told = start, list[str]()
+    for mark, text in hunk.body:
+        if mark == "+":
+            new.append(text + carriage)
+            told.append(text)
+            continue
+        if mark == " ":
+            new.append(whole[at])
+            told.append(lines[at])
+        at += 1
+    return Change(start, at, told), at
+
+
+def _start(lines: list[str], hunk: Hunk, at: int, where: str) -> int:
+    """The line of the file at which the hunk begins."""
+    header_at = None
+    for header in hunk.headers:
+        header_at = _seek(lines, [header], at, stripped=True)
+        if header_at is None:
+            raise ToolInputError(f"{where}: no line {_cut(header)!r} after line {at}. Nothing was changed.")
+        at = header_at + 1
+    old = hunk.old
+    if not old:
+        return at if header_at is not None else len(lines)
+    if hunk.at_end:
+        end = len(lines) - len(old)
+        if end >= at and _seek(lines[end:], old, 0) == 0:
+            return end
+        raise ToolInputError(f"{where}: the file does not end with its lines. Nothing was changed.")
+    start = _seek(lines, old, at)
+    if start is None and header_at is not None:  # some write the header once more as the first line
+        start = _seek(lines, old, header_at)
+    if start is None:
+        raise ToolInputError(f"{where}: {_mismatch(lines, old, at)} Nothing was changed.")
+    return start
+
+
+def _seek(lines: Sequence[str], wanted: list[str], start: int, stripped: bool = False) -> int | None:
+    ways: list[Callable[[str], str]] = [str, str.rstrip, _plain]
+    if stripped:
+        ways.append(lambda line: _plain(line).strip())
+    for way in ways:
+        there, sought = [way(line) for line in lines[start:]], [way(line) for line in wanted]
+        for at in range(len(there) - len(sought) + 1):
+            if there[at] == sought[0] and there[at : at + len(sought)] == sought:
+                return start + at
+    return None
+
+
+def _plain(line: str) -> str:
+    return line.translate(_TYPOGRAPHY).rstrip()
+
+
+def _mismatch(lines: list[str], wanted: list[str], start: int) -> str:
+    """The place where the most lines of the hunk fit, and the first that does not."""
+    best, fits = start, 0
+    for at in range(start, len(lines)):
+        count = 0
+        while count < len(wanted) and at + count < len(lines) and _plain(lines[at + count]) == _plain(wanted[count]):
+            count += 1
+        if count > fits:
+            best, fits = at, count
+    missed = _cut(wanted[fits])
+    if not fits:
+        return f"its line {missed!r} is not in the file after line {start}."
+    if best + fits >= len(lines):
+        return f"it fits from line {best + 1}, but the file ends before its line {missed!r}."
+    return f"it fits from line {best + 1}, but line {best + fits + 1} is {_cut(lines[best + fits])!r}, not {missed!r}."
+
+
+Undo = Callable[[], Awaitable[None]]
+
+
+async def _carry_out(bridge: FsBridge, plan: list[Planned]) -> None:
+    """Writes what was planned; when one step fails, the steps before it are taken back."""
+    undo: list[tuple[str, Undo]] = []
+    try:
+        for one in plan:
+            await _step(bridge, one, undo)
+    except (ToolInputError, OSError) as error:
+        left = [shown(path) for path, back in reversed(undo) if not await _taken_back(back)]
+        state_now = f"These could not be put back: {', '.join(left)}." if left else "Nothing was changed."
+        raise ToolInputError(f"the patch could not be written: {error}. {state_now}") from error
+
+
+async def _step(bridge: FsBridge, one: Planned, undo: list[tuple[str, Undo]]) -> None:
+    path, rename = one.path, getattr(bridge, "rename", None)
+    if one.move_to is not None and rename is not None:  # a rename keeps the file's mode
+        with explained(one.move_to):
+            await rename(path, one.move_to)
+        undo.append((path, lambda: rename(one.move_to, path)))
+        path = one.move_to
+    elif one.move_to is not None:
+        await _written(bridge, one.move_to, one.new, None, undo)
+        await _removed(bridge, path, one.old, undo)
+        return
+    if one.new is None:
+        await _removed(bridge, path, one.old, undo)
+    elif one.new != one.old:
+        await _written(bridge, path, one.new, one.old, undo)
+
+
+async def _written(
+    bridge: FsBridge, path: str, new: bytes | None, old: bytes | None, undo: list[tuple[str, Undo]]
+) -> None:
+    await store(bridge, path, new or b"")
+    undo.append((path, (lambda: bridge.unlink(path)) if old is None else (lambda: bridge.write_bytes(path, old))))
+
+
+async def _removed(bridge: FsBridge, path: str, old: bytes | None, undo: list[tuple[str, Undo]]) -> None:
+    with explained(path):
+        await bridge.unlink(path)
+    undo.append((path, lambda: bridge.write_bytes(path, old or b"")))
+
+
+async def _taken_back(back: Undo) -> bool:
+    try:
+        await back()
+    except (ToolInputError, OSError):
+        return False
+    return True
+
+
+def _told(one: Planned) -> dict[str, Any]:
+    action = "added" if one.old is None else "deleted" if one.new is None else "moved" if one.move_to else "updated"
+    file: dict[str, Any] = {"path": one.path, "action": action, "bytes": len(one.new or b"")}
+    return file | ({"movedTo": one.move_to} if one.move_to else {})
+
+
+def _line(file: dict[str, Any]) -> str:
+    to = f" to {shown(file['movedTo'])}" if "movedTo" in file else ""
+    return f"{file['action']} {shown(file['path'])}{to}"
+
+
+def _key(path: str) -> str:
+    return posixpath.normpath(path)
+
+
+def _encoded(text: str, path: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ToolInputError(f"{shown(path)}: the text holds half a character") from None
+
+
+def _cut(line: str) -> str:
+    return shown(line if len(line) <= _TOLD_WIDTH else line[:_TOLD_WIDTH] + "…")

@@ -1,0 +1,67 @@
+"""`write`: a whole file, new or replaced in one step."""
+
+from typing import Any
+
+from ...abort import Abort
+from ...errors import ToolInputError
+from ..fs import context_bridge
+from ..paths import shown
+from ..results import text_result
+from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ._files import PATH, path_param, state, stop_if_aborted, store
+
+_PARAMETERS = {
+    "type": "object",
+    "properties": {"path": PATH, "content": {"type": "string", "description": "The whole new content of the file."}},
+    "required": ["path", "content"],
+}
+
+
+def write_tool(context: ToolContext) -> Tool:
+    bridge = context_bridge(context)
+
+    async def execute(
+        tool_call_id: str,
+        params: dict[str, Any],
+        signal: Abort | None = None,
+        on_update: ToolUpdateCallback | None = None,
+    ) -> ToolResult:
+        path = path_param(params)
+        content = _content(params)
+        try:
+            data = content.encode()
+        except UnicodeEncodeError as error:
+            raise ToolInputError(f"content holds half a character (at {error.start:,}): send valid text") from None
+        stop_if_aborted(signal)
+        old = await state(bridge, path)
+        if old is not None and old.is_directory:
+            raise ToolInputError(f"{shown(path)}: is a directory")
+        await store(bridge, path, data)
+        verb = "Created" if old is None else "Replaced"
+        details = {
+            "path": path,
+            "created": old is None,
+            "oldBytes": old.size if old else 0,
+            "newBytes": len(data),
+            "newLines": content.count("\n") + (not content.endswith("\n") and content != ""),
+        }
+        return text_result(f"{verb} {shown(path)} ({len(data):,} bytes).", details)
+
+    return Tool(
+        name="write",
+        label="Write",
+        description="Write a file: creates it, with its directories, or replaces all of its content.",
+        parameters=_PARAMETERS,
+        execute=execute,
+        sequential=True,
+    )
+
+
+def _content(params: dict[str, Any]) -> str:
+    """The text to write; some models send it as text blocks."""
+    content = params.get("content")
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(isinstance(b, dict) and isinstance(b.get("text"), str) for b in content):
+        return "".join(block["text"] for block in content)
+    raise ToolInputError("content required: give the whole text of the file, then try again")

@@ -1,0 +1,207 @@
+"""File systems for tools: a directory of this machine, and one in memory.
+
+Tools ask for nothing but the protocol `FsBridge`. What a bridge can do beyond it is said by attributes that a tool may
+look for: `local_root`, the directory on this machine (so that it can be searched by a program made for that), with
+`locate` and `kinds` beside it; and `rename`.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..errors import ToolInputError
+from .beneath import NoSuchFile, TooLarge, Tree
+from .paths import OutsideRoot, Parts, shown, spellings
+from .tool import FsBridge, FsStat, MissingContext, ToolContext
+
+__all__ = [
+    "LocalBridge",
+    "MemoryBridge",
+    "NoSuchFile",
+    "OutsideRoot",
+    "TooLarge",
+    "context_bridge",
+    "create_node_bridge",
+    "local_bridge",
+    "memory_bridge",
+]
+
+MAX_BYTES = 64 * 1024 * 1024
+
+
+def local_bridge(root: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> "LocalBridge":
+    """The files beneath `root`, and no others, whatever a path says and whoever changes the tree meanwhile."""
+    return LocalBridge(Tree(Path(root), max_bytes))
+
+
+create_node_bridge = local_bridge
+
+
+def memory_bridge(files: Mapping[str, str | bytes] | None = None, *, max_bytes: int = MAX_BYTES) -> "MemoryBridge":
+    """Files that live as long as the bridge; `files` are there from the start."""
+    bridge = MemoryBridge(max_bytes)
+    for path, content in (files or {}).items():
+        bridge.put(path, content if isinstance(content, bytes) else _encoded(path, content))
+    return bridge
+
+
+def context_bridge(context: ToolContext) -> FsBridge:
+    """The context's bridge, or a local one beneath its root. Raises `MissingContext` when it has neither."""
+    if context.bridge is not None:
+        return context.bridge
+    if context.root is None:
+        raise MissingContext("root", "bridge")
+    return local_bridge(context.root)
+
+
+class LocalBridge:
+    """A bridge to a directory of this machine; the blocking work is done in threads."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+
+    @property
+    def local_root(self) -> str:
+        return self._tree.root
+
+    async def locate(self, path: str) -> str:
+        """The path from the root to what `path` leads to, through no link; empty for the root itself."""
+        return "/".join(await asyncio.to_thread(self._tree.locate, path))
+
+    async def kinds(self, paths: Sequence[str]) -> list[str | None]:
+        """What is at each path: file, directory, link or other; None when nothing is, or it is out of reach."""
+        return await asyncio.to_thread(lambda: [self._tree.kind(path) for path in paths])
+
+    async def read_file(self, path: str) -> str:
+        return _decoded(path, await self.read_bytes(path))
+
+    async def write_file(self, path: str, content: str) -> None:
+        await self.write_bytes(path, _encoded(path, content))
+
+    async def stat(self, path: str) -> FsStat | None:
+        return await asyncio.to_thread(self._tree.stat, path)
+
+    async def readdir(self, path: str) -> list[str]:
+        return await asyncio.to_thread(self._names, path)
+
+    async def unlink(self, path: str) -> None:
+        await asyncio.to_thread(self._tree.unlink, path)
+
+    async def mkdir(self, path: str) -> None:
+        await asyncio.to_thread(self._tree.make_directory, path)
+
+    async def read_bytes(self, path: str) -> bytes:
+        return await asyncio.to_thread(self._tree.read, path)
+
+    async def write_bytes(self, path: str, data: bytes) -> None:
+        if len(data) > self._tree.max_bytes:
+            raise TooLarge(path, len(data), self._tree.max_bytes)
+        await asyncio.to_thread(self._tree.write, path, data)
+
+    async def rename(self, old: str, new: str) -> None:
+        await asyncio.to_thread(self._tree.rename, old, new)
+
+    def _names(self, path: str) -> list[str]:
+        return sorted(
+            name + "/" if kind == "directory" or (kind == "link" and self._leads_to_directory(path, name)) else name
+            for name, kind in self._tree.entries(path)
+        )
+
+    def _leads_to_directory(self, path: str, name: str) -> bool:
+        try:
+            info = self._tree.stat(f"{path or '.'}/{name}")
+        except ToolInputError:  # it leads out of the root: listed, never entered
+            return False
+        return info is not None and info.is_directory
+
+
+class MemoryBridge:
+    """A bridge to files in memory. A directory is there while it was made or holds something."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._files: dict[Parts, tuple[bytes, float]] = {}
+        self._directories: set[Parts] = {()}
+        self._max_bytes = max_bytes
+
+    def put(self, path: str, data: bytes) -> None:
+        if len(data) > self._max_bytes:
+            raise TooLarge(path, len(data), self._max_bytes)
+        parts = self._parts(path)
+        if parts in self._directories:
+            raise ToolInputError(f"{shown(path)}: is a directory")
+        self._make(parts[:-1], path)
+        self._files[parts] = (data, time.time() * 1000)
+
+    async def read_file(self, path: str) -> str:
+        return _decoded(path, await self.read_bytes(path))
+
+    async def write_file(self, path: str, content: str) -> None:
+        self.put(path, _encoded(path, content))
+
+    async def stat(self, path: str) -> FsStat | None:
+        parts = self._parts(path)
+        if parts in self._directories:
+            return FsStat(is_file=False, is_directory=True, size=0, mtime_ms=0)
+        if parts not in self._files:
+            return None
+        data, changed = self._files[parts]
+        return FsStat(is_file=True, is_directory=False, size=len(data), mtime_ms=changed)
+
+    async def readdir(self, path: str) -> list[str]:
+        parts = self._parts(path)
+        if parts in self._files:
+            raise ToolInputError(f"{shown(path)}: not a directory")
+        if parts not in self._directories:
+            raise NoSuchFile(path)
+        inside = [name[-1] + "/" for name in self._directories if name and name[:-1] == parts]
+        return sorted(inside + [name[-1] for name in self._files if name[:-1] == parts])
+
+    async def unlink(self, path: str) -> None:
+        parts = self._parts(path)
+        if parts in self._directories:
+            raise ToolInputError(f"{shown(path)}: is a directory; only files are removed")
+        if self._files.pop(parts, None) is None:
+            raise NoSuchFile(path)
+
+    async def mkdir(self, path: str) -> None:
+        parts = self._parts(path)
+        if parts in self._files:
+            raise ToolInputError(f"{shown(path)}: exists and is no directory")
+        self._make(parts, path)
+
+    async def read_bytes(self, path: str) -> bytes:
+        parts = self._parts(path)
+        if parts in self._directories:
+            raise ToolInputError(f"{shown(path)}: is a directory")
+        if parts not in self._files:
+            raise NoSuchFile(path)
+        return self._files[parts][0]
+
+    async def write_bytes(self, path: str, data: bytes) -> None:
+        self.put(path, data)
+
+    def _parts(self, path: str) -> Parts:
+        *literal, meant = spellings(path)
+        return next((parts for parts in literal if parts in self._files or parts in self._directories), meant)
+
+    def _make(self, parts: Parts, path: str) -> None:
+        ways = [parts[:depth] for depth in range(1, len(parts) + 1)]
+        if any(way in self._files for way in ways):
+            raise ToolInputError(f"{shown(path)}: a part of it is a file, not a directory")
+        self._directories.update(ways)
+
+
+def _decoded(path: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ToolInputError(f"{shown(path)}: not UTF-8 text (byte {error.start:,})") from None
+
+
+def _encoded(path: str, content: str) -> bytes:
+    try:
+        return content.encode()
+    except UnicodeEncodeError as error:
+        raise ToolInputError(f"{shown(path)}: the text holds half a character (at {error.start:,})") from None

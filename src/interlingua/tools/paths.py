@@ -1,0 +1,136 @@
+"""What a path that a model wrote means beneath a root. Pure: nothing here looks at a disk.
+
+A path is relative to the root, or absolute and inside it. `..` is taken away by the letter, as it is written; a path
+that still leaves the root is refused. Models also write what chat clients show them: a leading `@`, typographic
+spaces. Such a name is first taken as it stands, since a file may really be called that, then as it was meant.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ..errors import ToolAuthorizationError, ToolInputError
+
+Parts = tuple[str, ...]
+
+_SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
+_DRIVE = re.compile(r"[A-Za-z]:($|[\\/])")
+_ENCODED_SEPARATOR = re.compile("%(2f|5c|00)", re.IGNORECASE)
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+class OutsideRoot(ToolAuthorizationError):
+    """The path leads out of the root, or cannot be told not to."""
+
+    def __init__(self, path: str, why: str = "it is outside the root") -> None:
+        super().__init__(f"{shown(path)}: refused, {why}. Use a path relative to the root.")
+        self.path = path
+
+
+def nowhere() -> None:
+    """The home directory where there is none."""
+
+
+def spellings(path: str, roots: tuple[str, ...] = ("/",), home: Callable[[], str | None] = nowhere) -> list[Parts]:
+    """What `path` may mean, as parts beneath the root; of several, the first that exists is meant, else the last.
+
+    `roots` are the absolute spellings of the root. `home` gives what `~` stands for; None refuses it.
+    """
+    _refuse_strange(path)
+    literal = _beneath(_expanded(path, home), roots, path)
+    meant = _SPACES.sub(" ", path.removeprefix("@"))
+    if meant == path:
+        return [literal]
+    _refuse_strange(meant)
+    return [literal, _beneath(_expanded(meant, home), roots, path)]
+
+
+def strip_root(path: str, roots: tuple[str, ...]) -> str | None:
+    """An absolute path as seen from the root; None when it is not inside."""
+    for root in roots:
+        if path == root:
+            return ""
+        if path.startswith(root.rstrip("/") + "/"):
+            return path[len(root.rstrip("/")) + 1 :]
+    return None
+
+
+def shown(text: str) -> str:
+    """A name as it may be printed: one line, no terminal codes, valid Unicode; `\\xff` for a byte that is no UTF-8."""
+    return _CONTROL.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match[0]
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:  # how Python writes a byte of a name that is not UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    return _ESCAPES.get(char) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+def _refuse_strange(path: str) -> None:
+    if not isinstance(path, str):
+        raise ToolInputError(f"a path must be text, not {type(path).__name__}")
+    if "\0" in path:
+        raise OutsideRoot(path, "it holds a NUL character")
+    if _DRIVE.match(path):
+        raise OutsideRoot(path, "it is a drive path")
+    if path.startswith(("//", "\\\\")):
+        raise OutsideRoot(path, "it is a network path")
+    if "\\" in path and ".." in re.split(r"[\\/]", path):
+        raise OutsideRoot(path)
+
+
+def _expanded(path: str, home: Callable[[], str | None]) -> str:
+    if path[:5].lower() == "file:":
+        return _of_url(path)
+    if path == "~" or path.startswith("~/"):
+        place = home()
+        if place is None:
+            raise OutsideRoot(path)
+        return place + path[1:]
+    return path
+
+
+def _of_url(url: str) -> str:
+    if _ENCODED_SEPARATOR.search(url):
+        raise OutsideRoot(url, "it hides a separator")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise OutsideRoot(url, "it is no file URL") from None
+    path = unquote(parts.path)
+    if parts.netloc not in ("", "localhost") or not path.startswith("/") or "\0" in path:
+        raise OutsideRoot(url, "it is no file URL of this machine")
+    _refuse_strange(path)
+    return path
+
+
+def _beneath(path: str, roots: tuple[str, ...], said: str) -> Parts:
+    absolute = path.startswith("/")
+    kept: list[str] = []
+    for part in path.split("/"):
+        if part in ("", "."):
+            continue
+        if part != "..":
+            kept.append(part)
+        elif kept:
+            kept.pop()
+        elif not absolute:
+            raise OutsideRoot(said)
+    if not absolute:
+        return tuple(kept)
+    rest = strip_root("/" + "/".join(kept), roots)
+    if rest is None:
+        raise OutsideRoot(said)
+    return tuple(rest.split("/")) if rest else ()
+
+
+def home() -> str | None:
+    """The home directory; None where there is none to be found."""
+    try:
+        return str(Path.home())
+    except RuntimeError:
+        return None
