@@ -60,6 +60,8 @@ class Abort:
 
     async def wait(self) -> Any:
         """Waits until the signal fires, and returns its reason."""
+        import asyncio  # loading it takes as long as all the rest of the package
+
         loop = asyncio.get_running_loop()
         fired = asyncio.Event()
         forget = self.on_abort(lambda: _tell(loop, fired))
@@ -101,6 +103,6 @@ def _failure_of(call: Callable[[], object]) -> Exception | None:
     return None
 
 
-def _tell(loop: asyncio.AbstractEventLoop, fired: asyncio.Event) -> None:
+def _tell(loop: "asyncio.AbstractEventLoop", fired: "asyncio.Event") -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there any more
         loop.call_soon_threadsafe(fired.set)
