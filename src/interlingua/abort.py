@@ -1,11 +1,13 @@
 """The signal that stops a running call: fired once, seen everywhere it was handed to, from any thread or event loop."""
 
-import asyncio
 import contextlib
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Abort:

@@ -1,0 +1,213 @@
+"""`interlingua plugins`: which plugins there are, whether one works, and a new one to begin with."""
+
+import json
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from .. import jsontext
+from ..connect.credentials import home
+from ..errors import FormatError, InterlinguaError
+from ..plugins import ExtensionInfo, discover_extensions
+from ..plugins.checking import check_plugin
+from ..plugins.loading import GROUP
+from ..plugins.manifest import NAMES, check_id, folders, manifest_path, read_manifest
+from . import output
+
+
+@click.group("plugins")
+def command() -> None:
+    """List plugins, check one, or begin a new one."""
+
+
+@command.command("list")
+@click.argument("directories", nargs=-1, type=click.Path(path_type=Path), metavar="[DIR]…")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+def list_command(directories: tuple[Path, ...], as_json: bool) -> None:
+    """List the plugins in directories (else in ~/.interlingua/plugins) and in installed packages. Runs none of them."""
+    places = [place.expanduser() for place in directories] or [home() / "plugins"]
+    rows = [
+        *(row for place in places for row in _folder_rows(place)),
+        *(_package_row(point) for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)),
+    ]
+    if as_json:
+        output.say_json(rows)
+        return
+    if not rows:
+        output.console(err=True).print("no plugins were found")
+        return
+    table = Table(box=None, header_style="bold")
+    for column in ("id", "kind", "from", "description"):
+        table.add_column(column)
+    for row in rows:
+        table.add_row(row["id"], row["kind"], row["from"], row["description"] or "")
+    output.console().print(table)
+
+
+def _folder_rows(place: Path) -> list[dict[str, Any]]:
+    """The plugins of a directory, and of those that cannot be read why."""
+    known = {info.path: info for info in discover_extensions(place)}
+    return [
+        _folder_row(known[str(folder)]) if str(folder) in known else _broken_row(folder) for folder in folders(place)
+    ]
+
+
+def _broken_row(folder: Path) -> dict[str, Any]:
+    path = manifest_path(folder)
+    said = "there is no manifest"
+    try:
+        if path is not None:
+            read_manifest(path)
+    except FormatError as error:
+        said = str(error)
+    return {
+        "id": folder.name,
+        "name": folder.name,
+        "kind": "broken",
+        "from": str(folder),
+        "description": said,
+        "channels": [],
+        "providers": [],
+    }
+
+
+def _folder_row(info: ExtensionInfo) -> dict[str, Any]:
+    entry = info.entry_point or ""
+    kind = "folder" if entry.endswith(".py") else "script" if entry else "no entry"
+    return {
+        "id": info.id,
+        "name": info.name,
+        "kind": kind,
+        "from": info.path,
+        "description": info.description,
+        "channels": list(info.channels),
+        "providers": list(info.providers),
+    }
+
+
+def _package_row(point: Any) -> dict[str, Any]:
+    known = point.dist.metadata if point.dist is not None else {}
+    return {
+        "id": point.name,
+        "name": point.name,
+        "kind": "package",
+        "from": point.value,
+        "description": known["Summary"] if "Summary" in known else None,  # noqa: SIM401 (a message has no get)
+        "channels": [],
+        "providers": [],
+    }
+
+
+@command.command("check")
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR")
+@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Its configuration, JSON.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+def check_command(folder: Path, config: Path | None, as_json: bool) -> None:
+    """Load a plugin in a process of its own, and say what it registers, or why it does not."""
+    report = check_plugin(folder.absolute(), _configuration(config))
+    if as_json:
+        output.say_json(report)
+    else:
+        _show(report)
+    sys.exit(1 if report["problems"] or not report["plugins"] else 0)
+
+
+def _configuration(path: Path | None) -> dict[str, Any]:
+    value = jsontext.read(path.read_bytes()) if path is not None else {}
+    if not isinstance(value, dict):
+        raise FormatError("a configuration is an object with each plugin's part under its id", str(path))
+    return value
+
+
+def _show(report: dict[str, Any]) -> None:
+    out = output.console()
+    for plugin in report["plugins"]:
+        out.print(Text.assemble((plugin["id"], "bold"), f" {plugin['version'] or ''}".rstrip(), " loads"))
+        for tool in plugin["tools"]:
+            words = (tool["description"] or "").splitlines()
+            out.print(Text(f"  tool {tool['name']}{': ' + words[0] if words else ''}"))
+        for factory in plugin["factories"]:
+            out.print(Text(f"  factory of {', '.join(factory['names']) or 'unnamed tools'}"))
+        for kind in ("connectors", "dialects", "registrations", "skills", "channels", "providers"):
+            if plugin[kind]:
+                out.print(Text(f"  {kind}: {', '.join(plugin[kind])}"))
+    for problem in report["problems"]:
+        out.print(Text.assemble((f"{problem['stage']}: ", "red"), problem["message"]))
+
+
+# --- a new one --------------------------------------------------------------------------------------------------------
+
+_PLUGIN = '''"""{title}: a plugin with one tool."""
+
+from interlingua import tool
+
+
+@tool
+def {function}(text: str) -> str:
+    """Says a text backwards.
+
+    Args:
+        text: what to say
+    """
+    return text[::-1]
+
+
+def register(api):
+    """Called once when the plugin is loaded; `api.plugin_config` holds its configuration."""
+    api.register_tool({function})
+'''
+
+_TEST = '''"""Run with pytest."""
+
+import asyncio
+from pathlib import Path
+
+from interlingua import ToolRegistry
+from interlingua.plugins import load_plugins
+from interlingua.tools import call_tool
+
+
+def test_the_tool_answers():
+    tools = ToolRegistry()
+    plugins = load_plugins([Path(__file__).parent], tools=tools)
+    assert plugins.problems == []
+    result = asyncio.run(call_tool(tools.resolve("{function}"), "1", {{"text": "abc"}}))
+    assert result.text == "cba"
+    plugins.unload()
+'''
+
+
+@command.command("new")
+@click.argument("name")
+@click.option("--dir", "parent", type=click.Path(path_type=Path, file_okay=False), default=".", help="Where to put it.")
+def new_command(name: str, parent: Path) -> None:
+    """Write a plugin that works: a manifest, its code, and a test."""
+    check_id(name)
+    folder = parent / name
+    if folder.exists():
+        raise InterlinguaError(f"{folder} is there already: choose another name, or remove it")
+    function = "".join(char if char.isalnum() else "_" for char in name.lower())
+    function = f"{function}_reverse" if function[0].isalpha() else f"reverse_{function}"
+    title = name.replace("-", " ").replace("_", " ").capitalize()
+    manifest = {
+        "id": name,
+        "name": title,
+        "version": "0.1.0",
+        "description": "Says a text backwards.",
+        "configSchema": {"type": "object", "properties": {}},
+    }
+    files = {
+        NAMES[0]: json.dumps(manifest, indent=2) + "\n",
+        "plugin.py": _PLUGIN.format(title=title, function=function),
+        "test_plugin.py": _TEST.format(function=function),
+    }
+    folder.mkdir(parents=True)
+    for file, text in files.items():
+        (folder / file).write_text(text)
+    click.echo(f"{folder}: {', '.join(files)}")
+    click.echo(f"Check it with `interlingua plugins check {folder}`.")

@@ -1,0 +1,108 @@
+"""`interlingua tools serve`: the tools as an MCP server, for programs that speak that protocol."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from ..errors import InterlinguaError
+from ..plugins import aload_plugins
+from ..tools.catalog import discover_core_tools
+from ..tools.fs import local_bridge
+from ..tools.policy import READ_ONLY, Policy, Rule
+from ..tools.registry import PROFILES, ToolRegistry
+from ..tools.tool import Tool, ToolContext
+
+TOKEN = "INTERLINGUA_MCP_TOKEN"
+
+
+@click.command("serve")
+@click.option("--stdio", "over_stdio", is_flag=True, help="Over standard input and output (the default).")
+@click.option("--http", "address", metavar="HOST:PORT", help="Over HTTP, at /mcp; port 0 takes a free one.")
+@click.option(
+    "--root", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".", help="Where the tools work."
+)
+@click.option("-p", "--profile", default="full", type=click.Choice(PROFILES), help="Only the tools of this profile.")
+@click.option("-i", "--include", multiple=True, metavar="ID", help="Only these: ids, or groups such as group:fs.")
+@click.option("-x", "--exclude", multiple=True, metavar="ID", help="Not these: ids, or groups.")
+@click.option("--allow", multiple=True, metavar="TOOL", help="Allow a tool, or a group, that does more than read.")
+@click.option("--plugins", multiple=True, type=click.Path(path_type=Path), help="Load the plugins of this directory.")
+def command(
+    over_stdio: bool,
+    address: str | None,
+    root: Path,
+    profile: str,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    allow: tuple[str, ...],
+    plugins: tuple[Path, ...],
+) -> None:
+    """Serve the tools over MCP. Tools that only read are allowed, others by --allow.
+
+    Over HTTP only this machine is served, unless INTERLINGUA_MCP_TOKEN is set: then clients must send that as a bearer
+    token.
+    """
+    if over_stdio and address is not None:
+        raise click.UsageError("either --stdio or --http")
+    policy = Policy(
+        rules=(*READ_ONLY.rules, *(Rule(action="allow", tool=name) for name in allow)),
+        default=READ_ONLY.default,
+        root=str(root.resolve()),
+    )
+    asyncio.run(_serve(_Choice(profile, include or None, exclude, plugins), policy, _context(root), address))
+
+
+class _Choice(NamedTuple):
+    """Which tools to serve."""
+
+    profile: str
+    include: tuple[str, ...] | None
+    exclude: tuple[str, ...]
+    plugins: tuple[Path, ...]
+
+    async def tools(self, context: ToolContext) -> list[Tool]:
+        registry = ToolRegistry(on_warning=_say)
+        discover_core_tools(registry, on_load_warning=_say)
+        for problem in (await aload_plugins(self.plugins, tools=registry)).problems:
+            _say(str(problem))
+        return await registry.aresolve_all(context, profile=self.profile, include=self.include, exclude=self.exclude)
+
+
+def _context(root: Path) -> ToolContext:
+    place = str(root.resolve())
+    return ToolContext(root=place, workspace_dir=place, bridge=local_bridge(place))
+
+
+def _tell(tools: list[Tool], others: list[str]) -> None:
+    if not tools:
+        raise InterlinguaError("no tool is left to serve: allow some with --allow, or include others")
+    _say(f"serving {', '.join(tool.name for tool in tools)}")
+    if others:
+        _say(f"not allowed: {', '.join(others)} (see --allow)")
+
+
+def _say(message: str) -> None:
+    click.echo(f"interlingua: {message}", err=True)
+
+
+async def _serve(choice: _Choice, policy: Policy, context: ToolContext, address: str | None) -> None:
+    from ..mcp import make_server, serve_http, serve_stdio
+
+    chosen = await choice.tools(context)
+    tools = [tool for tool in chosen if policy.decide(tool.name, {}).action == "allow"]
+    _tell(tools, [tool.name for tool in chosen if tool not in tools])
+    server: Any = make_server(tools, policy=policy, context=context)
+    if address is None:
+        await serve_stdio(server)
+        return
+    host, port = _parted(address)
+    await serve_http(server, host, port, token=os.environ.get(TOKEN) or None, on_ready=lambda url: _say(f"at {url}"))
+
+
+def _parted(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise click.UsageError(f"{address} is not HOST:PORT, such as 127.0.0.1:8000")
+    return host.strip("[]") or "127.0.0.1", int(port)

@@ -1,0 +1,41 @@
+"""The Model Context Protocol: its servers as sources of tools, and our tools as a server. Needs the extra `mcp`."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InterlinguaError
+
+if TYPE_CHECKING:
+    from .client import mcp_tools
+    from .server import make_server, serve_http, serve_stdio
+    from .servers import HttpServer, StdioServer
+
+# Loaded on first use: the official package is large.
+_LATER = {
+    "HttpServer": "servers",
+    "StdioServer": "servers",
+    "make_server": "server",
+    "mcp_tools": "client",
+    "serve_http": "server",
+    "serve_stdio": "server",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        found = importlib.import_module(f".{module}", __name__)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("interlingua"):
+            raise
+        raise InterlinguaError(
+            f'MCP needs a package that is not installed ({error.name}): pip install "interlingua[mcp]"'
+        ) from None
+    value = getattr(found, name)
+    globals()[name] = value
+    return value
+
+
+__all__ = ["HttpServer", "StdioServer", "make_server", "mcp_tools", "serve_http", "serve_stdio"]

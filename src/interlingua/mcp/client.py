@@ -1,0 +1,206 @@
+"""The tools of MCP servers, as tools of ours."""
+
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import mcp_types as types
+
+from .. import jsontext
+from ..abort import Abort
+from ..errors import TransportError
+from ..messages import ImageBlock, TextBlock
+from ..plugins.adding import reserved
+from ..tools.calling import failure
+from ..tools.tool import ContentBlock, Execute, Tool, ToolResult, ToolUpdateCallback
+from ..tools.untrusted import visible
+from .connection import Connection
+from .servers import Server, server_of
+
+MAX_MESSAGE = 32 * 1024 * 1024
+MAX_TEXT = 400_000  # characters of a result that the model reads
+MAX_DESCRIPTION = 8_000
+TIMEOUT = 120.0
+_BETWEEN_UPDATES = 0.05
+
+
+@contextlib.asynccontextmanager
+async def mcp_tools(
+    server: Server | str | Mapping[str, Any],
+    *,
+    prefix: str | None = None,
+    taken: Collection[str] = (),
+    include: Collection[str] | None = None,
+    exclude: Collection[str] = (),
+    timeout: float = TIMEOUT,
+    max_bytes: int = MAX_MESSAGE,
+) -> AsyncGenerator[list[Tool], None]:
+    """The tools of a server, by name, for as long as the context lasts.
+
+    `server` is a `StdioServer`, an `HttpServer`, an address, or a mapping with `command` or `url`. Names get the
+    `prefix`, if there is one; a name that is `taken`, or that of a core tool, is changed. `include` and `exclude` take
+    the server's own names. `timeout` is how long the server may be silent about one call.
+    """
+    async with Connection(server_of(server), timeout=timeout, max_bytes=max_bytes) as connection:
+        listed = await connection.list_tools()
+        wanted = [tool for tool in listed if (include is None or tool.name in include) and tool.name not in exclude]
+        yield _tools(connection, wanted, prefix, taken)
+
+
+def _tools(
+    connection: Connection, listed: Iterable[types.Tool], prefix: str | None, taken: Collection[str]
+) -> list[Tool]:
+    used = {*taken, *reserved()}
+    made = []
+    for tool in sorted(listed, key=lambda tool: tool.name):
+        name = _free(_plain(f"{prefix}_{tool.name}" if prefix else tool.name), used)
+        used.add(name)
+        made.append(
+            Tool(
+                name=name,
+                label=tool.title or tool.name,
+                description=visible(tool.description or "")[:MAX_DESCRIPTION],
+                parameters=tool.input_schema,
+                execute=_execute(connection, tool.name, name),
+            )
+        )
+    return made
+
+
+def _plain(name: str) -> str:
+    """The name in letters that providers allow."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:64] or "tool"
+
+
+def _free(name: str, used: Collection[str]) -> str:
+    if name not in used:
+        return name
+    candidates = (f"mcp_{name}"[:64], *(f"{name[:60]}_{count}" for count in range(2, len(used) + 3)))
+    return next(candidate for candidate in candidates if candidate not in used)
+
+
+def _execute(connection: Connection, theirs: str, ours: str) -> Execute:
+    async def execute(
+        tool_call_id: str,
+        params: dict[str, Any],
+        signal: Abort | None = None,
+        on_update: ToolUpdateCallback | None = None,
+    ) -> ToolResult:
+        progress = _Progress(on_update) if on_update is not None else None
+        calling = asyncio.ensure_future(connection.call(theirs, params, progress))
+        loop = asyncio.get_running_loop()
+        stop = partial(_cancel_once, calling)
+        forget = signal.on_abort(lambda: loop.call_soon_threadsafe(stop)) if signal is not None else None
+        try:
+            await asyncio.wait({calling})
+            return result_of(calling.result())
+        except TransportError as error:
+            return failure(ours, str(error), 502)
+        except asyncio.CancelledError:
+            stop()
+            if signal is None or not signal.aborted or not calling.done():
+                raise
+            return failure(ours, f"{ours} was stopped: {signal.reason or 'aborted'}", "aborted")
+        finally:
+            if forget is not None:
+                forget()
+
+    return execute
+
+
+def _cancel_once(calling: "asyncio.Task[Any]") -> None:
+    """Cancels a call. A second time would keep it from telling the server."""
+    if not calling.cancelling():
+        calling.add_done_callback(lambda done: done.cancelled() or done.exception())
+        calling.cancel()
+
+
+class _Progress:
+    """Tells progress on, no oftener than a person could read it."""
+
+    def __init__(self, hear: ToolUpdateCallback) -> None:
+        self._hear = hear
+        self._last = float("-inf")
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        now = time.monotonic()
+        if now - self._last < _BETWEEN_UPDATES and progress != total:
+            return
+        self._last = now
+        said = message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
+        details = {"progress": progress, "total": total, "message": message}
+        self._hear(ToolResult(content=(TextBlock(text=said[:MAX_TEXT]),), details=details))
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def result_of(answer: types.CallToolResult) -> ToolResult:
+    """What a server answered, as a result: the words and pictures for the model, the rest in `details`.
+
+    `details` holds `structuredContent`, if there is any, and under `content` the blocks that a model cannot be shown.
+    """
+    blocks = [_block(block) for block in answer.content]
+    structured = answer.structured_content
+    if structured is not None and not blocks:
+        blocks = [TextBlock(text=jsontext.write(structured).decode())]
+    unshown = [block for block in answer.content if _is_unshown(block)]
+    details: dict[str, Any] = {}
+    if structured is not None:
+        details["structuredContent"] = structured
+    if unshown:
+        details["content"] = [block.model_dump(by_alias=True, mode="json", exclude_none=True) for block in unshown]
+    return ToolResult(content=_bounded(blocks), details=details or None, is_error=answer.is_error)
+
+
+def _block(block: types.ContentBlock) -> ContentBlock:
+    match block:
+        case types.TextContent():
+            return TextBlock(text=block.text)
+        case types.ImageContent():
+            return ImageBlock(data=block.data, mime_type=block.mime_type)
+        case types.AudioContent():
+            return TextBlock(text=f"[audio: {block.mime_type}, {_size(block.data)}]")
+        case types.ResourceLink():
+            return TextBlock(text=f"[{block.title or block.name}: {block.uri}{_kind(block.mime_type)}]")
+        case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
+            return TextBlock(text=f"[{resource.uri}]\n{resource.text}")
+        case types.EmbeddedResource(resource=types.BlobResourceContents() as resource):
+            if (resource.mime_type or "").startswith("image/"):
+                return ImageBlock(data=resource.blob, mime_type=resource.mime_type or "")
+            return TextBlock(text=f"[{resource.uri}{_kind(resource.mime_type)}, {_size(resource.blob)}]")
+    raise AssertionError(f"a block that MCP does not have: {block!r}")
+
+
+def _is_unshown(block: types.ContentBlock) -> bool:
+    """Whether the text that stands for a block says less than the block."""
+    if isinstance(block, types.EmbeddedResource):
+        resource = block.resource
+        return isinstance(resource, types.BlobResourceContents) and not (resource.mime_type or "").startswith("image/")
+    return isinstance(block, types.AudioContent | types.ResourceLink)
+
+
+def _kind(mime_type: str | None) -> str:
+    return f" ({mime_type})" if mime_type else ""
+
+
+def _size(base64: str) -> str:
+    return f"{len(base64) * 3 // 4:,} bytes"
+
+
+def _bounded(blocks: list[ContentBlock]) -> tuple[ContentBlock, ...]:
+    """The blocks with no more text than a model can be given; what is left out is said."""
+    left = MAX_TEXT
+    kept: list[ContentBlock] = []
+    for block in blocks:
+        if isinstance(block, TextBlock) and len(block.text) > left:
+            cut = len(block.text) - left
+            block = TextBlock(text=f"{block.text[:left]}\n[{cut:,} more characters were left out]")
+        if isinstance(block, TextBlock):
+            left = max(0, left - len(block.text))
+        kept.append(block)
+    return tuple(kept)

@@ -1,0 +1,210 @@
+"""A connection to a server, kept by a task of its own: opened again when it broke, closed when nobody needs it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx2
+import mcp_types as types
+from mcp import Client, MCPError
+from mcp.client import Transport
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import ProgressFnT
+
+from .. import __version__
+from ..errors import TimedOut, TransportError
+from .servers import HttpServer, Server
+from .stdio import Ending, stdio_transport
+
+CONNECT_SECONDS = 30.0
+SHUT_SECONDS = 10.0
+PAGES = 100
+TOOLS = 1000
+
+
+class Connection:
+    """Speaks to one server. A call that finds the connection broken opens it again, once."""
+
+    def __init__(self, server: Server, *, timeout: float, max_bytes: int) -> None:
+        self.server = server
+        self.timeout = timeout
+        self._max_bytes = max_bytes
+        self._client: Client | None = None
+        self._ending = Ending()
+        self._keeper: asyncio.Task[None] | None = None
+        self._close = asyncio.Event()
+        self._opening = asyncio.Lock()
+
+    async def __aenter__(self) -> "Connection":
+        await self._open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._shut()
+
+    async def list_tools(self) -> list[types.Tool]:
+        """All tools that the server offers, as it lists them."""
+        client = await self._connected()
+        found: list[types.Tool] = []
+        cursor: str | None = None
+        for _ in range(PAGES):
+            page = await self._answered(client.list_tools(cursor=cursor, cache_mode="bypass"))
+            found += page.tools
+            if page.next_cursor is None or page.next_cursor == cursor:
+                return found
+            cursor = page.next_cursor
+            if len(found) > TOOLS:
+                raise TransportError(f"the MCP server {self.server.label} offers more than {TOOLS} tools")
+        raise TransportError(f"the MCP server {self.server.label} lists tools without an end")
+
+    async def call(self, name: str, arguments: dict[str, Any], progress: ProgressFnT | None) -> types.CallToolResult:
+        """The answer to a call. A call during which the connection broke is not made again: it may have had effects.
+
+        The result is not checked against the tool's output schema: a server's patterns could take forever.
+        """
+        request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
+        for attempt in (1, 2):
+            client = await self._connected()
+            try:
+                answer: types.CallToolResult = await self._answered(
+                    client.session.send_request(request, types.CallToolResult, self.timeout, None, progress)
+                )
+            except _SessionLost:
+                if attempt == 2:
+                    raise
+                self._ending.end("the session was ended")
+            else:
+                return answer
+        raise AssertionError("unreachable")
+
+    # --- the keeper ---
+
+    async def _connected(self) -> Client:
+        async with self._opening:
+            if self._client is None or self._ending.over or self._keeper is None or self._keeper.done():
+                await self._shut()
+                await self._open()
+        assert self._client is not None
+        return self._client
+
+    async def _open(self) -> None:
+        opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._close = asyncio.Event()
+        self._ending = Ending()
+        self._keeper = asyncio.create_task(self._keep(opened, self._close, self._ending))
+        try:
+            self._client = await asyncio.wait_for(asyncio.shield(opened), CONNECT_SECONDS)
+        except TimeoutError:
+            await self._shut()
+            raise TimedOut(
+                f"the MCP server {self.server.label} did not begin within {CONNECT_SECONDS:g} s{self._ending}"
+            ) from None
+        except BaseException:
+            await self._shut()
+            raise
+
+    async def _keep(self, opened: "asyncio.Future[Client]", close: asyncio.Event, ending: Ending) -> None:
+        """Holds the connection open. Entering and leaving it must be done by one task, whoever calls."""
+        try:
+            info = types.Implementation(name="interlingua", version=__version__)
+            async with Client(
+                self._transport(ending), read_timeout_seconds=self.timeout, client_info=info, cache=None
+            ) as client:
+                if not opened.done():
+                    opened.set_result(client)
+                await close.wait()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # groups of whatever the transport raises
+            ending.end(_first(error))
+        finally:
+            ending.end()
+            if not opened.done():
+                message = f"the MCP server {self.server.label} could not be reached{ending}"
+                opened.set_exception(TransportError(message))
+                opened.exception()
+
+    async def _shut(self) -> None:
+        began, self._client = self._client is not None, None
+        keeper, self._keeper = self._keeper, None
+        if keeper is None:
+            return
+        self._close.set()
+        await asyncio.wait({keeper}, timeout=SHUT_SECONDS if began else 0)
+        if not keeper.done():
+            keeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await keeper
+
+    def _transport(self, ending: Ending) -> Transport:
+        if isinstance(self.server, HttpServer):
+            return _http_transport(self.server, self._max_bytes)
+        return stdio_transport(self.server, ending, self._max_bytes)
+
+    async def _answered(self, asking: Any) -> Any:
+        """The answer, or an error of ours that says what the server did."""
+        label = self.server.label
+        try:
+            return await asking
+        except MCPError as error:
+            if error.code == types.CONNECTION_CLOSED:
+                raise TransportError(f"the MCP server {label} ended before it answered{self._ending}") from None
+            if error.code == types.REQUEST_TIMEOUT:
+                raise TimedOut(f"the MCP server {label} did not answer within {self.timeout:g} s") from None
+            if error.code == types.INVALID_REQUEST and error.message == "Session terminated":
+                raise _SessionLost(f"the MCP server {label} ended the session") from None
+            raise TransportError(f"the MCP server {label} refused: {error.message}") from None
+        except (ValueError, RuntimeError) as error:  # pydantic's errors are ValueErrors
+            raise TransportError(f"the MCP server {label} answered what MCP does not allow: {_short(error)}") from error
+
+
+class _SessionLost(TransportError):
+    """The server does not know us any more, and has not looked at the request."""
+
+
+@contextlib.asynccontextmanager
+async def _http_transport(server: HttpServer, max_bytes: int) -> AsyncGenerator[Any, None]:
+    timeout = httpx2.Timeout(30.0, read=None)  # the session has its own clock
+    async with httpx2.AsyncClient(headers=server.headers, timeout=timeout) as client:
+        client.event_hooks = {"response": [_bounding(max_bytes)]}
+        async with streamable_http_client(server.url, http_client=client, max_sse_event_size=max_bytes) as streams:
+            yield streams
+
+
+def _bounding(max_bytes: int) -> Any:
+    """Refuses answers that are too large. Events are bounded one by one, elsewhere."""
+
+    async def bound(response: httpx2.Response) -> None:
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            response.stream = _Bounded(response.stream, max_bytes)
+
+    return bound
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, stream: Any, limit: int) -> None:
+        self._stream = stream
+        self._limit = limit
+
+    async def __aiter__(self) -> AsyncGenerator[bytes, None]:
+        seen = 0
+        async for chunk in self._stream:
+            seen += len(chunk)
+            if seen > self._limit:
+                raise httpx2.StreamError(f"the answer is larger than {self._limit:,} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _first(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return _short(error)
+
+
+def _short(error: BaseException) -> str:
+    said = str(error) or type(error).__name__
+    return said if len(said) <= 500 else f"{said[:500]}…"

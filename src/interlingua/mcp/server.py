@@ -1,0 +1,197 @@
+"""Our tools as an MCP server. Every call goes through `call_tool`: checked, and permitted by the policy or not run."""
+
+import asyncio
+import hmac
+import ipaddress
+import logging
+import socket
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from .. import __version__
+from ..errors import InterlinguaError
+from ..messages import TextBlock
+from ..tools.calling import Approve, Judge, call_tool
+from ..tools.policy import READ_ONLY
+from ..tools.schemas import normalize_schema
+from ..tools.tool import Tool, ToolContext, ToolResult
+
+PATH = "/mcp"
+
+_log = logging.getLogger(__name__)
+
+
+def make_server(
+    tools: Iterable[Tool],
+    *,
+    policy: Judge = READ_ONLY,
+    context: ToolContext | None = None,
+    approve: Approve | None = None,
+    name: str = "interlingua",
+) -> Server[Any]:
+    """A server that offers the tools. What the policy does not allow is listed, and refused when it is called."""
+    offered = {tool.name: tool for tool in tools}
+    one_by_one = asyncio.Lock()
+
+    async def list_tools(_: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_offer(tool) for tool in offered.values()])
+
+    async def call(request: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        tool = offered.get(params.name)
+        if tool is None:
+            text = f"there is no tool {params.name}; there are {', '.join(offered)}"
+            return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
+        updates = _Updates(request.session)
+
+        async def run() -> ToolResult:
+            return await call_tool(
+                tool,
+                f"mcp_{uuid.uuid4().hex}",
+                params.arguments or {},
+                on_update=updates,
+                context=context,
+                policy=policy,
+                approve=approve,
+            )
+
+        if not tool.sequential:
+            result = await run()
+        else:
+            async with one_by_one:
+                result = await run()
+        await updates.sent()
+        return _answer(result)
+
+    return Server(name, version=__version__, on_list_tools=list_tools, on_call_tool=call)
+
+
+def _offer(tool: Tool) -> types.Tool:
+    schema = normalize_schema(tool.parameters)
+    return types.Tool(
+        name=tool.name, title=tool.label, description=tool.description, input_schema={"type": "object", **schema}
+    )
+
+
+def _answer(result: ToolResult) -> types.CallToolResult:
+    """The content alone: `details` are for programs here, and an MCP client would show them to its model."""
+    return types.CallToolResult(content=[_content(block) for block in result.content], is_error=result.is_error)
+
+
+def _content(block: Any) -> types.ContentBlock:
+    if isinstance(block, TextBlock):
+        return types.TextContent(text=block.text)
+    if block.data is not None:
+        return types.ImageContent(data=block.data, mime_type=block.mime_type)
+    return types.TextContent(text=f"[image: {block.url}]")
+
+
+class _Updates:
+    """Sends partial results as progress. The client counts; the words are in the message."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._count = 0
+        self._sending: asyncio.Task[None] | None = None
+        self._latest: str | None = None
+
+    def __call__(self, partial: ToolResult) -> None:
+        self._count += 1
+        self._latest = partial.text[-1000:]
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.ensure_future(self._send())
+
+    async def _send(self) -> None:
+        """The latest, and again while there is a later one: a slow client misses steps, and holds nothing up."""
+        while self._latest is not None:
+            message, self._latest = self._latest, None
+            await self._session.report_progress(float(self._count), None, message)
+
+    async def sent(self) -> None:
+        if self._sending is not None:
+            await self._sending
+
+
+# --- serving ----------------------------------------------------------------------------------------------------------
+
+
+async def serve_stdio(server: Server[Any]) -> None:
+    """Serves one client over standard input and output, until it closes them."""
+    async with stdio_server() as (read_stream, write_stream):
+        await server.run(read_stream, write_stream, server.create_initialization_options())
+
+
+async def serve_http(
+    server: Server[Any],
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    token: str | None = None,
+    on_ready: Callable[[str], object] | None = None,
+) -> None:
+    """Serves over streamable HTTP at `/mcp`, until it is cancelled. `on_ready` is told the address.
+
+    Only programs of this machine are served, unless there is a `token`, which clients then send as a bearer token.
+    """
+    import uvicorn
+
+    local = _is_local(host)
+    if token is None and not local:
+        raise InterlinguaError(f"{host} can be reached from elsewhere: set a token, or serve on 127.0.0.1")
+    app: Any = server.streamable_http_app(streamable_http_path=PATH, host="127.0.0.1" if local else host)
+    if token is not None:
+        app = _Guarded(app, token)
+    listening = _listen(host, port)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=2)
+    serving = uvicorn.Server(config)
+    running = asyncio.ensure_future(serving.serve(sockets=[listening]))
+    try:
+        while not serving.started and not running.done():
+            await asyncio.sleep(0.01)
+        if on_ready is not None and not running.done():
+            shown = f"[{host}]" if ":" in host else host
+            on_ready(f"http://{shown}:{listening.getsockname()[1]}{PATH}")
+        await asyncio.shield(running)
+    finally:
+        serving.should_exit = True
+        await asyncio.wait({running}, timeout=10)
+        listening.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise InterlinguaError(f"cannot serve on {host}:{port}: {error.strerror}") from None
+    return listening
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Guarded:
+    """Lets only those in who know the token."""
+
+    def __init__(self, app: Any, token: str) -> None:
+        self._app = app
+        self._wanted = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        given = dict(scope.get("headers") or ()).get(b"authorization", b"")
+        if scope["type"] == "http" and not hmac.compare_digest(given, self._wanted):
+            await send({"type": "http.response.start", "status": 401, "headers": [(b"www-authenticate", b"Bearer")]})
+            await send({"type": "http.response.body", "body": b"a bearer token is needed\n"})
+            return
+        await self._app(scope, receive, send)

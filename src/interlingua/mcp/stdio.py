@@ -1,0 +1,154 @@
+"""A server's program, spoken to in lines over its standard streams.
+
+The official transport keeps whatever a server writes before a newline, and all that it says on stderr is the caller's
+business. This one bounds both, keeps the last words of stderr for the error message, and scrubs the environment.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from ..tools.environment import scrubbed
+from .servers import StdioServer
+
+GRACE = 2.0  # seconds that a server has to end when its input is closed, and again when it is told to
+LAST_WORDS = 2000
+BAD_LINES = 100
+
+_log = logging.getLogger(__name__)
+
+
+class Ending:
+    """That a connection is over, why, and what the program said last on stderr."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self.reason: str | None = None
+        self._words = b""
+
+    def hear(self, data: bytes) -> None:
+        self._words = (self._words + data)[-LAST_WORDS:]
+
+    def end(self, reason: str | None = None) -> None:
+        self.over = True
+        self.reason = self.reason or reason
+
+    def __str__(self) -> str:
+        words = self._words.decode(errors="replace").strip()
+        return "".join((f": {self.reason}" if self.reason else "", f". It said: {words}" if words else ""))
+
+
+@contextlib.asynccontextmanager
+async def stdio_transport(server: StdioServer, ending: Ending, max_bytes: int) -> AsyncGenerator[tuple[Any, Any], None]:
+    """Starts the program; the streams carry its messages. At the end it is ended, with all that it started."""
+    process = await asyncio.create_subprocess_exec(
+        server.command,
+        *server.args,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**scrubbed(os.environ, server.inherit), **server.env},
+        cwd=server.cwd,
+        start_new_session=True,
+        limit=max_bytes,
+    )
+    incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_read, process, incoming, ending, max_bytes)
+            tasks.start_soon(_write, process, outgoing)
+            tasks.start_soon(_hear, process, ending)
+            try:
+                yield read_stream, write_stream
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await write_stream.aclose()
+                    await read_stream.aclose()
+                    await _ended(process)
+                tasks.cancel_scope.cancel()
+    finally:
+        ending.end()
+        for stream in (incoming, outgoing, read_stream, write_stream):
+            stream.close()
+
+
+async def _read(process: asyncio.subprocess.Process, incoming: Any, ending: Ending, max_bytes: int) -> None:
+    """Messages until the program ends, or says a line that is too long. Lines that are no messages are passed over."""
+    assert process.stdout is not None
+    bad = 0
+    with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+        async with incoming:
+            while bad < BAD_LINES:
+                try:
+                    line = await process.stdout.readline()
+                except ValueError:
+                    ending.end(f"it sent more than {max_bytes:,} bytes without a line end")
+                    return
+                if not line:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(process.wait(), GRACE)
+                    ending.end(None if process.returncode is None else f"exit status {process.returncode}")
+                    return
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    bad += 1
+                    _log.warning("an MCP server wrote a line that is no message: %r", line[:200])
+                    continue
+                bad = 0
+                await incoming.send(SessionMessage(message))
+            ending.end(f"it wrote {bad} lines in a row that are no messages")
+
+
+async def _write(process: asyncio.subprocess.Process, outgoing: Any) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(ConnectionError, RuntimeError):
+        async with outgoing:
+            async for sent in outgoing:
+                text = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
+                process.stdin.write(text.encode(errors="replace") + b"\n")
+                await process.stdin.drain()
+
+
+async def _hear(process: asyncio.subprocess.Process, ending: Ending) -> None:
+    assert process.stderr is not None
+    while data := await process.stderr.read(4096):
+        ending.hear(data)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Closes the program's input, and waits; then tells it to end, then ends it and what is left of its group."""
+    assert process.stdin is not None
+    process.stdin.close()
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        if number is not None:
+            _signal(process.pid, number)
+        if await _gone(process):
+            break
+    _signal(process.pid, signal.SIGKILL)
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()  # else a descendant that holds a pipe keeps it open
+
+
+async def _gone(process: asyncio.subprocess.Process) -> bool:
+    """Whether the program ended in time. Not `wait`, which waits for the pipes of descendants as well."""
+    for _ in range(int(GRACE / 0.02)):
+        if process.returncode is not None:
+            return True
+        await asyncio.sleep(0.02)
+    return process.returncode is not None
+
+
+def _signal(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

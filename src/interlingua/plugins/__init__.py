@@ -1,0 +1,31 @@
+"""Plugins: folders with a manifest, or installed packages, that bring tools, connectors and dialects."""
+
+from .api import PluginApi, PluginDefinition, PluginFactory, Registration
+from .extensions import (
+    ExtensionInfo,
+    discover_extensions,
+    get_extension_path,
+    list_channel_extensions,
+    list_provider_extensions,
+)
+from .loading import LoadedPlugin, PluginProblem, Plugins, aload_plugins, load_plugins
+from .manifest import Manifest, read_manifest
+
+__all__ = [
+    "ExtensionInfo",
+    "LoadedPlugin",
+    "Manifest",
+    "PluginApi",
+    "PluginDefinition",
+    "PluginFactory",
+    "PluginProblem",
+    "Plugins",
+    "Registration",
+    "aload_plugins",
+    "discover_extensions",
+    "get_extension_path",
+    "list_channel_extensions",
+    "list_provider_extensions",
+    "load_plugins",
+    "read_manifest",
+]

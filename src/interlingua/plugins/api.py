@@ -1,0 +1,228 @@
+"""What a plugin sees of us: the api that its `register` is called with, and the values that describe it."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from ..connect.connector import Connector
+from ..errors import FormatError
+from ..tools.tool import Tool, ToolFactory
+from .manifest import inside
+
+RECORDED = (
+    "register_hook",
+    "register_http_handler",
+    "register_http_route",
+    "register_channel",
+    "register_gateway_method",
+    "register_cli",
+    "register_service",
+    "register_provider",
+    "register_command",
+    "on",
+)
+"""Registrations that have a meaning in OpenClaw and none here: accepted, and kept for whoever wants them."""
+
+
+class Logger(Protocol):
+    """What a host may pass as a logger; a `logging.Logger` is one, and so is an object with `warn` for `warning`."""
+
+    def info(self, message: str, /) -> object: ...
+    def error(self, message: str, /) -> object: ...
+
+
+class Log:
+    """The host's logger with the plugin's name before each line. Knows both `warn` and `warning`."""
+
+    def __init__(self, logger: Logger, prefix: str = "") -> None:
+        self._logger = logger
+        self._prefix = prefix
+
+    def debug(self, message: object) -> None:
+        debug = getattr(self._logger, "debug", None)
+        if debug is not None:
+            debug(self._line(message))
+
+    def info(self, message: object) -> None:
+        self._logger.info(self._line(message))
+
+    def warning(self, message: object) -> None:
+        warn = getattr(self._logger, "warning", None) or getattr(self._logger, "warn", None) or self._logger.error
+        warn(self._line(message))
+
+    warn = warning
+
+    def error(self, message: object) -> None:
+        self._logger.error(self._line(message))
+
+    def of(self, plugin: str) -> "Log":
+        return Log(self._logger, f"{plugin}: ")
+
+    def _line(self, message: object) -> str:
+        return f"{self._prefix}{message}"
+
+
+class PluginFactory(Struct, frozen=True, kw_only=True):
+    """A factory that a plugin registered: the tools it may make, and whether they must be asked for."""
+
+    factory: ToolFactory
+    names: tuple[str, ...] = ()
+    optional: bool = False
+
+
+class PluginTool(Struct, frozen=True, kw_only=True):
+    """A tool that a plugin registered, under its name or another id."""
+
+    tool: Tool
+    id: str
+    optional: bool = False
+
+
+class Registration(Struct, frozen=True, kw_only=True):
+    """One of the registrations that are only recorded: `kind` is the method in snake_case."""
+
+    kind: str
+    args: tuple[Any, ...] = ()
+    options: Mapping[str, Any] = MappingProxyType({})
+
+
+Register: TypeAlias = Callable[["PluginApi"], Any]
+
+
+class PluginDefinition(Struct, frozen=True, kw_only=True):
+    """A plugin as a value: what a module may hold as `plugin` instead of a function `register`."""
+
+    id: str | None = None
+    name: str | None = None
+    description: str | None = None
+    version: str | None = None
+    config_schema: dict[str, Any] | None = None
+    register: Register | None = None
+    activate: Register | None = None
+    unregister: Register | None = None
+
+
+class PluginApi:
+    """Handed to `register`. What is registered counts once `register` has returned; a failure takes it all back.
+
+    Every name is there in camelCase as well (`registerTool`, `pluginConfig`).
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        name: str,
+        source: str,
+        folder: Path | None = None,
+        version: str | None = None,
+        description: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        plugin_config: dict[str, Any] | None = None,
+        logger: Log,
+    ) -> None:
+        self.id = id
+        self.name = name
+        self.version = version
+        self.description = description
+        self.source = source
+        self.config = MappingProxyType(dict(config or {}))
+        self.plugin_config = plugin_config or {}
+        self.logger = logger
+        self._folder = folder
+        self._over = False
+        self._tools: list[PluginTool] = []
+        self._factories: list[PluginFactory] = []
+        self._connectors: list[Connector] = []
+        self._dialects: dict[str, Any] = {}
+        self._registrations: list[Registration] = []
+
+    def register_tool(
+        self,
+        tool: Tool | ToolFactory,
+        options: Mapping[str, Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        names: Iterable[str] | None = None,
+        optional: bool = False,
+    ) -> None:
+        """Adds a tool, or a function that makes tools for a `ToolContext`.
+
+        `name` is the id of a tool; `name` or `names` are what a factory may make. An optional tool is used only where
+        somebody asks for it by name.
+        """
+        self._refuse_late()
+        options = options or {}
+        name, optional = name or options.get("name"), bool(optional or options.get("optional"))
+        names = tuple(names or options.get("names") or ((name,) if name else ()))
+        made = _as_tool(tool)
+        if made is not None:
+            self._tools.append(PluginTool(tool=made, id=name or made.name, optional=optional))
+        elif callable(tool):
+            self._factories.append(PluginFactory(factory=tool, names=names, optional=optional))
+        else:
+            raise FormatError(f"{tool!r} is neither a tool nor a factory of tools: decorate a function with @tool")
+
+    def register_connector(self, connector: Connector) -> None:
+        """Adds a connector: anything with the names of `interlingua.Connector`."""
+        self._refuse_late()
+        missing = [name for name in ("id", "provider", "api", "models", "stream") if not hasattr(connector, name)]
+        if missing:
+            raise FormatError(f"{connector!r} is no connector: it has no {' and no '.join(missing)}")
+        self._connectors.append(connector)
+
+    def register_dialect(self, name: str, dialect: Any) -> None:
+        """Adds a dialect: a module or object with at least `decode` and `encode`."""
+        self._refuse_late()
+        missing = [wanted for wanted in ("decode", "encode") if not callable(getattr(dialect, wanted, None))]
+        if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name):
+            raise FormatError(f"{name!r} cannot be the name of a dialect: small letters, digits, `.`, `_` and `-`")
+        if missing:
+            raise FormatError(f"{name} is no dialect: it has no {' and no '.join(missing)}")
+        self._dialects[name] = dialect
+
+    def resolve_path(self, path: str) -> str:
+        """The path of a file of the plugin. Raises when it lies elsewhere."""
+        if self._folder is None:
+            raise FormatError(f"the plugin {self.id} has no folder to find {path!r} in")
+        return str(inside(self._folder, path, "resolve_path"))
+
+    def __getattr__(self, name: str) -> Any:
+        snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+        if snake in RECORDED:
+            return lambda *args, **options: self._record(snake, args, options)
+        if snake != name and snake in _ALIASED:
+            return getattr(self, snake)
+        raise AttributeError(f"a plugin's api has no {name}; it has {', '.join((*_ALIASED, *RECORDED))}")
+
+    def _record(self, kind: str, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        self._refuse_late()
+        self._registrations.append(Registration(kind=kind, args=args, options=options))
+
+    def _refuse_late(self) -> None:
+        if self._over:
+            raise FormatError(
+                f"the plugin {self.id} is registered already: register everything before register returns"
+            )
+
+
+_ALIASED = ("plugin_config", "register_tool", "register_connector", "register_dialect", "resolve_path")
+
+
+def _as_tool(value: Any) -> Tool | None:
+    """A tool as it is, or made of an object that has a tool's names; None for anything else."""
+    if isinstance(value, Tool):
+        return value
+    fields = {
+        field: value[field] if isinstance(value, Mapping) else getattr(value, field)
+        for field in ("name", "description", "parameters", "execute", "label")
+        if (field in value if isinstance(value, Mapping) else hasattr(value, field))
+    }
+    if {"name", "parameters", "execute"} <= fields.keys():
+        return Tool(**{"description": "", **fields})
+    return None

@@ -1,0 +1,96 @@
+"""Loads one plugin in a process of its own, and says what it registers or why it does not.
+
+Run as `python -m interlingua.plugins.checking FOLDER CONFIG REPORT`: the report goes to a file, since the plugin may
+print what it likes.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from msgspec import to_builtins
+
+from .. import jsontext
+from ..connect.registry import ConnectorRegistry
+from ..errors import FormatError
+from ..tools.catalog import discover_core_tools
+from ..tools.environment import scrubbed
+from ..tools.registry import ToolRegistry
+from .loading import LoadedPlugin, PluginProblem, aload_plugins
+from .manifest import manifest_path
+
+SECONDS = 60.0
+
+
+def check_plugin(folder: Path, config: dict[str, Any] | None = None, *, seconds: float = SECONDS) -> dict[str, Any]:
+    """What the plugin in `folder` registers, under `plugins`, and what is wrong with it, under `problems`.
+
+    Its code runs in another process, without our keys; whatever it does there, this one goes on.
+    """
+    if manifest_path(folder) is None:
+        return _report([], [_problem(folder, "discover", "there is no manifest, interlingua.plugin.json, in it")])
+    with tempfile.TemporaryDirectory() as place:
+        out = Path(place) / "report.json"
+        command = [sys.executable, "-P", "-m", __name__, str(folder), jsontext.write(config or {}).decode(), str(out)]
+        try:
+            done = subprocess.run(
+                command, check=False, capture_output=True, env=scrubbed(os.environ), timeout=seconds, cwd=place
+            )
+        except subprocess.TimeoutExpired:
+            return _report([], [_problem(folder, "register", f"it was not loaded within {seconds:g} s")])
+        try:
+            report: dict[str, Any] = jsontext.read(out.read_bytes())
+        except (OSError, FormatError):
+            words = done.stderr.decode(errors="replace").strip().splitlines()
+            said = f"it ended the process (status {done.returncode}){': ' + words[-1][:500] if words else ''}"
+            return _report([], [_problem(folder, "register", said)])
+        return report
+
+
+def _problem(folder: Path, stage: Any, message: str) -> PluginProblem:
+    return PluginProblem(path=str(folder), plugin_id=None, stage=stage, message=message)
+
+
+def _report(plugins: list[dict[str, Any]], problems: list[PluginProblem]) -> dict[str, Any]:
+    return {"plugins": plugins, "problems": to_builtins(problems)}
+
+
+async def _checked(folder: str, config: dict[str, Any]) -> dict[str, Any]:
+    tools = ToolRegistry(on_warning=lambda message: None)
+    discover_core_tools(tools)
+    loaded = await aload_plugins([folder], config=config, tools=tools, connectors=ConnectorRegistry())
+    report = _report([_described(plugin) for plugin in loaded], loaded.problems)
+    loaded.unload()
+    late = [problem for plugin in loaded for problem in plugin.problems if problem.stage == "unload"]
+    return report | {"problems": [*report["problems"], *to_builtins(late)]}
+
+
+def _described(plugin: LoadedPlugin) -> dict[str, Any]:
+    return {
+        "id": plugin.id,
+        "name": plugin.name,
+        "version": plugin.version,
+        "description": plugin.description,
+        "source": plugin.source,
+        "tools": [{"name": tool.name, "description": tool.description} for tool in plugin.tools],
+        "factories": [{"names": list(one.names), "optional": one.optional} for one in plugin.tool_factories],
+        "connectors": [str(connector.id) for connector in plugin.connectors],
+        "dialects": list(plugin.dialects),
+        "registrations": [one.kind for one in plugin.registrations],
+        "skills": list(plugin.skills),
+        "channels": list(plugin.channels),
+        "providers": list(plugin.providers),
+    }
+
+
+def main(folder: str, config: str, out: str) -> None:
+    report = asyncio.run(_checked(folder, jsontext.read(config)))
+    Path(out).write_bytes(jsontext.write(report))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,382 @@
+"""Loads plugins: folders with a manifest, and installed packages. One that is broken is reported, and stops no other.
+
+A plugin's code runs in this process and may do what we may: load only what you trust. What is guarded here is that a
+manifest leads nowhere else, that a failure stays with the plugin, and that unloading leaves nothing behind.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from ..connect.registry import ConnectorRegistry
+from ..errors import FormatError
+from ..tools.registry import ToolRegistry
+from ..tools.tool import Tool
+from .adding import Additions
+from .api import Log, Logger, PluginApi, PluginDefinition, PluginFactory, Registration
+from .manifest import Manifest, check_id, find_entry, folders, manifest_path, read_manifest
+from .running import (
+    Exited,
+    Failed,
+    Stage,
+    Steps,
+    contained,
+    definition_of,
+    drop,
+    forget,
+    imported,
+    registered,
+    said,
+    settings_of,
+)
+
+GROUP = "interlingua.plugins"
+REGISTER_SECONDS = 30.0
+
+SearchPath: TypeAlias = str | os.PathLike[str]
+
+
+class PluginProblem(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Something that went wrong with a plugin: where it lies, its id if it has one, how far it came, and what it is."""
+
+    path: str
+    plugin_id: str | None
+    stage: Stage
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.plugin_id or self.path}: {self.message}"
+
+
+class LoadedPlugin:
+    """A plugin that is loaded, and what it registered; `unload` takes all of it back."""
+
+    def __init__(self, api: PluginApi, manifest: Manifest, module: ModuleType | None, end: Callable[[], Any]) -> None:
+        self.id = api.id
+        self.name = api.name
+        self.description = api.description
+        self.version = api.version
+        self.source = api.source
+        self.kind = manifest.kind
+        self.skills = manifest.skills
+        self.channels = manifest.channels
+        self.providers = manifest.providers
+        self.tools: tuple[Tool, ...] = tuple(one.tool for one in api._tools)
+        self.tool_factories: tuple[PluginFactory, ...] = tuple(api._factories)
+        self.connectors = tuple(api._connectors)
+        self.dialects: Mapping[str, Any] = dict(api._dialects)
+        self.registrations: tuple[Registration, ...] = tuple(api._registrations)
+        self.problems: tuple[PluginProblem, ...] = ()
+        self.loaded = True
+        self._module = module
+        self._end = end
+        self._log = api.logger
+        self._additions = Additions()
+
+    def unload(self) -> None:
+        """Takes back everything that the plugin added. Its own `unregister` is called first; it may fail."""
+        if not self.loaded:
+            return
+        self.loaded = False
+        try:
+            ended = self._end()
+            if isinstance(ended, Awaitable):
+                drop(ended)
+                self._report("its unregister is asynchronous, and was not waited for")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a plugin's own code: whatever it raises, the rest goes on
+            self._report(said(error))
+        self._additions.take_back()
+        self.registrations = ()
+        if self._module is not None:
+            forget(self._module.__name__)
+
+    def _report(self, message: str) -> None:
+        problem = PluginProblem(path=self.source, plugin_id=self.id, stage="unload", message=message)
+        self.problems = (*self.problems, problem)
+        self._log.error(f"unload: {message}")
+
+    def __repr__(self) -> str:
+        return f"LoadedPlugin({self.id!r}, tools={[tool.name for tool in self.tools]})"
+
+
+class Plugins(list[LoadedPlugin]):
+    """The plugins that were loaded, in order; `problems` are those of all that were found."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: list[PluginProblem] = []
+
+    def unload(self) -> None:
+        """Unloads all, the last one first."""
+        for plugin in reversed(self):
+            plugin.unload()
+
+
+def load_plugins(
+    search_paths: SearchPath | Iterable[SearchPath] = (),
+    *,
+    enabled_plugins: Collection[str] | None = None,
+    disabled_plugins: Collection[str] | None = None,
+    logger: Logger | None = None,
+    config: Mapping[str, Any] | None = None,
+    tools: ToolRegistry | None = None,
+    connectors: ConnectorRegistry | None = None,
+    entry_points: bool | Iterable[EntryPoint] = False,
+    replace: Collection[str] = (),
+) -> Plugins:
+    """Loads the plugins in the search paths, and with `entry_points` those of installed packages.
+
+    A search path is a directory of plugin folders, or one plugin's own folder. `config` holds each plugin's part under
+    its id. What plugins register goes into the registries that are given; `replace` names the tools and connectors that
+    they may put in the place of others. A plugin whose `register` is asynchronous needs `aload_plugins`.
+    """
+    loader = _Loader(enabled_plugins, disabled_plugins, logger, config, tools, connectors, replace)
+    steps = loader.load(search_paths, entry_points)
+    try:
+        waiting = next(steps)
+        while True:
+            drop(waiting)
+            waiting = steps.throw(FormatError("its register is asynchronous: use aload_plugins", "register"))
+    except StopIteration:
+        return loader.plugins
+
+
+async def aload_plugins(
+    search_paths: SearchPath | Iterable[SearchPath] = (),
+    *,
+    enabled_plugins: Collection[str] | None = None,
+    disabled_plugins: Collection[str] | None = None,
+    logger: Logger | None = None,
+    config: Mapping[str, Any] | None = None,
+    tools: ToolRegistry | None = None,
+    connectors: ConnectorRegistry | None = None,
+    entry_points: bool | Iterable[EntryPoint] = False,
+    replace: Collection[str] = (),
+) -> Plugins:
+    """As `load_plugins`, with plugins whose `register` is asynchronous; each has 30 seconds."""
+    loader = _Loader(enabled_plugins, disabled_plugins, logger, config, tools, connectors, replace)
+    steps = loader.load(search_paths, entry_points)
+    try:
+        waiting = next(steps)
+        while True:
+            try:
+                value = await asyncio.wait_for(_awaited(waiting), REGISTER_SECONDS)
+            except TimeoutError:
+                waiting = steps.throw(FormatError(f"its register took longer than {REGISTER_SECONDS:g} s", "register"))
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    steps.close()
+                    loader.plugins.unload()
+                    raise
+                waiting = steps.throw(error)
+            else:
+                waiting = steps.send(value)
+    except StopIteration:
+        return loader.plugins
+
+
+async def _awaited(waiting: Awaitable[Any]) -> Any:
+    try:
+        return await waiting
+    except SystemExit as error:  # asyncio would end the loop with it
+        raise Exited(f"SystemExit: {error}") from None
+
+
+class _Found(Struct, frozen=True, kw_only=True):
+    """A plugin whose code has not run yet."""
+
+    manifest: Manifest
+    path: str
+    source: str
+    folder: Path | None
+    bring: Callable[[], tuple[Any, ModuleType | None]]
+
+
+class _Loader:
+    """One run of loading."""
+
+    def __init__(
+        self,
+        enabled: Collection[str] | None,
+        disabled: Collection[str] | None,
+        logger: Logger | None,
+        config: Mapping[str, Any] | None,
+        tools: ToolRegistry | None,
+        connectors: ConnectorRegistry | None,
+        replace: Collection[str],
+    ) -> None:
+        self.plugins = Plugins()
+        self._enabled = enabled
+        self._disabled = disabled or ()
+        self._log = Log(logger if logger is not None else logging.getLogger(__name__))
+        self._config = config or {}
+        self._tools = tools
+        self._connectors = connectors
+        self._replace = frozenset(replace)
+        self._seen: dict[str, str] = {}
+
+    def load(self, search_paths: SearchPath | Iterable[SearchPath], points: bool | Iterable[EntryPoint]) -> Steps:
+        """Loads one plugin after the other. Yields what must be awaited."""
+        for found in (*self._in_folders(_paths(search_paths)), *self._installed(points)):
+            if not self._wanted(found):
+                continue
+            try:
+                yield from self._load(found)
+            except Failed as failed:
+                self._report(found.path, found.manifest.id, failed.stage, str(failed))
+
+    # --- finding ---
+
+    def _in_folders(self, paths: Iterable[Path]) -> Iterable[_Found]:
+        for root in paths:
+            for folder in folders(root):
+                try:
+                    found = self._in_folder(folder)
+                except Failed as failed:
+                    self._report(str(folder), None, failed.stage, str(failed))
+                else:
+                    yield found
+            for link in _links(root):
+                self._report(str(link), None, "discover", "a link is not followed: name the folder as a search path")
+
+    def _in_folder(self, folder: Path) -> _Found:
+        path = manifest_path(folder)
+        assert path is not None
+        try:
+            manifest = read_manifest(path)
+        except FormatError as error:
+            raise Failed("manifest", str(error)) from None
+
+        def bring() -> tuple[Any, ModuleType]:
+            try:
+                entry = find_entry(folder, manifest)
+            except FormatError as error:
+                raise Failed("entry", error.message) from None
+            module = imported(manifest.id, entry, folder)
+            return module, module
+
+        return _Found(manifest=manifest, path=str(folder), source=_source(folder, manifest), folder=folder, bring=bring)
+
+    def _installed(self, points: bool | Iterable[EntryPoint]) -> Iterable[_Found]:
+        if points is False:
+            return
+        found = entry_points(group=GROUP) if points is True else points
+        for point in sorted(found, key=lambda point: point.name):
+            try:
+                yield _of_package(point)
+            except FormatError as error:
+                self._report(point.value, None, "manifest", str(error))
+
+    def _wanted(self, found: _Found) -> bool:
+        id = found.manifest.id
+        if id in self._disabled:
+            self._log.info(f"{id}: disabled")
+            return False
+        if self._enabled is not None and id not in self._enabled:
+            return False
+        first = self._seen.get(id)
+        if first is not None and first != found.path:
+            self._report(found.path, id, "discover", f"another plugin has this id, in {first}; this one is not loaded")
+        self._seen.setdefault(id, found.path)
+        return first is None
+
+    # --- one plugin ---
+
+    def _load(self, found: _Found) -> Steps:
+        manifest = found.manifest
+        settings = settings_of(manifest.id, manifest.config_schema, self._config)
+        module: ModuleType | None = None
+        try:
+            value, module = contained("import", found.bring)
+            definition = contained("entry", lambda: definition_of(value))
+            if manifest.config_schema is None and definition.config_schema is not None:
+                settings = settings_of(manifest.id, definition.config_schema, self._config)
+            api = self._api(found, definition, settings)
+            yield from registered(definition, api)
+        except BaseException:
+            if module is not None:
+                forget(module.__name__)
+            raise
+        end = definition.unregister
+        plugin = LoadedPlugin(api, manifest, module, lambda: end(api) if end is not None else None)
+        self._add(plugin, api)
+        self.plugins.append(plugin)
+        self._log.info(
+            f"{plugin.id}: loaded with {len(plugin.tools)} tools, {len(plugin.tool_factories)} factories, "
+            f"{len(plugin.connectors)} connectors, {len(plugin.dialects)} dialects"
+        )
+
+    def _api(self, found: _Found, definition: PluginDefinition, settings: dict[str, Any]) -> PluginApi:
+        manifest = found.manifest
+        if definition.id is not None and definition.id != manifest.id:
+            self._log.warning(f"{manifest.id}: calls itself {definition.id}; the manifest's id counts")
+        return PluginApi(
+            id=manifest.id,
+            name=manifest.name or definition.name or manifest.id,
+            version=manifest.version or definition.version,
+            description=manifest.description or definition.description,
+            source=found.source,
+            folder=found.folder,
+            config=self._config,
+            plugin_config=settings,
+            logger=self._log.of(manifest.id),
+        )
+
+    def _add(self, plugin: LoadedPlugin, api: PluginApi) -> None:
+        refused = plugin._additions.add(api, self._tools, self._connectors, self._replace)
+        plugin.problems = tuple(self._report(plugin.source, plugin.id, "add", message) for message in refused)
+
+    def _report(self, path: str, id: str | None, stage: Stage, message: str) -> PluginProblem:
+        problem = PluginProblem(path=path, plugin_id=id, stage=stage, message=message)
+        self.plugins.problems.append(problem)
+        self._log.error(f"{id or path}: {stage}: {message}")
+        return problem
+
+
+# --- finding ----------------------------------------------------------------------------------------------------------
+
+
+def _paths(given: SearchPath | Iterable[SearchPath]) -> list[Path]:
+    many = [given] if isinstance(given, str | os.PathLike) else given
+    return [Path(path).expanduser().absolute() for path in many]
+
+
+def _links(root: Path) -> list[Path]:
+    if not root.is_dir() or manifest_path(root) is not None:
+        return []
+    return sorted(path for path in root.iterdir() if path.is_symlink() and manifest_path(path) is not None)
+
+
+def _source(folder: Path, manifest: Manifest) -> str:
+    try:
+        return str(find_entry(folder, manifest))
+    except FormatError:
+        return str(folder)
+
+
+def _of_package(point: EntryPoint) -> _Found:
+    told = point.dist.metadata if point.dist is not None else None
+    manifest = Manifest(
+        id=check_id(point.name),
+        description=told["Summary"] if told is not None and "Summary" in told else None,
+        version=point.dist.version if point.dist is not None else None,
+    )
+    return _Found(
+        manifest=manifest,
+        path=point.value,
+        source=point.value,
+        folder=None,
+        bring=lambda: (point.load(), None),
+    )

@@ -1,0 +1,137 @@
+"""The manifest of a plugin folder: read without running anything; nothing in it leads out of the folder."""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from .. import jsontext
+from ..errors import FormatError
+
+NAMES = ("interlingua.plugin.json", "openclaw.plugin.json")
+MAX_BYTES = 256 * 1024
+ENTRIES = ("plugin.py", "__init__.py")
+SCRIPTS = ("index.ts", "index.js", "index.mts", "index.mjs", "src/index.ts", "src/index.js")
+
+_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,63}")
+
+
+class Manifest(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a plugin says of itself. What we do not know is kept in `extra`."""
+
+    id: str
+    name: str | None = None
+    description: str | None = None
+    version: str | None = None
+    kind: str | tuple[str, ...] | None = None
+    config_schema: dict[str, Any] | None = None
+    skills: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
+    entry: str | None = None
+    extra: dict[str, Any] = {}
+
+
+def check_id(id: str) -> str:
+    """The id, if it may be one: it becomes part of module names, paths and messages."""
+    if not _ID.fullmatch(id):
+        shown = id if len(id) <= 80 else f"{id[:80]}…"
+        raise FormatError(
+            f"{shown!r} cannot be the id of a plugin: letters, digits, `.`, `_` and `-`, first a letter or digit, "
+            "at most 64",
+            "$.id",
+        )
+    return id
+
+
+def manifest_path(folder: Path) -> Path | None:
+    """The manifest file of a folder, if it has one; ours counts before OpenClaw's."""
+    return next((path for name in NAMES if os.path.lexists(path := folder / name)), None)
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest in a file. Raises `FormatError` that says what is wrong with it."""
+    value = jsontext.read(_content(path))
+    if not isinstance(value, dict):
+        raise FormatError("a manifest is a JSON object")
+    if not isinstance(value.get("id"), str):
+        raise FormatError('a manifest needs an id, as in {"id": "weather"}', "$.id")
+    check_id(value["id"])
+    known = {field.encode_name for field in msgspec.structs.fields(Manifest)} - {"extra"}
+    given = {key: item for key, item in value.items() if key in known and item is not None}
+    try:
+        manifest = msgspec.convert(given, Manifest)
+    except msgspec.ValidationError as error:
+        raise FormatError(f"not a manifest: {error}") from None
+    for at, skill in enumerate(manifest.skills):
+        inside(path.parent, skill, f"$.skills[{at}]")
+    return msgspec.structs.replace(manifest, extra={key: item for key, item in value.items() if key not in known})
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a regular file of bearable size; never those of a link, a pipe or a device."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise FormatError(f"{path.name} cannot be read: {error.strerror}; it must be a file, not a link") from None
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise FormatError(f"{path.name} is not a regular file")
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            data = file.read(MAX_BYTES + 1)
+    finally:
+        os.close(handle)
+    if len(data) > MAX_BYTES:
+        raise FormatError(f"{path.name} is larger than {MAX_BYTES:,} bytes")
+    return data
+
+
+def inside(folder: Path, name: str, place: str = "$") -> Path:
+    """The path of `name` in `folder`. Raises when it leads out, by `..`, as an absolute path or through a link."""
+    parts = Path(name).parts
+    if not parts or "\0" in name or "\\" in name or name.startswith("~") or Path(name).is_absolute() or ".." in parts:
+        raise FormatError(f"{name!r} is not a path inside the plugin's folder", place)
+    root = folder.resolve()
+    path = (root / name).resolve()
+    if not path.is_relative_to(root):
+        raise FormatError(f"{name!r} leads out of the plugin's folder", place)
+    return path
+
+
+def find_entry(folder: Path, manifest: Manifest) -> Path:
+    """The Python file with which a plugin begins. Raises `FormatError` when there is none that may be run."""
+    if manifest.entry is not None:
+        path = inside(folder, manifest.entry, "$.entry")
+        if path.suffix != ".py" or not path.is_file():
+            raise FormatError(f"the entry {manifest.entry} is no Python file in the plugin's folder", "$.entry")
+        return path
+    for name in ENTRIES:
+        if os.path.lexists(folder / name):
+            path = inside(folder, name)
+            if path.is_file():
+                return path
+    if is_script(folder):
+        raise FormatError("this is a JavaScript plugin: only plugins with a Python entry are loaded")
+    raise FormatError(f"there is no entry: name one in the manifest, or add {' or '.join(ENTRIES)}")
+
+
+def is_script(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in (*SCRIPTS, "package.json"))
+
+
+def folders(root: Path) -> Iterator[Path]:
+    """The folders with a manifest: `root` itself, or those immediately beneath it, by name. Links are not followed."""
+    if manifest_path(root) is not None:
+        yield root
+        return
+    try:
+        with os.scandir(root) as entries:
+            found = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return
+    yield from (root / name for name in found if manifest_path(root / name) is not None)

@@ -1,0 +1,90 @@
+"""A server made with the official package, as others write them: `honest.py` over stdio, `honest.py PORT` over HTTP."""
+
+import asyncio
+import os
+import sys
+
+import mcp_types as types
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+
+server = MCPServer("honest")
+
+
+@server.tool()
+def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+@server.tool()
+def fail() -> str:
+    """Always fails."""
+    raise ToolError("it was bound to fail")
+
+
+@server.tool()
+def read() -> str:
+    """Has the name of a core tool."""
+    return "not a file"
+
+
+@server.tool()
+def environment() -> list[str]:
+    """The names of the variables that the server was given."""
+    return sorted(os.environ)
+
+
+@server.tool(structured_output=False)
+def show() -> types.CallToolResult:
+    """One block of each kind."""
+    blob = types.BlobResourceContents(uri="file:///b", mime_type="application/zip", blob="AAAA")
+    picture = types.BlobResourceContents(uri="file:///p", mime_type="image/png", blob="BBBB")
+    return types.CallToolResult(
+        content=[
+            types.TextContent(text="words"),
+            types.ImageContent(data="CCCC", mime_type="image/png"),
+            types.AudioContent(data="DDDD", mime_type="audio/wav"),
+            types.ResourceLink(name="link", uri="file:///l", mime_type="text/plain"),
+            types.EmbeddedResource(resource=types.TextResourceContents(uri="file:///t", text="inside")),
+            types.EmbeddedResource(resource=blob),
+            types.EmbeddedResource(resource=picture),
+        ],
+        structured_content={"n": 1},
+    )
+
+
+@server.tool()
+async def count(ctx: Context, to: int) -> str:
+    """Counts, and says so."""
+    for at in range(to):
+        await ctx.report_progress(at + 1, to, f"at {at + 1}")
+    return "done"
+
+
+@server.tool()
+async def wait(path: str) -> str:
+    """Writes `begun` to a file, and `cancelled` when it is cancelled."""
+    with open(path, "w") as file:  # noqa: PTH123
+        file.write("begun")
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        with open(path, "w") as file:  # noqa: PTH123
+            file.write("cancelled")
+        raise
+    return "never"
+
+
+@server.tool()
+def crash() -> str:
+    """Ends the server."""
+    print("out of cheese", file=sys.stderr, flush=True)
+    os._exit(7)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        server.run("streamable-http", port=int(sys.argv[1]))
+    else:
+        server.run("stdio")

@@ -1,0 +1,380 @@
+"""MCP servers as sources of tools: real servers, over both transports, in processes of their own."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mcp")
+
+from interlingua import Abort, FormatError, ImageBlock, TextBlock, TransportError
+from interlingua.mcp import HttpServer, StdioServer, mcp_tools
+from interlingua.tools import Tool, ToolResult, call_tool, extract_tool_schemas
+
+HERE = Path(__file__).parent
+Open = Callable[..., AbstractAsyncContextManager[dict[str, Tool]]]
+
+
+@asynccontextmanager
+async def over_stdio(**options: Any) -> AsyncIterator[dict[str, Tool]]:
+    server = StdioServer(command=sys.executable, args=(str(HERE / "honest.py"),))
+    async with mcp_tools(server, **options) as tools:
+        yield {tool.name: tool for tool in tools}
+
+
+@asynccontextmanager
+async def over_http(**options: Any) -> AsyncIterator[dict[str, Tool]]:
+    port = free_port()
+    async with running(port), mcp_tools(f"http://127.0.0.1:{port}/mcp", **options) as tools:
+        yield {tool.name: tool for tool in tools}
+
+
+@asynccontextmanager
+async def running(port: int) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The honest server over HTTP, in a process of its own."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(HERE / "honest.py"), str(port), stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        for _ in range(1000):
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.02)
+            else:
+                writer.close()
+                await writer.wait_closed()
+                break
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+both = pytest.mark.parametrize("opened", [over_stdio, over_http], ids=["stdio", "http"])
+
+
+@both
+async def test_the_tools_of_a_server_are_tools(opened: Open) -> None:
+    """They are listed by name, with words and schema, and answer like any other; failures are errors."""
+    async with opened(exclude=["crash"]) as tools:
+        assert ["add", "count", "environment", "fail", "mcp_read", "show", "wait"] == list(tools)
+        add = tools["add"]
+        assert ("Adds two numbers.", ["a", "b"]) == (add.description, list(add.parameters["properties"]))
+        result = await call_tool(add, "1", {"a": 2, "b": "3"})
+        assert ("5", False, {"structuredContent": {"result": 5}}) == (result.text, result.is_error, result.details)
+        failed = await call_tool(tools["fail"], "2", {})
+        assert failed.is_error
+        assert "it was bound to fail" in failed.text
+        refused = await call_tool(add, "3", {"a": 2})
+        assert (True, True) == (refused.is_error, "missing" in refused.text or "required" in refused.text)
+
+
+@both
+async def test_every_kind_of_content_reaches_the_model_or_the_details(opened: Open) -> None:
+    """Words and pictures as they are; what a model cannot be shown is named, and kept in the details."""
+    async with opened(include=["show"]) as tools:
+        result = await call_tool(tools["show"], "1", {})
+    assert result.content == (
+        TextBlock(text="words"),
+        ImageBlock(data="CCCC", mime_type="image/png"),
+        TextBlock(text="[audio: audio/wav, 3 bytes]"),
+        TextBlock(text="[link: file:///l (text/plain)]"),
+        TextBlock(text="[file:///t]\ninside"),
+        TextBlock(text="[file:///b (application/zip), 3 bytes]"),
+        ImageBlock(data="BBBB", mime_type="image/png"),
+    )
+    assert {"n": 1} == result.details["structuredContent"]
+    assert ["audio", "resource_link", "resource"] == [block["type"] for block in result.details["content"]]
+
+
+@both
+async def test_progress_is_told_while_a_tool_runs(opened: Open) -> None:
+    """Notifications of progress become partial results; the last one always comes."""
+    heard: list[ToolResult] = []
+    async with opened(include=["count"]) as tools:
+        result = await call_tool(tools["count"], "1", {"to": 5}, on_update=heard.append)
+    assert "done" == result.text
+    assert ("at 5", {"progress": 5.0, "total": 5.0, "message": "at 5"}) == (heard[-1].text, heard[-1].details)
+
+
+@both
+async def test_an_abort_cancels_the_call_at_the_server(opened: Open, tmp_path: Path) -> None:
+    """The server hears of it, and the caller gets an answer that says so."""
+    signal, note = Abort(), tmp_path / "note"
+    async with opened(include=["wait"]) as tools:
+        calling = asyncio.create_task(call_tool(tools["wait"], "1", {"path": str(note)}, signal=signal))
+        await until(note, "begun")
+        signal.abort("enough")
+        result = await calling
+        await until(note, "cancelled")
+    assert (True, "wait was stopped: enough") == (result.is_error, result.text)
+
+
+async def until(path: Path, content: str) -> None:
+    for _ in range(1000):
+        if path.exists() and path.read_text() == content:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"{path} never said {content}")
+
+
+async def test_a_cancelled_caller_is_cancelled(tmp_path: Path) -> None:
+    """Cancelling the task of a call cancels it at the server, and is raised."""
+    note = tmp_path / "note"
+    async with over_stdio(include=["wait"]) as tools:
+        calling = asyncio.create_task(call_tool(tools["wait"], "1", {"path": str(note)}))
+        await until(note, "begun")
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        await until(note, "cancelled")
+
+
+async def test_a_server_that_crashes_is_reported_and_started_again() -> None:
+    """The call says how it ended and its last words; the next call finds a new server."""
+    async with over_stdio() as tools:
+        result = await call_tool(tools["crash"], "1", {})
+        assert result.is_error
+        assert "ended before it answered: exit status 7. It said: out of cheese" in result.text
+        assert "5" == (await call_tool(tools["add"], "2", {"a": 2, "b": 3})).text
+
+
+async def test_a_call_that_broke_off_is_not_made_twice(tmp_path: Path) -> None:
+    """A call may have had effects: it is reported, and only the next one goes to the new server."""
+    marks = tmp_path / "marks"
+    async with wild("once", str(marks)) as tools:
+        first = await call_tool(tools["go"], "1", {})
+        assert (True, "x") == (first.is_error, marks.read_text())
+        assert "start 2" == (await call_tool(tools["go"], "2", {})).text
+
+
+async def test_a_server_over_http_that_is_restarted_is_found_again() -> None:
+    """While it is away calls say so; when it is back they are answered, in a new session."""
+    port = free_port()
+    server = HttpServer(url=f"http://127.0.0.1:{port}/mcp")
+    async with running(port) as process, mcp_tools(server, timeout=20, include=["add"]) as (add,):
+        assert "5" == (await call_tool(add, "1", {"a": 2, "b": 3})).text
+        process.kill()
+        await process.wait()
+        away = await call_tool(add, "2", {"a": 2, "b": 3})
+        assert away.is_error
+        assert f"the MCP server 127.0.0.1:{port} " in away.text
+        async with running(port):
+            assert "5" == (await call_tool(add, "3", {"a": 2, "b": 3})).text
+
+
+async def test_a_server_gets_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its environment is that of a command: no credentials, unless they are given or named."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-1")
+    monkeypatch.setenv("MY_TOKEN", "t")
+    monkeypatch.setenv("OTHER_TOKEN", "t")
+    server = {
+        "command": sys.executable,
+        "args": [str(HERE / "honest.py")],
+        "env": {"GIVEN_KEY": "k"},
+        "inherit": ["MY_TOKEN"],
+    }
+    async with mcp_tools(server, include=["environment"]) as (tool,):
+        names = (await call_tool(tool, "1", {})).text.split()
+    assert {"GIVEN_KEY", "MY_TOKEN", "PATH"} <= set(names)
+    assert not {"ANTHROPIC_API_KEY", "OTHER_TOKEN"} & set(names)
+
+
+@both
+async def test_names_can_have_a_prefix(opened: Open) -> None:
+    """With a prefix, names say where they come from; one that is taken is changed."""
+    async with opened(prefix="calc", include=["add", "read"], taken=["calc_add"]) as tools:
+        assert ["mcp_calc_add", "calc_read"] == list(tools)
+        assert "5" == (await call_tool(tools["mcp_calc_add"], "1", {"a": 2, "b": 3})).text
+
+
+# --- servers that misbehave -------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def wild(*mode: str, **options: Any) -> AsyncIterator[dict[str, Tool]]:
+    server = StdioServer(command=sys.executable, args=(str(HERE / "wild.py"), *mode))
+    async with mcp_tools(server, **options) as tools:
+        yield {tool.name: tool for tool in tools}
+
+
+async def test_strange_names_become_plain_ones_and_none_is_lost() -> None:
+    """Names that providers refuse are changed, each to its own; invisible characters leave the descriptions."""
+    async with wild("names") as tools:
+        assert 7 == len(tools)
+        assert all(name and len(name) <= 64 and name.replace(".", "_").isidentifier() for name in tools)
+        assert "exec" not in tools
+        assert {"say it"} == {tool.description for tool in tools.values()}
+        assert ["ok"] * 7 == [(await call_tool(tool, "1", {})).text for tool in tools.values()]
+
+
+async def test_case_76_a_schema_is_kept_as_it_was_given() -> None:
+    """`required` may name what `properties` lacks: checked here in full, pruned only for those who cannot bear it."""
+    async with wild("required") as tools:
+        go = tools["go"]
+        assert ["a", "ghost"] == go.parameters["required"]
+        refused = await call_tool(go, "1", {"a": "x"})
+        assert (True, True) == (refused.is_error, "ghost" in refused.text)
+        assert "ok" == (await call_tool(go, "2", {"a": "x", "ghost": 1})).text
+        (spec,), losses = extract_tool_schemas([go], "google-generative-ai")
+    assert (["a"], True) == (spec.input_schema["required"], bool(losses))
+
+
+async def test_a_schema_that_is_wrong_spoils_one_tool_only() -> None:
+    """The tool is listed; calling it says what is wrong with it."""
+    async with wild("wrong-schema") as tools:
+        result = await call_tool(tools["go"], "1", {"a": 1})
+    assert result.is_error
+    assert "its own schema is wrong" in result.text
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("die", "could not be reached: exit status 1. It said: no licence"),
+        ("no-schema", "answered what MCP does not allow"),
+        ("endless-pages", "lists tools without an end"),
+        ("many-tools", "offers more than 1000 tools"),
+    ],
+)
+async def test_a_server_that_cannot_be_used_is_an_error_with_a_reason(mode: str, said: str) -> None:
+    """Opening it fails, says why, and leaves nothing running."""
+    with pytest.raises(TransportError, match=said):
+        async with wild(mode):
+            pass
+
+
+async def test_a_server_that_never_begins_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is an end to waiting, and the program is ended."""
+    monkeypatch.setattr("interlingua.mcp.connection.CONNECT_SECONDS", 0.5)
+    with pytest.raises(TransportError, match="did not begin within"):
+        async with wild("hang-start"):
+            pass
+
+
+async def test_a_program_that_is_not_there_is_an_error_with_its_name() -> None:
+    """So is an address where nobody listens, and a server that is none."""
+    with pytest.raises(TransportError, match="no-such-program could not be reached"):
+        async with mcp_tools({"command": "no-such-program"}):
+            pass
+    with pytest.raises(TransportError, match="could not be reached"):
+        async with mcp_tools(f"http://127.0.0.1:{free_port()}/mcp"):
+            pass
+    for wrong in ({"args": []}, {"command": 7}, "no-address", {"url": "file:///x"}, {"command": "x", "extra": 1}):
+        with pytest.raises(FormatError):
+            async with mcp_tools(wrong):  # type: ignore[arg-type]
+                pass
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("hang-call", "did not answer within 0.5 s"),
+        ("long-line", "ended before it answered: it sent more than 200,000 bytes without a line end"),
+        ("bad-result", "answered what MCP does not allow"),
+        ("garbage", "ended before it answered: it wrote 100 lines in a row that are no messages"),
+    ],
+)
+async def test_a_call_that_goes_wrong_is_an_error_and_no_hang(mode: str, said: str) -> None:
+    """Silence, floods and nonsense each end the call with a result that says what happened."""
+    async with wild(mode, timeout=0.5 if mode == "hang-call" else 30, max_bytes=200_000) as tools:
+        result = await call_tool(tools["go"], "1", {})
+    assert result.is_error
+    assert said in result.text
+
+
+@pytest.mark.parametrize("mode", ["noise", "notifications", "pattern"])
+async def test_noise_does_not_disturb_a_call(mode: str) -> None:
+    """Lines that are no messages, megabytes on stderr, thousands of notifications, an output schema that runs away."""
+    async with wild(mode) as tools:
+        result = await call_tool(tools["go"], "1", {})
+    assert ("ok", False) == (result.text, result.is_error)
+
+
+async def test_a_huge_result_is_cut_and_says_so() -> None:
+    """The model gets what it can bear, and is told how much is missing."""
+    async with wild("huge-result") as tools:
+        result = await call_tool(tools["go"], "1", {})
+    assert "y" * 400_000 + "\n[600,000 more characters were left out]" == result.content[0].text  # type: ignore[union-attr]
+    assert 2 == len(result.content)
+
+
+async def test_a_huge_answer_over_http_is_refused() -> None:
+    """A body without an end is not read to the end."""
+    from aiohttp import web
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked = await request.json()
+        if "id" not in asked:
+            return web.Response(status=202)
+        results = {
+            "initialize": {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "wild", "version": "0"},
+            },
+            "tools/list": {"tools": [{"name": "go", "inputSchema": {"type": "object"}}]},
+        }
+        if asked["method"] in results:
+            return web.json_response({"jsonrpc": "2.0", "id": asked["id"], "result": results[asked["method"]]})
+        if asked["method"] != "tools/call":
+            error = {"code": -32601, "message": "no such method"}
+            return web.json_response({"jsonrpc": "2.0", "id": asked["id"], "error": error})
+        endless = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await endless.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await endless.write(b"x" * 65536)
+        return endless
+
+    app = web.Application()
+    app.router.add_post("/mcp", answer)
+    runner = web.AppRunner(app, shutdown_timeout=1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+    try:
+        async with mcp_tools(url, max_bytes=1_000_000, timeout=30) as (go,):
+            result = await call_tool(go, "1", {})
+    finally:
+        await runner.cleanup()
+    assert result.is_error
+    assert "the answer is larger than 1,000,000 bytes" in result.text
+
+
+async def test_what_a_server_started_ends_with_it() -> None:
+    """A child that outlives its server, and holds its pipes, is ended with the connection."""
+    async with wild("child") as tools:
+        group = int((await call_tool(tools["go"], "1", {})).text)
+    for _ in range(500):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("a child is still there")
+
+
+def test_a_missing_package_is_named_with_its_remedy() -> None:
+    """Without the extra, the first use says what to install."""
+    code = "import sys; sys.modules['mcp_types'] = None; from interlingua.mcp import mcp_tools"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
+    assert 'pip install "interlingua[mcp]"' in done.stderr.splitlines()[-1]

@@ -1,0 +1,140 @@
+"""`interlingua plugins`: list, check and new."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from interlingua import FormatError, InterlinguaError
+from interlingua.cli.plugins import command
+from interlingua.plugins.checking import check_plugin
+from plugins.making import plugin
+
+
+def run(*arguments: str | Path) -> tuple[int, str]:
+    done = CliRunner().invoke(command, [str(argument) for argument in arguments], catch_exceptions=True)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.output
+
+
+def checked(folder: Path, *arguments: str | Path) -> tuple[int, Any]:
+    code, text = run("check", folder, "--json", *arguments)
+    return code, json.loads(text)
+
+
+def test_a_new_plugin_works_and_its_test_passes(tmp_path: Path) -> None:
+    """`new` writes a manifest, code and a test; `check` loads it, and pytest is content."""
+    code, said = run("new", "my-plugin", "--dir", tmp_path)
+    assert (0, True) == (code, "plugins check" in said)
+    folder = tmp_path / "my-plugin"
+    assert ["interlingua.plugin.json", "plugin.py", "test_plugin.py"] == sorted(p.name for p in folder.iterdir())
+    code, report = checked(folder)
+    assert (0, []) == (code, report["problems"])
+    assert [{"name": "my_plugin_reverse", "description": "Says a text backwards."}] == report["plugins"][0]["tools"]
+    tested = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder], capture_output=True, check=False
+    )
+    assert (0, True) == (tested.returncode, b"1 passed" in tested.stdout)
+
+
+@pytest.mark.parametrize("name", ["../out", "__main__", "", "a b"])
+def test_a_new_plugin_needs_a_name_that_may_be_an_id(tmp_path: Path, name: str) -> None:
+    """Nothing is written elsewhere, and nothing is written over."""
+    with pytest.raises(FormatError, match="cannot be the id"):
+        run("new", name, "--dir", tmp_path / "in")
+    assert [] == list(tmp_path.iterdir())
+    (tmp_path / "there").mkdir()
+    with pytest.raises(InterlinguaError, match="is there already"):
+        run("new", "there", "--dir", tmp_path)
+
+
+def test_check_says_all_that_a_plugin_registers(tmp_path: Path) -> None:
+    """Tools, factories, connectors, dialects and the rest, for people and for programs; asynchronous ones too."""
+    code = """
+        from interlingua.connect.debug import DebugConnector
+        print("noise on stdout")
+        class D:
+            decode = encode = print
+        async def register(api):
+            api.register_tool(lambda context: None, names=["a", "b"], optional=True)
+            api.register_connector(DebugConnector(provider="parrot", label="Parrot"))
+            api.register_dialect("odd", D())
+            api.on("x")
+    """
+    folder = plugin(tmp_path, "rich", code, version="2", channels=["chat"], providers=["parrot"])
+    status, report = checked(folder)
+    (found,) = report["plugins"]
+    assert 0 == status
+    assert ("rich", "2", [{"names": ["a", "b"], "optional": True}]) == (
+        found["id"],
+        found["version"],
+        found["factories"],
+    )
+    assert (["odd"], ["on"], ["chat"], ["parrot"]) == tuple(
+        found[name] for name in ("dialects", "registrations", "channels", "providers")
+    )
+    _, text = run("check", folder)
+    assert [
+        "rich 2 loads",
+        "  factory of a, b",
+        f"  connectors: {found['connectors'][0]}",
+        "  dialects: odd",
+        "  registrations: on",
+        "  channels: chat",
+        "  providers: parrot",
+    ] == text.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("raise ValueError('no')", "ValueError: no"),
+        ("import os; os._exit(9)", "it ended the process (status 9)"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "it ended the process (status -9)"),
+        ("def register(api): pass\ndef unregister(api): raise ValueError('stays')", "ValueError: stays"),
+        ("import os\ndef register(api): raise ValueError(os.environ.get('SECRET_TOKEN'))", "ValueError: None"),
+    ],
+)
+def test_check_survives_whatever_a_plugin_does(
+    tmp_path: Path, code: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs elsewhere, without our keys: even a plugin that ends its process only gets a report."""
+    monkeypatch.setenv("SECRET_TOKEN", "shh")
+    status, report = checked(plugin(tmp_path, "bad", code))
+    assert (1, [said]) == (status, [problem["message"] for problem in report["problems"]])
+
+
+def test_check_does_not_wait_forever(tmp_path: Path) -> None:
+    """A plugin that hangs is given up."""
+    folder = plugin(tmp_path, "slow", "import time\ntime.sleep(3600)")
+    report = check_plugin(folder, seconds=2)
+    assert ["it was not loaded within 2 s"] == [problem["message"] for problem in report["problems"]]
+
+
+def test_check_needs_a_manifest_and_takes_a_configuration(tmp_path: Path) -> None:
+    """A folder without a manifest is no plugin; a configuration is checked against the schema."""
+    (tmp_path / "empty").mkdir()
+    assert (1, "discover") == (checked(tmp_path / "empty")[0], checked(tmp_path / "empty")[1]["problems"][0]["stage"])
+    folder = plugin(tmp_path, "strict", configSchema={"type": "object", "required": ["port"]})
+    assert 1 == checked(folder)[0]
+    (tmp_path / "config.json").write_text('{"strict": {"port": 1}}')
+    assert 0 == checked(folder, "--config", tmp_path / "config.json")[0]
+
+
+def test_list_runs_nothing(tmp_path: Path) -> None:
+    """Folders are listed by their manifests alone, scripts and broken ones among them."""
+    plugin(tmp_path, "bomb", "raise SystemExit('ran')", description="Ticks")
+    plugin(tmp_path, "script", None)
+    (tmp_path / "script" / "index.js").write_text("")
+    plugin(tmp_path, "../x", None, folder="wrong")
+    status, text = run("list", tmp_path, "--json")
+    rows = [(row["id"], row["kind"], row["description"]) for row in json.loads(text) if row["kind"] != "package"]
+    assert (0, [("bomb", "folder", "Ticks"), ("script", "script", None)]) == (status, rows[:2])
+    assert ("wrong", "broken", True) == (*rows[2][:2], "cannot be the id" in rows[2][2])
+    assert "bomb" in run("list", tmp_path)[1]
+    assert "no plugins were found" in run("list", tmp_path / "nowhere")[1]
