@@ -11,14 +11,36 @@ from .facts import API
 class AWSChunks:
     """AWS frames whose payload holds the wire's own event, in base64 under `bytes`."""
 
+    name = AWSEventStream.name
+
     def __init__(self) -> None:
         self._frames = AWSEventStream()
+        self._fault: BadWire | None = None
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        return [_unchunked(frame) for frame in self._frames.feed(chunk)]
+        self._raise_fault()
+        return self._unchunked(self._frames.feed(chunk))
 
     def close(self) -> list[Frame]:
-        return [_unchunked(frame) for frame in self._frames.close()]
+        self._raise_fault()
+        return self._unchunked(self._frames.close())
+
+    def _unchunked(self, frames: list[Frame]) -> list[Frame]:
+        """The events, up to a bad one: that is raised when the good ones before it have been taken."""
+        events: list[Frame] = []
+        for frame in frames:
+            try:
+                events.append(_unchunked(frame))
+            except BadWire as fault:
+                if not events:
+                    raise
+                self._fault = fault
+                break
+        return events
+
+    def _raise_fault(self) -> None:
+        if self._fault is not None:
+            raise self._fault
 
 
 def _unchunked(frame: Frame) -> Frame:
