@@ -20,7 +20,6 @@ from ..abort import Abort
 from ..canonical import plain
 from ..dialects._errors import provider_error
 from ..errors import Aborted, InterlinguaError, ProviderError
-from ..events import StreamEvent
 from ..folding import Recorder, emptied, parse_arguments, settle
 from ..messages import (
     AssistantMessage,
@@ -334,13 +333,14 @@ class _Playing:
             if isinstance(reply, ProviderError):
                 raise reply
             step = reply if isinstance(reply, Step) else None
-            for event in self._events(reply):
-                if step is not None and step.delay:
+            for batch in self._events(reply):
+                if not batch and step is not None and step.delay:
                     await watch.during(asyncio.ensure_future(asyncio.sleep(step.delay)))
                 if watch.why is not None:
                     raise watch.why
-                watch.progress()
-                yield [event]
+                if batch:
+                    watch.progress()
+                    yield batch
             if step is not None and step.error is not None:
                 raise provider_error(step.error, status=step.status)
         except InterlinguaError as failure:
@@ -356,13 +356,14 @@ class _Playing:
         self._record.fail(why, aborted=True)
         return self._record.take()
 
-    def _events(self, reply: Reply) -> Iterator[StreamEvent]:
+    def _events(self, reply: Reply) -> Iterator[Batch]:
+        """The events in batches, each made when asked for; an empty one before each delta, where a delay is due."""
         record = self._record
         if not isinstance(reply, Step):
             message = _message(reply, record.base, self._request)
             yield from _in_turn(record, blocks_of(message.content), size=24)
             record.end(message)
-            yield from record.take()
+            yield record.take()
             return
         if reply.error is not None and reply.text is None and reply.thinking is None and not reply.calls:
             return
@@ -374,7 +375,7 @@ class _Playing:
         if reply.error is None:
             record.note(usage=_usage(self._request, record.content, reply.usage))
             record.finish("length" if reply.stop == "length" else None if reply.stop is None else "stop", reply.stop)
-            yield from record.take()
+            yield record.take()
 
 
 def _message(reply: Any, base: AssistantMessage, request: Request) -> AssistantMessage:
@@ -425,24 +426,25 @@ def _in_turn(
     blocks: Sequence[Block],
     given: Mapping[type, tuple[str, ...]] = {},
     size: int | None = None,
-) -> Iterator[StreamEvent]:
+) -> Iterator[Batch]:
     """One block after the other. Nothing is on record before it is said, so that a stop loses only what is unsaid."""
     for key, block in enumerate(blocks):
         empty, text = emptied(block)
         record.open(key, empty)
-        yield from record.take()
+        yield record.take()
         for piece in given.get(type(block)) or _cut(text, size):
+            yield []
             record.delta(key, piece)
-            yield from record.take()
+            yield record.take()
         record.close(key, block)
-        yield from record.take()
+        yield record.take()
 
 
 def _cut(text: str, size: int | None) -> list[str]:
     return [text[at : at + (size or len(text))] for at in range(0, len(text), size or len(text) or 1)]
 
 
-def _interleaved(record: Recorder, blocks: list[Block], size: int) -> Iterator[StreamEvent]:
+def _interleaved(record: Recorder, blocks: list[Block], size: int) -> Iterator[Batch]:
     """All blocks at once, a piece of each in turn."""
     texts: dict[int, str] = {}
     for key, block in enumerate(blocks):
@@ -451,14 +453,15 @@ def _interleaved(record: Recorder, blocks: list[Block], size: int) -> Iterator[S
             texts[key] = block.arguments_text or jsontext.compact(block.arguments)
         else:
             record.whole(key, block)
-        yield from record.take()
+        yield record.take()
     for at in range(0, max(map(len, texts.values()), default=0), size):
         for key, text in texts.items():
+            yield []
             record.delta(key, text[at : at + size])
-            yield from record.take()
+            yield record.take()
     for key in texts:
         record.close(key, blocks[key])
-        yield from record.take()
+        yield record.take()
 
 
 def _usage(request: Request, content: Sequence[Block], told: Mapping[str, int] | None) -> Usage:

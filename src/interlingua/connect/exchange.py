@@ -4,6 +4,7 @@ Whatever happens, what comes out is one well-formed stream; `failure` says after
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
@@ -123,7 +124,8 @@ class Exchange:
             self._on_response(reply.status, reply.headers)
         kind = reply.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if reply.status != 200:
-            raise self._dialect.decode_error(reply.status, await self._whole(watch), reply.headers)
+            body = await self._whole(watch)
+            raise self._dialect.decode_error(reply.status, _words(body) if kind == "text/html" else body, reply.headers)
         framing = self._dialect.framing(kind)
         if kind == "application/json" and framing.name == "sse":
             return _Unstreamed(self._dialect, await self._whole(watch))
@@ -178,6 +180,11 @@ class Exchange:
     def _failed(self, failure: InterlinguaError) -> Batch:
         self.failure = scrubbed(failure, self._scrub)
         return self._decoder.close(str(failure), aborted=isinstance(failure, Aborted))
+
+
+def _words(page: bytes) -> bytes:
+    """What a page for people says, in one line."""
+    return b" ".join(re.sub(rb"(?is)<(script|style)\b.*?</\1>|<[^>]*>", b" ", page).split())
 
 
 class _Unstreamed:

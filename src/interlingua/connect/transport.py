@@ -165,6 +165,7 @@ class _Reply:
         try:
             return await self._read()
         except (aiohttp.ClientError, OSError) as error:
+            error.__traceback__ = None  # aiohttp raises one and the same exception again: it would collect every frame
             raise TransportError(f"the connection broke: {error or type(error).__name__}") from error
 
     def close(self) -> None:

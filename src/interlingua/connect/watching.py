@@ -43,12 +43,19 @@ class Watch:
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._begun = False
-        self.why: InterlinguaError | None = None
+        self._why: InterlinguaError | None = None
         self._signal = signal
         self._forget = signal.on_abort(self._signalled) if signal is not None else None
         if signal is not None and signal.aborted:
             self._end(Aborted(signal.reason))
         self._expect(timeouts.first)
+
+    @property
+    def why(self) -> InterlinguaError | None:
+        """What ended the call. A signal counts as soon as it has fired, also before the event loop comes to tell."""
+        if self._why is None and self._signal is not None and self._signal.aborted:
+            self._why = Aborted(self._signal.reason)
+        return self._why
 
     async def during(self, work: "asyncio.Future[Result]") -> Result:
         """The outcome of some work, unless the call ends before: then the work is cancelled, and `why` raised."""
@@ -118,10 +125,10 @@ class Watch:
         self._end(Aborted(self._signal.reason if self._signal is not None else None))
 
     def _end(self, why: InterlinguaError) -> None:
-        if self.why is None:
-            self.why = why
-            if self._stop is not None:
-                self._stop()
+        if self._why is None:
+            self._why = why
+        if self._stop is not None:
+            self._stop()
 
 
 def _being_cancelled() -> bool:

@@ -1,0 +1,318 @@
+"""`interlingua auth`: which keys there are, where they come from, how to store or forget one. No key is ever shown."""
+
+import asyncio
+import os
+import sys
+import threading
+import time
+import webbrowser
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from ..connect.auth import convention, places, resolve_auth
+from ..connect.credentials import Backend, Credential, CredentialStore, Secret
+from ..connect.oauth import DeviceCode, login_with_browser, login_with_device, oauth_client
+from ..connect.providers import PROVIDERS
+from ..errors import AuthFailed, InterlinguaError
+from ..request import ResolvedAuth
+from . import output
+
+_LIVE_TIMEOUT = 15.0
+# Where each wire lists its models: the cheapest question that needs a key.
+_LISTS = {
+    "anthropic-messages": "/v1/models?limit=1",
+    "openai-completions": "/models",
+    "openai-responses": "/models",
+    "azure-openai-responses": "/models",
+    "google-generative-ai": "/models?pageSize=1",
+    "ollama-chat": "/api/tags",
+}
+_OWN_LISTS = {"openrouter": "/key"}  # its list of models is open to all and proves nothing
+
+
+@click.group("auth")
+def command() -> None:
+    """Keys and logins: list, store, forget and check them. No key is ever shown."""
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+def list_(as_json: bool) -> None:
+    """List the providers, and where the key of each was found."""
+    store = CredentialStore()
+    rows = [_row(provider, store) for provider in dict.fromkeys((*PROVIDERS, *store.providers()))]
+    if as_json:
+        output.say_json(rows)
+        return
+    table = Table(box=None)
+    for column in ("provider", "key", "mode", "from"):
+        table.add_column(column)
+    for row in sorted(rows, key=lambda row: not row["found"]):
+        table.add_row(row["provider"], _said(row), row["mode"] or "", row["source"] or "")
+    output.console().print(table)
+
+
+def _said(row: dict[str, Any]) -> Text:
+    if row["problem"]:
+        return Text(row["problem"], style="red")
+    if row["expired"]:
+        return Text("run out, will be renewed" if row["renewable"] else "run out", style="yellow")
+    if row["found"]:
+        return Text("found", style="green")
+    return Text("not needed" if row["keyless"] else "none", style="dim")
+
+
+def _row(provider: str, store: CredentialStore) -> dict[str, Any]:
+    """All that may be told of a provider's key."""
+    known = PROVIDERS.get(provider)
+    found: ResolvedAuth | None = None
+    problem = None
+    try:
+        found = resolve_auth(provider, store=store)
+    except InterlinguaError as error:
+        problem = str(error)
+    credential = _login(provider, found, store)
+    return {
+        "provider": provider,
+        "found": found is not None,
+        "mode": found.mode if found else None,
+        "source": found.source if found else None,
+        "expires": credential.expires if credential else None,
+        "expired": bool(credential and credential.expired()),
+        "renewable": bool(credential and credential.refresh),
+        "keyless": bool(known and known.keyless),
+        "problem": problem,
+    }
+
+
+def _login(provider: str, found: ResolvedAuth | None, store: CredentialStore) -> Credential | None:
+    """The stored credential, if it is the one that counts."""
+    if found is None or not (found.source or "").startswith("stored:"):
+        return None
+    stored = store.get(provider)
+    return stored.credential if stored else None
+
+
+@command.command("login", context_settings={"allow_extra_args": True})
+@click.argument("provider")
+@click.option("--key", "by_key", is_flag=True, help="Store a key: typed unseen, or read from standard input.")
+@click.option("--oauth", "flow", type=click.Choice(["pkce", "device"]), help="Log in by browser or by device code.")
+@click.option("--client-id", help="The id of the client that you have registered with the provider.")
+@click.option("--client-secret", "ask_secret", is_flag=True, help="The client has a secret; asked for as the key is.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Where the browser returns to on this machine.")
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+@click.option("--store", "backend", type=click.Choice(["file", "keyring"]), help="Where to keep it.")
+@click.pass_context
+def login(
+    context: click.Context,
+    provider: str,
+    by_key: bool,
+    flow: str | None,
+    client_id: str | None,
+    ask_secret: bool,
+    port: int | None,
+    no_browser: bool,
+    backend: Backend | None,
+) -> None:
+    """Store a key, or log in."""
+    if context.args:
+        # Click would print what it did not expect, and that is the key.
+        raise click.UsageError(
+            "a key is not taken from the command line, where others can see it: "
+            "leave it out and type it when asked, or pipe it in"
+        )
+    if by_key and flow:
+        raise click.UsageError("either --key or --oauth")
+    store = CredentialStore(backend=backend)
+    if flow is None:
+        credential = _typed_key(provider)
+    else:
+        secret = Secret(_typed(f"client secret for {provider}")) if ask_secret else None
+        client = oauth_client(provider, client_id=client_id, client_secret=secret, folder=store.folder)
+        if flow == "pkce":
+            logging_in = login_with_browser(client, show=_shower(not no_browser), paste=_pasted, port=port)
+        else:
+            logging_in = login_with_device(client, show=_show_device)
+        credential = asyncio.run(logging_in)
+    place = asyncio.run(_alone(store, provider, lambda: store.put(provider, credential)))
+    click.echo(f"{provider}: stored in {store.path if place == 'file' else 'the system keyring'}")
+    _tell_what_counts(provider, store)
+
+
+def _typed_key(provider: str) -> Credential:
+    found = resolve_auth(provider, explicit_key=_typed(f"key for {provider}"), env={})
+    if found is None or found.api_key is None or found.source != "explicit":
+        raise InterlinguaError("no key was given: type it when asked, or pipe it in")
+    return Credential(mode="oauth" if found.mode == "oauth" else "api-key", secret=Secret(found.api_key))
+
+
+def _typed(what: str) -> str:
+    if sys.stdin.isatty():
+        return str(click.prompt(what, hide_input=True, err=True, default="", show_default=False))
+    return sys.stdin.readline()
+
+
+async def _alone(store: CredentialStore, provider: str, change: Callable[[], Any]) -> Any:
+    """Not while the login is being renewed: the renewal would put back what it had."""
+    async with store.renewing(provider):
+        return change()
+
+
+def _tell_what_counts(provider: str, store: CredentialStore) -> None:
+    found = resolve_auth(provider, store=store)
+    if found is not None and not (found.source or "").startswith("stored:"):
+        click.echo(f"interlingua: note: {found.source} counts before what is stored", err=True)
+
+
+def _shower(open_browser: bool) -> Callable[[str], None]:
+    def show(url: str) -> None:
+        click.echo(f"Open this address and agree:\n\n  {url}\n", err=True)
+        click.echo("If the browser cannot come back here, paste the address it shows, or the code.", err=True)
+        if open_browser:
+            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+
+    return show
+
+
+def _show_device(code: DeviceCode) -> None:
+    click.echo(f"Open {code.verification_uri} and type the code {code.user_code}", err=True)
+
+
+def _pasted() -> Awaitable[str | None]:
+    """A line of standard input, read past Python's buffer: a thread that waits in there would hang the exit."""
+    loop = asyncio.get_running_loop()
+    line: asyncio.Future[str | None] = loop.create_future()
+
+    def give(text: str | None) -> None:
+        if not line.done():
+            line.set_result(text)
+
+    def read() -> None:
+        got = b""
+        while not got.endswith(b"\n") and (more := os.read(0, 4096)):
+            got += more
+        try:
+            loop.call_soon_threadsafe(give, got.decode(errors="replace") or None)
+        except RuntimeError:
+            return  # the loop is closed: the code came another way
+
+    threading.Thread(target=read, daemon=True).start()
+    return line
+
+
+@command.command("logout")
+@click.argument("provider")
+def logout(provider: str) -> None:
+    """Forget what is stored for a provider."""
+    store = CredentialStore()
+    removed = asyncio.run(_alone(store, provider, lambda: store.remove(provider)))
+    click.echo(f"{provider}: {'forgotten' if removed else 'nothing was stored'}")
+    _tell_what_counts(provider, store)
+
+
+@command.command("check")
+@click.argument("provider", required=False)
+@click.option("--live", is_flag=True, help="Ask the provider whether it takes the key; renews a login.")
+@click.option("--offline", is_flag=True, help="Make no call (the default).")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+def check(provider: str | None, live: bool, offline: bool, as_json: bool) -> None:
+    """Say where each key is looked for, which one counts, and whether it can be used."""
+    if live and offline:
+        raise click.UsageError("either --live or --offline")
+    store = CredentialStore()
+    names = [provider] if provider else list(dict.fromkeys((*PROVIDERS, *store.providers())))
+    checks = [_check(name, store, live) for name in names if provider or _row(name, store)["found"]]
+    problems = store.problems()
+    if as_json:
+        output.say_json({"store": str(store.path), "problems": problems, "providers": checks})
+    else:
+        _show_checks(checks, problems)
+    if problems or any(check["problem"] for check in checks):
+        sys.exit(1)
+
+
+def _check(provider: str, store: CredentialStore, live: bool) -> dict[str, Any]:
+    row = _row(provider, store)
+    if not row["found"] and not row["problem"] and not row["keyless"]:
+        row["problem"] = f"no key: set {_usual_variable(provider)}, or run `interlingua auth login {provider}`"
+    if row["expired"] and not row["renewable"]:
+        row["problem"] = f"the login has run out: run `interlingua auth login {provider}`"
+    if live and row["found"] and not row["problem"]:
+        try:
+            row["live"] = asyncio.run(_probe(provider, store))
+        except InterlinguaError as error:
+            row["problem"] = str(error)
+    return row | {"order": _order(provider, store)}
+
+
+def _usual_variable(provider: str) -> str:
+    known = PROVIDERS[provider].env if provider in PROVIDERS else ()
+    return convention(provider) if convention(provider) in known or not known else known[0]
+
+
+def _order(provider: str, store: CredentialStore) -> list[dict[str, Any]]:
+    """Each place in its turn; the first that has something counts."""
+    order: list[dict[str, Any]] = []
+    for place in places(provider, store=store):
+        try:
+            there = place.look() is not None
+        except InterlinguaError:
+            there = True
+        order.append({"place": place.name, "there": there, "counts": there and not any(o["there"] for o in order)})
+    return order
+
+
+def _show_checks(checks: list[dict[str, Any]], problems: list[str]) -> None:
+    out = output.console()
+    for row in checks:
+        out.print(Text.assemble((row["provider"], "bold"), f": {row['problem'] or _fine(row)}"))
+        for place in row["order"]:
+            mark = "→" if place["counts"] else "✓" if place["there"] else "·"
+            out.print(Text(f"  {mark} {place['place']}", style="" if place["counts"] else "dim"))
+    if not checks:
+        out.print("no keys were found")
+    for problem in problems:
+        out.print(Text(problem, style="red"))
+
+
+def _fine(row: dict[str, Any]) -> str:
+    if not row["found"]:
+        return "needs no key"
+    said = f"{row['mode']} from {row['source']}"
+    if row["expires"] is not None:
+        left = row["expires"] / 1000 - time.time()
+        said += ", run out, will be renewed" if left <= 0 else f", good for {left / 60:.0f} minutes"
+    return f"{said}; {row['live']}" if row.get("live") else said
+
+
+async def _probe(provider: str, store: CredentialStore) -> str:
+    """One small question to the provider, with the key in a header."""
+    import aiohttp
+
+    from ..connect.auth import authenticate
+    from ..connect.connector import key_header
+
+    row = PROVIDERS.get(provider)
+    auth = await authenticate(provider, store=store)
+    base = next((os.environ[n] for n in row.base_url_env if os.environ.get(n)), row.base_url) if row else ""
+    path = (_OWN_LISTS.get(provider) or _LISTS.get(row.api)) if row else None
+    if row is None or auth is None or auth.api_key is None or not path or not base or "{" in base:
+        return "cannot be asked without a call to a model"
+    headers = key_header(row.auth_style(row.api), auth.api_key, auth)
+    headers |= {"anthropic-version": "2023-06-01"} if row.api == "anthropic-messages" else {}
+    timeout = aiohttp.ClientTimeout(total=_LIVE_TIMEOUT)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
+            session.get(f"{base.rstrip('/')}{path}", headers=headers, allow_redirects=False) as response,
+        ):
+            status = response.status
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise InterlinguaError(f"{provider} could not be asked ({type(error).__name__}): check the network") from None
+    if status in (401, 403):
+        raise AuthFailed(f"{provider} refuses the key from {auth.source} ({status}): store another", status=status)
+    return "the provider takes it" if status < 300 else f"the provider answered {status}, which tells nothing"
