@@ -10,6 +10,8 @@ InterlinguaError
 ├── Aborted              the caller stopped the call
 ├── ProviderError        an answer came and it is an error
 │   └── AuthFailed · RateLimited · Overloaded · ContextTooLong · ContentFiltered · BadRequest
+├── SessionError         a session on disk cannot do what was asked (sessions/store.py)
+│   └── SessionBusy · SessionDamaged · SessionNotFound
 └── ToolInputError       status 400
     └── ToolAuthorizationError   status 403
 """

@@ -21,7 +21,11 @@ from .partials import snapshot
 
 
 class Event(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
-    """Base of all events."""
+    """Base of all events. `type` is the word for the event in JSON."""
+
+    @property
+    def type(self) -> str:
+        return str(self.__struct_config__.tag)
 
 
 class StreamPart(Event, frozen=True, dict=True):

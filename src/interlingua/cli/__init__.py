@@ -10,6 +10,7 @@ import click
 from ..errors import InterlinguaError
 
 COMMANDS = {
+    "run": "Ask a model and stream its answer.",
     "convert": "Convert conversations from any format to another, and say what was lost.",
     "check": "Say what is wrong with a conversation, where, and what to write instead.",
     "detect": "Say which format files are in, and why.",
@@ -17,6 +18,13 @@ COMMANDS = {
     "show": "Show a conversation in the terminal.",
     "diff": "Compare two conversations, whatever their formats.",
     "stats": "Count messages, tokens, cost and tool calls.",
+    "models": "List models: context window, inputs, thinking, prices.",
+    "auth": "List, store, forget and check keys and logins.",
+    "tools": "List the tools, show what one takes, run one, or serve them over MCP.",
+    "sessions": "List, show, import, export, fork, compact and clear up sessions.",
+    "doctor": "Say what is wrong with a session file, line by line, and repair it into a new one.",
+    "plugins": "List plugins, check one, or begin a new one.",
+    "demo": "See it all at work, offline.",
     "completion": "Print the shell completion script.",
 }
 

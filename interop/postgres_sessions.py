@@ -1,0 +1,162 @@
+"""Sessions in a real PostgreSQL server, started here: the same acts as on files, two writers, a killed one, many.
+
+Run by `make interop`. Skipped where no server is installed.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import interlingua as il
+from interlingua.sessions import Session, SessionBusy, save
+from interlingua.sessions.gc import collect_blobs, collect_branches
+from interlingua.sessions.postgres import postgres_store
+
+WRITERS, TURNS = 4, 50
+
+
+def programs() -> Path | None:
+    """Where the server's programs are."""
+    found = shutil.which("initdb")
+    places = [Path(found).parent] if found else []
+    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((place for place in places if (place / "initdb").exists() and (place / "pg_ctl").exists()), None)
+
+
+@contextlib.contextmanager
+def server(place: Path) -> Iterator[str]:
+    """A server of its own in a scratch folder, reached by a socket; it does not run as root."""
+    with tempfile.TemporaryDirectory(prefix="ilpg") as folder:
+        scratch = Path(folder)
+        as_other = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+        if as_other:
+            shutil.chown(scratch, "postgres")
+        data, log = scratch / "data", scratch / "log"
+        run = [*as_other, str(place / "pg_ctl"), "-D", str(data), "-w"]
+        options = f"-k {scratch} -c listen_addresses='' -c fsync=off"
+        subprocess.run(
+            [*as_other, str(place / "initdb"), "-D", str(data), "-A", "trust", "-U", "il"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        subprocess.run([*run, "-l", str(log), "-o", options, "start"], check=True, stdout=subprocess.DEVNULL)
+        try:
+            yield f"postgresql://il@/postgres?host={scratch}"
+        finally:
+            subprocess.run([*run, "-m", "immediate", "stop"], check=True, stdout=subprocess.DEVNULL)
+
+
+def same_as_files(address: str) -> None:
+    """A tree with branches, labels, a compaction and a large picture reads the same from a file and from the server."""
+    picture = il.ImageBlock(data="aGVsbG8gd29ybGQh" * 8192, mime_type="image/png")
+    with tempfile.TemporaryDirectory() as home:
+        seen = []
+        for where in ({"home": home}, {"store": address}):
+            with Session.open("same", **where) as session:  # type: ignore[arg-type]
+                first = session.append(il.UserMessage(content=(il.TextBlock(text="Hi"), picture)), id="a")
+                session.append(il.AssistantMessage(content="one"), id="b")
+                session.rewind(first.id)
+                session.append(il.AssistantMessage(content="two"), id="c")
+                session.label("b", "old")
+                session.compact("Sum", "c")
+                session.append(il.UserMessage(content="more"), id="d")
+            with Session.open("same", **where, read_only=True) as session:  # type: ignore[arg-type]
+                seen.append((session.messages, session.context_messages()[1:], session.labels(), session.head))
+    check(seen[0] == seen[1], "a session reads the same as from a file")
+
+
+def one_writer(address: str) -> None:
+    """The second is told who has it; when the first dies, the server frees the session."""
+    ready = multiprocessing.Event()
+    holder = multiprocessing.Process(target=hold, args=(address, ready))
+    holder.start()
+    ready.wait(30)
+    try:
+        Session.open("held", store=address)
+    except SessionBusy as busy:
+        check("connection" in str(busy), "a second writer is told who writes")
+    else:
+        sys.exit("PostgreSQL: two writers at once")
+    with Session.open("held", store=address, read_only=True) as reader:
+        check(len(reader.messages) == 1, "a reader comes in any time")
+    os.kill(holder.pid or 0, signal.SIGKILL)
+    holder.join()
+    for _ in range(100):
+        with contextlib.suppress(SessionBusy), Session.open("held", store=address) as session:
+            session.append(il.UserMessage(content="mine"))
+            check(len(session.messages) == 2, "a killed writer's session goes on")
+            return
+        time.sleep(0.1)
+    sys.exit("PostgreSQL: the session of a killed writer stayed busy")
+
+
+def hold(address: str, ready: "multiprocessing.synchronize.Event") -> None:
+    session = Session.open("held", store=address)
+    session.append(il.UserMessage(content="theirs"))
+    ready.set()
+    time.sleep(60)
+
+
+def many(address: str) -> None:
+    """Sessions of several processes at once, none in the way of another."""
+    workers = [multiprocessing.Process(target=work, args=(address, f"w{n}")) for n in range(WRITERS)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    store = postgres_store(address)
+    counts = {info.id: info.messages for info in store.sessions("main") if info.id.startswith("w")}
+    store.close()
+    check(counts == {f"w{n}": TURNS for n in range(WRITERS)}, f"{WRITERS} writers, {TURNS} messages each")
+
+
+def work(address: str, name: str) -> None:
+    with Session.open(name, store=address) as session:
+        for turn in range(TURNS):
+            session.append(il.UserMessage(content=f"{name} {turn}"))
+
+
+def clearing(address: str) -> None:
+    """Dead branches and unnamed blobs go."""
+    store = postgres_store(address)
+    picture = il.ImageBlock(data="aGVsbG8gd29ybGQh" * 9000, mime_type="image/png")
+    entries = (
+        il.Entry(message=il.UserMessage(content="a"), id="1"),
+        il.Entry(message=il.UserMessage(content=(picture,)), id="2", parent_id="1"),
+        il.Entry(message=il.UserMessage(content="c"), id="3", parent_id="1"),
+    )
+    save(il.Conversation(entries=entries, head="3"), id="g", agent="gc", store=store).close()
+    check(collect_branches(store, "gc", "g", delete=True).items > 0, "dead branches are cleared")
+    time.sleep(0.01)
+    check(collect_blobs(store, "gc", grace=0.001).items == 1, "blobs that nothing names are cleared")
+    with Session.open("g", agent="gc", store=store, read_only=True) as session:
+        check([entry.id for entry in session.entries()] == ["1", "3"], "what is left is the way to the head")
+    store.close()
+
+
+def check(holds: bool, what: str) -> None:
+    if not holds:
+        sys.exit(f"PostgreSQL: not so: {what}")
+    print(f"PostgreSQL: {what}")
+
+
+def main() -> None:
+    place = programs()
+    if place is None:
+        print("PostgreSQL: no server is installed (initdb, pg_ctl): skipped")
+        return
+    with server(place) as address:
+        for part in (same_as_files, one_writer, many, clearing):
+            part(address)
+
+
+if __name__ == "__main__":
+    main()

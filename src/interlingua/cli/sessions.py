@@ -1,0 +1,426 @@
+"""`interlingua sessions`: what is kept, and what can be done with it."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from msgspec.structs import replace
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .. import conversion
+from ..canonical import plain
+from ..errors import InterlinguaError
+from ..losses import Lines
+from ..messages import AgentMessage, CustomMessage, text_of
+from ..request import Conversation, Entry
+from ..sessions import Session, SessionError, SessionInfo, SessionNotFound, save, store_at
+from ..sessions import compaction as compacting
+from ..sessions.gc import Collected, collect_blobs, collect_branches
+from ..sessions.store import Store
+from ..sessions.summary import is_foreign
+from . import output, sources
+from .convert import NAMES
+from .show import _View
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Place:
+    """Which sessions a command is about."""
+
+    def __init__(self, home: str | None, address: str | None, agent: str) -> None:
+        self.home = home
+        self.agent = agent
+        self._address = address
+
+    @contextlib.contextmanager
+    def store(self) -> Iterator[Store]:
+        store = store_at(self._address, self.home)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    @contextlib.contextmanager
+    def session(self, name: str, *, write: bool = False) -> Iterator[Session]:
+        """An open session by its id, the beginning of its id, or its file."""
+        with self.store() as store:
+            if "/" in name or name.endswith(".jsonl"):
+                opened = Session.open(Path(name), home=self.home, create=False, read_only=not write)
+            else:
+                id = self.named(store, name)
+                opened = Session.open(id, agent=self.agent, store=store, create=False, read_only=not write)
+            with opened:
+                yield opened
+
+    def named(self, store: Store, name: str) -> str:
+        ids = [info.id for info in store.sessions(self.agent)]
+        found = [name] if name in ids else [id for id in ids if id.startswith(name)]
+        if len(found) > 1:
+            raise SessionError(f"{name!r} could be {', '.join(sorted(found)[:5])}: write more of it")
+        if not found:
+            raise SessionNotFound(f"no session {name!r} of agent {self.agent!r}; see: interlingua sessions list")
+        return found[0]
+
+    def foreign(self, name: str) -> Conversation | None:
+        """The conversation in another program's session file, which is read whole."""
+        path = Path(name)
+        if "/" not in name and not name.endswith(".jsonl"):
+            with self.store() as store:
+                where = next((info.where for info in store.sessions(self.agent) if info.id == name), None)
+            path = Path(where or name)
+        if not path.is_file():
+            return None
+        with path.open("rb") as stream:
+            if not is_foreign(stream.readline()):
+                return None
+        return conversion.decode(sources.read_all(sources.Source(path)))
+
+
+def _about_place(command: F) -> F:
+    """The options that say which sessions are meant."""
+
+    def called(home: str | None, store: str | None, agent: str, **given: Any) -> Any:
+        return command(_Place(home, store, agent), **given)
+
+    called.__doc__ = command.__doc__
+    named: Any = called
+    for option in (
+        click.option("--agent", default="main", show_default=True, help="Whose sessions."),
+        click.option("--store", help="sqlite:FILE or postgresql://…; files by default."),
+        click.option("--home", help="Where the files are; $INTERLINGUA_HOME or ~/.interlingua by default."),
+    ):
+        named = option(named)
+    named.__click_params__ = [*getattr(command, "__click_params__", []), *named.__click_params__]
+    return named  # type: ignore[no-any-return]
+
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+
+
+@click.group("sessions")
+def command() -> None:
+    """List, show, import, export, fork, compact and clear up sessions.
+
+    A session is named by its id, by the beginning of its id, or by its file.
+    """
+
+
+# --- list ------------------------------------------------------------------------------------------------------------
+
+
+@command.command("list")
+@_about_place
+@click.option("--all", "everybody", is_flag=True, help="Of all agents.")
+@click.option("-n", "--limit", type=click.IntRange(1), help="The latest so many.")
+@as_json_option
+def list_(place: _Place, everybody: bool, limit: int | None, as_json: bool) -> None:
+    """List sessions, the latest first."""
+    with place.store() as store:
+        agents = store.agents() if everybody else [place.agent]
+        rows = [info for agent in agents for info in store.sessions(agent)]
+    rows = sorted(rows, key=lambda info: -info.modified)[:limit]
+    if as_json:
+        output.say_json([plain(info) for info in rows])
+    elif rows:
+        _table(rows, with_agent=everybody)
+    else:
+        output.console().print("no sessions")
+
+
+def _table(rows: list[SessionInfo], *, with_agent: bool) -> None:
+    table = Table(box=None)
+    for name in ("id", *(["agent"] if with_agent else []), "modified", "messages", "model", "title"):
+        table.add_column(name, justify="right" if name == "messages" else "left")
+    for info in rows:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.modified / 1000))
+        title = Text(info.title or "")
+        if info.bad_lines:
+            title.append(f" ({info.bad_lines} bad lines)", style="red")
+        agent = [info.agent] if with_agent else []
+        table.add_row(info.id, *agent, when, f"{info.messages:,}", info.model or "", title)
+    output.console().print(table)
+
+
+# --- show ------------------------------------------------------------------------------------------------------------
+
+
+@command.command("show")
+@click.argument("name", metavar="SESSION")
+@_about_place
+@click.option("--tree", "as_tree", is_flag=True, help="The tree of entries, a line each.")
+@click.option("--context", "as_context", is_flag=True, help="What a model reads of it, after compaction.")
+@click.option("-n", "--last", type=click.IntRange(1), help="The last so many entries, without reading the others.")
+@click.option("--thinking", is_flag=True, help="Unfold the model's reasoning.")
+@click.option("--full", is_flag=True, help="Show long tool results in full.")
+@click.option("--plain", "as_plain", is_flag=True, help="Text as it is, not as Markdown.")
+@as_json_option
+def show(
+    place: _Place,
+    name: str,
+    as_tree: bool,
+    as_context: bool,
+    last: int | None,
+    thinking: bool,
+    full: bool,
+    as_plain: bool,
+    as_json: bool,
+) -> None:
+    """Show a session: the way to its head, its tree, or what a model reads of it."""
+    foreign = place.foreign(name)
+    if foreign is not None:
+        _say(foreign, _View(thinking=thinking, full=full, plain=as_plain), as_json)
+        return
+    with place.session(name) as session:
+        if as_tree:
+            _say_tree(session, as_json)
+        else:
+            shown = _in_context(session) if as_context else _path_alone(session, last)
+            _say(shown, _View(thinking=thinking, full=full, plain=as_plain), as_json)
+        output.report_problems([sources.Problem(session.where, str(problem)) for problem in session.problems])
+
+
+def _path_alone(session: Session, last: int | None) -> Conversation:
+    said = tuple(replace(entry, id=None, parent_id=None) for entry in session.path(last=last))
+    return replace(session.base, entries=tuple(e for e in said if not compacting.is_bookkeeping(e.message)))
+
+
+def _in_context(session: Session) -> Conversation:
+    messages = tuple(Entry(message=message) for message in session.context_messages())  # type: ignore[arg-type]
+    return replace(session.base, entries=messages)
+
+
+def _say(conversation: Conversation, view: _View, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.buffer.write(conversion.encode(conversation, conversion.SELF).bytes() + b"\n")
+        return
+    out = Console(highlight=False)
+    for part in view.conversation(conversation):
+        out.print(part)
+
+
+def _say_tree(session: Session, as_json: bool) -> None:
+    labels, on_path = session.labels(), {entry.id for entry in session.path()}
+    rows = [
+        {
+            "id": entry.id,
+            "parentId": entry.parent_id,
+            "role": _role(entry.message),
+            "text": _gist(entry.message),
+            "label": labels.get(entry.id or ""),
+            "onPath": entry.id in on_path,
+        }
+        for entry in session.entries()
+    ]
+    if as_json:
+        output.say_json({"head": session.head, "entries": rows})
+        return
+    out = output.console()
+    for depth, row in _drawn(rows):
+        mark = "●" if row["id"] == session.head else "│" if row["onPath"] else "·"
+        label = f"  [{row['label']}]" if row["label"] else ""
+        style = "" if row["onPath"] else "dim"
+        out.print(Text(f"{'  ' * depth}{mark} {row['id']}  {row['role']}: {row['text']}{label}", style=style))
+
+
+def _drawn(rows: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows with their depth: it grows where a branch begins, not with every message."""
+    children: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows:
+        children.setdefault(row["parentId"], []).append(row)
+    waiting = [(0, row) for row in reversed(children.get(None, []))]
+    while waiting:
+        depth, row = waiting.pop()
+        yield depth, row
+        below = children.get(row["id"], [])
+        waiting += [(depth + (len(below) > 1), child) for child in reversed(below)]
+
+
+def _role(message: AgentMessage) -> str:
+    return message.role if isinstance(message, CustomMessage) else str(type(message).__struct_config__.tag)
+
+
+def _gist(message: AgentMessage) -> str:
+    if isinstance(message, CustomMessage):
+        words = str(message.fields.get("summary") or message.fields.get("model") or "")
+    else:
+        calls = [f"→ {call.name}" for call in getattr(message, "tool_calls", ())]
+        words = " ".join([text_of(message.content), *calls])
+    line = " ".join(words.split())
+    return line if len(line) <= 60 else f"{line[:59]}…"
+
+
+# --- import and export -----------------------------------------------------------------------------------------------
+
+
+@command.command("import")
+@click.argument("inputs", nargs=-1, metavar="IN…")
+@_about_place
+@click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
+@click.option("--id", "wanted", help="The id of the new session; made up by default.")
+@as_json_option
+def import_(place: _Place, inputs: tuple[str, ...], origin: str | None, wanted: str | None, as_json: bool) -> None:
+    """Keep conversations of any format as sessions."""
+    problems: list[sources.Problem] = []
+    rows: list[dict[str, Any]] = []
+    with place.store() as store:
+        for source in sources.expand(inputs):
+            for document in sources.documents(source, origin, problems):
+                try:
+                    conversation = conversion.decode(document.data, origin)
+                    with save(conversation, id=wanted, agent=place.agent, store=store) as session:
+                        row = {"source": document.name, "id": session.id, "where": session.where}
+                    said = sum(not compacting.is_bookkeeping(entry.message) for entry in conversation.entries)
+                    rows.append({**row, "messages": said})
+                except InterlinguaError as error:
+                    problems.append(sources.Problem(document.name, str(error)))
+    if as_json:
+        output.say_json({"sessions": rows, "errors": [problem._asdict() for problem in problems]})
+    for row in rows if not as_json else ():
+        output.console().print(Text(f"{row['source']} → {row['id']} ({row['messages']:,} messages)"))
+    output.report_problems(problems)
+    if problems:
+        sys.exit(1)
+
+
+@command.command("export")
+@click.argument("name", metavar="SESSION")
+@_about_place
+@click.option("-t", "--to", "target", type=NAMES, required=True, help="The format to write.")
+@click.option("-o", "--output", "out", type=click.Path(dir_okay=False), help="A file; standard output by default.")
+@click.option("--context", "as_context", is_flag=True, help="What a model reads of it, after compaction.")
+@click.option("--report", is_flag=True, help="Show what was lost, on standard error.")
+@click.option("--strict", is_flag=True, help="Refuse what cannot be carried in full.")
+@as_json_option
+def export(
+    place: _Place,
+    name: str,
+    target: str,
+    out: str | None,
+    as_context: bool,
+    report: bool,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """Write a session in any format, and say what was lost."""
+    conversation = place.foreign(name)
+    if conversation is None:
+        with place.session(name) as session:
+            conversation = _in_context(session) if as_context else session.conversation()
+    encoded = conversion.encode(conversation, target, strict=strict)
+    payload = encoded.bytes() + (b"" if isinstance(encoded.body, Lines) else b"\n")
+    if out is not None:
+        with output.atomic(Path(out)) as stream:
+            stream.write(payload)
+    if as_json:
+        losses = [output.loss_json(loss) for loss in encoded.losses]
+        body = {} if out is not None else {"body": encoded.body}
+        output.say_json({"to": target, "output": out, "losses": losses, **body})
+    elif out is None:
+        sys.stdout.buffer.write(payload)
+        sys.stdout.flush()
+    if report:
+        output.report_losses(f"{name} → {target}", encoded.losses)
+
+
+# --- changing --------------------------------------------------------------------------------------------------------
+
+
+@command.command("fork")
+@click.argument("name", metavar="SESSION")
+@_about_place
+@click.option("--at", help="The entry at which the new session ends; the head by default.")
+@click.option("--id", "wanted", help="The id of the new session; made up by default.")
+@as_json_option
+def fork(place: _Place, name: str, at: str | None, wanted: str | None, as_json: bool) -> None:
+    """Copy the way to an entry into a session of its own."""
+    with place.session(name) as session, session.fork(at, id=wanted) as other:
+        row = {"id": other.id, "where": other.where, "head": other.head, "forkedFrom": session.id}
+    if as_json:
+        output.say_json(row)
+    else:
+        output.console().print(Text(f"{row['forkedFrom']} → {row['id']}"))
+
+
+@command.command("compact")
+@click.argument("name", metavar="SESSION")
+@_about_place
+@click.option("--summary", help="The summary; - reads it from standard input.")
+@click.option("--keep", default=compacting.KEEP_RECENT_TOKENS, show_default=True, help="Tokens to keep, about.")
+@click.option("--focus", help="What the summary should attend to.")
+@as_json_option
+def compact(place: _Place, name: str, summary: str | None, keep: int, focus: str | None, as_json: bool) -> None:
+    """Put a summary in the place of the older part, for the model; the session itself loses nothing.
+
+    Without --summary, the request is printed that asks a model for one.
+    """
+    with place.session(name, write=summary is not None) as session:
+        cut = compacting.cut(session.context_entries(), keep)
+        if cut is None:
+            raise SessionError(f"{session.id}: nothing to sum up beyond the {keep:,} tokens that are kept")
+        row: dict[str, Any] = {"id": session.id, "firstKept": cut.first_kept, "tokensBefore": cut.tokens_before}
+        if summary is None:
+            row["request"] = _request(cut, focus)
+        else:
+            words = sys.stdin.read() if summary == sources.STDIN else summary
+            text, details = compacting.finished(cut, words)
+            session.compact(text, cut.first_kept, tokens_before=cut.tokens_before, details=details)
+            row["tokensAfter"] = compacting.context_tokens(session.context_entries())
+    if as_json:
+        output.say_json(row)
+    elif summary is None:
+        click.echo(row["request"])
+    else:
+        told = f"{row['tokensBefore']:,} → {row['tokensAfter']:,} tokens, kept from {row['firstKept']} on"
+        output.console().print(Text(f"{row['id']}: {told}"))
+
+
+def _request(cut: compacting.Cut, focus: str | None) -> str:
+    """One request for all that goes: a person at a prompt does not ask twice."""
+    return compacting.summary_request(cut._replace(summarize=(*cut.summarize, *cut.prefix), prefix=()), focus=focus)
+
+
+@command.command("gc")
+@click.argument("names", nargs=-1, metavar="[SESSION…]")
+@_about_place
+@click.option("--branches", is_flag=True, help="Drop entries that lead to neither the head nor a label.")
+@click.option("--delete", is_flag=True, help="Do not keep the session as it was.")
+@click.option("--grace", default=3600.0, show_default=True, help="Seconds for which an unnamed blob is kept.")
+@as_json_option
+def gc(place: _Place, names: tuple[str, ...], branches: bool, delete: bool, grace: float, as_json: bool) -> None:
+    """Remove blobs that nothing names; and with --branches, the dead branches of sessions.
+
+    A session as it was stays beside the new one, unless --delete.
+    """
+    if names and not branches:
+        raise click.UsageError("sessions are named to drop their dead branches: add --branches")
+    rows: list[tuple[str, Collected]] = []
+    problems: list[sources.Problem] = []
+    with place.store() as store:
+        ids = [place.named(store, name) for name in names] or [info.id for info in store.sessions(place.agent)]
+        for id in ids if branches else ():
+            try:
+                rows.append((id, collect_branches(store, place.agent, id, delete=delete)))
+            except SessionError as error:
+                problems.append(sources.Problem(id, str(error)))
+        rows.append(("blobs", collect_blobs(store, place.agent, grace=grace)))
+    _say_collected(rows, as_json)
+    output.report_problems(problems)
+    if problems:
+        sys.exit(1)
+
+
+def _say_collected(rows: list[tuple[str, Collected]], as_json: bool) -> None:
+    if as_json:
+        output.say_json([{"of": name, **collected._asdict()} for name, collected in rows])
+        return
+    for name, (items, size, kept) in rows:
+        what = "blobs" if name == "blobs" else "lines"
+        note = f"; as it was: {kept}" if kept else ""
+        output.console().print(Text(f"{name}: {items:,} {what}, {size:,} bytes{note}"))

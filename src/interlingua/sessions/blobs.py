@@ -1,0 +1,125 @@
+"""Large media kept once beside the sessions, and named in their lines.
+
+A block whose base64 data is large is written with the address `blob:sha256:…` in place of the data, and a mark in
+`extra` that says so: still a valid block for any reader, and exactly the same block again for ours.
+"""
+
+import base64
+import binascii
+import hashlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from ..dialects.transcript import API
+from ..messages import AgentMessage, AudioBlock, CustomMessage, DocumentBlock, ImageBlock
+from .store import Blobs
+
+THRESHOLD = 64 * 1024  # characters of base64
+SCHEME = "blob:sha256:"
+NAME = re.compile(rb'"blob:sha256:([0-9a-f]{64})"')
+MARK = "blob"
+_MEDIA = (ImageBlock, AudioBlock, DocumentBlock)
+
+M = TypeVar("M", bound=AgentMessage)
+
+
+def put_away(message: M, blobs: Blobs, threshold: int = THRESHOLD) -> M:
+    """The message with large data moved to the blobs; what is not canonical base64 stays where it is."""
+    if isinstance(message, CustomMessage) or not isinstance(message.content, tuple):
+        return message
+    content = tuple(_put(block, blobs, threshold) if isinstance(block, _MEDIA) else block for block in message.content)
+    return message if content == message.content else replace(message, content=content)
+
+
+def _put(block: Any, blobs: Blobs, threshold: int) -> Any:
+    if block.data is None or len(block.data) < threshold or MARK in block.extra.get(API, {}):
+        return block
+    try:
+        data = base64.b64decode(block.data, validate=True)
+    except (binascii.Error, ValueError):
+        return block
+    if base64.b64encode(data).decode() != block.data:
+        return block
+    name = hashlib.sha256(data).hexdigest()
+    blobs.put(name, data)
+    mark: dict[str, Any] = {"size": len(data)} | ({} if block.url is None else {"url": block.url})
+    held = {**block.extra.get(API, {}), MARK: mark}
+    return replace(block, data=None, url=f"{SCHEME}{name}", extra={**block.extra, API: held})
+
+
+def bring_back(message: M, blobs: Blobs) -> tuple[M, list[str]]:
+    """The message with its data in place again, and the names of blobs that are missing: those stay addresses."""
+    if isinstance(message, CustomMessage) or not isinstance(message.content, tuple):
+        return message, []
+    missing: list[str] = []
+    content = tuple(_bring(block, blobs, missing) if isinstance(block, _MEDIA) else block for block in message.content)
+    return replace(message, content=content), missing
+
+
+def _bring(block: Any, blobs: Blobs, missing: list[str]) -> Any:
+    mark = block.extra.get(API, {}).get(MARK)
+    if not isinstance(mark, dict) or not (block.url or "").startswith(SCHEME):
+        return block
+    name = block.url.removeprefix(SCHEME)
+    data = blobs.get(name)
+    if data is None:
+        missing.append(name)
+        return block
+    held = {key: value for key, value in block.extra[API].items() if key != MARK}
+    extra = {key: value for key, value in block.extra.items() if key != API} | ({API: held} if held else {})
+    return replace(block, data=base64.b64encode(data).decode(), url=mark.get("url"), extra=extra)
+
+
+class FileBlobs:
+    """A folder of blobs. A blob appears whole or not at all; putting one again says that it is still wanted."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put(self, name: str, data: bytes) -> None:
+        path = self._folder / name
+        try:
+            os.utime(path)
+        except FileNotFoundError:
+            self._write(path, data)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            Path(part).replace(path)
+        except BaseException:
+            Path(part).unlink(missing_ok=True)
+            raise
+
+    def get(self, name: str) -> bytes | None:
+        try:
+            data = (self._folder / name).read_bytes()
+        except OSError:
+            return None
+        return data if hashlib.sha256(data).hexdigest() == name else None
+
+    def names(self, unused_for: float = 0) -> list[str]:
+        if not self._folder.is_dir():
+            return []
+        before = time.time() - unused_for
+        return [
+            entry.name
+            for entry in os.scandir(self._folder)
+            if len(entry.name) == 64 and (not unused_for or entry.stat().st_mtime < before)
+        ]
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            (self._folder / name).unlink(missing_ok=True)

@@ -1,0 +1,425 @@
+"""Compaction: what a model reads of a long session, and where it may be cut. Pure; the model call is somebody else's.
+
+A compaction is an entry with a summary and the id of the first entry that is kept. What a model reads is then the
+summary, the entries from there on, and everything after the compaction. The session itself loses nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from .. import jsontext
+from ..messages import (
+    AgentMessage,
+    AssistantMessage,
+    AudioBlock,
+    Block,
+    CustomMessage,
+    DocumentBlock,
+    ImageBlock,
+    OpaqueBlock,
+    ServerToolCall,
+    ServerToolResult,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    blocks_of,
+    text_of,
+)
+from ..request import Entry
+from .tree import BOOKKEEPING
+
+ROLE = "compaction"
+RESERVE_TOKENS = 16_384
+KEEP_RECENT_TOKENS = 20_000
+IMAGE_TOKENS = 1_200
+RESULT_SHOWN = 2_000  # characters of a tool result that a summary's writer is shown
+READERS, WRITERS = frozenset({"read"}), frozenset({"write", "edit"})
+_PATHS = ("path", "file_path", "filePath")
+_CHARS = 4  # to a token
+_FAILED = ("error", "aborted")
+
+
+# --- what a model reads ----------------------------------------------------------------------------------------------
+
+
+def context(path: Sequence[Entry]) -> tuple[AgentMessage, ...]:
+    """What a model reads of a path: the latest summary, what that kept, and what came after.
+
+    What was kept stood behind other words when its signatures were made, so they no longer hold: they are left out,
+    and so is the thinking that they seal.
+    """
+    at = _latest(path)
+    if at is None:
+        return tuple(_spoken(path))
+    first = _first_kept(path, at)
+    kept = (unsigned(message) for message in _spoken(path[first:at]))
+    fields = _fields(path[at])
+    summary = summary_message(str(fields.get("summary") or ""), fields.get("timestamp"))
+    return (summary, *(message for message in kept if message is not None), *_spoken(path[at + 1 :]))
+
+
+def summary_message(summary: str, timestamp: Any = None) -> UserMessage:
+    """A summary in the words in which a model is told of it."""
+    words = (
+        "The conversation so far was too long to keep in full. This is a summary of it:\n\n"
+        f"<summary>\n{summary}\n</summary>"
+    )
+    return UserMessage(content=words, timestamp=timestamp if isinstance(timestamp, int) else None)
+
+
+def unsigned(message: AgentMessage) -> AgentMessage | None:
+    """The message without thinking and signatures; None where nothing else was in it."""
+    if not isinstance(message, AssistantMessage) or not isinstance(message.content, tuple):
+        return message
+    content = tuple(_unsigned(block) for block in message.content if not isinstance(block, ThinkingBlock))
+    if not content and message.content:
+        return None
+    return message if content == message.content else replace(message, content=content)
+
+
+def _unsigned(block: Block) -> Block:
+    if isinstance(block, TextBlock) and block.text_signature is not None:
+        return replace(block, text_signature=None)
+    if isinstance(block, ToolCall) and block.thought_signature is not None:
+        return replace(block, thought_signature=None)
+    return block
+
+
+def _spoken(entries: Iterable[Entry]) -> Iterator[AgentMessage]:
+    for entry in entries:
+        message: AgentMessage = entry.message
+        if not is_bookkeeping(message):
+            yield message
+
+
+def is_bookkeeping(message: AgentMessage) -> bool:
+    """Whether a line is the session's own affair, of which no model is told."""
+    return isinstance(message, CustomMessage) and message.role in BOOKKEEPING
+
+
+def is_compaction(message: AgentMessage) -> bool:
+    return isinstance(message, CustomMessage) and message.role == ROLE
+
+
+def first_kept_of(message: AgentMessage) -> str | None:
+    """The id that a compaction names; OpenClaw's word for it is read as well."""
+    fields = message.fields if isinstance(message, CustomMessage) else {}
+    found = fields.get("firstKept", fields.get("firstKeptEntryId"))
+    return found if isinstance(found, str) else None
+
+
+def _fields(entry: Entry) -> dict[str, Any]:
+    message: AgentMessage = entry.message
+    return message.fields if isinstance(message, CustomMessage) else {}
+
+
+def _latest(path: Sequence[Entry]) -> int | None:
+    return next((at for at in range(len(path) - 1, -1, -1) if is_compaction(path[at].message)), None)
+
+
+def _first_kept(path: Sequence[Entry], compaction: int) -> int:
+    """Where the kept entries begin; at the compaction itself, where what it names is not on the path."""
+    wanted = first_kept_of(path[compaction].message)
+    return next((at for at in range(compaction) if wanted is not None and path[at].id == wanted), compaction)
+
+
+# --- how much it is --------------------------------------------------------------------------------------------------
+
+
+def estimate(message: AgentMessage) -> int:
+    """The tokens of a message, roughly: a quarter of its characters, and a round number for a picture."""
+    if isinstance(message, CustomMessage):
+        return 0 if is_bookkeeping(message) else -(-len(jsontext.compact(message.fields)) // _CHARS)
+    characters = pictures = 0
+    for block in blocks_of(message.content):
+        if isinstance(block, ImageBlock | AudioBlock) or (isinstance(block, DocumentBlock) and block.text is None):
+            pictures += 1
+        else:
+            characters += _length(block)
+    return -(-characters // _CHARS) + pictures * IMAGE_TOKENS
+
+
+def _length(block: Block) -> int:
+    match block:
+        case TextBlock() | DocumentBlock():
+            return len(block.text or "")
+        case ThinkingBlock():
+            return len(block.thinking)
+        case ToolCall() | ServerToolCall():
+            return len(block.name) + len(jsontext.compact(block.arguments))
+        case ServerToolResult():
+            return len(jsontext.compact(block.content))
+        case OpaqueBlock():
+            return len(jsontext.compact(block.value))
+        case _:
+            return 0
+
+
+def context_tokens(path: Sequence[Entry]) -> int:
+    """How much the next request holds: what the last answer reported, and an estimate of what came since.
+
+    Usage from before the latest compaction tells of a context that is gone; failed answers tell nothing.
+    """
+    compaction = _latest(path)
+    since = 0 if compaction is None else compaction + 1
+    for at in range(len(path) - 1, since - 1, -1):
+        used = _used(path[at].message)
+        if used:
+            return used + sum(map(estimate, _spoken(path[at + 1 :])))
+    return sum(map(estimate, context(path)))
+
+
+def _used(message: AgentMessage) -> int:
+    if not isinstance(message, AssistantMessage) or message.stop_reason in _FAILED or message.usage is None:
+        return 0
+    return message.usage.total_tokens or _sum(message.usage)
+
+
+def _sum(usage: Usage) -> int:
+    return usage.input + usage.output + usage.cache_read + usage.cache_write
+
+
+def is_due(tokens: int, window: int, reserve: int = RESERVE_TOKENS) -> bool:
+    """Whether the context leaves less than the reserve."""
+    return tokens > window - reserve
+
+
+# --- where to cut ----------------------------------------------------------------------------------------------------
+
+
+class Cut(NamedTuple):
+    """What to keep and what to sum up. When a turn is cut in two, its first part is in `prefix`."""
+
+    first_kept: str
+    summarize: tuple[Entry, ...]
+    prefix: tuple[Entry, ...]
+    previous: str | None  # the summary before this one, to be brought up to date
+    details: dict[str, Any]  # of that summary: the files it tells of
+    tokens_before: int
+
+
+def cut(path: Sequence[Entry], keep_recent_tokens: int = KEEP_RECENT_TOKENS) -> Cut | None:
+    """Where to cut a path so that about so many tokens stay; None when there is nothing to sum up.
+
+    Never between a call and its result. What an earlier compaction kept is summed up now, or kept again.
+    """
+    compaction = _latest(path)
+    if not path or compaction == len(path) - 1:
+        return None
+    start = 0 if compaction is None else _first_kept(path, compaction)
+    at = _cut_at(path, start, keep_recent_tokens)
+    if at is None or not any(map(_is_told, path[start:at])):
+        return None
+    turn = _turn_start(path, start, at)
+    first = at
+    while first - 1 > start and is_bookkeeping(path[first - 1].message) and not is_compaction(path[first - 1].message):
+        first -= 1
+    fields = {} if compaction is None else _fields(path[compaction])
+    details = fields.get("details")
+    return Cut(
+        first_kept=path[first].id or "",
+        summarize=tuple(path[start : at if turn is None else turn]),
+        prefix=() if turn is None else tuple(path[turn:at]),
+        previous=None if compaction is None else str(fields.get("summary") or ""),
+        details=details if isinstance(details, dict) else {},
+        tokens_before=context_tokens(path),
+    )
+
+
+def _is_told(entry: Entry) -> bool:
+    return not is_bookkeeping(entry.message)
+
+
+def _cut_at(path: Sequence[Entry], start: int, keep: int) -> int | None:
+    valid = _valid_cuts(path, start)
+    if not valid:
+        return None
+    total, at = 0, len(path)
+    while at > start and total < keep:
+        at -= 1
+        total += estimate(path[at].message)
+    if total < keep:
+        return valid[0]
+    return next((place for place in valid if place >= at), valid[-1])
+
+
+def _valid_cuts(path: Sequence[Entry], start: int) -> list[int]:
+    """Places at which a kept part may begin: at no result, and with no call before whose result comes after."""
+    valid: list[int] = []
+    pending: list[str] = []
+    for at in range(start, len(path)):
+        message: AgentMessage = path[at].message
+        if is_bookkeeping(message):
+            continue
+        if isinstance(message, ToolResultMessage):
+            if message.tool_call_id in pending:
+                pending.remove(message.tool_call_id)
+            continue
+        if isinstance(message, AssistantMessage):
+            pending.clear()
+        if not pending:
+            valid.append(at)
+        if isinstance(message, AssistantMessage) and message.stop_reason not in _FAILED:
+            pending = [call.id for call in message.tool_calls]
+    return _without_displaced(path, valid)
+
+
+def _without_displaced(path: Sequence[Entry], valid: list[int]) -> list[int]:
+    """Without places behind which a result stands whose call is before: a kept part answers its own calls only."""
+    answered: list[int] = []
+    for place in valid:
+        calls: set[str] = set()
+        for entry in path[place:]:
+            message: AgentMessage = entry.message
+            if isinstance(message, AssistantMessage):
+                break
+            if isinstance(message, ToolResultMessage):
+                calls.add(message.tool_call_id)
+        if not calls:
+            answered.append(place)
+    return answered
+
+
+def _turn_start(path: Sequence[Entry], start: int, at: int) -> int | None:
+    """The user's message that began the turn which a cut divides; None when it divides none."""
+    if isinstance(path[at].message, UserMessage):
+        return None
+    found = (place for place in range(at - 1, start - 1, -1) if isinstance(path[place].message, UserMessage))
+    return next(found, None)
+
+
+# --- what to ask -----------------------------------------------------------------------------------------------------
+
+SUMMARY_SECTIONS = """\
+## Goal
+What the user wants to reach.
+## Constraints & Preferences
+What was asked for or ruled out along the way; "(none)" if nothing was.
+## Progress
+### Done
+### In Progress
+### Blocked
+## Key Decisions
+Each with its reason.
+## Next Steps
+In order.
+## Critical Context
+Names, paths, values, errors: whatever the work cannot go on without."""
+
+PREFIX_SECTIONS = """\
+## Original Request
+## Early Progress
+## Context for Suffix
+What the later part of this turn, which is kept in full, needs to be understood."""
+
+
+def summary_request(cut: Cut, *, focus: str | None = None) -> str:
+    """The words with which a model is asked for the summary."""
+    parts = [f"<conversation>\n{flat(cut.summarize)}\n</conversation>"]
+    if cut.previous is not None:
+        parts.append(f"<previous-summary>\n{cut.previous}\n</previous-summary>")
+        parts.append(
+            "The conversation above goes on from the previous summary. Bring that summary up to date: keep everything"
+            " in it that still holds, add what is new, move what is finished. Use these sections:"
+        )
+    else:
+        parts.append(
+            "Sum up the conversation above, so that another model can take it over without having read it. Do not go on"
+            " with it and do not answer anything in it. Use these sections:"
+        )
+    parts.append(SUMMARY_SECTIONS)
+    if focus:
+        parts.append(f"Attend to this above all: {focus}")
+    return "\n\n".join(parts)
+
+
+def prefix_request(cut: Cut) -> str:
+    """The same for the first part of a turn that the cut divides."""
+    return (
+        f"<conversation>\n{flat(cut.prefix)}\n</conversation>\n\n"
+        "This is the first part of a turn; what followed is kept in full. Sum up this part briefly. Do not go on with"
+        f" it. Use these sections:\n\n{PREFIX_SECTIONS}"
+    )
+
+
+def flat(entries: Iterable[Entry]) -> str:
+    """A conversation as labelled text, which no model takes for its own."""
+    return "\n\n".join(part for message in _spoken(entries) for part in _flat(message) if part)
+
+
+def _flat(message: AgentMessage) -> Iterator[str]:
+    match message:
+        case UserMessage() | SystemMessage():
+            label = "User" if isinstance(message, UserMessage) else "System"
+            yield f"[{label}]: {_told(message)}"
+        case AssistantMessage():
+            if message.thinking:
+                yield f"[Assistant thinking]: {message.thinking}"
+            if message.text:
+                yield f"[Assistant]: {message.text}"
+            if message.tool_calls:
+                yield f"[Assistant tool calls]: {'; '.join(map(_called, message.tool_calls))}"
+        case ToolResultMessage():
+            yield f"[Tool result]: {_shortened(_told(message))}"
+        case CustomMessage():
+            yield f"[{message.role}]: {jsontext.compact(message.fields)}"
+
+
+def _told(message: UserMessage | SystemMessage | ToolResultMessage) -> str:
+    media = sum(not isinstance(block, TextBlock) for block in blocks_of(message.content))
+    note = f" [{media} attached]" if media else ""
+    return f"{text_of(message.content)}{note}"
+
+
+def _called(call: ToolCall) -> str:
+    return f"{call.name}({', '.join(f'{key}={jsontext.compact(value)}' for key, value in call.arguments.items())})"
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= RESULT_SHOWN:
+        return text
+    return f"{text[:RESULT_SHOWN]}\n[… {len(text) - RESULT_SHOWN} more characters]"
+
+
+# --- what to store ---------------------------------------------------------------------------------------------------
+
+
+class Summary(NamedTuple):
+    """What goes into the compaction entry."""
+
+    text: str
+    details: dict[str, Any]
+
+
+def finished(cut: Cut, summary: str, prefix: str | None = None) -> Summary:
+    """The summary as it is stored: of the history, of the divided turn, and the files that were read and changed."""
+    read, modified = files((*cut.summarize, *cut.prefix), cut.details)
+    parts = [summary.strip()]
+    if prefix:
+        parts.append(f"---\n\n**The turn at the cut:**\n\n{prefix.strip()}")
+    for tag, names in (("read-files", read), ("modified-files", modified)):
+        if names:
+            lines = "\n".join(names)
+            parts.append(f"<{tag}>\n{lines}\n</{tag}>")
+    return Summary("\n\n".join(parts), {"readFiles": read, "modifiedFiles": modified})
+
+
+def files(entries: Iterable[Entry], before: dict[str, Any] | None = None) -> tuple[list[str], list[str]]:
+    """Files that were only read, and files that were changed, with those of an earlier summary."""
+    read = {name for name in (before or {}).get("readFiles", ()) if isinstance(name, str)}
+    modified = {name for name in (before or {}).get("modifiedFiles", ()) if isinstance(name, str)}
+    for entry in entries:
+        message: AgentMessage = entry.message
+        for call in message.tool_calls if isinstance(message, AssistantMessage) else ():
+            name = next((call.arguments[key] for key in _PATHS if isinstance(call.arguments.get(key), str)), None)
+            if name is not None and call.name in READERS:
+                read.add(name)
+            elif name is not None and call.name in WRITERS:
+                modified.add(name)
+    return sorted(read - modified), sorted(modified)

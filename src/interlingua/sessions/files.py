@@ -1,0 +1,457 @@
+"""Sessions as JSON lines in files: `<home>/agents/<agent>/sessions/<id>.jsonl`.
+
+A line counts when its newline is written, and an append is one write of whole lines. What a crash leaves behind the
+last newline is moved aside when the next writer opens the file; what a full disk left is cut off at once.
+"""
+
+import contextlib
+import itertools
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ..errors import FormatError, InterlinguaError
+from . import lease
+from .blobs import FileBlobs
+from .index import ORPHAN, Index, Record, StaleIndex, check_of
+from .store import Log, Problem, SessionBusy, SessionError, SessionInfo, SessionNotFound
+from .summary import foreign_summary, summary
+from .tree import BAD, BLANK, ENTRY, HEAD, ROOT, Place, place, position, told
+
+ENDING = ".jsonl"
+CATALOGUE = ".sessions.idx"
+_CHUNK = 1 << 20
+_SAVED_EVERY = 512  # lines: how much of the index a crash may cost
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+=-]{0,200}")
+
+
+def default_home() -> Path:
+    """`$INTERLINGUA_HOME`, else `~/.interlingua`."""
+    given = os.environ.get("INTERLINGUA_HOME")
+    return Path(given).expanduser() if given else Path.home() / ".interlingua"
+
+
+class FileLog:
+    """One session file: any number of readers, and one writer that holds the lease."""
+
+    def __init__(self, path: Path, *, write: bool = False, create: bool = False) -> None:
+        if not path.exists() and not (write and create):
+            raise SessionNotFound(f"{path}: no such session")
+        self.path = path
+        self.where = str(path)
+        self.problems: list[Problem] = []
+        self._index = Index()
+        self._file = -1
+        self._unsaved = 0
+        self._stood: str | None = None  # the id of the entry at which the session stands, where that was just read
+        self._is_new = False
+        self._lease = _taken(path) if write else None
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        if self._lease is None:
+            self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        else:
+            if self._lease.after is not None:
+                self.problems.append(Problem(None, f"the last writer ended without closing: {self._lease.after}"))
+            self._is_new = not self.path.exists()
+            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        found = os.fstat(self._file)
+        self._index = Index.load(self._index_path, self._file, found.st_size, found.st_mtime_ns) or Index()
+        self.refresh()
+
+    @property
+    def _index_path(self) -> Path:
+        return self.path.with_suffix(".idx")
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    @property
+    def stand(self) -> int:
+        return self._index.stand
+
+    @property
+    def size(self) -> int:
+        return self._index.covered
+
+    def place(self, number: int) -> Place:
+        record = self._index[number]
+        if record.parent >= number:
+            raise StaleIndex
+        return Place(record.kind, record.parent, bool(record.flags & ORPHAN))
+
+    def line(self, number: int) -> bytes:
+        record = self._index[number]
+        raw = os.pread(self._file, record.length + 2, max(record.offset - 1, 0))
+        if not record.offset:
+            raw = b"\n" + raw
+        if len(raw) < record.length + 2 or raw[0] != 10 or raw[record.length + 1] != 10:
+            raise StaleIndex
+        raw = raw[1 : record.length + 1]
+        if record.kind >= ENTRY:
+            self._check(record, raw)
+        return raw
+
+    def _check(self, record: Record, raw: bytes) -> None:
+        """Whether a line is the one that the index means, and follows the one that the index says."""
+        try:
+            line = told(raw)
+        except FormatError:
+            raise StaleIndex from None
+        if check_of(_name(line.id)) != record.check:
+            raise StaleIndex
+        if isinstance(line.parent_id, str) and not record.flags & ORPHAN:
+            above = self._index[record.parent] if record.parent > ROOT else None
+            if above is None or above.kind < ENTRY or above.check not in (0, check_of(line.parent_id)):
+                raise StaleIndex
+
+    def find(self, id: str) -> int | None:
+        for number in self._index.candidates(id):
+            if told(self.line(number)).id == id:
+                return number
+        at = position(id)
+        if at is None or at >= len(self._index):
+            return None
+        record = self._index[at]
+        return at if record.kind >= ENTRY and not record.check else None
+
+    def numbers(self, *kinds: int, first: int | None = None, last: int | None = None) -> list[int]:
+        return self._index.numbers(*kinds, first=first, last=last)
+
+    def count(self, *kinds: int) -> int:
+        return self._index.count(*kinds)
+
+    def orphans(self) -> list[int]:
+        return self._index.orphans()
+
+    def refresh(self) -> None:
+        if self._lease is None and self._was_replaced():
+            os.close(self._file)
+            self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            self.rebuild()
+            return
+        size = os.fstat(self._file).st_size
+        if size < self._index.covered:
+            self.rebuild()
+            return
+        rest = self._read_lines(size)
+        if rest and self._lease is not None:
+            self._mend(rest)
+        elif rest and not lease.is_held(self.path.with_suffix(".lock")):
+            self._report(f"the last line has no end ({rest} bytes): it is not read")
+
+    def _was_replaced(self) -> bool:
+        try:
+            return not os.path.samestat(os.fstat(self._file), self.path.stat())
+        except OSError:
+            return self._lease is not None
+
+    def rebuild(self) -> None:
+        self._index.close()
+        self._index, self._stood = Index(), None
+        self.refresh()
+
+    def _read_lines(self, size: int) -> int:
+        """Indexes the whole lines up to `size`; returns how many bytes are left behind the last of them."""
+        chunk = _CHUNK
+        while self._index.covered < size:
+            data = os.pread(self._file, min(chunk, size - self._index.covered), self._index.covered)
+            lines = data.split(b"\n")
+            lines.pop()
+            for line in lines:
+                self._take_in(line)
+            if not lines:
+                if len(data) < chunk:
+                    return size - self._index.covered
+                chunk *= 2  # a long line is read in few pieces
+        return 0
+
+    def _take_in(self, raw: bytes) -> None:
+        try:
+            line = told(raw)
+        except FormatError:
+            self._index.add(len(raw), self._index.stand, None, BAD if raw.strip() else BLANK)
+            return
+        kind, parent, orphan = place(line, self._index.stand, self._find_parent)
+        id = line.id if kind >= ENTRY and isinstance(line.id, str) else None
+        self._index.add(len(raw), parent, id, kind, ORPHAN if orphan else 0)
+        if kind >= ENTRY:
+            self._stood = id
+        elif kind == HEAD:
+            self._stood = None
+
+    def _find_parent(self, id: str) -> int | None:
+        """As `find`, with a short way for the usual case: the entry that was taken in last."""
+        return self._index.stand if id == self._stood else self.find(id)
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def add(self, lines: Sequence[bytes], *, sync: bool) -> int:
+        self._writer().check()
+        if self._was_replaced():
+            raise SessionError(f"{self.path}: the file was removed or replaced; open the session again")
+        if os.fstat(self._file).st_size != self._index.covered:
+            self.refresh()  # somebody appended who does not know of leases
+        first = len(self._index)
+        try:
+            self._write(b"".join(line + b"\n" for line in lines))
+            if sync:
+                self._fsync()
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self._index.covered)
+            why = error.strerror or str(error)
+            raise SessionError(
+                f"{self.path}: not saved: {why}; what was saved before is whole: make room and append again"
+            ) from error
+        for line in lines:
+            self._take_in(line)
+        self._unsaved += len(lines)
+        if self._unsaved >= _SAVED_EVERY:
+            self._save_index()
+        return first
+
+    def _writer(self) -> lease.Lease:
+        if self._lease is None:
+            raise SessionError(f"{self.path}: opened read-only; open it for writing, or fork it")
+        return self._lease
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._file, view) :]
+
+    def _mend(self, rest: int) -> None:
+        """Puts an end to the last line if it is whole; moves it aside if a crash cut it."""
+        start = self._index.covered
+        tail = os.pread(self._file, rest, start)
+        try:
+            told(tail)
+        except FormatError:
+            place = self._set_aside(tail)
+            os.ftruncate(self._file, start)
+            self._report(f"the last line was cut off ({rest} bytes): moved to {place.name}")
+        else:
+            self._write(b"\n")
+            self._report("the last line had no newline: one was added")
+            self._take_in(tail)
+
+    def _set_aside(self, tail: bytes) -> Path:
+        number = 1
+        while True:
+            place = self.path.with_suffix(f".torn-{number}")
+            try:
+                handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            except FileExistsError:
+                number += 1
+                continue
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(tail)
+                stream.flush()
+                os.fsync(stream.fileno())
+            return place
+
+    def _report(self, message: str) -> None:
+        problem = Problem(len(self._index) + 1, message)
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def sync(self) -> None:
+        if self._lease is not None and self._file >= 0:
+            self._fsync()
+            self._lease.beat()
+
+    def _fsync(self) -> None:
+        os.fsync(self._file)
+        if self._is_new:
+            _sync_folder(self.path.parent)
+            self._is_new = False
+
+    def _save_index(self) -> None:
+        with contextlib.suppress(OSError):  # a full disk costs the cache, never the session
+            self._index.save(self._index_path, self._file)
+        self._unsaved = 0
+
+    def close(self) -> None:
+        if self._file >= 0:
+            if self._lease is not None and len(self._index):
+                self._save_index()
+            os.close(self._file)
+            self._file = -1
+            if self._is_new and not len(self._index):
+                self.path.unlink(missing_ok=True)  # nothing was ever said
+        self._index.close()
+        if self._lease is not None:
+            self._lease.release()
+
+
+def _taken(path: Path) -> lease.Lease:
+    try:
+        return lease.Lease.take(path.with_suffix(".lock"))
+    except SessionBusy as busy:
+        raise SessionBusy(path, busy.owner) from None
+
+
+def _name(id: object) -> str | None:
+    return id if isinstance(id, str) else None
+
+
+class FileStore:
+    """Session files under a home; or, with `folder`, those of one folder alone."""
+
+    def __init__(self, home: Path | str | None = None, *, folder: Path | None = None) -> None:
+        self.home = Path(home).expanduser() if home is not None else default_home()
+        self._folder = folder
+
+    def folder(self, agent: str) -> Path:
+        return self._folder if self._folder is not None else self.home / "agents" / _named(agent, "agent") / "sessions"
+
+    def path(self, agent: str, id: str) -> Path:
+        return self.folder(agent) / f"{_named(id, 'session')}{ENDING}"
+
+    def agents(self) -> list[str]:
+        base = self.home / "agents"
+        return sorted(entry.name for entry in base.iterdir() if entry.is_dir()) if base.is_dir() else []
+
+    def open(self, agent: str, id: str, *, write: bool, create: bool) -> Log:
+        path = self.path(agent, id)
+        if write and create:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        return FileLog(path, write=write, create=create)
+
+    def blobs(self, agent: str) -> FileBlobs:
+        folder = self.folder(agent)
+        return FileBlobs((folder.parent if folder.name == "sessions" else folder) / "blobs")
+
+    def texts(self, agent: str) -> Iterator[bytes]:
+        folder = self.folder(agent)
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if ENDING in path.name or ".torn-" in path.name:
+                with path.open("rb") as stream:
+                    yield from stream
+
+    def replace(self, agent: str, id: str, by: str, *, keep: bool) -> str | None:
+        old, new = self.path(agent, id), self.path(agent, by)
+        kept = _kept_copy(old) if keep else None
+        for path in (old, new):
+            path.with_suffix(".idx").unlink(missing_ok=True)
+        new.replace(old)
+        _sync_folder(old.parent)
+        return None if kept is None else str(kept)
+
+    def delete(self, agent: str, id: str) -> None:
+        path = self.path(agent, id)
+        path.unlink(missing_ok=True)
+        path.with_suffix(".idx").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        pass
+
+    # --- listing -----------------------------------------------------------------------------------------------------
+
+    def sessions(self, agent: str) -> list[SessionInfo]:
+        """From the catalogue, in which files that changed since are looked at again."""
+        folder = self.folder(agent)
+        place = folder / CATALOGUE
+        known = _read_catalogue(place)
+        rows: dict[str, _Row] = {}
+        changed = False
+        for name, size, modified in _session_files(folder):
+            row = known.get(name)
+            if row is None or row.size != size or row.modified != modified:
+                row = _Row(size, modified, _info(folder / f"{name}{ENDING}", agent, size, modified))
+                changed = True
+            rows[name] = row
+        if (changed or len(rows) != len(known)) and self.home.name != ".openclaw":
+            _write_catalogue(place, rows)
+        return sorted((row.info for row in rows.values()), key=lambda info: (-info.modified, info.id))
+
+
+class _Row(msgspec.Struct, array_like=True):
+    size: int
+    modified: int
+    info: SessionInfo
+
+
+def _session_files(folder: Path) -> Iterator[tuple[str, int, int]]:
+    """Names, sizes and times."""
+    try:
+        names = os.listdir(folder)  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    base = f"{folder}{os.sep}"
+    for name in names:
+        if name.endswith(ENDING) and not name.startswith("."):
+            with contextlib.suppress(FileNotFoundError):
+                found = os.stat(base + name)  # noqa: PTH116
+                yield name.removesuffix(ENDING), found.st_size, found.st_mtime_ns
+
+
+def _info(path: Path, agent: str, size: int, modified: int) -> SessionInfo:
+    id = path.name.removesuffix(ENDING)
+    base = SessionInfo(id=id, agent=agent, modified=modified // 1_000_000, size=size, where=str(path))
+    try:
+        log = FileLog(path)
+    except (OSError, InterlinguaError):
+        return base
+    try:
+        return foreign_summary(path, base) or summary(log, base)
+    except StaleIndex:
+        log.rebuild()
+        return summary(log, base)
+    finally:
+        log.close()
+
+
+def _read_catalogue(place: Path) -> dict[str, _Row]:
+    try:
+        return msgspec.msgpack.decode(place.read_bytes(), type=dict[str, _Row])
+    except (OSError, msgspec.MsgspecError):
+        return {}
+
+
+def _write_catalogue(place: Path, rows: dict[str, _Row]) -> None:
+    part = place.with_name(f".{place.name}.{os.getpid()}.part")
+    with contextlib.suppress(OSError):  # a cache: the list is the same without it
+        part.write_bytes(msgspec.msgpack.encode(rows))
+        part.replace(place)
+
+
+def _named(name: str, what: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise SessionError(f"{name!r} is no name for the {what}: use letters, digits and ._-")
+    return name
+
+
+def _kept_copy(path: Path) -> Path:
+    """The file under another name, beside it."""
+    for number in itertools.count(1):
+        target = path.with_name(f"{path.name}.before-gc-{number}")
+        try:
+            os.link(path, target)
+        except FileExistsError:
+            continue
+        except OSError:  # no links here
+            shutil.copy2(path, target)
+        break
+    return target
+
+
+def _sync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # not every system lets a folder be synced
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,118 @@
+"""Clearing up: branches that lead nowhere, and blobs that no session names. The new is written and verified first."""
+
+import itertools
+import secrets
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .. import jsontext
+from .blobs import NAME
+from .lines import read_line
+from .session import Session
+from .store import SessionDamaged, SessionError, Store
+from .tree import BAD, BLANK, ENTRY, HEAD, JOURNAL, LABEL, is_positional, positional, told, walk
+
+GRACE = 3600.0  # seconds for which a blob is kept that nothing names: its line may be on the way
+
+
+class Collected(NamedTuple):
+    """What was cleared: lines of a session or blobs, how many bytes, and where the original is kept."""
+
+    items: int
+    size: int
+    kept: str | None = None
+
+
+def collect_branches(store: Store, agent: str, id: str, *, delete: bool = False) -> Collected:
+    """Leaves in a session the way to its head and the ways to its labels; the original is kept unless `delete`.
+
+    Refuses while lines cannot be read, and where entries have no ids to be found by afterwards.
+    """
+    with Session(store.open(agent, id, write=True, create=False), store, id=id, agent=agent) as session:
+        _refuse(session)
+        log = session._log
+        lines = list(_living(session))
+        cleared = len(log) - len(lines)
+        if cleared <= 0:
+            return Collected(0, 0)
+        size = sum(len(log.line(number)) + 1 for number in range(len(log))) - sum(len(line) + 1 for line in lines)
+        name = f"{id}.gc-{secrets.token_hex(4)}"
+        try:
+            _write(store, agent, name, lines)
+            _verify(store, agent, name, session)
+        except BaseException:
+            store.delete(agent, name)
+            raise
+        return Collected(cleared, size, store.replace(agent, id, name, keep=not delete))
+
+
+def _living(session: Session) -> Iterator[bytes]:
+    log, labels = session._log, session.labels()
+    alive: set[int] = set()
+    for target in (log.stand, *(number for number in map(log.find, labels) if number is not None)):
+        alive.update(itertools.takewhile(lambda at: at not in alive, walk(session._parent, target)))
+    open_calls = {unfinished.call.id for unfinished in session.unfinished_calls()}
+    for number in range(len(log)):
+        if _lives(session, number, alive, open_calls, labels):
+            yield log.line(number)
+    if log.stand != max(alive, default=-1):
+        yield jsontext.write({"role": "head", "target": session.head})
+
+
+def _lives(session: Session, number: int, alive: set[int], open_calls: set[str], labels: dict[str, str]) -> bool:
+    kind = session._log.place(number).kind
+    if kind >= ENTRY:
+        return number in alive
+    if kind == JOURNAL:
+        return read_line(session._log.line(number)).get("callId") in open_calls
+    if kind == LABEL:
+        line = read_line(session._log.line(number))
+        target = line.get("target", line.get("targetId"))
+        return bool((session.title if target is None else labels.get(target)) == line.get("label"))
+    return kind not in (BLANK, HEAD)
+
+
+def _refuse(session: Session) -> None:
+    for number in session._log.numbers(BAD, first=1):
+        raise SessionDamaged(
+            f"{session.where}: line {number + 1} cannot be read and would be lost;"
+            " repair the file first: interlingua doctor FILE -o NEW"
+        )
+    for number in range(len(session._log)):
+        if session._log.place(number).kind >= ENTRY:
+            line = told(session._log.line(number))
+            if not isinstance(line.id, str) or is_positional(line.parent_id):
+                raise SessionError(
+                    f"{session.where}: {positional(number)} has no id, so nothing could be found by it afterwards;"
+                    " import the file as a new session, which gives its entries ids"
+                )
+
+
+def _write(store: Store, agent: str, name: str, lines: list[bytes]) -> None:
+    log = store.open(agent, name, write=True, create=True)
+    try:
+        log.add(lines, sync=True)
+    finally:
+        log.close()
+
+
+def _verify(store: Store, agent: str, name: str, source: Session) -> None:
+    """Reads what was written as the source is read."""
+    copy = Session(store.open(agent, name, write=False, create=False), store, id=name, agent=agent)
+    try:
+        same = (copy.path(), copy.labels(), copy.title) == (source.path(), source.labels(), source.title)
+    finally:
+        copy.close()
+    if not same:
+        raise SessionDamaged(f"{source.where}: what was written reads otherwise; the session was left as it is")
+
+
+def collect_blobs(store: Store, agent: str, *, grace: float = GRACE) -> Collected:
+    """Removes blobs that no line of any session of the agent names; lines of kept originals count too."""
+    blobs = store.blobs(agent)
+    unnamed = set(blobs.names(unused_for=grace))
+    for text in store.texts(agent) if unnamed else ():
+        unnamed.difference_update(found.decode() for found in NAME.findall(text))
+    size = sum(len(blobs.get(name) or b"") for name in unnamed)
+    blobs.delete(unnamed)
+    return Collected(len(unnamed), size)

@@ -1,0 +1,226 @@
+"""The index beside a session file: for each line its place in the file and in the tree, 24 bytes a line.
+
+It is a cache. The header says how much of the file it covers, and what that looked like (size, time, first and last
+bytes); what was appended since is read from the file, and an index that does not fit is made anew. The header is
+written after the records are on disk, and knows the checksum of the last of them. Whoever reads a line through the
+index checks that the line is the one meant.
+"""
+
+import hashlib
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from .tree import ENTRY, ROOT, stand_after
+
+_RECORD = struct.Struct("<QIiIBB2x")  # offset, length, parent, checksum of the id, kind, flags
+_HEADER = struct.Struct("<8sQQq16s16sII")  # magic, records, bytes, time, first and last bytes, last records, itself
+_MAGIC = b"ILIDX\x00\x00\x01"
+_CHECK_AT, _KIND_AT, _FLAGS_AT = 16, 20, 21
+_SIZE = _RECORD.size
+_SAMPLE = 4096  # bytes of the session file at either end that are looked at
+_LAST = 512  # records that are checked on loading: they say where the session stands
+
+ORPHAN = 1
+
+
+class StaleIndex(Exception):
+    """The file is not what the index says: make the index anew and read again."""
+
+
+class Record(NamedTuple):
+    offset: int
+    length: int
+    parent: int
+    check: int
+    kind: int
+    flags: int
+
+
+def check_of(id: str | None) -> int:
+    return 0 if id is None else zlib.crc32(id.encode("utf-8", "surrogatepass")) or 1
+
+
+class Index:
+    """Records by line number: those that were saved stay in the file, mapped; later ones are in memory."""
+
+    def __init__(self, saved: mmap.mmap | None = None, count: int = 0, covered: int = 0) -> None:
+        self._saved = saved
+        self._base = count
+        self._tail = bytearray()
+        self._on_disk = count  # records that the file of the index holds
+        self.covered = covered  # bytes of the session file that are indexed
+        self.stand = self._stand()  # the entry at which the session stands after the last line
+
+    def __len__(self) -> int:
+        return self._base + len(self._tail) // _SIZE
+
+    def __getitem__(self, number: int) -> Record:
+        if number < self._base:
+            assert self._saved is not None
+            return Record._make(_RECORD.unpack_from(self._saved, _HEADER.size + number * _SIZE))
+        return Record._make(_RECORD.unpack_from(self._tail, (number - self._base) * _SIZE))
+
+    def _stand(self) -> int:
+        if not len(self):
+            return ROOT
+        last = self[len(self) - 1]
+        return stand_after(len(self) - 1, last.kind, last.parent)
+
+    def add(self, length: int, parent: int, id: str | None, kind: int, flags: int = 0) -> None:
+        """The next line; `length` without its newline."""
+        self.stand = len(self) if kind >= ENTRY else parent
+        self._tail += _RECORD.pack(self.covered, length, parent, check_of(id), kind, flags)
+        self.covered += length + 1
+
+    def candidates(self, id: str) -> Iterator[int]:
+        """Numbers of entries that may have this id, the latest first."""
+        wanted = check_of(id).to_bytes(4, "little")
+        for number in self._matches(wanted):
+            if self[number].kind >= ENTRY:
+                yield number
+
+    def _matches(self, wanted: bytes) -> Iterator[int]:
+        for data, start, first in ((self._tail, 0, self._base), (self._saved, _HEADER.size, 0)):
+            if data is None:
+                continue
+            end = len(data)
+            while (at := data.rfind(wanted, start, end)) >= 0:
+                number, where = divmod(at - start, _SIZE)
+                if where == _CHECK_AT:
+                    yield first + number
+                end = at + len(wanted) - 1
+
+    def numbers(self, *kinds: int, first: int | None = None, last: int | None = None) -> list[int]:
+        """Numbers of the lines of these kinds, in order: all of them, the first or the last so many."""
+        column = self._column(_KIND_AT)
+        if last is not None:
+            found = (number for kind in kinds for number in islice(_backwards(column, kind), last))
+            return sorted(found)[-last:] if last else []
+        return sorted(number for kind in kinds for number in islice(_positions(column, kind), first))[:first]
+
+    def count(self, *kinds: int) -> int:
+        column = self._column(_KIND_AT)
+        return sum(column.count(kind) for kind in kinds)
+
+    def orphans(self) -> list[int]:
+        return list(_positions(self._column(_FLAGS_AT), ORPHAN))
+
+    def _column(self, at: int) -> bytes:
+        saved = self._saved
+        first = saved[_HEADER.size + at : _HEADER.size + self._base * _SIZE : _SIZE] if saved is not None else b""
+        return first + bytes(self._tail[at::_SIZE])
+
+    # --- on disk -----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def load(cls, path: Path, file: int, size: int, modified: int) -> "Index | None":
+        """The saved index, if it fits the open session file."""
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            return cls._loaded(handle, file, size, modified)
+        finally:
+            os.close(handle)
+
+    @classmethod
+    def _loaded(cls, handle: int, file: int, size: int, modified: int) -> "Index | None":
+        raw = os.read(handle, _HEADER.size)
+        if len(raw) < _HEADER.size:
+            return None
+        magic, count, covered, then, first, last, records, crc = _HEADER.unpack(raw)
+        if magic != _MAGIC or crc != zlib.crc32(raw[:-4]) or os.fstat(handle).st_size < _HEADER.size + count * _SIZE:
+            return None
+        if covered > size or (covered == size and then != modified) or (first, last) != _samples(file, covered):
+            return None
+        loaded = cls(_mapped(handle, count), count, covered) if count else cls()
+        if records == zlib.crc32(loaded._last()):
+            return loaded
+        loaded.close()
+        return None
+
+    def _last(self) -> bytes:
+        """The last records, as they are on disk."""
+        first = max(len(self) - _LAST, 0)
+        start, at = _HEADER.size + first * _SIZE, max(first - self._base, 0) * _SIZE
+        saved = self._saved[start : _HEADER.size + self._base * _SIZE] if self._saved is not None else b""
+        return saved + self._tail[at:]
+
+    def save(self, path: Path, file: int) -> None:
+        """Writes what is not yet on disk, waits for it, then writes the header that vouches for it."""
+        kept = self._on_disk if _size(path) == _HEADER.size + self._on_disk * _SIZE else 0
+        if kept == len(self):
+            return
+        place = path if kept else path.with_name(f".{path.name}.{os.getpid()}.part")
+        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (0 if kept else os.O_TRUNC), 0o600)
+        try:
+            self._write_records(handle, kept)
+            os.fsync(handle)
+            told = (len(self), self.covered, os.fstat(file).st_mtime_ns, *_samples(file, self.covered))
+            raw = _HEADER.pack(_MAGIC, *told, zlib.crc32(self._last()), 0)[:-4]
+            _write_at(handle, raw + zlib.crc32(raw).to_bytes(4, "little"), 0)
+        finally:
+            os.close(handle)
+        if not kept:
+            place.replace(path)
+        self._on_disk = len(self)
+
+    def _write_records(self, handle: int, since: int) -> None:
+        """Without copying what is in memory: there may be a million of them."""
+        if self._saved is not None and since < self._base:
+            start, end = (_HEADER.size + number * _SIZE for number in (since, self._base))
+            _write_at(handle, self._saved[start:end], start)
+        first = max(since, self._base)
+        with memoryview(self._tail) as tail:
+            _write_at(handle, tail[(first - self._base) * _SIZE :], _HEADER.size + first * _SIZE)
+
+    def close(self) -> None:
+        if self._saved is not None:
+            self._saved.close()
+            self._saved = None
+
+
+def _positions(column: bytes, value: int) -> Iterator[int]:
+    at = column.find(value)
+    while at >= 0:
+        yield at
+        at = column.find(value, at + 1)
+
+
+def _backwards(column: bytes, value: int) -> Iterator[int]:
+    at = column.rfind(value)
+    while at >= 0:
+        yield at
+        at = column.rfind(value, 0, at)
+
+
+def _mapped(handle: int, count: int) -> mmap.mmap:
+    return mmap.mmap(handle, _HEADER.size + count * _SIZE, access=mmap.ACCESS_READ)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _samples(file: int, covered: int) -> tuple[bytes, bytes]:
+    """What the first and the last bytes look like, of those that are covered."""
+    size = min(_SAMPLE, covered)
+    first, last = os.pread(file, size, 0), os.pread(file, size, covered - size)
+    return tuple(hashlib.blake2b(part, digest_size=16).digest() for part in (first, last))  # type: ignore[return-value]
+
+
+def _write_at(handle: int, data: bytes | memoryview, at: int) -> None:
+    with memoryview(data) as view:
+        done = 0
+        while done < len(view):
+            done += os.pwrite(handle, view[done:], at + done)

@@ -1,0 +1,239 @@
+"""One writer at a time: a lock file that says who writes, and that the system frees when the writer dies.
+
+The kernel's lock on the file decides where there is one; its content (process, host, when the process began) is for
+people, and for file systems without such locks, where a dead owner is told by its process being gone.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from .store import SessionBusy, SessionError
+
+try:
+    import fcntl
+except ImportError:  # not on this system: the file's existence is the lock
+    fcntl = None  # type: ignore[assignment]
+
+_UNSUPPORTED = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL}
+_RETRIES = 20
+_SECOND_LOOK = 0.25  # seconds before a held lock of a dead owner is broken: its next owner may be writing its name
+_STALE = 30 * 60  # seconds without a sign of life from another host, where the kernel cannot tell
+
+
+class Owner(Struct, frozen=True, omit_defaults=True):
+    """Who writes. `started` tells a process from a later one with the same number."""
+
+    pid: int
+    host: str
+    started: str | None
+    token: str
+    since: float
+
+    @classmethod
+    def myself(cls) -> "Owner":
+        pid = os.getpid()
+        return cls(pid, socket.gethostname(), _started(pid), secrets.token_hex(8), time.time())
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the process surely no longer runs; a process of another host may."""
+        if self.host != socket.gethostname():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass
+        return self.started is not None and _started(self.pid) not in (None, self.started)
+
+    def __str__(self) -> str:
+        who = "this process" if self.pid == os.getpid() else f"process {self.pid}"
+        return f"{who} on {self.host}, since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.since))}"
+
+
+class Lease:
+    """The right to write, held until `release`."""
+
+    def __init__(self, path: Path, file: int, owner: Owner, after: Owner | None) -> None:
+        self._path = path
+        self._file = file
+        self.owner = owner
+        self.after = after  # the owner that died holding it
+
+    @classmethod
+    def take(cls, path: Path) -> "Lease":
+        """Takes the lease at `path`, from a dead owner too; raises SessionBusy where a live one holds it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if fcntl is None:
+            return cls._take_by_existence(path)
+        seen: Owner | None = None
+        for _ in range(_RETRIES):
+            with _opened(path) as lock:
+                before, locked = _read(lock.file), _locked(lock.file)
+                if locked and (owner := _signed(lock.file, path)) is not None:
+                    return cls(path, lock.keep(), owner, before)
+            if locked is None:
+                if before is None:
+                    path.unlink(missing_ok=True)  # made just now, to ask for the lock
+                return cls._take_by_existence(path)
+            if not locked:
+                seen = _broken_or_busy(path, before, seen)
+        raise SessionBusy(path, None)
+
+    @classmethod
+    def _take_by_existence(cls, path: Path) -> "Lease":
+        for _ in range(_RETRIES):
+            try:
+                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            except FileExistsError:
+                _clear_dead(path)
+                continue
+            return cls(path, file, _write(file), None)
+        raise SessionBusy(path, None)
+
+    @property
+    def held(self) -> bool:
+        """Whether it is still ours: the lock file may have been deleted, or we are a fork of its owner."""
+        return self.owner.pid == os.getpid() and _is_at(self._file, self._path)
+
+    def check(self) -> None:
+        if not self.held:
+            raise SessionError(
+                f"{self._path}: the right to write was lost (the lock file was removed, or this is a forked process);"
+                " open the session again"
+            )
+
+    def beat(self) -> None:
+        """A sign of life, for hosts that cannot ask the kernel."""
+        os.utime(self._file)
+
+    def release(self) -> None:
+        if self._file < 0:
+            return
+        if self.held:
+            self._path.unlink(missing_ok=True)
+        os.close(self._file)
+        self._file = -1
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody writes now. Only looks: no reader ever takes the lock."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        owner = _read(file)
+    finally:
+        os.close(file)
+    return owner is not None and not owner.is_gone
+
+
+class _Handle:
+    """An open file that is closed again unless it is kept."""
+
+    def __init__(self, file: int) -> None:
+        self.file = file
+        self.is_kept = False
+
+    def keep(self) -> int:
+        self.is_kept = True
+        return self.file
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[_Handle]:
+    handle = _Handle(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    try:
+        yield handle
+    finally:
+        if not handle.is_kept:
+            os.close(handle.file)
+
+
+def _signed(file: int, path: Path) -> Owner | None:
+    """Writes who we are into a locked file; None if the file is no longer the one at its path."""
+    owner = _write(file) if _is_at(file, path) else None
+    return owner if _is_at(file, path) else None
+
+
+def _locked(file: int) -> bool | None:
+    """Whether the kernel gave us the lock; None where it gives none."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in _UNSUPPORTED:
+            return None
+        raise
+    return True
+
+
+def _broken_or_busy(path: Path, owner: Owner | None, seen: Owner | None) -> Owner | None:
+    """A lock that outlives its owner is held by a fork of it, which may not write: the second look breaks it."""
+    if owner is not None and not owner.is_gone:
+        raise SessionBusy(path, owner)
+    if owner is not None and owner == seen:
+        path.unlink(missing_ok=True)
+        return None
+    time.sleep(_SECOND_LOOK)
+    return owner
+
+
+def _clear_dead(path: Path) -> None:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        owner, age = _read(file), time.time() - os.fstat(file).st_mtime
+    finally:
+        os.close(file)
+    if owner is None and age < 1:
+        time.sleep(_SECOND_LOOK)  # it is being written
+    elif owner is None or owner.is_gone or (owner.host != socket.gethostname() and age > _STALE):
+        path.unlink(missing_ok=True)
+    else:
+        raise SessionBusy(path, owner)
+
+
+def _is_at(file: int, path: Path) -> bool:
+    try:
+        there = path.stat()
+    except OSError:
+        return False
+    return file >= 0 and os.path.samestat(os.fstat(file), there)
+
+
+def _read(file: int) -> Owner | None:
+    try:
+        return msgspec.json.decode(os.pread(file, 4096, 0), type=Owner)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _write(file: int) -> Owner:
+    owner = Owner.myself()
+    os.ftruncate(file, 0)
+    os.pwrite(file, msgspec.json.encode(owner) + b"\n", 0)
+    return owner
+
+
+def _started(pid: int) -> str | None:
+    """When a process began, in the system's own terms."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()
+    except (OSError, IndexError):
+        return None
+    return fields[19].decode()

@@ -1,0 +1,98 @@
+"""One line of a session: to an entry and back. Known roles at C speed, everything else by the transcript's own way."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Union, get_args
+
+import msgspec
+from msgspec.structs import replace
+
+from .. import jsontext
+from ..canonical import SELF, dump
+from ..dialects import transcript
+from ..errors import FormatError
+from ..messages import AgentMessage, CustomMessage, Message
+from ..request import Conversation, Entry
+from .tree import ENTRY, kind_of
+
+_PLACES = ("id", "parentId", "entryExtra")
+
+
+def _placed(message: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """The message's struct with the keys that a line has beside it."""
+    fields = [("id", str | None, None), ("parent_id", str | None, None)]
+    tag = message.__struct_config__.tag
+    return msgspec.defstruct(
+        f"_{message.__name__}Line", fields, bases=(message,), frozen=True, kw_only=True, tag_field="role", tag=tag
+    )
+
+
+_KNOWN = {_placed(message): (message, message.__struct_fields__) for message in get_args(Message)}
+_decoder = msgspec.json.Decoder(Union[tuple(_KNOWN)])  # noqa: UP007
+
+
+def decode_line(raw: bytes) -> Entry:
+    """The entry in a raw line; raises FormatError or BadWire where it is none."""
+    if raw.count(b"[") + raw.count(b"{") <= jsontext.DEPTH_LIMIT:
+        try:
+            line: Any = _decoder.decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return _decode_slowly(raw)
+        message, fields = _KNOWN[type(line)]
+        made: Any = message(**{name: getattr(line, name) for name in fields})
+        return Entry(message=made, id=line.id, parent_id=line.parent_id)
+    return _decode_slowly(raw)
+
+
+def _decode_slowly(raw: bytes) -> Entry:
+    value = read_line(raw)
+    if value.get("role") in ("head", "session"):  # these have a meaning of their own at the ends of a transcript
+        return Entry(message=CustomMessage(value["role"], {k: v for k, v in value.items() if k != "role"}))  # type: ignore[arg-type]
+    return transcript.decode([value]).entries[0]
+
+
+def read_line(raw: bytes) -> dict[str, Any]:
+    """A raw line as plain JSON."""
+    value = jsontext.read(raw.removeprefix(b"\xef\xbb\xbf"))
+    if not isinstance(value, dict):
+        raise FormatError("expected an object")
+    return value
+
+
+def encode_line(entry: Entry) -> bytes:
+    """The line of an entry, without a newline; raises FormatError where the message takes the names of its place."""
+    message: AgentMessage = entry.message
+    held = message.fields if isinstance(message, CustomMessage) else message.extra.get(SELF)
+    if isinstance(held, dict) and not held.keys().isdisjoint(_PLACES):
+        taken = next(key for key in _PLACES if key in held)
+        raise FormatError(f"a message cannot have the key {taken!r} of its own: it is the entry's place in the session")
+    if entry.extra:
+        return jsontext.write(transcript.encode(Conversation(entries=(entry,))).body[0])
+    raw = dump(message)
+    for key, value in (("id", entry.id), ("parentId", entry.parent_id)):
+        if value is not None:
+            raw = b'%s,"%s":%s}' % (raw[:-1], key.encode(), jsontext.write(value))
+    return raw
+
+
+def placed(
+    conversation: Conversation, mint: Callable[[], str], names: dict[str, str | None] | None = None
+) -> Iterator[Entry]:
+    """The entries of a conversation with an id and a parent each; those beside the tree without.
+
+    `names` is filled with the entry that stands for each id of the conversation.
+    """
+    names = {} if names is None else names
+    before: str | None = None
+    for entry in conversation.entries:
+        message: AgentMessage = entry.message
+        parent = before if entry.id is None else None
+        if entry.parent_id is not None:
+            parent = names.get(entry.parent_id, before)
+        if isinstance(message, CustomMessage) and kind_of(message.role) < ENTRY:
+            yield replace(entry, id=None, parent_id=None)
+            before = parent
+        else:
+            before = entry.id if entry.id is not None and entry.id not in names else mint()
+            yield replace(entry, id=before, parent_id=parent)
+        if entry.id is not None:
+            names[entry.id] = before

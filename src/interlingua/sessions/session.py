@@ -1,0 +1,653 @@
+"""A session: a conversation that outlives the process. Every message is on disk before `append` returns.
+
+The session is a tree of entries in a log that only grows. It stands at one entry, its head; what is appended becomes a
+child of the head, and the head moves there. Moving the head back and appending makes a branch.
+"""
+
+import functools
+import os
+import secrets
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+from msgspec.structs import replace
+
+from .. import jsontext
+from ..canonical import build, plain
+from ..dialects import transcript
+from ..errors import FormatError, InterlinguaError
+from ..messages import AgentMessage, AssistantMessage, CustomMessage, ToolCall, ToolResultMessage
+from ..request import Conversation, Entry, ModelDescriptor, Options
+from . import blobs as media
+from . import compaction, tree
+from .files import ENDING, FileLog, FileStore
+from .index import StaleIndex
+from .lines import decode_line, encode_line, placed, read_line
+from .store import Log, Problem, SessionDamaged, SessionError, SessionNotFound, Store
+from .summary import is_foreign
+from .tree import ASSISTANT, BAD, COMPACTION, ENTRY, JOURNAL, LABEL, MODEL, ROOT, SESSION
+
+Sync: TypeAlias = Literal["always", "turn", "never"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_HERE: Any = object()  # the head, wherever it is by then
+_OWN = ("role", "version", "id", "createdAt", "agentId", "forkedFrom")  # of the first line: the session's own affair
+
+
+class UnfinishedCall(NamedTuple):
+    """A call without a result. If it `started`, nobody knows what it did: report it, do not run it again.
+
+    `ended` says that the tool came to an end and only its result was not saved.
+    """
+
+    call: ToolCall
+    entry_id: str
+    started: bool
+    ended: bool
+    result: Any = None  # what the journal holds of its outcome
+
+
+def _checked(method: F) -> F:
+    """One thread at a time; and once more from the ground up, where the index turns out not to fit the file."""
+
+    @functools.wraps(method)
+    def called(self: "Session", *args: Any, **kwargs: Any) -> Any:
+        with self._lock:
+            try:
+                return method(self, *args, **kwargs)
+            except StaleIndex:
+                self._log.rebuild()
+                return method(self, *args, **kwargs)
+
+    return called  # type: ignore[return-value]
+
+
+class Session:
+    """One session, open. Use it as a context manager, or call `close()`."""
+
+    def __init__(self, log: Log, store: Store, *, id: str, agent: str, sync: Sync = "turn") -> None:
+        """Use `Session.open`."""
+        self.id = id
+        self.agent = agent
+        self._log = log
+        self._store = store
+        self._owns_store = False
+        self._blobs = store.blobs(agent)
+        self._sync = sync
+        self._lock = threading.RLock()
+        self._at: int | None = None  # the head, where it was moved and nothing was written yet
+        self._known = (ROOT, "")  # the number and the id of what was appended last
+        self._found: list[Problem] = []
+        self._about: dict[str, Any] = {}
+
+    @classmethod
+    def open(
+        cls,
+        id_or_path: str | Path | None = None,
+        *,
+        agent: str = "main",
+        home: str | Path | None = None,
+        store: Store | str | None = None,
+        create: bool = True,
+        read_only: bool = False,
+        sync: Sync = "turn",
+        about: Conversation | None = None,
+    ) -> "Session":
+        """Opens a session by its id, or a session file by its path; a new one when it is not there, or without a name.
+
+        `store` is a store or an address (`sqlite:FILE`, `postgresql://…`); files under `home` otherwise. `sync` says
+        when the disk is waited for: after each append (`always`), at `sync()` (`turn`), or not (`never`). `about` gives
+        a new session its system text, tools, model and options.
+        """
+        if isinstance(id_or_path, Path) or (id_or_path is not None and _is_path(id_or_path)):
+            path = Path(id_or_path).expanduser().absolute()
+            kept: Store = FileStore(home, folder=path.parent)
+            agent = path.parent.parent.name if path.parent.name == "sessions" else agent
+            if create and not read_only:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            id = path.name.removesuffix(ENDING)
+            log: Log = FileLog(path, write=not read_only, create=create)
+        else:
+            id = id_or_path or str(uuid.uuid4())
+            kept = store_at(store, home)
+            log = kept.open(agent, id, write=not read_only, create=create)
+        session = cls(log, kept, id=id, agent=agent, sync=sync)
+        session._owns_store = isinstance(store, str)
+        try:
+            session._begin(about)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def _begin(self, about: Conversation | None) -> None:
+        if len(self._log) and is_foreign(self._log.line(0)):
+            raise SessionError(f"{self._log.where}: another program's session file; import it first")
+        told = {} if about is None else plain(replace(about, entries=(), head=None))
+        self._about = {
+            "role": "session",
+            "version": transcript.VERSION,
+            "id": self.id,
+            "createdAt": _now(),
+            "agentId": self.agent,
+            **told,
+        }
+        if len(self._log) and self._log.place(0).kind == SESSION:
+            self._about = read_line(self._log.line(0))
+
+    # --- what is there -----------------------------------------------------------------------------------------------
+
+    @property
+    def where(self) -> str:
+        """The file, or the place in the database."""
+        return self._log.where
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The first line: id, time, agent, and what was said of the conversation."""
+        return dict(self._about)
+
+    @property
+    def base(self) -> Conversation:
+        """What was said of the conversation when it began (system text, tools, model, options), without entries."""
+        about = {key: value for key, value in self._about.items() if key not in _OWN}
+        base: Conversation = build(about, Conversation)
+        return base
+
+    @property
+    @_checked
+    def head(self) -> str | None:
+        """The id of the entry at which the session stands; None before the first."""
+        at = self._stand
+        return None if at == ROOT else self._name(at)
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        """Everything said on the way to the head, in full, without the session's bookkeeping."""
+        spoken = (entry.message for entry in self.path())
+        return tuple(message for message in spoken if not compaction.is_bookkeeping(message))
+
+    @_checked
+    def path(self, *, last: int | None = None) -> tuple[Entry, ...]:
+        """The entries from the root to the head; or the last so many of them, without reading the others."""
+        return self._entries(_limited(self._walk(), last))
+
+    @_checked
+    def entry(self, id: str) -> Entry:
+        """One entry, wherever it is in the tree."""
+        return self._entry_at(self._number(id))
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries of the tree in the order in which they came; what cannot be read is left out and reported."""
+        for number in range(len(self._log)):
+            found = self._entry_if_any(number)
+            if found is not None:
+                yield found
+
+    @_checked
+    def _entry_if_any(self, number: int) -> Entry | None:
+        return self._readable(number) if self._log.place(number).kind >= ENTRY else None
+
+    @_checked
+    def context_entries(self) -> tuple[Entry, ...]:
+        """The end of the path that the model's view is made of: no more of the session is read."""
+        return self._entries(self._context_numbers())
+
+    def context_messages(self) -> tuple[AgentMessage, ...]:
+        """What a model reads: the latest summary, what it kept, and everything since."""
+        return compaction.context(self.context_entries())
+
+    @_checked
+    def conversation(self) -> Conversation:
+        """The whole tree as a value, with the head and the present model."""
+        base = self.base
+        entries = tuple(self._all())
+        model = self.model if self._log.count(MODEL) else base.model
+        if all(tree.is_positional(entry.id) for entry in entries) and len(entries) == len(self.path()):
+            bare = tuple(replace(entry, id=None, parent_id=None) for entry in entries)
+            return replace(base, entries=bare, model=model)  # a plain list of messages stays one
+        return replace(base, entries=entries, head=self.head, model=model)
+
+    def _all(self) -> Iterator[Entry]:
+        for number in range(len(self._log)):
+            kind = self._log.place(number).kind
+            found = self._readable(number) if kind >= ENTRY or kind == LABEL else None
+            if found is not None:
+                yield found if kind >= ENTRY else replace(found, id=None, parent_id=None)
+
+    @_checked
+    def labels(self) -> dict[str, str]:
+        """Labels by the id of their entry."""
+        labels: dict[str, str] = {}
+        for line in self._labels():
+            target, label = line.get("target", line.get("targetId")), line.get("label")
+            if isinstance(target, str):
+                labels.pop(target, None)
+                if isinstance(label, str):
+                    labels[target] = label
+        return labels
+
+    @property
+    @_checked
+    def title(self) -> str | None:
+        """The label of the session itself."""
+        titles = [line.get("label") for line in self._labels() if line.get("target", line.get("targetId")) is None]
+        return titles[-1] if titles and isinstance(titles[-1], str) else None
+
+    def _labels(self) -> Iterator[dict[str, Any]]:
+        for number in self._log.numbers(LABEL):
+            yield read_line(self._log.line(number))
+
+    @property
+    @_checked
+    def model(self) -> ModelDescriptor | None:
+        """The model in use: set last on this path, or the one that answered last, or the session's own."""
+        for number in self._walk():
+            if self._log.place(number).kind in (MODEL, ASSISTANT):
+                line = read_line(self._log.line(number))
+                if isinstance(line.get("model"), str):
+                    known = {key: line[key] for key in ("api", "provider") if isinstance(line.get(key), str)}
+                    return ModelDescriptor(id=line["model"], **known)
+        own = self._about.get("model")
+        return build(own, ModelDescriptor) if isinstance(own, dict) else None
+
+    @property
+    @_checked
+    def options(self) -> Options:
+        """The options set last on this path, or the session's own."""
+        for number in self._walk():
+            if self._log.place(number).kind == MODEL:
+                line = read_line(self._log.line(number))
+                if isinstance(line.get("options"), dict):
+                    return _options(line["options"])
+        return _options(self._about.get("options") or {})
+
+    @property
+    @_checked
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the stored lines, and what opening mended."""
+        bad = (Problem(number + 1, f"skipped: {self._why_bad(number)}") for number in self._log.numbers(BAD))
+        lost = (Problem(number + 1, "names an entry that is not there") for number in self._log.orphans())
+        return (*self._log.problems, *bad, *lost, *self._found)
+
+    def _why_bad(self, number: int) -> str:
+        try:
+            tree.told(self._log.line(number))
+        except FormatError as error:
+            return error.message
+        return "not a line of a session"
+
+    @_checked
+    def unfinished_calls(self) -> tuple[UnfinishedCall, ...]:
+        """Calls in the model's view that have no result: after a crash, what was under way."""
+        entries = self.context_entries()
+        unanswered = list(_unanswered(entries))
+        if not unanswered:
+            return ()
+        journal = self._journal(self._number(unanswered[0][0]))
+        return tuple(
+            UnfinishedCall(
+                call,
+                entry,
+                ("tool_start", call.id) in journal,
+                ("tool_end", call.id) in journal,
+                journal.get(("tool_end", call.id)),
+            )
+            for entry, call in unanswered
+        )
+
+    def _journal(self, since: int) -> dict[tuple[Any, Any], Any]:
+        recent = self._log.numbers(JOURNAL, last=len(self._log) - since)
+        lines = (read_line(self._log.line(number)) for number in recent if number > since)
+        return {(line.get("kind"), line.get("callId")): line.get("result") for line in lines}
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    @_checked
+    def append(
+        self, message: AgentMessage, *, id: str | None = None, parent_id: str | None = _HERE, sync: bool | None = None
+    ) -> Entry:
+        """Adds a message behind the head (or behind `parent_id`; None begins a new root) and moves the head to it.
+
+        When it returns, the message is saved; on disk too, if the session syncs `always` or `sync` is true.
+        """
+        self._log.refresh()
+        parent = self._stand if parent_id is _HERE else ROOT if parent_id is None else self._number(parent_id)
+        if id is not None and self._log.find(id) is not None:
+            raise SessionError(f"{self.where}: there is an entry {id!r} already")
+        name = None if parent == ROOT else self._name(parent)
+        made = Entry(message=message, id=id or secrets.token_hex(8), parent_id=name)  # type: ignore[arg-type]
+        self._insert(made, sync)
+        return made
+
+    def _insert(self, entry: Entry, sync: bool | None = None) -> None:
+        message: AgentMessage = entry.message
+        stored = media.put_away(message, self._blobs)
+        self._add(encode_line(entry if stored is message else replace(entry, message=stored)), sync)
+        self._at, self._known = None, (self._log.stand, entry.id or "")
+
+    def _add(self, line: bytes, sync: bool | None = None) -> None:
+        """Writes a line, after the session's own if it is the first."""
+        lines = [line] if len(self._log) else [jsontext.write(self._about), line]
+        self._log.add(lines, sync=self._sync == "always" if sync is None else sync)
+
+    def _aside(self, role: str, **fields: Any) -> None:
+        """A line beside the tree. It says where the session stands, for readers that take it for an entry."""
+        head = self.head
+        said = {key: value for key, value in fields.items() if value is not None}
+        self._add(jsontext.write({"role": role, **said} | ({"parentId": head} if head is not None else {})))
+
+    @_checked
+    def rewind(self, id: str | None) -> None:
+        """Moves the head to an earlier entry, or before the first (None). Nothing is removed."""
+        target = None if id is None else self._name(self._number(id))
+        self._add(jsontext.write({"role": "head", "target": target}))
+        self._at = None
+
+    @_checked
+    def branch(self, at: str | None) -> None:
+        """Moves the head as `rewind` does, but writes nothing: what is appended next makes it last."""
+        self._at = ROOT if at is None else self._number(at)
+
+    @_checked
+    def label(self, id: str | None, text: str | None) -> None:
+        """Names an entry, or takes its name away (None); without an id, names the session."""
+        target = None if id is None else self._name(self._number(id))
+        self._aside("label", target=target, label=text)
+
+    def set_model(self, model: ModelDescriptor | str, *, provider: str | None = None, options: Any = None) -> Entry:
+        """From here on the session talks to another model; `options` are kept with it."""
+        described = ModelDescriptor(id=model, provider=provider or "") if isinstance(model, str) else model
+        fields = {"provider": described.provider, "model": described.id, "api": described.api}
+        said: dict[str, Any] = {key: value for key, value in fields.items() if value}
+        if options is not None:
+            said["options"] = plain(options)
+        return self.append(CustomMessage("model", {**said, "timestamp": _now()}))
+
+    @_checked
+    def compact(
+        self,
+        summary: str,
+        first_kept: str | None,
+        *,
+        tokens_before: int | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> Entry:
+        """Puts a summary in the place of everything before `first_kept`, for the model; None keeps nothing before it.
+
+        The entries stay where they are.
+        """
+        if not summary.strip():
+            raise SessionError("an empty summary would lose the conversation; nothing was changed")
+        if first_kept is not None and not self._is_on_path(self._number(first_kept)):
+            raise SessionError(f"{self.where}: {first_kept!r} is not on the way to the head")
+        fields = {"summary": summary, "firstKept": first_kept, "tokensBefore": tokens_before, "details": details}
+        said = {key: value for key, value in fields.items() if value is not None}
+        return self.append(CustomMessage(compaction.ROLE, {**said, "timestamp": _now()}))
+
+    def journal(self, kind: str, *, call_id: str | None = None, name: str | None = None, **fields: Any) -> None:
+        """Notes what a run does (`tool_start`, `tool_end`), for whoever has to go on after a crash."""
+        self._aside("journal", kind=kind, callId=call_id, name=name, timestamp=_now(), **fields)
+
+    @_checked
+    def fork(self, at: str | None = None, *, id: str | None = None, agent: str | None = None) -> "Session":
+        """A new session with the path to `at` (the head, if not given), open for writing; this one stays as it is."""
+        numbers = list(self._walk() if at is None else tree.walk(self._parent, self._number(at)))[::-1]
+        self._refuse_damage(before=numbers[-1] if numbers else 0)
+        new, whose = id or str(uuid.uuid4()), agent or self.agent
+        log = self._store.open(whose, new, write=True, create=True)
+        other = Session(log, self._store, id=new, agent=whose, sync=self._sync)
+        try:
+            other._take_over(self, numbers)
+        except BaseException:
+            other.close()
+            raise
+        return other
+
+    def _take_over(self, source: "Session", numbers: list[int]) -> None:
+        """Lines as they are, and the labels of their entries."""
+        if len(self._log):
+            raise SessionError(f"{self.where}: there is a session already")
+        last = {"entry": source._name(numbers[-1])} if numbers else {}
+        own = {"id": self.id, "createdAt": _now(), "agentId": self.agent, "forkedFrom": {"id": source.id, **last}}
+        self._about = {**source._about, **own}
+        lines, names = _moved([(number, source._log.line(number)) for number in numbers])
+        if self.agent != source.agent:
+            _copy_blobs(lines, source._blobs, self._blobs)
+        self._log.add([jsontext.write(self._about), *lines], sync=self._sync != "never")
+        for target, label in source.labels().items():
+            if target in names:
+                self.label(names[target], label)
+
+    def sync(self) -> None:
+        """Waits until everything is on disk, unless the session was opened with `sync="never"`."""
+        if self._sync != "never":
+            self._log.sync()
+
+    def refresh(self) -> None:
+        """Takes in what another process has appended: for readers that stay open."""
+        with self._lock:
+            self._log.refresh()
+
+    def close(self) -> None:
+        """Ends the session; the next writer may begin."""
+        with self._lock:
+            self.sync()
+            self._log.close()
+            if self._owns_store:
+                self._store.close()
+                self._owns_store = False
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> "Session":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Session({self.id!r}, {self.where!r})"
+
+    # --- by number ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _stand(self) -> int:
+        return self._log.stand if self._at is None else self._at
+
+    def _parent(self, number: int) -> int:
+        return self._log.place(number).parent
+
+    def _walk(self) -> Iterator[int]:
+        return tree.walk(self._parent, self._stand)
+
+    def _is_on_path(self, number: int) -> bool:
+        return number in takewhile(lambda at: at >= number, self._walk())
+
+    def _number(self, id: str) -> int:
+        number = self._log.find(id)
+        if number is None:
+            raise SessionNotFound(f"{self.where}: no entry {id!r}")
+        return number
+
+    def _name(self, number: int) -> str:
+        if self._known[0] == number:
+            return self._known[1]
+        id = tree.told(self._log.line(number)).id
+        return id if isinstance(id, str) else tree.positional(number)
+
+    def _context_numbers(self) -> list[int]:
+        """From the head back to what the latest compaction kept first; to the root where there is none."""
+        numbers: list[int] = []
+        kept: int | None = None
+        for number in self._walk():
+            if kept is not None and number < kept:
+                break
+            numbers.append(number)
+            if kept is None and self._log.place(number).kind == COMPACTION:
+                first = compaction.first_kept_of(decode_line(self._log.line(number)).message)
+                found = None if first is None else self._log.find(first)
+                kept = number if found is None else found
+        return numbers[::-1]
+
+    def _entries(self, numbers: Sequence[int]) -> tuple[Entry, ...]:
+        found = (self._readable(number) for number in numbers)
+        return tuple(entry for entry in found if entry is not None)
+
+    def _readable(self, number: int) -> Entry | None:
+        try:
+            return self._entry_at(number)
+        except InterlinguaError as error:
+            self._report(Problem(number + 1, f"skipped: {error}"))
+            return None
+
+    def _entry_at(self, number: int) -> Entry:
+        raw = self._log.line(number)
+        entry = decode_line(raw)
+        parent = self._parent(number)
+        if entry.id is None or (parent != ROOT and entry.parent_id is None):
+            name = None if parent == ROOT else self._name(parent)
+            entry = replace(entry, id=entry.id or tree.positional(number), parent_id=name)
+        if media.NAME.search(raw):
+            message, missing = media.bring_back(entry.message, self._blobs)
+            for name in missing:
+                self._report(Problem(number + 1, f"the blob {name} is missing: its block holds the address alone"))
+            entry = replace(entry, message=message)
+        return entry
+
+    def _report(self, problem: Problem) -> None:
+        if problem not in self._found:
+            self._found.append(problem)
+
+    def _refuse_damage(self, before: int) -> None:
+        bad = [number + 1 for number in self._log.numbers(BAD, first=1) if number <= before]
+        if bad:
+            raise SessionDamaged(
+                f"{self.where}: line {bad[0]} cannot be read and would be lost;"
+                " repair the file first: interlingua doctor FILE -o NEW"
+            )
+
+
+def store_at(store: Store | str | None, home: str | Path | None = None) -> Store:
+    """A store by its address: `sqlite:FILE`, `postgresql://…`; the files under `home` where none is given."""
+    if store is None:
+        return FileStore(home)
+    if not isinstance(store, str):
+        return store
+    if store.startswith("sqlite:"):
+        from .sqlite import sqlite_store
+
+        return sqlite_store(store.removeprefix("sqlite:").removeprefix("//"))
+    if store.startswith(("postgresql:", "postgres:")):
+        from .postgres import postgres_store
+
+        return postgres_store(store)
+    raise SessionError(f"{store!r} is no address of a store: write sqlite:FILE or postgresql://HOST/NAME")
+
+
+def save(conversation: Conversation, **where: Any) -> Session:
+    """A new session that holds a conversation; takes what `Session.open` takes."""
+    session = Session.open(where.pop("id", None), about=conversation, **where)
+    try:
+        _write(session, conversation)
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def _write(session: Session, conversation: Conversation) -> None:
+    if len(session._log):
+        raise SessionError(f"{session.where}: there is a session already")
+    names: dict[str, str | None] = {}
+    for entry in placed(conversation, lambda: secrets.token_hex(8), names):
+        message: AgentMessage = entry.message
+        if entry.id is not None:
+            session._insert(entry)
+        elif isinstance(message, CustomMessage):
+            session._aside(message.role, **message.fields, entryExtra=entry.extra or None)
+    head = session.head if conversation.head is None else names.get(conversation.head, session.head)
+    if head != session.head:
+        session.rewind(head)
+
+
+def _unanswered(entries: Sequence[Entry]) -> Iterator[tuple[str, ToolCall]]:
+    """Calls without a result before the next answer, with the id of their entry; failed answers call nothing."""
+    pending: list[tuple[str, ToolCall]] = []
+    for entry in entries:
+        message: AgentMessage = entry.message
+        if isinstance(message, AssistantMessage):
+            yield from pending
+            failed = message.stop_reason in ("error", "aborted")
+            pending = [] if failed else [(entry.id or "", call) for call in message.tool_calls]
+        elif isinstance(message, ToolResultMessage):
+            answered = next((pair for pair in pending if pair[1].id == message.tool_call_id), None)
+            if answered is not None:
+                pending.remove(answered)
+    yield from pending
+
+
+def _moved(lines: list[tuple[int, bytes]]) -> tuple[list[bytes], dict[str, str]]:
+    """Raw lines of a path for a file of their own, and what their entries are called there.
+
+    Entries that are named by their line get another name, so lines that refer to them are written anew.
+    """
+    names: dict[str, str] = {}
+    out: list[bytes] = []
+    for number, raw in lines:
+        said = tree.told(raw)
+        out.append(_renamed(raw, names) if tree.is_positional(said.parent_id) or said.role == compaction.ROLE else raw)
+        id = said.id if isinstance(said.id, str) else tree.positional(number)
+        names[id] = said.id if isinstance(said.id, str) else tree.positional(len(out))  # behind the session's own line
+    return out, names
+
+
+def _renamed(raw: bytes, names: dict[str, str]) -> bytes:
+    line = read_line(raw)
+    new = {key: names[line[key]] for key in ("parentId", "firstKept") if line.get(key) in names}
+    return raw if all(line[key] == name for key, name in new.items()) else jsontext.write({**line, **new})
+
+
+def _copy_blobs(lines: list[bytes], source: Any, target: Any) -> None:
+    for raw in lines:
+        for found in media.NAME.findall(raw):
+            data = source.get(found.decode())
+            if data is not None:
+                target.put(found.decode(), data)
+
+
+def _limited(walk: Iterator[int], last: int | None) -> list[int]:
+    numbers: list[int] = []
+    for number in walk:
+        if last is not None and len(numbers) >= last:
+            break
+        numbers.append(number)
+    return numbers[::-1]
+
+
+def _options(value: dict[str, Any]) -> Options:
+    options: Options = build(value, Options)
+    return options
+
+
+def _is_path(name: str) -> bool:
+    return os.sep in name or name.endswith(ENDING) or name.startswith("~")
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,273 @@
+"""Sessions in a database: what SQLite and PostgreSQL have in common. A line is a row, with its place beside it."""
+
+import hashlib
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from ..errors import FormatError
+from .store import Log, Problem, SessionError, SessionInfo, SessionNotFound
+from .summary import summary
+from .tree import BAD, BLANK, ENTRY, ROOT, Place, place, position, stand_after, told
+
+TABLES = (
+    """CREATE TABLE IF NOT EXISTS sessions (
+        number {serial}, agent TEXT NOT NULL, id TEXT NOT NULL, modified BIGINT NOT NULL, UNIQUE (agent, id))""",
+    """CREATE TABLE IF NOT EXISTS lines (
+        session BIGINT NOT NULL REFERENCES sessions (number) ON DELETE CASCADE, n INTEGER NOT NULL,
+        kind SMALLINT NOT NULL, parent INTEGER NOT NULL, orphan SMALLINT NOT NULL, id TEXT, line {bytes} NOT NULL,
+        PRIMARY KEY (session, n))""",
+    "CREATE INDEX IF NOT EXISTS lines_by_id ON lines (session, id, n)",
+    "CREATE INDEX IF NOT EXISTS lines_by_kind ON lines (session, kind, n)",
+    """CREATE TABLE IF NOT EXISTS blobs (
+        agent TEXT NOT NULL, name TEXT NOT NULL, wanted DOUBLE PRECISION NOT NULL, data {bytes} NOT NULL,
+        PRIMARY KEY (agent, name))""",
+)
+_BLOCK, _BLOCKS = 64, 4  # lines that are fetched together, and how many such blocks are remembered
+
+
+class Database(Protocol):
+    """A connection, as far as the two engines differ."""
+
+    where: str
+
+    def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]: ...
+    def transaction(self) -> AbstractContextManager[None]:
+        """All or nothing, and no other writer in between; failures are raised as SessionError."""
+        ...
+
+    def sync(self) -> None: ...
+    def lease(self, agent: str, id: str) -> Callable[[], None]:
+        """Takes the right to write and returns what gives it back; raises SessionBusy."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SqlLog:
+    """One session's rows."""
+
+    def __init__(
+        self, database: Database, agent: str, id: str, number: int, release: Callable[[], None] | None = None
+    ) -> None:
+        self.where = f"{database.where}: {agent}/{id}"
+        self.problems: list[Problem] = []
+        self._database = database
+        self._release = release
+        self._number = number
+        self._count = 0
+        self._stand = ROOT
+        self._blocks: dict[int, dict[int, tuple[Place, bytes]]] = {}
+        self.refresh()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def stand(self) -> int:
+        return self._stand
+
+    def refresh(self) -> None:
+        last = "SELECT n, kind, parent FROM lines WHERE session = ? ORDER BY n DESC LIMIT 1"
+        for number, kind, parent in self._rows(last):
+            self._count, self._stand = number + 1, stand_after(number, kind, parent)
+
+    def rebuild(self) -> None:
+        self._blocks.clear()
+        self.refresh()
+
+    def place(self, number: int) -> Place:
+        return self._fetched(number)[0]
+
+    def line(self, number: int) -> bytes:
+        return self._fetched(number)[1]
+
+    def _fetched(self, number: int) -> tuple[Place, bytes]:
+        block = self._blocks.get(number // _BLOCK, {})
+        if number not in block:
+            first = number // _BLOCK * _BLOCK
+            span = "SELECT n, kind, parent, orphan, line FROM lines WHERE session = ? AND n BETWEEN ? AND ?"
+            block = {
+                n: (Place(kind, parent, bool(orphan)), bytes(line))
+                for n, kind, parent, orphan, line in self._rows(span, first, first + _BLOCK - 1)
+            }
+            self._blocks.pop(number // _BLOCK, None)
+            while len(self._blocks) >= _BLOCKS:
+                del self._blocks[next(iter(self._blocks))]
+            self._blocks[number // _BLOCK] = block
+        return block[number]
+
+    def find(self, id: str) -> int | None:
+        named = "SELECT n FROM lines WHERE session = ? AND id = ? ORDER BY n DESC LIMIT 1"
+        for (number,) in self._rows(named, id):
+            return int(number)
+        at = position(id)
+        bare = "SELECT n FROM lines WHERE session = ? AND n = ? AND id IS NULL AND kind >= ?"
+        return at if at is not None and self._rows(bare, at, ENTRY) else None
+
+    def numbers(self, *kinds: int, first: int | None = None, last: int | None = None) -> list[int]:
+        most = last if last is not None else first
+        order = ("DESC" if last is not None else "ASC") + (f" LIMIT {int(most)}" if most is not None else "")
+        marks = ", ".join("?" * len(kinds))
+        wanted = f"SELECT n FROM lines WHERE session = ? AND kind IN ({marks}) ORDER BY n {order}"
+        return sorted(number for (number,) in self._rows(wanted, *kinds))
+
+    def count(self, *kinds: int) -> int:
+        marks = ", ".join("?" * len(kinds))
+        return int(self._rows(f"SELECT COUNT(*) FROM lines WHERE session = ? AND kind IN ({marks})", *kinds)[0][0])
+
+    def orphans(self) -> list[int]:
+        return [number for (number,) in self._rows("SELECT n FROM lines WHERE session = ? AND orphan = 1 ORDER BY n")]
+
+    def add(self, lines: Sequence[bytes], *, sync: bool) -> int:
+        if self._release is None:
+            raise SessionError(f"{self.where}: opened read-only; open it for writing, or fork it")
+        first, stand = self._count, self._stand
+        added: dict[str, int] = {}
+        into = "INSERT INTO lines (session, n, kind, parent, orphan, id, line) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        with self._database.transaction():
+            for number, raw in enumerate(lines, first):
+                (kind, parent, orphan), id = _placed(raw, stand, lambda name: added.get(name, self.find(name)))
+                self._database.rows(into, self._number, number, kind, parent, int(orphan), id, raw)
+                stand = stand_after(number, kind, parent)
+                if id is not None:
+                    added[id] = number
+            now = int(time.time() * 1000)
+            self._database.rows("UPDATE sessions SET modified = ? WHERE number = ?", now, self._number)
+        self._count, self._stand = first + len(lines), stand
+        if sync:
+            self.sync()
+        return first
+
+    def sync(self) -> None:
+        if self._release is not None:
+            self._database.sync()
+
+    def close(self) -> None:
+        if self._release is not None:
+            self._release()
+            self._release = None
+
+    def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._database.rows(statement, self._number, *values)
+
+
+def _placed(raw: bytes, stand: int, find: Callable[[str], int | None]) -> tuple[Place, str | None]:
+    if not raw.strip():
+        return Place(BLANK, stand), None
+    try:
+        line = told(raw)
+    except FormatError:
+        return Place(BAD, stand), None
+    found = place(line, stand, find)
+    return found, line.id if found.kind >= ENTRY and isinstance(line.id, str) else None
+
+
+class SqlStore:
+    """Sessions in one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def agents(self) -> list[str]:
+        return [agent for (agent,) in self._database.rows("SELECT DISTINCT agent FROM sessions ORDER BY agent")]
+
+    def sessions(self, agent: str) -> list[SessionInfo]:
+        size = "(SELECT COALESCE(SUM(LENGTH(line) + 1), 0) FROM lines WHERE session = number)"
+        all_of = f"SELECT number, id, modified, {size} FROM sessions WHERE agent = ? ORDER BY modified DESC, id"
+        return [
+            summary(
+                SqlLog(self._database, agent, id, number),
+                SessionInfo(id=id, agent=agent, modified=modified, size=int(size), where=self._database.where),
+            )
+            for number, id, modified, size in self._database.rows(all_of, agent)
+        ]
+
+    def open(self, agent: str, id: str, *, write: bool, create: bool) -> Log:
+        release = self._database.lease(agent, id) if write else None
+        try:
+            return SqlLog(self._database, agent, id, self._number(agent, id, write and create), release)
+        except BaseException:
+            if release is not None:
+                release()
+            raise
+
+    def _number(self, agent: str, id: str, create: bool) -> int:
+        there = "SELECT number FROM sessions WHERE agent = ? AND id = ?"
+        found = self._database.rows(there, agent, id)
+        if not found and create:
+            into = "INSERT INTO sessions (agent, id, modified) VALUES (?, ?, ?)"
+            with self._database.transaction():
+                self._database.rows(into, agent, id, int(time.time() * 1000))
+            found = self._database.rows(there, agent, id)
+        if not found:
+            raise SessionNotFound(f"{self._database.where}: no session {id!r} of agent {agent!r}")
+        return int(found[0][0])
+
+    def blobs(self, agent: str) -> "SqlBlobs":
+        return SqlBlobs(self._database, agent)
+
+    def texts(self, agent: str) -> Iterator[bytes]:
+        for (number,) in self._database.rows("SELECT number FROM sessions WHERE agent = ?", agent):
+            log = SqlLog(self._database, agent, str(number), number)
+            yield from map(log.line, range(len(log)))
+
+    def replace(self, agent: str, id: str, by: str, *, keep: bool) -> str | None:
+        kept = self._free(agent, f"{id}.before-gc") if keep else None
+        with self._database.transaction():
+            if kept is None:
+                self._delete(agent, id)
+            else:
+                self._rename(agent, id, kept)
+            self._rename(agent, by, id)
+        return kept
+
+    def delete(self, agent: str, id: str) -> None:
+        with self._database.transaction():
+            self._delete(agent, id)
+
+    def _delete(self, agent: str, id: str) -> None:
+        old = "(SELECT number FROM sessions WHERE agent = ? AND id = ?)"
+        self._database.rows(f"DELETE FROM lines WHERE session = {old}", agent, id)
+        self._database.rows("DELETE FROM sessions WHERE agent = ? AND id = ?", agent, id)
+
+    def _free(self, agent: str, base: str) -> str:
+        names = {info for (info,) in self._database.rows("SELECT id FROM sessions WHERE agent = ?", agent)}
+        return next(name for name in (f"{base}-{n}" for n in itertools.count(1)) if name not in names)
+
+    def _rename(self, agent: str, id: str, to: str) -> None:
+        self._database.rows("UPDATE sessions SET id = ? WHERE agent = ? AND id = ?", to, agent, id)
+
+    def close(self) -> None:
+        self._database.close()
+
+
+class SqlBlobs:
+    """Blobs as rows."""
+
+    def __init__(self, database: Database, agent: str) -> None:
+        self._database = database
+        self._agent = agent
+
+    def put(self, name: str, data: bytes) -> None:
+        put = """INSERT INTO blobs (agent, name, wanted, data) VALUES (?, ?, ?, ?)
+            ON CONFLICT (agent, name) DO UPDATE SET wanted = excluded.wanted"""
+        with self._database.transaction():
+            self._database.rows(put, self._agent, name, time.time(), data)
+
+    def get(self, name: str) -> bytes | None:
+        found = self._database.rows("SELECT data FROM blobs WHERE agent = ? AND name = ?", self._agent, name)
+        data = bytes(found[0][0]) if found else None
+        return data if data is not None and hashlib.sha256(data).hexdigest() == name else None
+
+    def names(self, unused_for: float = 0) -> list[str]:
+        before = time.time() - unused_for if unused_for else time.time() + 1
+        rows = self._database.rows("SELECT name FROM blobs WHERE agent = ? AND wanted < ?", self._agent, before)
+        return [name for (name,) in rows]
+
+    def delete(self, names: Iterable[str]) -> None:
+        with self._database.transaction():
+            for name in names:
+                self._database.rows("DELETE FROM blobs WHERE agent = ? AND name = ?", self._agent, name)

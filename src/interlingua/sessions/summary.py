@@ -1,0 +1,108 @@
+"""What a list shows of a session, read from a few of its lines."""
+
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from .. import jsontext
+from ..errors import InterlinguaError
+from ..messages import AssistantMessage, UserMessage, text_of
+from ..request import Conversation
+from .lines import read_line
+from .store import Log, SessionInfo
+from .tree import ASSISTANT, BAD, LABEL, MESSAGES, MODEL, SESSION, USER
+
+_TITLE = 80
+_FOREIGN_LIMIT = 8 << 20  # bytes of another program's file that are read for a list
+
+
+def summary(log: Log, base: SessionInfo) -> SessionInfo:
+    """The row of a session; what cannot be read is left out."""
+    header = _value(log, log.numbers(SESSION, first=1))
+    created, forked = header.get("createdAt"), header.get("forkedFrom")
+    return replace(
+        base,
+        title=_name(log) or _first_words(log),
+        messages=log.count(*MESSAGES),
+        model=_model(log),
+        created=created if isinstance(created, int) else None,
+        bad_lines=log.count(BAD),
+        forked_from=forked.get("id") if isinstance(forked, dict) else None,
+    )
+
+
+def _value(log: Log, numbers: list[int]) -> dict[str, Any]:
+    try:
+        return read_line(log.line(numbers[0])) if numbers else {}
+    except InterlinguaError:
+        return {}
+
+
+def _name(log: Log) -> str | None:
+    """The latest label that is of the session itself."""
+    for number in reversed(log.numbers(LABEL)):
+        line = _value(log, [number])
+        if line.get("target") is None:
+            return _short(str(line.get("label") or "")) or None
+    return None
+
+
+def _first_words(log: Log) -> str | None:
+    for number in log.numbers(USER, first=5):
+        content = _value(log, [number]).get("content")
+        words = content if isinstance(content, str) else _words(content)
+        if words.strip():
+            return _short(words)
+    return None
+
+
+def _words(content: Any) -> str:
+    blocks = content if isinstance(content, list) else ()
+    return " ".join(str(block.get("text", "")) for block in blocks if isinstance(block, dict))
+
+
+def _model(log: Log) -> str | None:
+    for number in reversed(log.numbers(ASSISTANT, MODEL, last=5)):
+        model = _value(log, [number]).get("model")
+        if isinstance(model, str):
+            return model
+    return None
+
+
+def _short(words: str) -> str:
+    line = " ".join(words.split())
+    return line if len(line) <= _TITLE else f"{line[: _TITLE - 1]}…"
+
+
+def foreign_summary(path: Path, base: SessionInfo) -> SessionInfo | None:
+    """The row of another program's session file; None for one of ours."""
+    with path.open("rb") as stream:
+        first = stream.readline(1 << 16)
+        if not is_foreign(first):
+            return None
+        data = first + stream.read(_FOREIGN_LIMIT)
+    if base.size > len(data):
+        return base
+    from .. import conversion
+
+    try:
+        return _of(conversion.decode(data), base)
+    except InterlinguaError:
+        return replace(base, bad_lines=1)
+
+
+def is_foreign(first: bytes) -> bool:
+    """Whether a file's first line says that its lines are wrapped, and no messages."""
+    try:
+        value = jsontext.read(first)
+    except InterlinguaError:
+        return False
+    return isinstance(value, dict) and "role" not in value and isinstance(value.get("type"), str)
+
+
+def _of(conversation: Conversation, base: SessionInfo) -> SessionInfo:
+    messages = [entry.message for entry in conversation.entries]
+    asked = next((text_of(m.content) for m in messages if isinstance(m, UserMessage)), "")
+    models = [m.model for m in messages if isinstance(m, AssistantMessage) and m.model]
+    return replace(base, title=_short(asked) or None, messages=len(messages), model=models[-1] if models else None)

@@ -1,0 +1,126 @@
+"""Where the lines of a session stand. Pure: what lines say goes in, places come out.
+
+A line is an entry of the tree (a message, a compaction, a change of model, any role that is not known here), or it
+stands beside the tree (`session`, `head`, `label`, `journal`). After every line the session stands at some entry: an
+entry moves it there, a `head` line moves it to its target, the others leave it. A line without `id` and `parentId`
+follows the entry at which the session stood. Parents are always earlier lines, so no path can run in circles.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from .. import jsontext
+from ..errors import FormatError
+
+ROOT = -1  # the parent of what has none
+
+# Kinds of lines. From ENTRY on they are entries of the tree.
+BLANK, BAD, SESSION, HEAD, LABEL, JOURNAL = range(6)
+ENTRY, USER, ASSISTANT, RESULT, SYSTEM, COMPACTION, MODEL = range(8, 15)
+
+_KINDS = {
+    "session": SESSION,
+    "head": HEAD,
+    "label": LABEL,
+    "journal": JOURNAL,
+    "user": USER,
+    "assistant": ASSISTANT,
+    "toolResult": RESULT,
+    "system": SYSTEM,
+    "compaction": COMPACTION,
+    "model": MODEL,
+}
+MESSAGES = (USER, ASSISTANT, RESULT, SYSTEM)
+BOOKKEEPING = frozenset({"session", "head", "label", "journal", "compaction", "model"})  # roles no model is told of
+
+_MARK = b"\xef\xbb\xbf"
+_POSITIONAL = re.compile(r"line-([1-9][0-9]{0,9})")
+
+
+class Told(Struct, frozen=True, rename="camel"):
+    """What a line says about its place."""
+
+    role: str
+    id: Any = None
+    parent_id: Any = None
+    target: Any = UNSET
+
+
+class Place(NamedTuple):
+    """What a line is, and the number of the entry that it follows; beside the tree, the entry the session stands at.
+
+    An orphan named a parent that is not there, and follows the line before instead.
+    """
+
+    kind: int
+    parent: int
+    orphan: bool = False
+
+
+_decode = msgspec.json.Decoder(Told).decode
+
+
+def told(raw: bytes) -> Told:
+    """What a raw line says about its place; raises FormatError where it is no line of a session."""
+    try:
+        return _decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        value = jsontext.read(raw.removeprefix(_MARK))
+    if not isinstance(value, dict) or not isinstance(value.get("role"), str):
+        raise FormatError("expected an object with a `role`")
+    return Told(value["role"], value.get("id"), value.get("parentId"), value.get("target", UNSET))
+
+
+def place(line: Told, stand: int, find: Callable[[str], int | None]) -> Place:
+    """The place of a line, when the session stood at `stand` before it; `find` gives the number of an earlier entry."""
+    kind = _KINDS.get(line.role, ENTRY)
+    if kind == HEAD:
+        return _head(line, stand, find)
+    if kind < ENTRY:
+        return Place(kind, stand)
+    if not isinstance(line.parent_id, str):
+        return Place(kind, ROOT if isinstance(line.id, str) else stand)
+    parent = find(line.parent_id)
+    return Place(kind, stand, True) if parent is None else Place(kind, parent)
+
+
+def _head(line: Told, stand: int, find: Callable[[str], int | None]) -> Place:
+    if line.target is None:
+        return Place(HEAD, ROOT)
+    target = find(line.target) if isinstance(line.target, str) else None
+    return Place(HEAD, stand, line.target is not UNSET) if target is None else Place(HEAD, target)
+
+
+def kind_of(role: str) -> int:
+    return _KINDS.get(role, ENTRY)
+
+
+def stand_after(number: int, kind: int, parent: int) -> int:
+    """Where the session stands after a line."""
+    return number if kind >= ENTRY else parent
+
+
+def walk(parent: Callable[[int], int], at: int) -> Iterator[int]:
+    """The numbers from an entry up to its root."""
+    while at > ROOT:
+        yield at
+        at = parent(at)
+
+
+def positional(number: int) -> str:
+    """The name of an entry that has no id of its own: its line in the file, counted from one."""
+    return f"line-{number + 1}"
+
+
+def position(id: str) -> int | None:
+    """The number in a positional name; None for any other id."""
+    found = _POSITIONAL.fullmatch(id)
+    return int(found[1]) - 1 if found else None
+
+
+def is_positional(id: object) -> bool:
+    return isinstance(id, str) and position(id) is not None

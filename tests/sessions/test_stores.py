@@ -1,0 +1,69 @@
+"""Stores by their address, and what is said when one cannot be used."""
+
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+from interlingua.sessions import Session, SessionError, store_at
+from interlingua.sessions.files import FileStore
+from sessions.making import texts, user
+
+
+def test_a_store_is_named_by_its_address(tmp_path: Path) -> None:
+    """Files by default; a store that is given is taken as it is."""
+    files = FileStore(tmp_path)
+    assert files is store_at(files)
+    assert isinstance(store_at(None, tmp_path), FileStore)
+    for address in (f"sqlite:{tmp_path / 'a.db'}", f"sqlite://{tmp_path / 'a.db'}"):
+        with Session.open("s", store=address) as session:
+            session.append(user("Hi"))
+    with Session.open("s", store=f"sqlite:{tmp_path / 'a.db'}", read_only=True) as session:
+        assert ["Hi", "Hi"] == texts(session.messages)
+
+
+def test_an_unknown_address_is_refused() -> None:
+    """With those that are known."""
+    with pytest.raises(SessionError, match="sqlite:FILE or postgresql"):
+        store_at("ftp://x")
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    """And not overwritten."""
+    path = tmp_path / "notes.db"
+    path.write_text("my notes, which are long enough to be no header of a database " * 20)
+    before = path.read_bytes()
+    with pytest.raises(SessionError, match="cannot be used as a session database"):
+        store_at(f"sqlite:{path}")
+    assert before == path.read_bytes()
+
+
+def test_postgresql_without_its_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extra by its name."""
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(SessionError, match=r'pip install "interlingua\[postgres\]"'):
+        store_at("postgresql://localhost/none")
+
+
+def test_postgresql_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
+    """No driver's exception comes through."""
+    pytest.importorskip("psycopg")
+    with pytest.raises(SessionError, match="cannot reach the session database"):
+        store_at(f"postgresql://nobody@/none?host={tmp_path}")
+
+
+def test_two_writers_of_one_row_cannot_both_be_acknowledged(tmp_path: Path) -> None:
+    """Where a lease was lost, the database itself refuses the second line of the same number."""
+    path = tmp_path / "s.db"
+    with Session.open("s", store=f"sqlite:{path}") as session:
+        session.append(user("one"))
+        other = sqlite3.connect(path)
+        line = b'{"role":"user","content":"two","id":"x"}'
+        other.execute("INSERT INTO lines VALUES (1, 2, 9, 1, 0, 'x', ?)", [line])
+        other.commit()
+        other.close()
+        with pytest.raises(SessionError, match="not saved"):
+            session._log.add([b'{"role":"user","content":"three"}'], sync=False)
+        session.append(user("three"))
+        assert ["one", "two", "three"] == texts(session.messages)
