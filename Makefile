@@ -22,8 +22,8 @@ setup: .venv/ready ## Make .venv with the package, all extras and the test depen
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: setup ## Take one conversation around all dialects and see what each could not say
-	@$(BIN)/python examples/tour.py
+demo: setup ## An agent at work, offline, with real tools; its session, and that session in every format
+	@$(BIN)/interlingua demo
 
 check: setup ## Lint, types and unit tests: the fast part
 	$(BIN)/ruff check .
@@ -40,11 +40,20 @@ corpus: setup ## Recorded provider traffic through every dialect: pass counts, a
 bench: setup ## Speed beside the limits and the peers, each peer in an environment of its own
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/transcripts.py
+	$(BIN)/python bench/search.py
+	$(BIN)/python bench/sessions.py
 
 interop: setup ## The same conversion on other engines (Ray Data, locally), each in an environment of its own
 	@test -x interop/.envs/ray/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/ray
 	@$(BIN)/uv pip install --quiet --python interop/.envs/ray/bin/python --require-hashes -r interop/ray.lock
 	PYTHONPATH=src interop/.envs/ray/bin/python interop/ray_data.py
+	@test -x interop/.envs/mcp/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/mcp
+	@$(BIN)/uv pip install --quiet --python interop/.envs/mcp/bin/python --require-hashes -r interop/mcp.lock
+	@if command -v npm >/dev/null; then mkdir -p interop/.envs/mcp-node && \
+		cp interop/mcp_node/package*.json interop/.envs/mcp-node/ && \
+		npm ci --prefix interop/.envs/mcp-node --ignore-scripts --silent --no-audit --no-fund; fi
+	$(BIN)/python interop/mcp_servers.py
+	$(BIN)/python interop/postgres_sessions.py
 
 docs: setup ## Write the generated parts of the documentation
 	$(BIN)/python docs/generate.py

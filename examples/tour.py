@@ -1,6 +1,6 @@
 """One conversation around all dialects: what each makes of it, what it loses, and that it comes back.
 
-Needs no key and no network. Run it with `make demo`.
+Needs no key and no network.
 """
 
 from collections import Counter

@@ -75,12 +75,16 @@ from .request import (
 )
 
 if TYPE_CHECKING:
+    from .agent import Agent
     from .checks import Finding, check
     from .connect.client import Client, complete, stream
     from .connect.connector import Connector
     from .connect.registry import ConnectorRegistry
     from .conversion import Detection, convert, decode, detect, encode
     from .handover import Adapted, adapt
+    from .plugins import load_plugins
+    from .sessions.session import Session
+    from .toolkit import create_toolkit
     from .tools.decorator import tool
     from .tools.registry import ToolRegistry
 
@@ -89,6 +93,7 @@ __version__ = "0.1.0"
 # Loaded on first use, so that importing the package stays light.
 _LATER = {
     "Adapted": "handover",
+    "Agent": "agent",
     "Client": "connect.client",
     "Connector": "connect.connector",
     "ConnectorRegistry": "connect.registry",
@@ -98,9 +103,12 @@ _LATER = {
     "check": "checks",
     "complete": "connect.client",
     "convert": "conversion",
+    "create_toolkit": "toolkit",
     "decode": "conversion",
     "detect": "conversion",
     "encode": "conversion",
+    "load_plugins": "plugins",
+    "Session": "sessions.session",
     "stream": "connect.client",
     "sync": "sync:",
     "tool": "tools.decorator",
@@ -123,6 +131,7 @@ __all__ = [
     "Abort",
     "Aborted",
     "Adapted",
+    "Agent",
     "AgentEvent",
     "AgentMessage",
     "Api",
@@ -170,6 +179,7 @@ __all__ = [
     "Request",
     "ServerToolCall",
     "ServerToolResult",
+    "Session",
     "StopReason",
     "StreamContext",
     "StreamEvent",
@@ -195,6 +205,7 @@ __all__ = [
     "check",
     "complete",
     "convert",
+    "create_toolkit",
     "decode",
     "detect",
     "dialect",
@@ -202,6 +213,7 @@ __all__ = [
     "encode",
     "fold",
     "load",
+    "load_plugins",
     "stream",
     "sync",
     "tool",

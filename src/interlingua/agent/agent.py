@@ -1,0 +1,497 @@
+"""`Agent`: a model, its tools and its history. It runs one prompt at a time; others may steer, queue or stop it."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from typing import Any, Literal, TypeAlias, cast
+
+from msgspec import Struct
+
+from ..abort import Abort
+from ..connect.resilience import Retry
+from ..errors import InterlinguaError
+from ..events import (
+    AgentEvent,
+    AgentStart,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    TurnEnd,
+)
+from ..messages import (
+    AgentMessage,
+    AssistantMessage,
+    CustomMessage,
+    ImageBlock,
+    TextBlock,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    text_of,
+)
+from ..request import ModelDescriptor, OutputSchema
+from ..tools.calling import Approve
+from ..tools.tool import Tool, ToolContext, ToolResult
+from .batch import UNKNOWN, AfterCall, BeforeCall, Rules
+from .compaction import Compaction
+from .conversion import for_models
+from .history import History, opened
+from .loop import Limits, Loop, Pending, Setup, Spent
+from .structured import output_of
+
+_log = logging.getLogger(__name__)
+
+Listener: TypeAlias = Callable[[AgentEvent], object]
+Prompt: TypeAlias = str | AgentMessage | Sequence[AgentMessage]
+QueueMode: TypeAlias = Literal["one-at-a-time", "all"]
+
+
+class AgentState(Struct):
+    """What an agent is doing. Read it any time; the agent writes it."""
+
+    is_streaming: bool = False
+    pending_tool_calls: set[str] = set()
+    error: str | None = None
+    latest: MessageStart | MessageUpdate | None = None
+
+    @property
+    def stream_message(self) -> AgentMessage | None:
+        """The message under way, as far as it has come."""
+        return self.latest.message if self.latest is not None else None
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """What came of a run: the messages new in it, why it ended, what it used. `output` is there when a schema was."""
+
+    messages: tuple[AgentMessage, ...]
+    reason: str
+    spent: Spent
+    failure: InterlinguaError | None = None
+    output: Any = None
+
+    @property
+    def message(self) -> AssistantMessage | None:
+        """The last answer."""
+        return next((m for m in reversed(self.messages) if isinstance(m, AssistantMessage)), None)
+
+    @property
+    def text(self) -> str:
+        """The words of the last answer."""
+        return text_of(self.message.content) if self.message is not None else ""
+
+
+class Agent:
+    """Runs a conversation with tools.
+
+    `session` keeps the history on disk; without one it is kept in memory. Listeners get every event in order and are
+    waited for; what they raise is reported to `on_listener_error`, never to the run.
+    """
+
+    def __init__(
+        self,
+        model: str | ModelDescriptor,
+        tools: Iterable[Tool] = (),
+        *,
+        system: Any = None,
+        session: Any = None,
+        messages: Iterable[AgentMessage] = (),
+        client: Any = None,
+        context: ToolContext | None = None,
+        policy: Any = None,
+        approve: Approve | None = None,
+        before_tool_call: Callable[[BeforeCall], Any] | None = None,
+        after_tool_call: Callable[[AfterCall], Any] | None = None,
+        transform_context: Callable[[Sequence[AgentMessage], Abort], Any] | None = None,
+        convert: Callable[[Sequence[AgentMessage]], Any] = for_models,
+        get_api_key: Callable[[str], Any] | None = None,
+        tool_execution: Literal["parallel", "sequential"] = "parallel",
+        on_steering: Literal["finish", "skip"] = "finish",
+        steering_mode: QueueMode = "one-at-a-time",
+        follow_up_mode: QueueMode = "one-at-a-time",
+        limits: Limits | None = None,
+        retries: int | Retry = 2,
+        compaction: Compaction | None = None,
+        output: Any = None,
+        on_listener_error: Callable[[Exception], object] | None = None,
+        **options: Any,
+    ) -> None:
+        self.model = model
+        self.tools: list[Tool] = list(tools)
+        self.system = system
+        self.context = context
+        self.policy = policy
+        self.approve = approve
+        self.before_tool_call = before_tool_call
+        self.after_tool_call = after_tool_call
+        self.transform_context = transform_context
+        self.convert = convert
+        self.get_api_key = get_api_key
+        self.tool_execution: Literal["parallel", "sequential"] = tool_execution
+        self.on_steering: Literal["finish", "skip"] = on_steering
+        self.limits = limits or Limits()
+        self.retries = retries
+        self.compaction = compaction
+        self.options = {**_cache_key(session), **options}
+        self.state = AgentState()
+        self.history: History = opened(session, messages)
+        self._schema = OutputSchema(schema=output) if isinstance(output, dict) else output
+        self._client = client
+        self._listeners: list[Listener] = []
+        self._on_listener_error = on_listener_error
+        self._steering: _Queue = _Queue(steering_mode)
+        self._follow_ups: _Queue = _Queue(follow_up_mode)
+        self._signal: Abort | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    # --- what others may do at any time -----------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> Sequence[AgentMessage]:
+        """The history as it stands."""
+        return self.history.messages
+
+    @property
+    def running(self) -> bool:
+        return self._signal is not None
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Has `listener` hear every event; it may be a coroutine function. Returns a function that ends this."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def steer(self, message: Prompt) -> None:
+        """Queues input for the next turn of this run; it is read as soon as all calls under way have results."""
+        self._steering.add(_messages(message))
+
+    def follow_up(self, message: Prompt) -> None:
+        """Queues input for when the agent would otherwise stop."""
+        self._follow_ups.add(_messages(message))
+
+    def take_queued(self) -> list[AgentMessage]:
+        """Empties both queues and gives back what was in them; after an abort nothing runs by itself."""
+        return [*self._steering.clear(), *self._follow_ups.clear()]
+
+    @property
+    def has_queued(self) -> bool:
+        return bool(self._steering) or bool(self._follow_ups)
+
+    def abort(self, reason: Any = None) -> None:
+        """Stops the run: the answer, the tools, the loop. What has come of the answer is kept."""
+        if self._signal is not None:
+            self._signal.abort(reason)
+
+    async def wait_for_idle(self) -> None:
+        """Waits until no run is under way and every listener has heard its end."""
+        await self._idle.wait()
+
+    def reset(self) -> None:
+        """Forgets history, queues and error."""
+        self._refuse_while_running("reset")
+        self.history = opened(None, ())
+        self.take_queued()
+        self.state = AgentState()
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    async def prompt(self, prompt: Prompt, *, images: Iterable[ImageBlock] = (), signal: Abort | None = None) -> Result:
+        """Runs to the end with new input. Nothing is raised for what a model or tool does: see `Result.reason`."""
+        self._refuse_while_running("prompt")
+        return await self._run(_messages(prompt, images), poll=True, signal=signal)
+
+    async def continue_(self, *, signal: Abort | None = None) -> Result:
+        """Goes on from where the history stands: unanswered calls are run, half-run ones reported as unknown.
+
+        After a finished answer, queued input is taken; with none there is nothing to continue.
+        """
+        self._refuse_while_running("continue")
+        if not self.messages:
+            raise InterlinguaError("there is nothing to continue: the history is empty; prompt the agent instead")
+        last = self.messages[-1]
+        if isinstance(last, AssistantMessage) and self._pending() is None:
+            queued = self._steering.take() or self._follow_ups.take()
+            if not queued and last.stop_reason not in ("error", "aborted"):
+                raise InterlinguaError("there is nothing to continue: the last answer is finished; prompt the agent")
+            return await self._run(queued, poll=False, signal=signal)
+        return await self._run((), poll=True, signal=signal)
+
+    async def run(
+        self, prompt: Prompt | None = None, *, images: Iterable[ImageBlock] = (), signal: Abort | None = None
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """The events of a run, as an iterator; without a prompt it continues. Leaving the loop aborts the run."""
+        self._refuse_while_running("run")
+        heard: asyncio.Queue[AgentEvent] = asyncio.Queue()
+
+        async def hear(event: AgentEvent) -> None:
+            await heard.put(event)
+            await heard.join()  # the run goes on when its reader comes back
+
+        forget = self.subscribe(hear)
+        work = self.continue_(signal=signal) if prompt is None else self.prompt(prompt, images=images, signal=signal)
+        task = asyncio.ensure_future(work)
+        try:
+            async with contextlib.aclosing(_until(task, heard)) as events:
+                async for event in events:
+                    yield event
+            await task
+        finally:
+            forget()
+            if not task.done():
+                self.abort("the reader left the run")
+                async for _ in _until(task, heard):
+                    pass
+                _retrieve(task)
+
+    async def _run(self, prompts: Sequence[AgentMessage], *, poll: bool, signal: Abort | None) -> Result:
+        pending = self._pending()
+        self._signal = own = signal.child() if signal is not None else Abort()
+        self._idle.clear()
+        self.state = AgentState(is_streaming=True)
+        loop = Loop(
+            self._setup,
+            self.history,
+            emit=self._tell,
+            signal=own,
+            steering=self._steering,
+            follow_ups=self._follow_ups,
+        )
+        try:
+            reason = await _to_the_end(asyncio.ensure_future(loop.run(prompts, pending=pending, poll=poll)), own)
+        finally:
+            self._signal = None
+            self.state.is_streaming = False
+            self.state.latest = None
+            self.state.pending_tool_calls = set()
+            self._idle.set()
+        if reason == "error":
+            self.state.error = str(loop.failure) if loop.failure is not None else self.state.error
+        return Result(
+            messages=tuple(loop.new), reason=reason, spent=loop.spent, failure=loop.failure, output=self._output(loop)
+        )
+
+    def _setup(self) -> Setup:
+        options = self.options if self._schema is None else {**self.options, "output_schema": self._schema}
+        return Setup(
+            ask=self.client.stream,
+            model=self.model,
+            system=self.system,
+            tools=tuple(self.tools),
+            options=options,
+            rules=Rules(
+                tools={tool.name: tool for tool in self.tools},
+                mode=self.tool_execution,
+                context=self.context,
+                policy=self.policy,
+                approve=self.approve,
+                before=self.before_tool_call,
+                after=self.after_tool_call,
+            ),
+            limits=self.limits,
+            retry=self.retries if isinstance(self.retries, Retry) else Retry(attempts=self.retries + 1),
+            on_steering=self.on_steering,
+            transform=self.transform_context,
+            convert=self.convert,
+            api_key=self.get_api_key,
+            prepare=self._make_room_if_due if self.compaction is not None else None,
+            make_room=self._make_room if self.compaction is not None else None,
+            verify=self._verify if self._schema is not None else None,
+        )
+
+    @property
+    def client(self) -> Any:
+        """Whoever asks the models."""
+        if self._client is None:
+            from ..connect.client import default_client
+
+            self._client = default_client()
+        return self._client
+
+    @property
+    def signal(self) -> Abort | None:
+        """The signal of the run under way."""
+        return self._signal
+
+    async def _tell(self, event: AgentEvent) -> None:
+        """Brings the state up to date, then has everyone hear the event."""
+        _follow(self.state, event)
+        for listener in [*self._listeners]:
+            try:
+                heard = listener(event)
+                if isinstance(heard, Awaitable):
+                    await heard
+            except Exception as error:
+                self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        try:
+            if self._on_listener_error is not None:
+                self._on_listener_error(error)
+                return
+        except Exception as worse:
+            error = worse
+        _log.error("a listener of the agent failed", exc_info=error)
+
+    def _pending(self) -> Pending | None:
+        """The last answer if calls of it have no result, with the results that are already known."""
+        answered: Counter[str] = Counter()
+        for message in reversed(self.messages):
+            if isinstance(message, ToolResultMessage):
+                answered[message.tool_call_id] += 1
+            elif isinstance(message, AssistantMessage):
+                return self._unanswered(message, answered)
+            elif not isinstance(message, CustomMessage):
+                return None
+        return None
+
+    def _unanswered(self, message: AssistantMessage, answered: "Counter[str]") -> Pending | None:
+        if message.stop_reason in ("error", "aborted"):
+            return None
+        calls = tuple(call for call in message.tool_calls if not _taken(answered, call.id))
+        if not calls:
+            return None
+        self.history.reload()  # what this process has begun counts too
+        known = {call.id: result for call in calls if (result := self._recovered(call)) is not None}
+        return Pending(message, calls, known)
+
+    def _recovered(self, call: ToolCall) -> ToolResult | None:
+        """What the journal knows of a call: its result, or that it had begun; None if it never ran."""
+        finished = self.history.finished(call.id)
+        if finished is not None:
+            content: Any = finished.content
+            return ToolResult(content=content, details=finished.details, is_error=finished.is_error)
+        if self.history.begun(call.id):
+            return ToolResult(content=(TextBlock(text=UNKNOWN),), details={"status": "unknown"}, is_error=True)
+        return None
+
+    def _verify(self, answer: AssistantMessage) -> str | None:
+        """What is wrong with a final answer that should be JSON of a schema."""
+        return output_of(text_of(answer.content), self._schema.schema).problem
+
+    def _output(self, loop: Loop) -> Any:
+        last = next((m for m in reversed(loop.new) if isinstance(m, AssistantMessage)), None)
+        if self._schema is None or last is None or last.stop_reason in ("error", "aborted"):
+            return None
+        return output_of(text_of(last.content), self._schema.schema).value
+
+    async def compact(self, *, focus: str | None = None) -> bool:
+        """Sums up what is old in the history now; whether there was anything to sum up."""
+        return await (self.compaction or Compaction()).compact(self, focus=focus)
+
+    async def _make_room_if_due(self) -> bool:
+        return await self._make_room(only_if_due=True)
+
+    async def _make_room(self, *, only_if_due: bool = False) -> bool:
+        """Makes room if that can be done; a summary that fails costs nothing but itself."""
+        try:
+            due = not only_if_due or (self.compaction is not None and await self.compaction.due(self))
+            return due and await self.compact()
+        except Exception:  # whoever writes summaries
+            _log.exception("the history could not be summed up, so it is left as it is")
+            return False
+
+    def _refuse_while_running(self, what: str) -> None:
+        if self._signal is not None:
+            raise InterlinguaError(
+                f"cannot {what} while the agent is running: steer it, queue a follow-up, or abort it"
+            )
+
+
+async def _until(task: "asyncio.Future[Any]", heard: "asyncio.Queue[AgentEvent]") -> AsyncGenerator[AgentEvent, None]:
+    """What is heard until the task is done and nothing is left."""
+    while not (task.done() and heard.empty()):
+        hearing = asyncio.ensure_future(heard.get())
+        try:
+            await asyncio.wait({hearing, task}, return_when=asyncio.FIRST_COMPLETED)
+            if hearing.done():
+                try:
+                    yield hearing.result()
+                finally:
+                    heard.task_done()
+        finally:
+            hearing.cancel()
+
+
+async def _to_the_end(work: "asyncio.Task[str]", signal: Abort) -> str:
+    """Waits for a run. A cancellation aborts it, so that it ends in order; a second one does not wait for that."""
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        signal.abort("cancelled")
+        while not work.done():
+            try:
+                await asyncio.wait({work})
+            except asyncio.CancelledError:
+                work.cancel()
+        _retrieve(work)
+        raise
+
+
+def _retrieve(task: "asyncio.Future[Any]") -> None:
+    """Takes note of how a task failed that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _taken(counts: "Counter[str]", id: str) -> bool:
+    counts[id] -= 1
+    return counts[id] >= 0
+
+
+def _cache_key(session: Any) -> dict[str, Any]:
+    """Providers that cache by session are told which one this is."""
+    id = getattr(session, "id", None)
+    return {} if id is None else {"session_id": id}
+
+
+class _Queue:
+    """Messages that wait to be said."""
+
+    def __init__(self, mode: QueueMode) -> None:
+        self._mode = mode
+        self._waiting: list[list[AgentMessage]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, messages: Sequence[AgentMessage]) -> None:
+        self._waiting.append(list(messages))
+
+    def take(self) -> list[AgentMessage]:
+        """What is to be said now: one input, or all, as the mode has it."""
+        if self._mode == "all":
+            return self.clear()
+        return self._waiting.pop(0) if self._waiting else []
+
+    def clear(self) -> list[AgentMessage]:
+        waiting, self._waiting = self._waiting, []
+        return [message for group in waiting for message in group]
+
+
+def _messages(prompt: Prompt, images: Iterable[ImageBlock] = ()) -> list[AgentMessage]:
+    if isinstance(prompt, str):
+        text = (TextBlock(text=prompt),) if prompt or not images else ()
+        return [UserMessage(content=(*text, *images), timestamp=int(time.time() * 1000))]
+    return [*prompt] if isinstance(prompt, list | tuple) else [cast(AgentMessage, prompt)]
+
+
+def _follow(state: AgentState, event: AgentEvent) -> None:
+    match event:
+        case AgentStart():
+            state.error = None
+        case MessageStart() | MessageUpdate():
+            state.latest = event
+        case MessageEnd():
+            state.latest = None
+        case ToolExecutionStart():
+            state.pending_tool_calls.add(event.tool_call_id)
+        case ToolExecutionEnd():
+            state.pending_tool_calls.discard(event.tool_call_id)
+        case TurnEnd():
+            state.error = getattr(event.message, "error_message", None)
+        case _:
+            pass

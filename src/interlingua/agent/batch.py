@@ -1,0 +1,313 @@
+"""The calls of one answer: run, and answered in the order in which they were made.
+
+Calls run side by side unless the mode or a tool's own mark says otherwise. Each ends when it ends; the result messages
+follow in call order. What finished before its turn is written to the journal, so a crash does not lose that it ran.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .. import jsontext
+from ..abort import Abort
+from ..canonical import plain
+from ..errors import FormatError
+from ..events import MessageEnd, MessageStart, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
+from ..messages import AssistantMessage, TextBlock, ToolCall, ToolResultMessage
+from ..tools.calling import Approve, call_tool, failure
+from ..tools.tool import Tool, ToolContext, ToolResult
+from .telling import Emit
+
+SKIPPED = "This call was skipped: new input arrived before it was begun. It did not run."
+CUT_SHORT = (
+    "This call was not run: the answer was cut off by the output limit, so its arguments may be incomplete. "
+    "Make the call again, with shorter arguments if it does not fit."
+)
+UNKNOWN = (
+    "It is not known whether this call took effect: the program ended while it was running. "
+    "It was not run again. Check its effects before you repeat it."
+)
+NOT_RUN = "This call was not run: the run was aborted before it was begun."
+
+
+class BeforeCall(Struct, frozen=True, kw_only=True):
+    """What a `before_tool_call` hook sees. Arguments are validated; it may return `Verdict` to block or change them."""
+
+    message: AssistantMessage
+    call: ToolCall
+    arguments: dict[str, Any]
+
+
+class AfterCall(Struct, frozen=True, kw_only=True):
+    """What an `after_tool_call` hook sees. It may return a `ToolResult` that takes the place of the result."""
+
+    message: AssistantMessage
+    call: ToolCall
+    arguments: Any
+    result: ToolResult
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """What a hook decides: `block` with a reason, or other `arguments`."""
+
+    block: bool = False
+    reason: str | None = None
+    arguments: dict[str, Any] | None = None
+
+
+class Rules(Struct, frozen=True, kw_only=True):
+    """How calls are run."""
+
+    tools: dict[str, Tool] = {}
+    mode: Literal["parallel", "sequential"] = "parallel"
+    context: ToolContext | None = None
+    policy: Any = None
+    approve: Approve | None = None
+    before: Callable[[BeforeCall], Any] | None = None
+    after: Callable[[AfterCall], Any] | None = None
+
+
+class Journal:
+    """Where it is written that a call has begun, and what came of one that finished before its turn."""
+
+    def note_begun(self, call: ToolCall) -> None:
+        """Called before a tool runs."""
+
+    def note_finished(self, call: ToolCall, result: ToolResultMessage) -> None:
+        """Called when a tool has run and its result cannot be written yet."""
+
+
+class Batch:
+    """One answer's calls on their way to results. `store` saves a result; it is on disk before anyone hears of it."""
+
+    def __init__(
+        self,
+        message: AssistantMessage,
+        rules: Rules,
+        *,
+        tell: Emit,
+        store: Callable[[ToolResultMessage], None],
+        journal: Journal,
+        signal: Abort,
+        skip: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._message = message
+        self._rules = rules
+        self._tell = tell
+        self._store = store
+        self._journal = journal
+        self._signal = signal
+        self._skip = skip
+        self._asking = asyncio.Lock()  # one question to the user at a time
+        self._telling = asyncio.Lock()  # result messages are told in order
+        self._done: dict[int, ToolResultMessage] = {}
+        self._told = 0
+        self.results: list[ToolResultMessage] = []
+        self.terminate = False
+
+    async def run(self, calls: Sequence[ToolCall], known: dict[str, ToolResult] | None = None) -> None:
+        """Runs the calls that have no known result. Afterwards every call has one, in `results`."""
+        wishes: list[bool] = []
+        for group in self._groups(calls):
+            wishes += await _side_by_side([self._one(at, call, (known or {}).get(call.id)) for at, call in group])
+        self.terminate = bool(wishes) and all(wishes)
+
+    def _groups(self, calls: Sequence[ToolCall]) -> list[list[tuple[int, ToolCall]]]:
+        """Calls that may run side by side; one that must be alone is a group of its own."""
+        groups: list[list[tuple[int, ToolCall]]] = []
+        alone = True
+        for at, call in enumerate(calls):
+            tool = self._rules.tools.get(call.name)
+            sequential = self._rules.mode == "sequential" or (tool is not None and tool.sequential)
+            if sequential or alone:
+                groups.append([])
+            groups[-1].append((at, call))
+            alone = sequential
+        return groups
+
+    async def _one(self, at: int, call: ToolCall, known: ToolResult | None) -> bool:
+        """One call to its end; whether its result asks the agent to stop."""
+        if known is not None:
+            self._settle(at, result_message(call, known))
+        else:
+            await self._tell(ToolExecutionStart(call.id, call.name, call.arguments))
+            known = await self._outcome(call)
+            message = result_message(call, known)
+            if at != len(self.results):
+                self._journal.note_finished(call, message)
+            self._settle(at, message)
+            await self._tell(ToolExecutionEnd(call.id, call.name, plain_result(known), known.is_error))
+        await self._tell_results()
+        return known.terminate
+
+    def _settle(self, at: int, result: ToolResultMessage) -> None:
+        """Saves the results whose turn has come."""
+        self._done[at] = result
+        while (ready := self._done.pop(len(self.results), None)) is not None:
+            self._store(ready)
+            self.results.append(ready)
+
+    async def _tell_results(self) -> None:
+        async with self._telling:
+            while self._told < len(self.results):
+                result = self.results[self._told]
+                self._told += 1
+                await self._tell(MessageStart(result))
+                await self._tell(MessageEnd(result))
+
+    async def _outcome(self, call: ToolCall) -> ToolResult:
+        """What came of a call, whatever happened."""
+        tool = self._rules.tools.get(call.name)
+        if self._signal.aborted:
+            return failure(call.name, NOT_RUN, "aborted")
+        if self._skip():
+            return failure(call.name, SKIPPED, "skipped")
+        if self._message.stop_reason == "length":
+            return failure(call.name, CUT_SHORT, "cut")
+        if tool is None:
+            return failure(call.name, _no_such_tool(call.name, self._rules.tools), 404)
+        return await self._after(call, await self._called(tool, call))
+
+    async def _called(self, tool: Tool, call: ToolCall) -> ToolResult:
+        updates = _Updates(self._tell, call)
+        try:
+            return await call_tool(
+                replace(tool, execute=self._hooked(tool, call)),
+                call.id,
+                call.arguments,
+                signal=self._signal,
+                on_update=updates,
+                context=self._rules.context,
+                policy=self._rules.policy,
+                approve=self._one_question if self._rules.approve is not None else None,
+                parse_error=call.parse_error,
+            )
+        finally:
+            await updates.finish()
+
+    def _hooked(self, tool: Tool, call: ToolCall) -> Any:
+        """The tool as it runs here: the hook is asked first, then the beginning goes into the journal."""
+
+        async def execute(id: str, params: dict[str, Any], signal: Any = None, on_update: Any = None) -> ToolResult:
+            verdict = await self._before(call, params)
+            if verdict is not None and verdict.block:
+                return failure(call.name, verdict.reason or f"{call.name} was blocked", "blocked")
+            if verdict is not None and verdict.arguments is not None:
+                params = verdict.arguments
+            self._journal.note_begun(call)
+            return await tool.execute(id, params, signal, on_update)
+
+        return execute
+
+    async def _before(self, call: ToolCall, arguments: dict[str, Any]) -> Verdict | None:
+        if self._rules.before is None:
+            return None
+        async with self._asking:
+            verdict = await _awaited(
+                self._rules.before(BeforeCall(message=self._message, call=call, arguments=arguments))
+            )
+        return verdict if isinstance(verdict, Verdict) else None
+
+    async def _after(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        if self._rules.after is None:
+            return result
+        seen = AfterCall(message=self._message, call=call, arguments=call.arguments, result=result)
+        try:
+            changed = await _awaited(self._rules.after(seen))
+        except Exception as error:
+            return failure(call.name, f"the hook after {call.name} failed: {error!r}", "hook")
+        return changed if isinstance(changed, ToolResult) else result
+
+    async def _one_question(self, request: Any) -> bool:
+        assert self._rules.approve is not None
+        async with self._asking:
+            if self._signal.aborted:
+                return False
+            return bool(await _awaited(self._rules.approve(request)))
+
+
+class _Updates:
+    """Partial results of one call as events, in the order in which they came; all are told before the end event."""
+
+    def __init__(self, tell: Emit, call: ToolCall) -> None:
+        self._tell = tell
+        self._call = call
+        self._waiting: deque[ToolResult] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def __call__(self, partial: ToolResult) -> None:
+        self._waiting.append(partial)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._pump())
+
+    async def finish(self) -> None:
+        if self._task is not None:
+            await self._task
+
+    async def _pump(self) -> None:
+        call = self._call
+        while self._waiting:
+            partial = plain_result(self._waiting.popleft())
+            await self._tell(ToolExecutionUpdate(call.id, call.name, call.arguments, partial))
+        self._task = None
+
+
+async def _side_by_side(work: list[Coroutine[Any, Any, bool]]) -> list[bool]:
+    """What the coroutines return. If one breaks, the others are stopped before that is raised."""
+    if len(work) == 1:
+        return [await work[0]]
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if isinstance(value, Awaitable) else value
+
+
+def result_message(call: ToolCall, result: ToolResult) -> ToolResultMessage:
+    """What the model reads of a result, and what programs do."""
+    return ToolResultMessage(
+        tool_call_id=call.id,
+        tool_name=call.name,
+        content=result.content or (TextBlock(text="(no output)"),),
+        details=_storable(result.details),
+        is_error=result.is_error,
+        timestamp=int(time.time() * 1000),
+    )
+
+
+def plain_result(result: ToolResult) -> dict[str, Any]:
+    """A result as events carry it."""
+    return {"content": [plain(block) for block in result.content], "details": _storable(result.details)}
+
+
+def _storable(details: Any) -> Any:
+    """Details as JSON values; what has no such form, as its `repr`."""
+    if details is None:
+        return None
+    try:
+        value = msgspec.to_builtins(details, str_keys=True)
+        jsontext.compact([[[[value]]]])  # a line puts some levels around them
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError, FormatError):
+        return repr(details)
+    return value
+
+
+def _no_such_tool(name: str, tools: dict[str, Tool]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, tools, 3)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"There is no tool called {name!r}.{hint} The tools are: {', '.join(tools) or 'none'}."

@@ -1,0 +1,99 @@
+"""Where an agent keeps what was said: in memory, or in a session."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from ..messages import AgentMessage, ToolCall, ToolResultMessage
+from ..request import Entry
+from ..sessions.compaction import summary_message, unsigned
+from .batch import Journal
+
+
+class History(Protocol):
+    """The agent's side of a store."""
+
+    @property
+    def messages(self) -> Sequence[AgentMessage]: ...
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """The messages in their places, as far as the model reads them."""
+        ...
+
+    @property
+    def journal(self) -> Journal: ...
+    def append(self, message: AgentMessage) -> None: ...
+    def begun(self, call_id: str) -> bool:
+        """Whether a call is known to have begun, in this process or one before."""
+        ...
+
+    def finished(self, call_id: str) -> ToolResultMessage | None:
+        """The result of a call that finished and was not yet answered."""
+        ...
+
+    def sync(self) -> None:
+        """Makes sure that what was appended survives."""
+        ...
+
+    def compact(self, summary: str, first_kept: str | None, **about: Any) -> None:
+        """Puts a summary in the place of what came before the entry that is kept first."""
+        ...
+
+    def reload(self) -> None:
+        """Reads the history anew, after somebody else changed where it stands."""
+        ...
+
+
+class Memory(Journal):
+    """A history that ends with the process."""
+
+    def __init__(self, messages: Iterable[AgentMessage] = ()) -> None:
+        self.messages: list[AgentMessage] = list(messages)
+        self.journal: Journal = self
+        self._begun: set[str] = set()
+        self._finished: dict[str, ToolResultMessage] = {}
+
+    def append(self, message: AgentMessage) -> None:
+        self.messages.append(message)
+        if isinstance(message, ToolResultMessage):
+            self._begun.discard(message.tool_call_id)
+            self._finished.pop(message.tool_call_id, None)
+
+    def note_begun(self, call: ToolCall) -> None:
+        self._begun.add(call.id)
+
+    def note_finished(self, call: ToolCall, result: ToolResultMessage) -> None:
+        self._finished[call.id] = result
+
+    def begun(self, call_id: str) -> bool:
+        return call_id in self._begun
+
+    def finished(self, call_id: str) -> ToolResultMessage | None:
+        return self._finished.get(call_id)
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [Entry(message=message, id=str(at)) for at, message in enumerate(self.messages)]  # type: ignore[arg-type]
+
+    def sync(self) -> None:
+        pass
+
+    def compact(self, summary: str, first_kept: str | None, **about: Any) -> None:
+        kept = (
+            [] if first_kept is None else [m for m in map(unsigned, self.messages[int(first_kept) :]) if m is not None]
+        )
+        self.messages[:] = [summary_message(summary), *kept]
+
+    def reload(self) -> None:
+        pass
+
+
+def opened(session: Any, messages: Iterable[AgentMessage]) -> History:
+    """The history for an agent: the session's, else one in memory."""
+    if session is None:
+        return Memory(messages)
+    from .stored import Stored
+
+    history = Stored(session)
+    for message in messages:
+        history.append(message)
+    return history

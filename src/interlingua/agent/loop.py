@@ -1,0 +1,379 @@
+"""The loop: ask the model, run its calls, ask again, until it is done. Every run is one well-formed row of events.
+
+    agent_start · turn_start · message_start message_end (each prompt) ·
+    message_start message_update* message_end (the answer) ·
+    tool_execution_start tool_execution_update* tool_execution_end · message_start message_end (each result) ·
+    turn_end · turn_start · … · agent_end
+
+New input is taken in only where every call has its result: at the beginning of a turn.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..abort import Abort
+from ..connect.resilience import Retry
+from ..errors import ContextTooLong, InterlinguaError
+from ..events import (
+    AgentEnd,
+    AgentStart,
+    Done,
+    Error,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    Start,
+    TurnEnd,
+    TurnStart,
+)
+from ..messages import AgentMessage, AssistantMessage, TextBlock, ToolCall, ToolResultMessage, UserMessage
+from ..request import Context, ModelDescriptor, ToolSpec
+from ..tools.tool import Tool, ToolResult
+from .batch import Batch, Rules
+from .history import History
+from .telling import Emit, Telling
+
+CORRECTIONS = 2  # how often a final answer is sent back for not being what was asked for
+_LIMIT = "limit: "
+
+
+class Queue(Protocol):
+    """Input that waits to be said."""
+
+    def __bool__(self) -> bool: ...
+    def take(self) -> list[AgentMessage]:
+        """What is to be said now."""
+        ...
+
+
+class Pending(Struct, frozen=True):
+    """An answer of an earlier run: its calls that still want results, and the results that are known of them."""
+
+    answer: AssistantMessage
+    calls: tuple[ToolCall, ...]
+    known: dict[str, ToolResult]
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """When a run must end: answers, tokens (in and out), dollars, seconds. None: no limit.
+
+    Seconds cut off what is under way; the others keep the next answer from being asked for.
+    """
+
+    turns: int | None = 200
+    tokens: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
+
+
+class Spent(Struct):
+    """What a run has used so far. `cost` is None once an answer came whose price is unknown."""
+
+    turns: int = 0
+    tokens: int = 0
+    cost: float | None = 0.0
+
+    def add(self, answer: AssistantMessage) -> None:
+        self.turns += 1
+        usage = answer.usage
+        if usage is None and answer.stop_reason in ("error", "aborted"):
+            return  # nothing came
+        if usage is not None:
+            self.tokens += usage.total_tokens
+        known = usage.cost.total if usage is not None and usage.cost is not None else None
+        self.cost = self.cost + known if self.cost is not None and known is not None else None
+
+    def over(self, limits: Limits) -> str | None:
+        """Which limit is reached, in words. A limit of cost that cannot be watched is taken as reached."""
+        if limits.turns is not None and self.turns >= limits.turns:
+            return f"{_LIMIT}{limits.turns} turns"
+        if limits.tokens is not None and self.tokens >= limits.tokens:
+            return f"{_LIMIT}{limits.tokens} tokens"
+        if limits.cost is not None and self.cost is None:
+            return f"{_LIMIT}${limits.cost:g} (the price of an answer is not known)"
+        if limits.cost is not None and self.cost is not None and self.cost >= limits.cost:
+            return f"{_LIMIT}${limits.cost:g}"
+        return None
+
+
+class Setup(Struct, frozen=True, kw_only=True):
+    """What a turn is made of. `ask` streams an answer as `interlingua.stream` does."""
+
+    ask: Callable[..., Any]
+    model: str | ModelDescriptor
+    system: Any = None
+    tools: Sequence[Tool] = ()
+    options: dict[str, Any] = {}
+    rules: Rules = Rules()
+    limits: Limits = Limits()
+    retry: Retry = Retry()
+    on_steering: Literal["finish", "skip"] = "finish"
+    transform: Callable[[Sequence[AgentMessage], Abort], Any] | None = None
+    convert: Callable[[Sequence[AgentMessage]], Any]
+    api_key: Callable[[str], Any] | None = None
+    prepare: Callable[[], Awaitable[object]] | None = None  # called when the prompts are kept, before the first answer
+    make_room: Callable[[], Awaitable[bool]] | None = None  # shortens the history; whether that was possible
+    verify: Callable[[AssistantMessage], str | None] | None = None  # what is wrong with a final answer
+
+
+class Loop:
+    """One run. `setup` is asked before each turn, so what is changed in the middle of a run holds from the next one."""
+
+    def __init__(
+        self,
+        setup: Callable[[], Setup],
+        history: History,
+        *,
+        emit: Emit,
+        signal: Abort,
+        steering: Queue,
+        follow_ups: Queue,
+    ) -> None:
+        self._now = setup
+        self._setup = setup()
+        self._history = history
+        self._tell = Telling(emit)
+        self._signal = signal
+        self._steering = steering
+        self._follow_ups = follow_ups
+        self._offered: tuple[Sequence[Tool], tuple[ToolSpec, ...] | None] = ((), None)
+        self._corrections = 0
+        self._room_made = False
+        self.new: list[AgentMessage] = []
+        self.spent = Spent()
+        self.failure: InterlinguaError | None = None
+
+    async def run(
+        self, prompts: Sequence[AgentMessage] = (), *, pending: Pending | None = None, poll: bool = True
+    ) -> str:
+        """Runs to the end and says why it ended. Without `poll`, what is queued waits until the first answer."""
+        await self._tell(AgentStart())
+        timer = self._alarm()
+        try:
+            reason = await self._flow(prompts, pending, poll)
+        except asyncio.CancelledError:
+            self._signal.abort("cancelled")
+            await self._break_off("aborted", "cancelled")
+            await self._tell(AgentEnd(tuple(self.new), "aborted"))  # type: ignore[arg-type]
+            raise
+        except Exception as error:  # of a hook, or of the disk
+            self.failure = error if isinstance(error, InterlinguaError) else InterlinguaError(repr(error))
+            await self._break_off("error", str(self.failure))
+            reason = "error"
+        finally:
+            if timer is not None:
+                timer.cancel()
+        await self._tell(AgentEnd(tuple(self.new), reason))  # type: ignore[arg-type]
+        return reason
+
+    # --- the flow ---------------------------------------------------------------------------------------------------
+
+    async def _flow(self, prompts: Sequence[AgentMessage], pending: Pending | None, poll: bool) -> str:
+        await self._tell(TurnStart())
+        waiting = [*prompts, *(self._steering.take() if poll and pending is None else ())]
+        if pending is not None:  # their results come before anything else is said
+            self._tell.resume(pending.answer)
+            more = await self._calls(pending.answer, pending.calls, pending.known)
+            over = None if prompts else self._done(more) or self._over()
+            if over is not None:
+                return over
+            waiting += self._next_input(more or bool(prompts))
+            await self._tell(TurnStart())
+        for message in waiting:
+            await self._add(message)
+        if self._setup.prepare is not None:
+            await self._setup.prepare()
+        return await self._turns()
+
+    async def _turns(self) -> str:
+        failures = 0
+        while True:
+            answer = await self._answer()
+            failed = answer.stop_reason in ("error", "aborted")
+            more = await self._calls(answer, () if failed else answer.tool_calls, {})
+            waiting: list[AgentMessage] = []
+            if failed:
+                failures += 1
+                if not await self._worth_another(failures):
+                    return self._cut() or ("aborted" if answer.stop_reason == "aborted" else "error")
+                over = self._over()
+            else:
+                failures, self._room_made = 0, False
+                wrong = None if more or self._steering else self._wrong(answer)
+                over = (None if wrong is not None else self._done(more)) or self._over()
+                waiting = [wrong] if wrong is not None else [] if over is not None else self._next_input(more)
+            if over is not None:
+                return over
+            self._setup = self._now()
+            await self._tell(TurnStart())
+            for message in waiting:
+                await self._add(message)
+
+    def _done(self, more: bool) -> str | None:
+        return None if more or self._steering or self._follow_ups else "done"
+
+    def _next_input(self, more: bool) -> list[AgentMessage]:
+        """What is said next: what steers, else, when the agent would stop, what follows."""
+        return self._steering.take() or ([] if more else self._follow_ups.take())
+
+    async def _calls(self, answer: AssistantMessage, calls: Sequence[ToolCall], known: dict[str, ToolResult]) -> bool:
+        """Runs the calls of an answer and ends its turn; whether the model must be asked again."""
+        batch = Batch(
+            answer,
+            self._setup.rules,
+            tell=self._tell,
+            store=self._store,
+            journal=self._history.journal,
+            signal=self._signal,
+            skip=lambda: self._setup.on_steering == "skip" and bool(self._steering),
+        )
+        await batch.run(calls, known)
+        await self._end_turn(answer, tuple(batch.results))
+        return bool(calls) and not batch.terminate
+
+    def _wrong(self, answer: AssistantMessage) -> UserMessage | None:
+        """What to say to a final answer that is not what was asked for."""
+        verify = self._setup.verify
+        problem = verify(answer) if verify is not None and not answer.tool_calls else None
+        if problem is None or self._corrections >= CORRECTIONS:
+            return None
+        self._corrections += 1
+        text = f"Your answer is not what was asked for: {problem} Answer again with the JSON alone."
+        return UserMessage(content=(TextBlock(text=text),), timestamp=_milliseconds())
+
+    async def _worth_another(self, failures: int) -> bool:
+        """Whether a failed answer is worth asking again, after a pause. Finished calls are in the history: none runs
+        twice."""
+        failure, retry = self.failure, self._setup.retry
+        if self._signal.aborted or failure is None:
+            return False
+        if isinstance(failure, ContextTooLong):
+            return await self._room()
+        if failures >= retry.attempts or not retry.again(failure):
+            return False
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._signal.wait(), retry.wait(failure, failures))
+        return not self._signal.aborted
+
+    async def _room(self) -> bool:
+        """Makes room for an answer, once until one comes."""
+        if self._setup.make_room is None or self._room_made:
+            return False
+        self._room_made = True
+        return await self._setup.make_room()
+
+    def _over(self) -> str | None:
+        return self._cut() or self.spent.over(self._setup.limits)
+
+    def _cut(self) -> str | None:
+        """Why the run was cut off, if it was."""
+        if not self._signal.aborted:
+            return None
+        reason = self._signal.reason
+        return reason if isinstance(reason, str) and reason.startswith(_LIMIT) else "aborted"
+
+    def _alarm(self) -> asyncio.TimerHandle | None:
+        seconds = self._setup.limits.seconds
+        if seconds is None:
+            return None
+        return asyncio.get_running_loop().call_later(seconds, self._signal.abort, f"{_LIMIT}{seconds:g} s")
+
+    # --- one answer -------------------------------------------------------------------------------------------------
+
+    async def _answer(self) -> AssistantMessage:
+        """One answer of the model, told as it comes."""
+        setup = self._setup
+        context = Context(system=setup.system, messages=await self._readable(), tools=self._specs())
+        options = dict(setup.options)
+        if setup.api_key is not None:
+            options["api_key"] = await _awaited(setup.api_key(_provider(setup.model)))
+        stream = setup.ask(setup.model, context, signal=self._signal, **options)
+        begun = False
+        async for event in stream:
+            if not begun and not isinstance(event, Done | Error):
+                begun = True
+                await self._tell(MessageStart(event.partial or AssistantMessage(content=())))
+            if not isinstance(event, Start | Done | Error):
+                await self._tell(MessageUpdate(event))
+        message: AssistantMessage = stream.message
+        self.failure = stream.failure
+        if not begun:
+            await self._tell(MessageStart(message))
+        self.spent.add(message)
+        self._store(message)
+        await self._tell(MessageEnd(message))
+        return message
+
+    async def _readable(self) -> Any:
+        """The history as the model reads it: transformed, then without what is not for models."""
+        messages: Any = self._history.messages
+        if self._setup.transform is not None:
+            messages = await _awaited(self._setup.transform(tuple(messages), self._signal))
+        return tuple(await _awaited(self._setup.convert(messages)))
+
+    def _specs(self) -> tuple[ToolSpec, ...] | None:
+        if self._offered[0] != self._setup.tools:
+            self._offered = self._setup.tools, _specs(self._setup.tools)
+        return self._offered[1]
+
+    # --- telling ----------------------------------------------------------------------------------------------------
+
+    async def _end_turn(self, message: AssistantMessage, results: tuple[ToolResultMessage, ...]) -> None:
+        self._history.sync()
+        await self._tell(TurnEnd(message, results))
+
+    async def _add(self, message: AgentMessage) -> None:
+        self._store(message)
+        await self._tell(MessageStart(message))  # type: ignore[arg-type]
+        await self._tell(MessageEnd(message))  # type: ignore[arg-type]
+
+    def _store(self, message: AgentMessage) -> None:
+        self._history.append(message)
+        self.new.append(message)
+
+    async def _break_off(self, reason: Literal["error", "aborted"], why: str) -> None:
+        """Ends what is open in a run that broke where nothing may break; a turn without an answer gets one that says
+        so."""
+
+        def broken(partial: AssistantMessage | None) -> AssistantMessage:
+            message = replace(
+                partial or AssistantMessage(content=(TextBlock(text=""),), model=_name(self._setup.model)),
+                stop_reason=reason,
+                error_message=why,
+                timestamp=_milliseconds(),
+            )
+            with contextlib.suppress(Exception):  # storing may be what broke
+                self._history.append(message)
+            self.new.append(message)
+            return message
+
+        for event in [*self._tell.tail(tuple(self.new), broken)]:
+            await self._tell(event)
+
+
+def _specs(tools: Sequence[Tool]) -> tuple[ToolSpec, ...] | None:
+    from ..tools.schemas import extract_tool_schema
+
+    return tuple(map(extract_tool_schema, tools)) or None
+
+
+def _provider(model: str | ModelDescriptor) -> str:
+    return model.provider if isinstance(model, ModelDescriptor) else model.partition("/")[0]
+
+
+def _name(model: str | ModelDescriptor) -> str:
+    return model.id if isinstance(model, ModelDescriptor) else model.partition("/")[2] or model
+
+
+def _milliseconds() -> int:
+    return int(time.time() * 1000)
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if isinstance(value, Awaitable) else value

@@ -1,0 +1,60 @@
+"""An agent's history in a session: what was said as entries, what was begun as journal lines beside them."""
+
+from typing import Any
+
+from ..canonical import build, plain
+from ..messages import AgentMessage, ToolCall, ToolResultMessage
+from ..request import Entry
+from ..sessions.session import Session, UnfinishedCall
+from .batch import Journal
+
+
+class Stored(Journal):
+    """A history that another process can take up. In memory is only what the model reads."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.journal: Journal = self
+        self.messages: list[AgentMessage] = []
+        self._open: dict[str, UnfinishedCall] = {}
+        self.reload()
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return self.session.context_entries()
+
+    def append(self, message: AgentMessage) -> None:
+        self.session.append(message)
+        self.messages.append(message)
+        if isinstance(message, ToolResultMessage):
+            self._open.pop(message.tool_call_id, None)
+
+    def note_begun(self, call: ToolCall) -> None:
+        self.session.journal("tool_start", call_id=call.id, name=call.name)
+
+    def note_finished(self, call: ToolCall, result: ToolResultMessage) -> None:
+        self.session.journal("tool_end", call_id=call.id, name=call.name, result=plain(result))
+
+    def begun(self, call_id: str) -> bool:
+        found = self._open.get(call_id)
+        return found is not None and found.started
+
+    def finished(self, call_id: str) -> ToolResultMessage | None:
+        found = self._open.get(call_id)
+        told: Any = found.result if found is not None else None
+        if not isinstance(told, dict):
+            return None
+        result: ToolResultMessage = build(told, ToolResultMessage)
+        return result
+
+    def sync(self) -> None:
+        self.session.sync()
+
+    def compact(self, summary: str, first_kept: str | None, **about: Any) -> None:
+        self.session.compact(summary, first_kept, **about)
+        self.sync()
+        self.reload()
+
+    def reload(self) -> None:
+        self.messages[:] = self.session.context_messages()
+        self._open = {found.call.id: found for found in self.session.unfinished_calls()}

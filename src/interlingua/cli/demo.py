@@ -1,0 +1,173 @@
+"""`interlingua demo`: everything at once, offline: an agent with real tools in a scratch folder, its session, its tour.
+
+Only the model is scripted. The tools read, write and run for real, below a folder that is removed afterwards.
+"""
+
+import asyncio
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..agent import Agent
+from ..connect.client import Client
+from ..connect.debug import DebugConnector, ScriptedCall, Step
+from ..connect.registry import ConnectorRegistry
+from ..conversion import encode
+from ..dialects import DIALECTS, dialect
+from ..errors import InterlinguaError
+from ..events import AgentEvent, MessageUpdate, TextDelta, ThinkingDelta, ToolExecutionEnd, ToolExecutionStart
+from ..jsontext import compact
+from ..request import Conversation
+from ..sessions.session import Session
+from ..tools.catalog import discover_core_tools
+from ..tools.registry import ToolRegistry
+from ..tools.tool import ToolContext
+from . import output
+
+PROMPT = "Write a program that prints the first ten prime numbers, run it, and mend it if it is wrong."
+PROGRAM = """\
+def primes(count):
+    found = []
+    number = 1
+    while len(found) < count:
+        if all(number % known for known in found):
+            found.append(number)
+        number += 1
+    return found
+
+
+print(primes(10))
+"""
+
+
+def _call(name: str, **arguments: Any) -> ScriptedCall:
+    return ScriptedCall(name=name, arguments=arguments)
+
+
+SCRIPT = [
+    Step(
+        thinking="First see what is there, then write the program.",
+        text="I will look around and write the program.",
+        calls=(_call("ls", path="."), _call("write", path="primes.py", content=PROGRAM)),
+    ),
+    # It never ends: it looks for a second number that 1 does not divide.
+    Step(text="Now I run it.", calls=(_call("exec", command="timeout 1 python3 primes.py; echo ended with $?"),)),
+    Step(
+        thinking="It did not end: after 1 nothing more is found, for 1 divides everything. It must begin at 2.",
+        text="It starts at 1, and every number is divisible by 1. I will mend that and run it again.",
+        calls=(_call("edit", path="primes.py", oldText="number = 1\n", newText="number = 2\n"),),
+    ),
+    Step(text="Again.", calls=(_call("exec", command="timeout 5 python3 primes.py"), _call("read", path="primes.py"))),
+    Step(text="It prints the first ten primes now: the search had to begin at 2.", chunk=12),
+]
+
+
+@click.command("demo")
+@click.option("--keep", is_flag=True, help="Keep the scratch folder, and say where it is.")
+def command(keep: bool) -> None:
+    """Run an agent offline, with real tools in a scratch folder, and take its session through every format."""
+    if keep:
+        asyncio.run(_demo(Path(tempfile.mkdtemp(prefix="interlingua-demo-")), keep=True))
+        return
+    with tempfile.TemporaryDirectory(prefix="interlingua-demo-") as folder:
+        asyncio.run(_demo(Path(folder), keep=False))
+
+
+async def _demo(folder: Path, *, keep: bool) -> None:
+    out = output.console()
+    work, home = folder / "work", folder / "home"
+    work.mkdir()
+    _title(out, "An agent at work", "the model is scripted and offline; the tools are real")
+    with Session.open("demo", home=home) as session:
+        agent = Agent(
+            "debug/script",
+            _tools(work),
+            system="You are a careful programmer.",
+            session=session,
+            client=Client(connectors=ConnectorRegistry([DebugConnector(SCRIPT)])),
+        )
+        out.print(Text(f"you  {PROMPT}", "bold"))
+        told = _Told(out)
+        async for event in agent.run(PROMPT):
+            told.hear(event)
+        told.end()
+        conversation = session.conversation()
+        where = session.where
+    lines = Path(where).read_bytes().count(b"\n")
+    _title(out, "Its session", f"{lines} lines of JSON, each an agent message: {where if keep else Path(where).name}")
+    _title(out, "The same session in every format", "what each could not say is counted; `il convert` lists it")
+    out.print(_tour(conversation))
+    if keep:
+        out.print(Text(f"kept: {folder}", "dim"))
+
+
+def _tools(work: Path) -> list[Any]:
+    registry = ToolRegistry()
+    discover_core_tools(registry, include=["group:fs", "exec"])
+    return registry.resolve_all(ToolContext(root=str(work), workspace_dir=str(work)))
+
+
+def _title(out: Console, title: str, note: str) -> None:
+    out.print()
+    out.print(Text.assemble((title, "bold underline"), (f"  {note}", "dim")))
+
+
+class _Told:
+    """A run on the terminal, as it happens."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._kind: type | None = None
+
+    def hear(self, event: AgentEvent) -> None:
+        if isinstance(event, MessageUpdate):
+            self._words(event.assistant_message_event)
+        elif isinstance(event, ToolExecutionStart):
+            self.end()
+            self._out.print(Text(f"  → {event.tool_name} {_short(compact(event.args), 90)}", "cyan"))
+        elif isinstance(event, ToolExecutionEnd):
+            words = "\n".join(block.get("text", "") for block in event.result["content"]).strip()
+            for line in _short(words, 400).splitlines()[:6]:
+                self._out.print(Text(f"    {line}", "red" if event.is_error else "dim"))
+
+    def _words(self, event: Any) -> None:
+        if not isinstance(event, TextDelta | ThinkingDelta):
+            return
+        if type(event) is not self._kind:
+            self.end()
+            self._out.print(Text("agent ", "bold green"), end="")
+            self._kind = type(event)
+        self._out.print(Text(event.delta, "dim italic" if isinstance(event, ThinkingDelta) else ""), end="")
+
+    def end(self) -> None:
+        if self._kind is not None:
+            self._out.print()
+            self._kind = None
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]} …"
+
+
+def _tour(conversation: Conversation) -> Table:
+    table = Table(box=None, header_style="bold")
+    for column in ("format", "bytes", "lost on the way"):
+        table.add_column(column, justify="right" if column == "bytes" else "left")
+    for name in DIALECTS:
+        if getattr(dialect(name), "RETURNED", False):
+            continue  # read and returned as it came, not made from others
+        try:
+            encoded = encode(conversation, name)
+        except InterlinguaError as error:
+            table.add_row(name, "–", Text(str(error), "red"))
+            continue
+        kinds = Counter(loss.severity for loss in encoded.losses if loss.severity != "record")
+        lost = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "nothing"
+        table.add_row(name, str(len(encoded.bytes())), lost)
+    return table
