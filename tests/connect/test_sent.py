@@ -229,7 +229,7 @@ async def test_azure_is_reached_by_the_name_of_the_resource() -> None:
     for provider in ("azure-openai", "azure-openai-responses"):
         wrong = await failure(f"{provider}/m", api_key=KEY)
         assert "resource" in str(wrong) and "AZURE_OPENAI_RESOURCE_NAME" in str(wrong)
-        assert _address(f"{provider}/m", env={"AZURE_OPENAI_RESOURCE_NAME": "oslo"}).startswith(
+        assert (await _address(f"{provider}/m", env={"AZURE_OPENAI_RESOURCE_NAME": "oslo"})).startswith(
             "https://oslo.openai.azure.com/openai/v1/"
         )
 
@@ -260,10 +260,10 @@ async def test_vertex_is_reached_by_project_and_location() -> None:
     env = {"GOOGLE_CLOUD_PROJECT": "p-1"}
     models = "publishers/google/models/gemini-9:streamGenerateContent?alt=sse"
     usual = "https://us-central1-aiplatform.googleapis.com/v1/projects/p-1/locations/us-central1/"
-    assert usual + models == _address(vertex, env=env)
+    assert usual + models == await _address(vertex, env=env)
     there = "https://europe-west4-aiplatform.googleapis.com/v1/projects/p-2/locations/europe-west4/"
-    assert there + models == _address(vertex, env=env, settings={"project": "p-2", "location": "europe-west4"})
-    anywhere = _address(vertex, env={**env, "GOOGLE_CLOUD_LOCATION": "global"})
+    assert there + models == await _address(vertex, env=env, settings={"project": "p-2", "location": "europe-west4"})
+    anywhere = await _address(vertex, env={**env, "GOOGLE_CLOUD_LOCATION": "global"})
     assert anywhere.startswith("https://aiplatform.googleapis.com/v1/projects/p-1/locations/global/")
     wrong = await failure(vertex, api_key=KEY)
     assert "project" in str(wrong) and "GOOGLE_CLOUD_PROJECT" in str(wrong)
@@ -297,14 +297,14 @@ async def test_bedrock_takes_a_bearer_token(server: Server) -> None:
     assert ("Bearer bedrock-key", None) == (received.headers["Authorization"], received.headers.get("X-Amz-Date"))
 
 
-def test_bedrock_is_reached_in_its_region() -> None:
+async def test_bedrock_is_reached_in_its_region() -> None:
     """The option, the model's own ARN, the variables, and at last the usual one."""
     arn = "amazon-bedrock/arn:aws:bedrock:ap-south-1:123456789012:inference-profile/x"
     env = {"AWS_REGION": "eu-west-1", "HOME": "/nowhere"}
     told = [
-        _address("amazon-bedrock/m", env=env, settings={"region": "us-west-2"}),
-        _address(arn, env=env),
-        _address("amazon-bedrock/m", env=env),
+        await _address("amazon-bedrock/m", env=env, settings={"region": "us-west-2"}),
+        await _address(arn, env=env),
+        await _address("amazon-bedrock/m", env=env),
     ]
     regions = [address.split(".")[1] for address in told]
     assert ["us-west-2", "ap-south-1", "eu-west-1"] == regions
@@ -426,10 +426,10 @@ async def test_an_address_is_taken_from_the_call_the_model_the_variable_or_the_r
     env = {"OPENAI_BASE_URL": "http://env.test/v1"}
     model = il.ModelDescriptor(id="m", provider="openai", base_url="http://model.test/v1/")
     told = [
-        _address(model, env=env, base_url="http://call.test/v1"),
-        _address(model, env=env),
-        _address("openai/m", env=env),
-        _address("openai/m", env={}),
+        await _address(model, env=env, base_url="http://call.test/v1"),
+        await _address(model, env=env),
+        await _address("openai/m", env=env),
+        await _address("openai/m", env={}),
     ]
     hosts = ["http://call.test/v1", "http://model.test/v1", "http://env.test/v1", "https://api.openai.com/v1"]
     assert [f"{host}/responses" for host in hosts] == told
@@ -437,14 +437,14 @@ async def test_an_address_is_taken_from_the_call_the_model_the_variable_or_the_r
 
 async def test_a_route_may_have_its_own_address() -> None:
     """Claude models of a host that serves others elsewhere."""
-    assert "https://opencode.ai/zen/v1/messages" == _address("opencode/claude-9")
-    assert "https://opencode.ai/zen/v1/chat/completions" == _address("opencode/kimi-9")
+    assert "https://opencode.ai/zen/v1/messages" == await _address("opencode/claude-9")
+    assert "https://opencode.ai/zen/v1/chat/completions" == await _address("opencode/kimi-9")
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.base_url], ids=lambda row: row.id)
-def test_every_row_has_an_address_of_its_own(row: Any) -> None:
+async def test_every_row_has_an_address_of_its_own(row: Any) -> None:
     """Complete once its settings are given; the local ones are on this machine."""
-    address = _address(f"{row.id}/m", settings=dict.fromkeys(row.settings, "set"))
+    address = await _address(f"{row.id}/m", settings=dict.fromkeys(row.settings, "set"))
     assert "{" not in address
     assert address.startswith("https://" if not row.keyless else "http://127.0.0.1")
 
@@ -507,9 +507,9 @@ async def test_an_unknown_option_is_refused_at_once() -> None:
         Client().stream("openai/m", "Hi", max_token=9)
 
 
-def _address(model: str | il.ModelDescriptor, **options: Any) -> str:
+async def _address(model: str | il.ModelDescriptor, **options: Any) -> str:
     """Where a call would go. Only local servers can be called here, so the others' addresses are only looked at."""
     connector, described = Client().find(model)
     assert isinstance(connector, HttpConnector)
     call = il.CallOptions(**{"env": {}, **options})
-    return connector._url(il.dialect(described.api), described, call, call.env)
+    return await connector._url(il.dialect(described.api), described, call, call.env)

@@ -4,6 +4,7 @@ The built-in ones are made from a row of `providers`; any object with these name
 """
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import os
@@ -142,7 +143,7 @@ class HttpConnector:
         env = os.environ if call.env is None else call.env
         auth = await self._authorise(call, env)
         headers = {"User-Agent": USER_AGENT, **(key_header("bearer", auth.api_key or "", auth) if auth else {})}
-        base = self._base(ModelDescriptor(id=message.model or "", api=self.api), call, env)
+        base = await self._base(ModelDescriptor(id=message.model or "", api=self.api), call, env)
 
         async def fetch(path: str) -> Any:
             reply = await (self._transport or shared()).send("GET", base + path, headers, None)
@@ -154,13 +155,15 @@ class HttpConnector:
         cost = await openrouter_generation(fetch, id)
         return replace(message, usage=replace(usage, cost=cost)) if cost is not None else message
 
-    async def _prepare(self, request: Request, call: CallOptions, secrets: "list[str | None]") -> Call:
+    async def _prepare(
+        self, request: Request, call: CallOptions, secrets: "list[str | None]", *, renew: bool = False
+    ) -> Call:
         """The call as it goes out. A request of many megabytes is worked on beside the event loop."""
         model = request.model
         wire = dialect(model.api)
         env = os.environ if call.env is None else call.env
-        auth = await self._authorise(call, env)
-        url = self._url(wire, model, call, env)
+        auth = await self._authorise(call, env, rejected=secrets[-1] if renew else None)
+        url = await self._url(wire, model, call, env)
         body, names, losses = await _beside_the_loop(request, functools.partial(self._body, wire, request))
         if call.on_payload is not None:
             changed = call.on_payload(body, model)
@@ -181,7 +184,8 @@ class HttpConnector:
             **(call.headers or {}),
         }
         headers |= await self._signed(model, call, env, auth, key, url, headers, data)
-        return Call(url=url, headers=headers, body=data, names=names, losses=losses)
+        renewable = auth is not None and auth.mode == "oauth" and (auth.source or "").startswith("stored:")
+        return Call(url=url, headers=headers, body=data, names=names, losses=losses, renewable=renewable)
 
     def _body(self, wire: Dialect, request: Request) -> tuple[dict[str, Any], Mapping[str, str], Any]:
         request = replace(request, options=replace(request.options, stream=True))
@@ -192,54 +196,62 @@ class HttpConnector:
             body.setdefault("include", ["reasoning.encrypted_content"])
         return body, adapted.names, _Joined(adapted.losses, encoded.losses)
 
-    def _url(self, wire: Dialect, model: ModelDescriptor, call: CallOptions, env: Mapping[str, str]) -> str:
+    async def _url(self, wire: Dialect, model: ModelDescriptor, call: CallOptions, env: Mapping[str, str]) -> str:
         own_path = (model.compat or {}).get("path")
         quirks = {"quirks": _quirks(wire, model)} if own_path else {}
-        return self._base(model, call, env) + wire.path(model.id, True, **quirks)
+        return await self._base(model, call, env) + wire.path(model.id, True, **quirks)
 
-    def _base(self, model: ModelDescriptor, call: CallOptions, env: Mapping[str, str]) -> str:
+    async def _base(self, model: ModelDescriptor, call: CallOptions, env: Mapping[str, str]) -> str:
         route = self.row.route(model.id)
         base = (
             call.base_url
             or model.base_url
             or _first(self.row.base_url_env, env)
-            or self._address(model, route, call, env)
+            or await self._address(model, route, call, env)
         )
         if "://" not in base:
             base = f"http://{base}"
         return base.rstrip("/")
 
-    def _address(self, model: ModelDescriptor, route: Route, call: CallOptions, env: Mapping[str, str]) -> str:
+    async def _address(self, model: ModelDescriptor, route: Route, call: CallOptions, env: Mapping[str, str]) -> str:
         template = route.base_url or self.row.base_url
         if not template:
             wanted = " or ".join(("base_url=…", *self.row.base_url_env))
             raise InterlinguaError(f"{self.row.label} has no address of its own: give {wanted}")
-        values = {
-            name: self._setting(name, model, call, env) for _, name, _, _ in string.Formatter().parse(template) if name
-        }
+        names = {name for _, name, _, _ in string.Formatter().parse(template) if name}
+        values = {name: await self._setting(name, model, call, env) for name in sorted(names)}
         return template.format(**values).replace("https://global-aiplatform", "https://aiplatform")
 
-    def _setting(self, name: str, model: ModelDescriptor, call: CallOptions, env: Mapping[str, str]) -> str:
+    async def _setting(self, name: str, model: ModelDescriptor, call: CallOptions, env: Mapping[str, str]) -> str:
+        """A part of the address: given, else of the environment; clouds know more places to look."""
         setting = self.row.settings[name]
-        value = (call.settings or {}).get(name) or _first(setting.env, env) or setting.default
+        given = (call.settings or {}).get(name)
+        value = given or _first(setting.env, env) or setting.default
         if name == "region":
             from .cloud import aws_region
 
-            value = aws_region((call.settings or {}).get(name), model.id, env=env)
+            return await asyncio.to_thread(aws_region, given, model.id, env=env)
+        if name == "project" and value is None:
+            from .cloud import google_project
+
+            with contextlib.suppress(InterlinguaError):  # no credentials, so no project of theirs
+                return await google_project(given, env=env)
         if value is None:
             raise InterlinguaError(
                 f"{self.row.label} needs a {name}: give settings={{'{name}': …}} or set {' or '.join(setting.env)}"
             )
         return value
 
-    async def _authorise(self, call: CallOptions, env: Mapping[str, str]) -> ResolvedAuth | None:
+    async def _authorise(
+        self, call: CallOptions, env: Mapping[str, str], rejected: str | None = None
+    ) -> ResolvedAuth | None:
         variables = (*self.row.env, convention(self.provider))
         if self._auth is not None:
             found = self._auth.resolve(self.provider, self.row.env, call.api_key)
         elif call.api_key or _first(variables, env):
             found = resolve_auth(self.provider, variables, call.api_key, env=env)  # no file is read for these
         else:
-            found = await authenticate(self.provider, variables, env=env)
+            found = await authenticate(self.provider, variables, env=env, rejected=rejected)
         if found is not None or self.row.keyless or self.row.auth_style(self.api) in ("aws", "google", "none"):
             return found
         raise missing(self.provider, variables, env=env)

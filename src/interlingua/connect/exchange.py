@@ -40,6 +40,10 @@ class Call(Struct, frozen=True, kw_only=True):
     body: bytes
     names: Mapping[str, str] = {}  # of tools: the wire's -> the conversation's
     losses: Any = ()
+    renewable: bool = False  # the key is a login's token: if it is refused, there may be a newer one
+
+    def __repr__(self) -> str:
+        return f"Call(body of {len(self.body)} bytes)"  # the headers hold the key
 
 
 class Exchange:
@@ -49,7 +53,7 @@ class Exchange:
         self,
         dialect: Dialect,
         decoder: Decoding,
-        prepare: Callable[[], Any],
+        prepare: Callable[..., Any],
         transport: Transport,
         *,
         timeouts: Timeouts,
@@ -109,10 +113,17 @@ class Exchange:
         return self._decoder.close(why, aborted=True)
 
     async def _begin(self, watch: Watch) -> Any:
-        """Sends the request; the framing of the answer."""
+        """Sends the request; the framing of the answer. A login's token that is refused is renewed once."""
         call: Call = await watch.during(asyncio.ensure_future(self._prepare()))
         self.losses = call.losses
         self._decoder.renaming(call.names)
+        reply = await self._sent(call, watch)
+        if reply.status == 401 and call.renewable:
+            reply.close()
+            reply = await self._sent(await watch.during(asyncio.ensure_future(self._prepare(renew=True))), watch)
+        return await self._framing(reply, watch)
+
+    async def _sent(self, call: Call, watch: Watch) -> Reply:
         sending = asyncio.ensure_future(self._transport.send("POST", call.url, call.headers, call.body))
         try:
             reply = self._reply = await watch.during(sending)
@@ -122,6 +133,9 @@ class Exchange:
         watch.reading(reply.close)
         if self._on_response is not None:
             self._on_response(reply.status, reply.headers)
+        return reply
+
+    async def _framing(self, reply: Reply, watch: Watch) -> Any:
         kind = reply.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if reply.status != 200:
             body = await self._whole(watch)

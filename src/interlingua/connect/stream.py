@@ -213,7 +213,8 @@ class Reader:
         if loop is _running_loop():
             stream.leave()
         else:
-            loop.call_soon_threadsafe(stream.leave)
+            with contextlib.suppress(RuntimeError):  # it has just closed
+                loop.call_soon_threadsafe(stream.leave)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

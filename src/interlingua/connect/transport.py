@@ -72,6 +72,7 @@ class HttpTransport:
         from yarl import URL
 
         session = await self._session()
+        proxy = _usable(self._proxy or _proxy_of_environment(url))
         try:
             response = await session.request(
                 method,
@@ -79,7 +80,7 @@ class HttpTransport:
                 data=body,
                 headers=headers,
                 allow_redirects=False,
-                proxy=self._proxy or _proxy_of_environment(url),
+                proxy=proxy,
             )
             return _Reply(response)
         except (aiohttp.ServerTimeoutError, TimeoutError) as error:
@@ -184,6 +185,18 @@ def _proxy_of_environment(url: str) -> str | None:
     parts = urlsplit(url)
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     return None if proxy is None or proxy_bypass(parts.netloc.rpartition("@")[2]) else proxy
+
+
+def _usable(proxy: str | None) -> str | None:
+    """A proxy's URL, `http` unless it says otherwise. Another kind is an error: a call must not go around a proxy."""
+    if proxy is None:
+        return None
+    kind, found, _ = proxy.partition("://")
+    if found and kind.lower() not in ("http", "https"):
+        raise TransportError(
+            f"a {kind} proxy cannot be used: give an http one (HTTPS_PROXY), or exempt the host (NO_PROXY)"
+        )
+    return proxy if found else f"http://{proxy}"
 
 
 def _host(url: str) -> str:
