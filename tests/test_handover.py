@@ -906,3 +906,15 @@ def test_a_schema_gets_a_name_where_one_is_required(target: str) -> None:
     assert adapted.options.output_schema is not None
     assert adapted.options.output_schema.name == "answer"
     assert [loss.path for loss in losses] == ["$.options.outputSchema.name"]
+
+
+def test_case_97_input_and_answer_share_the_window() -> None:
+    """The input fits, the input and the answer asked for do not: the answer is asked for shorter, and that is said."""
+    model = il.ModelDescriptor(id="claude-x", api="anthropic-messages", context_window=10_000)
+    said = il.UserMessage(content="word " * 4_000)  # about 5,000 tokens
+    request = il.Request(model=model, context=il.Context(messages=(said,)), options=il.Options(max_tokens=8_000))
+    adapted, losses = il.adapt(request, model)
+    assert 5_000 == adapted.options.max_tokens
+    assert [("$.options.maxTokens", "weakened")] == [(loss.path, loss.severity) for loss in losses]
+    assert il.adapt(adapted, model)[0] == adapted
+    assert 3_000 == il.adapt(replace(request, options=il.Options(max_tokens=3_000)), model)[0].options.max_tokens

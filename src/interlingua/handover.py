@@ -15,6 +15,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from . import jsontext, pictures, schemas
+from .budget import taken
 from .errors import InterlinguaError
 from .losses import Loss, Severity
 from .messages import (
@@ -1035,11 +1036,23 @@ def _fit_limit(options: Options, work: _Work) -> Options:
     if options.max_tokens is None and needed is not None:
         severity: Severity = "record" if most is not None else "weakened"
         work.lost("$.options.maxTokens", "no limit", "the target requires one", severity)
-        return replace(options, max_tokens=most or needed)
+        options = replace(options, max_tokens=most or needed)
     if options.max_tokens is not None and most is not None and options.max_tokens > most:
         work.lost("$.options.maxTokens", "max_tokens", f"the model gives at most {most}")
-        return replace(options, max_tokens=most)
-    return options
+        options = replace(options, max_tokens=most)
+    return _leave_room(options, work)
+
+
+def _leave_room(options: Options, work: _Work) -> Options:
+    """Input and answer share the window. What cannot fit at all is left for the provider to refuse."""
+    window = work.model.context_window
+    if window is None or options.max_tokens is None:
+        return options
+    room = window - taken(work.source.context)
+    if not 0 < room < options.max_tokens:
+        return options
+    work.lost("$.options.maxTokens", "max_tokens", f"about {window - room} of the model's {window} tokens are taken")
+    return replace(options, max_tokens=room)
 
 
 def _fit_sampling(options: Options, work: _Work) -> Options:

@@ -137,7 +137,7 @@ def provider_error(
 
 def _kind(status: int, code: str, message: str) -> type[ProviderError]:
     by_code = _CODES.get(code)
-    if by_code in (None, BadRequest) and status not in (401, 403, 429) and is_overflow(f"{code} {message}"):
+    if by_code in (None, BadRequest) and status not in (401, 403, 429) and is_overflow(f"{code} {message}".strip()):
         return ContextTooLong
     if by_code is not None and not (by_code is BadRequest and status in _STATUSES):
         return by_code

@@ -9,24 +9,17 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from .. import jsontext
+from .. import budget, jsontext
 from ..messages import (
     AgentMessage,
     AssistantMessage,
-    AudioBlock,
     Block,
     CustomMessage,
-    DocumentBlock,
-    ImageBlock,
-    OpaqueBlock,
-    ServerToolCall,
-    ServerToolResult,
     SystemMessage,
     TextBlock,
     ThinkingBlock,
     ToolCall,
     ToolResultMessage,
-    Usage,
     UserMessage,
     blocks_of,
     text_of,
@@ -37,11 +30,9 @@ from .tree import BOOKKEEPING
 ROLE = "compaction"
 RESERVE_TOKENS = 16_384
 KEEP_RECENT_TOKENS = 20_000
-IMAGE_TOKENS = 1_200
 RESULT_SHOWN = 2_000  # characters of a tool result that a summary's writer is shown
 READERS, WRITERS = frozenset({"read"}), frozenset({"write", "edit"})
 _PATHS = ("path", "file_path", "filePath")
-_CHARS = 4  # to a token
 _FAILED = ("error", "aborted")
 
 
@@ -133,32 +124,8 @@ def _first_kept(path: Sequence[Entry], compaction: int) -> int:
 
 
 def estimate(message: AgentMessage) -> int:
-    """The tokens of a message, roughly: a quarter of its characters, and a round number for a picture."""
-    if isinstance(message, CustomMessage):
-        return 0 if is_bookkeeping(message) else -(-len(jsontext.compact(message.fields)) // _CHARS)
-    characters = pictures = 0
-    for block in blocks_of(message.content):
-        if isinstance(block, ImageBlock | AudioBlock) or (isinstance(block, DocumentBlock) and block.text is None):
-            pictures += 1
-        else:
-            characters += _length(block)
-    return -(-characters // _CHARS) + pictures * IMAGE_TOKENS
-
-
-def _length(block: Block) -> int:
-    match block:
-        case TextBlock() | DocumentBlock():
-            return len(block.text or "")
-        case ThinkingBlock():
-            return len(block.thinking)
-        case ToolCall() | ServerToolCall():
-            return len(block.name) + len(jsontext.compact(block.arguments))
-        case ServerToolResult():
-            return len(jsontext.compact(block.content))
-        case OpaqueBlock():
-            return len(jsontext.compact(block.value))
-        case _:
-            return 0
+    """The tokens of a message, roughly; bookkeeping has none, since no model reads it."""
+    return 0 if is_bookkeeping(message) else budget.estimate(message)
 
 
 def context_tokens(path: Sequence[Entry]) -> int:
@@ -169,20 +136,10 @@ def context_tokens(path: Sequence[Entry]) -> int:
     compaction = _latest(path)
     since = 0 if compaction is None else compaction + 1
     for at in range(len(path) - 1, since - 1, -1):
-        used = _used(path[at].message)
+        used = budget.reported(path[at].message)
         if used:
             return used + sum(map(estimate, _spoken(path[at + 1 :])))
     return sum(map(estimate, context(path)))
-
-
-def _used(message: AgentMessage) -> int:
-    if not isinstance(message, AssistantMessage) or message.stop_reason in _FAILED or message.usage is None:
-        return 0
-    return message.usage.total_tokens or _sum(message.usage)
-
-
-def _sum(usage: Usage) -> int:
-    return usage.input + usage.output + usage.cache_read + usage.cache_write
 
 
 def is_due(tokens: int, window: int, reserve: int = RESERVE_TOKENS) -> bool:
