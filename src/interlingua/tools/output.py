@@ -1,0 +1,143 @@
+"""What a command printed: kept whole on disk up to a limit, in memory only its two ends, and cleaned for the model."""
+
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+HEAD_BYTES = 16 * 1024
+TAIL_BYTES = 64 * 1024
+LINE_BYTES = 64 * 1024
+
+# ECMA-48: a string (OSC, DCS, SOS, PM, APC) runs to ST or BEL, a control sequence to its final byte; then two-character
+# escapes. Each also has a one-character form above U+0080. An unfinished one loses its introducer only.
+_ESCAPES = re.compile(
+    r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|\x1b[ -/]*[0-~]?"
+)
+_OVERSTRIKE = re.compile(r"[^\n\x08]\x08")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_BINARY_SHARE = 0.3
+
+
+class Output:
+    """Takes bytes from one thread and shows them to others. What no longer fits is counted, never silently lost."""
+
+    def __init__(self, path: Path, limit: int) -> None:
+        self.path = path
+        self.limit = limit
+        self.total = 0
+        self.stored = 0
+        self.problem: str | None = None
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._lock = threading.Lock()
+        self._file: BinaryIO | None = path.open("xb", buffering=0)
+
+    def append(self, data: bytes) -> None:
+        with self._lock:
+            self.total += len(data)
+            self._head += data[: max(0, HEAD_BYTES - len(self._head))]
+            self._tail += data
+            if len(self._tail) > 2 * TAIL_BYTES:
+                del self._tail[:-TAIL_BYTES]
+            self._store(data[: self.limit - self.stored])
+
+    def _store(self, data: bytes) -> None:
+        if not data or self._file is None or self.problem:
+            return
+        try:
+            self.stored += self._file.write(data)
+        except OSError as error:
+            self.problem = error.strerror
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+    def forget(self) -> None:
+        """Closes the log and deletes it."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the log holds all that was printed."""
+        return self.stored == self.total
+
+    def ends(self, budget: int) -> tuple[bytes, int, bytes]:
+        """The beginning and the end, within `budget` bytes together, and how many bytes lie between them."""
+        with self._lock:
+            if self.total <= min(budget, len(self._tail)):
+                return bytes(self._tail), 0, b""
+            head = _to_line_end(bytes(self._head[: budget // 4]))
+            tail = _from_line_start(bytes(self._tail[-(budget - len(head)) :]))
+            return head, self.total - len(head) - len(tail), tail
+
+    def since(self, offset: int, budget: int) -> tuple[bytes, int]:
+        """What came after `offset`, of it the last `budget` bytes, and how many bytes were passed over."""
+        with self._lock:
+            fresh = self.total - offset
+            size = min(fresh, budget, len(self._tail))
+            return (bytes(self._tail[-size:]) if size else b""), fresh - size
+
+    def lines(self) -> Iterator[bytes]:
+        """The stored lines; one longer than 64 KiB comes in pieces."""
+        with self.path.open("rb") as file:
+            yield from iter(lambda: file.readline(LINE_BYTES), b"")
+
+
+def whole_characters(data: bytes) -> bytes:
+    """`data` without the beginning of a UTF-8 character at its end, whose rest has not arrived yet."""
+    for back in range(1, min(4, len(data) + 1)):
+        lead = data[-back]
+        if lead >= 0xC0:
+            width = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+            return data[:-back] if back < width else data
+        if lead < 0x80:
+            return data
+    return data
+
+
+def plain(data: bytes) -> str:
+    """The bytes as text without terminal controls: what a person would see, not what moves their cursor.
+
+    A line that was overwritten by carriage returns shows its last state, as progress bars mean it. Bytes that are
+    no text at all are named, not shown.
+    """
+    text = data.decode("utf-8", "replace")
+    if _looks_binary(text):
+        return f"(binary output, {len(data):,} bytes)"
+    text = _ESCAPES.sub("", text.replace("\r\n", "\n"))
+    if "\r" in text:
+        text = "\n".join(_last_state(line) for line in text.split("\n"))
+    if "\b" in text:
+        text = _OVERSTRIKE.sub("", text)
+    return _CONTROLS.sub("", text)
+
+
+def _last_state(line: str) -> str:
+    return next((state for state in reversed(line.split("\r")) if state), "")
+
+
+def _looks_binary(text: str) -> bool:
+    odd = text.count("�") + text.count("\0")
+    return odd > 8 and odd > _BINARY_SHARE * len(text)
+
+
+def _to_line_end(data: bytes) -> bytes:
+    end = data.rfind(b"\n")
+    return data[: end + 1] if end >= 0 else whole_characters(data)
+
+
+def _from_line_start(data: bytes) -> bytes:
+    start = data.find(b"\n")
+    if 0 <= start < len(data) - 1:
+        return data[start + 1 :]
+    while data and 0x80 <= data[0] < 0xC0:
+        data = data[1:]
+    return data

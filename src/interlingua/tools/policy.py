@@ -1,0 +1,500 @@
+"""Who may do what: rules over tools, paths, commands and hosts; the answer is allow, ask or deny.
+
+Deny beats ask, ask beats allow, whatever their order. An allow rule counts only where it covers *everything* a call
+does: each command of a shell line, each path, each host. A deny or ask rule counts where it touches *anything*. Where
+the text cannot be read with certainty (see shell_line.py), no allow rule for commands holds, and a deny rule that might
+apply becomes a question.
+
+A policy judges words, before anything runs. It does not confine: a program that is allowed can do whatever it can, and
+a path may be a link. Confinement is the business of the file bridge and of the sandbox.
+"""
+
+import ipaddress
+import posixpath
+import re
+import socket
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from ..errors import FormatError
+from . import catalog
+from .shell_line import Command, ShellLine, Word, read_shell_line, runs_others
+
+Action: TypeAlias = Literal["allow", "ask", "deny"]
+Patterns: TypeAlias = str | tuple[str, ...]
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    **{f"group:{name}": tools for name, tools in catalog.GROUPS.items()},
+    "group:read": ("read", "ls", "find", "grep", "memory_search", "memory_get"),
+}
+
+_DEMAND: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
+_PATH_KEYS = (
+    *("path", "paths", "file", "files", "file_path", "filepath", "filename", "dir", "directory", "workdir", "cwd"),
+    *("root", "folder", "from", "to", "source", "src", "destination", "dest", "target", "old_path", "new_path"),
+    *("image", "images"),
+)
+_COMMAND_KEYS = ("command", "cmd", "script", "argv")
+_HOST_KEYS = ("url", "urls", "uri", "href", "host", "hostname", "base_url", "endpoint")
+_PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_REGEX_LENGTH = 4096
+
+
+class Rule(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """One rule. All that it names must match; within a list one is enough.
+
+    `tool`: names, globs, or `group:fs` and the like. `path`: globs as in ignore files (`*.pem`, `secrets/`, `src/**`,
+    `/etc/**`), over every argument that is a path. `command`: the first words of a command (`git status`), or `re:` and
+    a regular expression searched in it. `host`: `example.com`, `.example.com` for it and all below it, `*`, with
+    `:port` where it is not the usual one.
+    """
+
+    action: Action
+    tool: Patterns = "*"
+    path: Patterns = ()
+    command: Patterns = ()
+    host: Patterns = ()
+    reason: str | None = None
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """What a policy says of a call, why, and by which rule (None: by the default)."""
+
+    action: Action
+    reason: str
+    rule: Rule | None = None
+
+
+class ApprovalRequest(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a person is asked before a call runs."""
+
+    tool_call_id: str
+    tool_name: str
+    params: dict[str, Any]
+    reason: str
+
+
+class Policy(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """Rules and what holds without one. `root` lets absolute paths inside it match relative patterns."""
+
+    rules: Sequence[Rule] = ()
+    default: Action = "ask"
+    root: str | None = None
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "rules", tuple(self.rules))
+        for at, rule in enumerate(self.rules):
+            _check_rule(rule, at)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> "Policy":
+        """A policy from plain data, as JSON or TOML give it. Raises `FormatError` that names the place."""
+        try:
+            return msgspec.convert(data, cls)
+        except msgspec.ValidationError as error:
+            raise FormatError(f"not a policy: {error}", "policy") from None
+
+    def decide(self, tool_name: str, params: Mapping[str, Any]) -> Decision:
+        """What the rules say of a call with these arguments."""
+        call = _Call.of(tool_name, params, self.root)
+        rules = [rule for rule in self.rules if _names_tool(rule, tool_name)]
+        hindering = [
+            verdict for rule in rules if rule.action != "allow" and (verdict := _touched(rule, call)) is not None
+        ]
+        granted = self._granted([rule for rule in rules if rule.action == "allow"], call)
+        if hindering:
+            return max([*hindering, granted], key=lambda decision: _DEMAND[decision.action])
+        return granted
+
+    def _granted(self, rules: Sequence[Rule], call: "_Call") -> Decision:
+        """What the allow rules and the default say: the least that any part of the call gets."""
+        worst: Decision | None = None
+        for part in call.parts:
+            rule = next((rule for rule in rules if _covers(rule, part, call)), None)
+            decision = Decision(action=self.default, reason=f"no rule allows {part.label}")
+            if rule is not None:
+                decision = Decision(action="allow", reason=rule.reason or f"a rule allows {part.label}", rule=rule)
+            elif self.default == "allow":
+                decision = Decision(action="allow", reason="allowed by default")
+            if worst is None or _DEMAND[decision.action] > _DEMAND[worst.action]:
+                worst = decision
+        return worst or Decision(action=self.default, reason="no rule applies")
+
+
+class _Part(Struct, frozen=True):
+    """One thing that a call does: runs a command, touches a path, asks a host; or none of these."""
+
+    label: str
+    command: Command | None = None
+    path: str | None = None
+    host: "_Host | None" = None
+
+
+class _Host(Struct, frozen=True):
+    name: str
+    port: int | None
+    certain: bool = True
+
+
+class _Call(Struct, frozen=True):
+    """A call, read: its parts, and what the shell line and the paths are for rules that only need a touch."""
+
+    tool: str
+    parts: tuple[_Part, ...]
+    paths: tuple[str, ...]
+    line: ShellLine
+    hosts: tuple[_Host, ...]
+    root: str | None
+    with_env: bool
+
+    @classmethod
+    def of(cls, tool: str, params: Mapping[str, Any], root: str | None) -> "_Call":
+        line = _shell_line(params)
+        paths = tuple(dict.fromkeys(normal_path(path, root) for path in _paths(params)))
+        hosts = tuple(_host(text) for text in _texts(params, _HOST_KEYS))
+        commands = [_Part(f"the command {_short(c.text)}", command=c) for c in line.commands if not c.inner]
+        if not commands and line.doubt:
+            commands = [_Part("the command", command=Command(()))]
+        parts = [
+            *commands,
+            *([] if commands else [_Part(f"{tool} of {path}", path=path) for path in paths]),
+            *(_Part(f"{tool} of {host.name or 'this address'}", host=host) for host in hosts),
+        ]
+        return cls(
+            tool=tool,
+            parts=tuple(parts or [_Part(tool)]),
+            paths=paths,
+            line=line,
+            hosts=hosts,
+            root=root,
+            with_env=bool(params.get("env")),
+        )
+
+
+def _covers(rule: Rule, part: _Part, call: _Call) -> bool:
+    """Whether an allow rule covers a part; what it names and the part does not have is not covered."""
+    commands, paths, hosts = _several(rule.command), _several(rule.path), _several(rule.host)
+    if commands and not (part.command is not None and _allowed_command(commands, part.command, call)):
+        return False
+    if hosts and not (part.host is not None and any(_host_matches(p, part.host, strict=True) for p in hosts)):
+        return False
+    if not paths:
+        return True
+    if part.path is not None:
+        return _path_matches(paths, part.path, call.root, strict=True)
+    return bool(call.paths) and all(_path_matches(paths, path, call.root, strict=True) for path in call.paths)
+
+
+def _allowed_command(patterns: tuple[str, ...], command: Command, call: _Call) -> bool:
+    """An allow rule holds for a command only in a line that is certain, with an environment that is ours."""
+    if call.line.doubt or call.with_env or not command.words:
+        return False
+    return any(_begins(pattern, command) for pattern in patterns)
+
+
+def _begins(pattern: str, command: Command) -> bool:
+    if pattern.startswith("re:"):
+        fixed = all(word.fixed for word in command.words) and len(command.text) <= _REGEX_LENGTH
+        return fixed and not runs_others(command) and _regex(pattern[3:]).search(command.text) is not None
+    wanted = pattern.split()
+    given = command.words[: len(wanted)]
+    if [word.text for word in given if word.fixed] != wanted:
+        return False
+    if not runs_others(command) or len(command.words) == 1:
+        return True
+    return len(wanted) > 1 and not re.match(r"[-\d]", wanted[-1])
+
+
+def _touched(rule: Rule, call: _Call) -> Decision | None:
+    """What a deny or ask rule says of the call: its action where it applies, a question where it might."""
+    commands, paths, hosts = _several(rule.command), _several(rule.path), _several(rule.host)
+    verdicts = [
+        _command_verdict(commands, call.line) if commands else "yes",
+        _path_verdict(paths, call) if paths else "yes",
+        _host_verdict(hosts, call) if hosts else "yes",
+    ]
+    if "no" in verdicts:
+        return None
+    if "maybe" in verdicts:
+        doubt = call.line.doubt or "it depends on what is known only when it runs"
+        return Decision(action="ask", reason=f"a rule that says {rule.action} may apply: {doubt}", rule=rule)
+    named = ", ".join([*commands, *paths, *hosts]) or call.tool
+    return Decision(action=rule.action, reason=rule.reason or f"a rule says {rule.action} for {named}", rule=rule)
+
+
+_Verdict: TypeAlias = Literal["yes", "no", "maybe"]
+
+
+def _command_verdict(patterns: tuple[str, ...], line: ShellLine) -> _Verdict:
+    verdicts = {_command_touch(pattern, command) for pattern in patterns for command in line.commands}
+    if "yes" in verdicts:
+        return "yes"
+    return "maybe" if "maybe" in verdicts or line.doubt else "no"
+
+
+def _command_touch(pattern: str, command: Command) -> _Verdict:
+    if pattern.startswith("re:"):
+        if _regex(pattern[3:]).search(command.text[:_REGEX_LENGTH]):
+            return "yes"
+        return "no" if all(word.fixed for word in command.words) and len(command.text) <= _REGEX_LENGTH else "maybe"
+    for at, wanted in enumerate(pattern.split()):
+        if at >= len(command.words):
+            return "no"
+        word = command.words[at]
+        if not word.fixed:
+            return "maybe"
+        text = word.text.rpartition("/")[2] if at == 0 and "/" not in wanted else word.text
+        if text.casefold() != wanted.casefold():
+            return "no"
+    return "yes"
+
+
+def _path_verdict(patterns: tuple[str, ...], call: _Call) -> _Verdict:
+    """Paths of the arguments, and for commands every word that may be one, also behind a `=` or a `:`."""
+    words = [word for command in call.line.commands for word in command.words] + list(call.line.files)
+    said = [piece for word in words for piece in _pieces(word)]
+    candidates = [*call.paths, *(normal_path(text, call.root) for text in said)]
+    if any(_path_matches(patterns, path, call.root, strict=False) for path in candidates):
+        return "yes"
+    return "maybe" if call.line.doubt or any(not word.fixed for word in words) else "no"
+
+
+def _pieces(word: Word) -> list[str]:
+    return [word.text, *(piece for piece in re.split(r"[=:,@]|^-\w", word.text) if piece and piece != word.text)]
+
+
+def _host_verdict(patterns: tuple[str, ...], call: _Call) -> _Verdict:
+    if any(_host_matches(pattern, host, strict=False) for pattern in patterns for host in call.hosts):
+        return "yes"
+    return "maybe" if any(not host.certain for host in call.hosts) else "no"
+
+
+# Tools
+
+
+def _names_tool(rule: Rule, tool: str) -> bool:
+    """By name, glob or group; without regard to case for what forbids, exactly for what allows."""
+    name = tool if rule.action == "allow" else tool.casefold()
+    for pattern in _several(rule.tool):
+        if pattern.startswith("group:"):
+            if name in GROUPS.get(pattern, ()):
+                return True
+        elif fnmatchcase(name, pattern if rule.action == "allow" else pattern.casefold()):
+            return True
+    return False
+
+
+# Commands
+
+
+def _shell_line(params: Mapping[str, Any]) -> ShellLine:
+    """All command lines of a call, read as one; a list is one command whose words are what they are."""
+    lines = []
+    for key in _COMMAND_KEYS:
+        value = params.get(key)
+        if isinstance(value, str):
+            lines.append(read_shell_line(value))
+        elif isinstance(value, list | tuple):
+            words = tuple(Word(str(word)) for word in value)
+            quoted = " ".join("'" + word.text.replace("'", "'\\''") + "'" for word in words)
+            lines.append(read_shell_line(quoted))
+    return ShellLine(
+        tuple(command for line in lines for command in line.commands),
+        doubt=next((line.doubt for line in lines if line.doubt), ""),
+        files=tuple(file for line in lines for file in line.files),
+    )
+
+
+@lru_cache(maxsize=256)
+def _regex(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+# Paths
+
+
+def _paths(params: Mapping[str, Any]) -> Iterable[str]:
+    for key, value in params.items():
+        if _snake(key) in _PATH_KEYS:
+            values = value if isinstance(value, list | tuple) else [value]
+            yield from (item for item in values if isinstance(item, str) and "://" not in item.replace("file://", ""))
+    for key in ("input", "patch"):
+        if isinstance(text := params.get(key), str):
+            yield from _PATCHED.findall(text)
+
+
+def normal_path(path: str, root: str | None = None) -> str:
+    """A path as rules see it: no `.`, `..`, doubled slashes, `@`, `~`, `file:`; inside the root relative to it."""
+    path = unicodedata.normalize("NFC", path).strip()
+    path = re.sub(r"[\u00a0\u2000-\u200a\u202f\u205f\u3000]", " ", path)
+    if path[:5].casefold() == "file:":
+        path = unquote(re.sub(r"^file:(//[^/]*)?", "", path, flags=re.IGNORECASE))
+    path = path.removeprefix("@").replace("\\", "/").replace("\0", "")
+    if path == "~" or path.startswith("~/"):
+        path = str(Path.home()) + path[1:]
+    path = posixpath.normpath(path or ".")
+    path = re.sub(r"^//+", "/", path)
+    base = None if root is None else posixpath.normpath(root)
+    if base is not None and not path.startswith("/"):
+        path = posixpath.normpath(posixpath.join(base, path))
+    if base is not None and (path == base or path.startswith(base.rstrip("/") + "/")):
+        path = posixpath.relpath(path, base)
+    return path
+
+
+def _path_matches(patterns: tuple[str, ...], path: str, root: str | None, *, strict: bool) -> bool:
+    """Whether a glob covers the path. `strict` is for allowing: case counts, and a relative glob stays in the root."""
+    if not strict:
+        path = path.casefold()
+    outside = path.startswith(("/", "../")) or path == ".."
+    for pattern in patterns:
+        glob = _pattern(pattern if strict else pattern.casefold(), root if strict or root is None else root.casefold())
+        anywhere = "/" not in glob.rstrip("/")
+        if outside and not glob.startswith("/") and (strict or not anywhere):
+            continue
+        if _glob(glob).match(path):
+            return True
+    return False
+
+
+def _pattern(pattern: str, root: str | None) -> str:
+    if pattern.startswith("~/"):
+        pattern = str(Path.home()) + pattern[1:]
+    if root is not None and pattern.startswith(root.rstrip("/") + "/"):
+        return pattern[len(root.rstrip("/")) + 1 :] or "**"
+    return pattern.removeprefix("./")
+
+
+@lru_cache(maxsize=512)
+def _glob(pattern: str) -> re.Pattern[str]:
+    """`*` within a name, `**` over names; a pattern without a slash at any depth; and all below what matches."""
+    body = pattern.rstrip("/")
+    prefix = "(?:.*/)?" if "/" not in body else ""
+    out, at = [], 0
+    while at < len(body):
+        if body.startswith("**/", at):
+            out.append("(?:.*/)?")
+            at += 3
+        elif body.startswith("**", at):
+            out.append(".*")
+            at += 2
+        elif body[at] == "*":
+            out.append("[^/]*")
+            at += 1
+        elif body[at] == "?":
+            out.append("[^/]")
+            at += 1
+        else:
+            out.append(re.escape(body[at]))
+            at += 1
+    return re.compile(f"{prefix}{''.join(out)}(?:/.*)?\\Z", re.DOTALL)
+
+
+# Hosts
+
+
+def _host(text: str) -> _Host:
+    """The host of a URL, or a bare one. What two programs might read differently is not certain."""
+    if re.search(r"[\s\\\x00-\x20\x7f]", text) or not text.isascii():
+        return _Host(name="", port=None, certain=False)
+    address = text if "://" in text else f"https://{text}"
+    try:
+        parts = urlsplit(address)
+        name, port = parts.hostname or "", parts.port
+    except ValueError:
+        return _Host(name="", port=None, certain=False)
+    if not name or "%" in name or parts.scheme not in _DEFAULT_PORTS:
+        return _Host(name=name, port=port, certain=False)
+    return _Host(name=_plain_host(name), port=_DEFAULT_PORTS[parts.scheme] if port is None else port)
+
+
+def _plain_host(name: str) -> str:
+    """One spelling per host: no last dot, addresses in their usual form (`0x7f.1` is 127.0.0.1)."""
+    name = name.rstrip(".").casefold()
+    try:
+        if re.fullmatch(r"[0-9a-fx.]+", name) and name[:1].isdigit():
+            return socket.inet_ntoa(socket.inet_aton(name))
+        address = ipaddress.ip_address(name)
+    except (OSError, ValueError):
+        return name
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def _host_matches(pattern: str, host: _Host, *, strict: bool) -> bool:
+    """`strict` is for allowing: the port must be the usual one or the one named, and the host certain."""
+    name, port = _host_pattern(pattern)
+    if not host.name and pattern != "*":
+        return False
+    if strict and not host.certain:
+        return False
+    if port is not None and host.port is not None and port != host.port:
+        return False
+    if strict and port is None and host.port not in _DEFAULT_PORTS.values():
+        return False
+    if name == "*":
+        return True
+    if name.startswith("."):
+        return host.name == name[1:] or host.name.endswith(name)
+    return host.name == _plain_host(name)
+
+
+def _host_pattern(pattern: str) -> tuple[str, int | None]:
+    name, colon, port = pattern.casefold().rpartition(":")
+    if colon and port.isdigit() and (name.count(":") == 0 or name.endswith("]")):
+        return name.strip("[]"), int(port)
+    return pattern.casefold().strip("[]"), None
+
+
+# Small things
+
+
+def _texts(params: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for key, value in params.items():
+        if _snake(key) in keys:
+            found += [item for item in (value if isinstance(value, list | tuple) else [value]) if isinstance(item, str)]
+    return found
+
+
+def _snake(key: str) -> str:
+    return re.sub(r"(?<=[a-z\d])([A-Z])", r"_\1", key).lower()
+
+
+def _several(patterns: Patterns) -> tuple[str, ...]:
+    return (patterns,) if isinstance(patterns, str) else tuple(patterns)
+
+
+def _short(text: str) -> str:
+    return f"`{text if len(text) <= 80 else text[:79] + '…'}`"
+
+
+def _check_rule(rule: Rule, at: int) -> None:
+    for name, patterns in (("tool", rule.tool), ("path", rule.path), ("command", rule.command), ("host", rule.host)):
+        for pattern in _several(patterns):
+            if not pattern.strip():
+                raise FormatError(f"an empty pattern matches nothing: leave {name} out", f"policy.rules[{at}].{name}")
+    for pattern in _several(rule.tool):
+        if pattern.startswith("group:") and pattern not in GROUPS:
+            raise FormatError(f"unknown {pattern}; there are {', '.join(GROUPS)}", f"policy.rules[{at}].tool")
+    for pattern in _several(rule.command):
+        if pattern.startswith("re:"):
+            try:
+                _regex(pattern[3:])
+            except re.error as error:
+                raise FormatError(f"not a regular expression: {error}", f"policy.rules[{at}].command") from None
+
+
+READ_ONLY = Policy(rules=(Rule(action="allow", tool="group:read"),), default="deny")
+ASK = Policy(rules=(Rule(action="allow", tool="group:read"),), default="ask")
+ALLOW = Policy(default="allow")

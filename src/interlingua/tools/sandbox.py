@@ -1,0 +1,123 @@
+"""The sandbox of commands: bubblewrap, where it is installed and allowed, and a plain word where it is not.
+
+Inside, a command sees the root (writable), the system's programs and libraries (read-only), a private /tmp and home,
+a /proc of its own processes, and no network unless allowed. It sees no home directory, no /run, no /var, no other
+process, and of /etc only what programs need to run. It has no capabilities and cannot gain privileges.
+"""
+
+import functools
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+HOME = "/tmp/home"  # inside the sandbox, where /tmp is private
+
+_SYSTEM = ("/usr", "/nix/store", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
+_NAMES = ("passwd", "group", "hosts", "host.conf", "nsswitch.conf", "resolv.conf", "protocols", "services", "networks")
+_TASTE = ("localtime", "timezone", "locale.alias", "mime.types", "magic", "terminfo", "os-release", "debian_version")
+_CERTIFICATES = (
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "pki/tls/certs",
+    "pki/ca-trust",
+)
+_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/acpi", "/proc/scsi")
+_MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+
+
+# The sandbox dies with its first process. This one stays a moment if others are left (in /proc: bubblewrap and itself
+# are two), for what bash does not wait for, such as `>(sed …)`. It traps signals, which is not inherited as ignoring
+# would be, and keeps its own words ("Terminated") to itself.
+_LAST = (
+    'trap : TERM INT HUP QUIT; exec 3>&2 2>/dev/null; (exec "$@" 2>&3 3>&-); code=$?; '
+    "set -- /proc/[0-9]*; [ $# -gt 2 ] && sleep 0.3; exit $code"
+)
+
+
+class SandboxStatus(Struct, frozen=True, kw_only=True):
+    """Whether commands can be sandboxed on this machine, and if not, why not and what to do."""
+
+    available: bool
+    reason: str
+    program: str | None = None
+
+
+class Sandbox(Struct, frozen=True, kw_only=True):
+    """What a sandboxed command may see and do beside its root."""
+
+    root: str
+    network: bool = False
+    read_only: Sequence[str] = ()
+    writable: Sequence[str] = ()
+
+
+@functools.cache
+def sandbox_status() -> SandboxStatus:
+    """Looks for bubblewrap and tries it once: it may be installed and still forbidden, as in most containers."""
+    program = shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin:/run/wrappers/bin")
+    if sys.platform != "linux":
+        return SandboxStatus(available=False, reason="not sandboxed: bubblewrap exists for Linux only")
+    if program is None:
+        return SandboxStatus(available=False, reason="not sandboxed: bubblewrap is not installed")
+    argv = [
+        program,
+        *_walls(network=False),
+        "--remount-ro",
+        "/",
+        "--chdir",
+        "/",
+        "--",
+        _first("/bin/true", "/usr/bin/true"),
+    ]
+    try:
+        tried = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, env={}, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return SandboxStatus(available=False, reason=f"not sandboxed: bubblewrap does not run here: {error}")
+    if tried.returncode != 0:
+        said = tried.stderr.decode(errors="replace").strip() or f"exit code {tried.returncode}"
+        return SandboxStatus(available=False, reason=f"not sandboxed: bubblewrap is not allowed here: {said}")
+    return SandboxStatus(available=True, reason="sandboxed with bubblewrap", program=program)
+
+
+def sandboxed(argv: Sequence[str], program: str, sandbox: Sandbox, directory: str) -> list[str]:
+    """The command line that runs `argv` inside the sandbox, in `directory`."""
+    shown = [part for path in (*_interpreter(), *sandbox.read_only) for part in ("--ro-bind-try", path, path)]
+    kept = [part for path in (sandbox.root, *sandbox.writable) for part in ("--bind", path, path)]
+    inside = ["--remount-ro", "/", "--chdir", directory, "--", "/bin/sh", "-c", _LAST, "sh", *argv]
+    return [program, *_walls(sandbox.network), *shown, *kept, *inside]
+
+
+def _walls(network: bool) -> list[str]:
+    """What every sandbox has. No --new-session: the command already has a session, and its terminal is ours alone."""
+    parts = ["--die-with-parent", "--unshare-all", "--cap-drop", "ALL", "--hostname", "sandbox"]
+    parts += ["--share-net"] if network else []
+    for path in (*_SYSTEM, *(f"/etc/{name}" for name in (*_NAMES, *_TASTE, *_CERTIFICATES))):
+        parts += ["--ro-bind-try", path, path]
+    for path in _MERGED:
+        parts += _merged(Path(path))
+    parts += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--dir", HOME, "--tmpfs", "/var/tmp"]
+    # bubblewrap leaves these writable to a caller who is root, and core_pattern alone leads out of any sandbox.
+    return [*parts, *(part for path in _KERNEL for part in ("--ro-bind-try", path, path))]
+
+
+def _merged(path: Path) -> list[str]:
+    """A top directory as the machine has it: today mostly a link into /usr."""
+    if path.is_symlink():
+        return ["--symlink", str(path.readlink()), str(path)]
+    return ["--ro-bind", str(path), str(path)] if path.is_dir() else []
+
+
+def _interpreter() -> list[str]:
+    """Where Python is, should it live in a home directory: the virtual environments of a project point there."""
+    prefix = Path(sys.base_prefix)
+    return [] if prefix.is_relative_to("/usr") or Path.home().is_relative_to(prefix) else [str(prefix)]
+
+
+def _first(*paths: str) -> str:
+    return next((path for path in paths if Path(path).exists()), paths[0])

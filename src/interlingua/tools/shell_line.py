@@ -1,0 +1,370 @@
+"""Reads a shell line far enough to know which commands it runs; where it cannot know, it says so.
+
+This is no shell: nothing is expanded. A word is *fixed* when its text is certain before the shell runs, and open when
+it depends on variables, globs, braces or other commands. What is inside `$(…)`, backticks and `<(…)` is read as
+commands of its own, and so are the arguments of what runs other commands (`sh -c`, `eval`, `sudo`, `xargs`,
+`find -exec`). A line with anything that may hide a command, or that changes what later words mean, is not certain.
+"""
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+MAX_LENGTH = 20_000
+MAX_READINGS = 200
+MAX_CARRIED = 50
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^\]]*\])?\+?=")
+_OPERATORS = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|\n()]")
+_REDIRECTION = re.compile(r"(?:\d+|\{\w+\})?(?:&>>|&>|<<<|<<-|<<|<>|>>|>\||>&|<&|>|<)")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00a0\u2000-\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
+
+_TANGLED = re.compile(r"""["'\\()#`$\n<>]""")
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Words after which a command follows, and words that open something we do not follow.
+_LEADING = frozenset({"if", "then", "elif", "else", "while", "until", "do", "{", "!", "time", "coproc"})
+_RESERVED = _LEADING | {"fi", "done", "esac", "}", "for", "case", "select", "function", "in", "[[", "]]", "((", "))"}
+# Commands that run text as shell commands, or that change what the words after them mean.
+_SHELLS = _names(
+    "sh bash dash zsh ksh mksh ash fish csh tcsh busybox toybox eval source . trap alias su ssh script watch parallel "
+    "at batch screen tmux expect"
+)
+_CHANGERS = _names(
+    "export declare typeset local readonly set shopt unset enable hash bind complete mapfile readarray read getopts "
+    "unalias pushd popd"
+)
+# Commands that run their arguments as a command.
+_CARRIERS = _names(
+    "sudo doas env nice ionice chrt taskset nohup setsid timeout xargs command builtin exec time stdbuf unbuffer "
+    "chroot unshare nsenter setarch linux32 linux64 flock strace ltrace gdb valgrind perf runuser setpriv capsh "
+    "prlimit systemd-run firejail bwrap proot fakeroot faketime rlwrap dbus-run-session xvfb-run pkexec sg newgrp entr "
+    "find fd fdfind git-bisect hyperfine direnv poetry pipenv uv npx bunx pnpx docker podman kubectl nerdctl lxc"
+)
+_INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|osascript|pwsh)[\d.]*$")
+_CODE_OPTIONS = re.compile(r"-\w*[ceErRpn]\w*$|--(eval|execute|command|print|run)\b")
+# Builtins that read a word as an array element, and so compute what stands in its brackets: `[ -v 'a[$(rm)]' ]`.
+_COUNTING = _names("test [ printf let wait")
+_AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
+_FIND_ACTIONS = re.compile(r"-(exec|execdir|ok|okdir|delete|fprint|fprint0|fprintf|fls|x|X|-exec|-exec-batch)$")
+
+
+class Word(Struct, frozen=True):
+    """A word of a command: its text with the quotes removed, and whether that is what the command will get."""
+
+    text: str
+    fixed: bool = True
+
+
+class Command(Struct, frozen=True):
+    """A simple command. `inner`: seen within the arguments of another one that may run it, as `rm` in `sudo rm`."""
+
+    words: tuple[Word, ...]
+    inner: bool = False
+
+    @property
+    def name(self) -> str:
+        """The program's name without its directory; empty when it is not fixed."""
+        return self.words[0].text.rpartition("/")[2] if self.words and self.words[0].fixed else ""
+
+    @property
+    def text(self) -> str:
+        return " ".join(word.text for word in self.words)
+
+
+class ShellLine(Struct, frozen=True):
+    """What a line runs, and the targets of its redirections. `doubt` says why it is not certain; empty when it is."""
+
+    commands: tuple[Command, ...]
+    doubt: str = ""
+    files: tuple[Word, ...] = ()
+
+
+def read_shell_line(text: str) -> ShellLine:
+    """All commands of a line, as far as they can be seen, and whether that is all."""
+    if len(text) > MAX_LENGTH:
+        return ShellLine((), doubt="the line is too long to be judged")
+    reader = _Reader()
+    reader.read(text)
+    return ShellLine(tuple(reader.commands), doubt=reader.doubt, files=tuple(reader.files))
+
+
+def runs_others(command: Command) -> bool:
+    """Whether a command's arguments are, or may be, a command of their own."""
+    if command.name in ("find", "fd", "fdfind"):
+        return any(not word.fixed or _FIND_ACTIONS.match(word.text) for word in command.words[1:])
+    return command.name in _CARRIERS
+
+
+class _Reader:
+    """Collects the commands, files and doubts of a line and of the lines within it."""
+
+    def __init__(self) -> None:
+        self.readings = 0
+        self.commands: list[Command] = []
+        self.files: list[Word] = []
+        self.doubt = ""
+
+    def read(self, text: str, *, inner: bool = False) -> None:
+        self.readings += 1
+        if self.readings > MAX_READINGS:
+            self.doubts("it is too tangled to be judged")
+            return
+        if _CONTROLS.search(text):
+            self.doubts("it holds control or invisible characters")
+        words: list[Word] = []
+        at = 0
+        while at < len(text):
+            if text[at] in " \t":
+                at += 1
+            elif text.startswith("\\\n", at):
+                at += 2
+            elif text[at] == "#":
+                at = _line_end(text, at)
+            elif text.startswith(("<(", ">("), at):
+                word, at = self._word(text, at)
+                words.append(word)
+            elif redirection := _REDIRECTION.match(text, at):
+                at = self._redirected(text, redirection)
+            elif operator := _OPERATORS.match(text, at):
+                at = operator.end()
+                if operator[0] == "(" and words:
+                    self.doubts("it defines a function or an array, or uses a pattern")
+                self._finish(words, inner)
+                words = []
+            else:
+                word, end = self._word(text, at)
+                at = max(end, at + 1)
+                words.append(word)
+        self._finish(words, inner)
+
+    def doubts(self, why: str) -> None:
+        self.doubt = self.doubt or why
+
+    def _redirected(self, text: str, operator: re.Match[str]) -> int:
+        at = operator.end()
+        while at < len(text) and text[at] in " \t":
+            at += 1
+        target, end = self._word(text, at)
+        sign = operator[0].lstrip("0123456789")
+        if sign.startswith("<<") and sign != "<<<":
+            self.doubts("it has a here-document")
+        elif sign in (">&", "<&") and target.fixed and re.fullmatch(r"\d+-?|-", target.text):
+            pass
+        elif not (target.fixed and target.text == "/dev/null"):
+            self.doubts("it redirects to or from a file")
+            self.files.append(target)
+        return max(end, at)
+
+    def _finish(self, words: list[Word], inner: bool) -> None:
+        """One simple command is complete: takes off what stands before its name, and looks inside it."""
+        rest = list(words)
+        while rest and ((rest[0].text in _RESERVED and rest[0].fixed) or _ASSIGNMENT.match(rest[0].text)):
+            if rest[0].text not in _RESERVED:
+                self.doubts("it sets a variable, which may change what commands do")
+            else:
+                self.doubts(f"it uses the shell's {rest[0].text!r}")
+            rest.pop(0)
+        if not rest:
+            return
+        command = Command(tuple(rest), inner)
+        self.commands.append(command)
+        self._look_inside(command)
+
+    def _look_inside(self, command: Command) -> None:
+        name, arguments = command.name, command.words[1:]
+        if not name:
+            self.doubts("the name of a command is known only when it runs")
+        elif name.casefold() in _SHELLS:
+            self.doubts(f"{name} runs other commands")
+            for word in arguments:
+                self.read(word.text, inner=True)
+        elif name.casefold() in _CHANGERS:
+            self.doubts(f"{name} changes what later commands mean")
+        elif name in _COUNTING and any("$(" in word.text or "`" in word.text for word in arguments):
+            self.doubts(f"{name} may run what its words hold")
+        elif name in _AWKS or (
+            _INTERPRETERS.match(name.casefold()) and any(_CODE_OPTIONS.match(word.text) for word in arguments)
+        ):
+            self.doubts(f"{name} runs code that is not a command")
+        if runs_others(command) or name.casefold() in _SHELLS:
+            if len(command.words) > MAX_CARRIED:
+                self.doubts("it has too many words to be judged")
+            for at in range(1, min(len(command.words), MAX_CARRIED)):
+                self._suffix(Command(command.words[at:], inner=True))
+
+    def _suffix(self, command: Command) -> None:
+        """What may be a command within a command: any of the following words may be its name."""
+        self.commands.append(command)
+        if command.name.casefold() in _SHELLS and command.name != ".":
+            self.doubts(f"{command.name} runs other commands")
+            for word in command.words[1:]:
+                self.read(word.text, inner=True)
+
+    def _word(self, text: str, at: int) -> tuple[Word, int]:
+        """The word that begins at `at`, and where it ends."""
+        parts: list[str] = []
+        fixed = True
+        start = at
+        while at < len(text):
+            char = text[at]
+            if char in " \t\n;&|()" or (char in "<>" and not text.startswith(("<(", ">("), at)):
+                if char == "(" and parts:
+                    self.doubts("it defines a function or an array, or uses a pattern")
+                break
+            if char == "\\":
+                if at + 1 == len(text):
+                    self.doubts("it ends in a backslash")
+                parts.append(text[at + 1 : at + 2].replace("\n", ""))
+                at += 2
+            elif char == "'":
+                end = text.find("'", at + 1)
+                if end < 0:
+                    self.doubts("a quote is not closed")
+                    end = len(text)
+                parts.append(text[at + 1 : end])
+                at = end + 1
+            elif char == '"':
+                quoted, open_, at = self._double_quoted(text, at + 1)
+                parts.append(quoted)
+                fixed = fixed and not open_
+            elif char in "$`" or text.startswith(("<(", ">("), at):
+                end = self._expansion(text, at)
+                fixed = fixed and end == at + 1 and char == "$" and _alone(text, at)
+                parts.append(text[at:end])
+                at = end
+            else:
+                if char in "*?[{" or (char == "~" and (at == start or text[at - 1] in ":=")):
+                    fixed = fixed and _itself(text, at, start)
+                parts.append(char)
+                at += 1
+        return Word("".join(parts), fixed), at
+
+    def _double_quoted(self, text: str, at: int) -> tuple[str, bool, int]:
+        """The text up to the closing quote, whether it depends on something, and where it ends."""
+        parts: list[str] = []
+        open_ = False
+        while at < len(text):
+            char = text[at]
+            if char == '"':
+                return "".join(parts), open_, at + 1
+            if char == "\\" and text[at + 1 : at + 2] in ("$", "`", '"', "\\", "\n"):
+                parts.append(text[at + 1].replace("\n", ""))
+                at += 2
+            elif char in "$`" and not (char == "$" and text[at + 1 : at + 2] in ("", '"', " ", "\t")):
+                end = self._expansion(text, at)
+                parts.append(text[at:end])
+                open_ = True
+                at = end
+            else:
+                parts.append(char)
+                at += 1
+        self.doubts("a quote is not closed")
+        return "".join(parts), open_, at
+
+    def _expansion(self, text: str, at: int) -> int:
+        """Where the thing that begins with `$`, a backtick or `<(` ends; the commands within it are collected."""
+        if text[at] == "`":
+            return self._backticks(text, at)
+        opener = text[at : at + 2]
+        if text.startswith("$((", at) or text.startswith("$[", at):
+            self.doubts("it computes, and computing may run commands")
+        if opener in ("$(", "<(", ">("):
+            end = _closing(text, at + 2)
+            if end < 0:
+                self.doubts("a bracket is not closed")
+                end = len(text)
+            inside = text[at + 2 : end]
+            if _TANGLED.search(inside):
+                self.doubts("commands within commands are quoted")
+            self.read(inside)
+            return end + 1
+        if opener == "${":
+            return self._braced(text, at)
+        if opener in ("$'", '$"'):
+            self.doubts("it spells text in a way that hides it")
+            return at + 1
+        name = _NAME.match(text, at + 1)
+        if name:
+            return name.end()
+        return at + 2 if text[at + 1 : at + 2] in tuple("0123456789@*#?$!-") and at + 1 < len(text) else at + 1
+
+    def _braced(self, text: str, at: int) -> int:
+        end = text.find("}", at)
+        if end < 0 or not _NAME.fullmatch(text, at + 2, end):
+            self.doubts("it uses an expansion that may run commands")
+            self.read(text[at + 2 :], inner=True)
+        return at + 2 if end < 0 else end + 1
+
+    def _backticks(self, text: str, at: int) -> int:
+        end = at + 1
+        while end < len(text) and text[end] != "`":
+            end += 2 if text[end] == "\\" else 1
+        if end >= len(text):
+            self.doubts("a backtick is not closed")
+        inside = text[at + 1 : end]
+        if _TANGLED.search(inside):
+            self.doubts("commands within commands are quoted")
+        self.read(re.sub(r"\\([\\`$])", r"\1", inside))
+        return end + 1
+
+
+def _alone(text: str, at: int) -> bool:
+    """Whether a `$` stands for itself: at the end of a word."""
+    return text[at + 1 : at + 2] in ("", " ", "\t", "\n")
+
+
+def _itself(text: str, at: int, start: int) -> bool:
+    """Whether a bracket is the command `[`, the word `{` or the `{}` of find, and no pattern or subscript."""
+    following = text[at + 1 : at + 2]
+    return (text[at] == "[" and at == start and following in ("", " ", "\t", "\n")) or (
+        text[at] == "{" and following in ("", " ", "\t", "\n", "}")
+    )
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
+
+
+def _closing(text: str, at: int) -> int:
+    """Where the bracket that was opened before `at` closes, over quotes and inner brackets; -1 if it does not."""
+    depth = 1
+    for place, char in _unquoted(text, at):
+        if char == "(":
+            depth += 1
+        elif char == ")":
+            depth -= 1
+            if depth == 0:
+                return place
+    return -1
+
+
+def _unquoted(text: str, at: int) -> Iterator[tuple[int, str]]:
+    """The characters outside quotes. Inside double quotes brackets still count when `$(` opened them: then all do."""
+    while at < len(text):
+        char = text[at]
+        if char == "\\":
+            at += 2
+            continue
+        if char == "'":
+            end = text.find("'", at + 1)
+            at = len(text) if end < 0 else end + 1
+            continue
+        if char == '"':
+            end = at + 1
+            while end < len(text) and text[end] != '"':
+                end += 2 if text[end] == "\\" else 1
+            if "$(" in text[at:end] or "`" in text[at:end]:
+                at += 1
+                continue
+            at = end + 1
+            continue
+        yield at, char
+        at += 1

@@ -1,0 +1,264 @@
+"""The small program between us and a command: it starts the command, and sees to it that nothing of it remains.
+
+It runs alone (`python -I -S supervisor.py …`), so it imports nothing of this package. It is the *subreaper* of the
+command (prctl(2)): whatever a descendant does to get away (setsid, a double fork, nohup, disown), the orphan becomes
+a child of this process. Hence the one exact test at the end: no child left means no descendant left.
+
+It ends the whole tree when the command's own shell ends, when the time is over, when there are too many processes,
+when it is told to, and when the other end of its control socket closes, that is, when we die, however we die.
+"""
+
+import contextlib
+import ctypes
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+TICK = 0.25
+LINGER = 0.3  # what a command left behind may finish by itself, such as the `>(sed …)` of a bash line
+PATIENCE = 10.0  # then we give up: only a process of another user, or one stuck in the kernel, survives SIGKILL
+
+POLITE, AT_ONCE = b"T", b"K"
+
+
+class Process:
+    """One line of the process table."""
+
+    __slots__ = ("group", "name", "parent", "pid")
+
+    def __init__(self, pid: int, parent: int, group: int, name: str) -> None:
+        self.pid, self.parent, self.group, self.name = pid, parent, group, name
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _processes() -> list[Process]:
+    if not Path("/proc/self/stat").exists():
+        return _processes_by_ps()
+    found = []
+    for name in os.listdir("/proc"):  # noqa: PTH208 - the fast one: it runs in a race against forks
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat") as file:  # noqa: PTH123
+                before, _, after = file.read().rpartition(")")
+                state, parent, group = after.split()[:3]
+                if state != "Z":
+                    found.append(Process(int(name), int(parent), int(group), before.partition("(")[2]))
+    return found
+
+
+def _processes_by_ps() -> list[Process]:
+    found = []
+    for line in os.popen("/bin/ps -axo pid=,ppid=,pgid=,comm="):
+        pid, parent, group, name = line.split(None, 3)
+        found.append(Process(int(pid), int(parent), int(group), name.strip()))
+    return found
+
+
+def _descendants() -> list[Process]:
+    """Everything below this process."""
+    below: dict[int, list[Process]] = {}
+    for process in _processes():
+        below.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    waiting = [os.getpid()]
+    while waiting:
+        children = below.pop(waiting.pop(), [])
+        found += children
+        waiting += [child.pid for child in children]
+    return found
+
+
+def _kill(pid: int, number: int) -> None:
+    with contextlib.suppress(OSError):
+        os.kill(pid, number)
+
+
+def _kill_children() -> None:
+    """Kills the direct children alone, fast: a process that forks and exits in a chain is always one of these."""
+    with contextlib.suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as file:  # noqa: PTH123
+        for pid in file.read().split():
+            _kill(int(pid), signal.SIGKILL)
+
+
+def _signal_all(number: int) -> None:
+    """Signals the whole tree; by group first, since a group is signalled in one step that no fork can outrun."""
+    tree = [process for process in _descendants() if number == signal.SIGKILL or process.name != "bwrap"]
+    if number == signal.SIGKILL:
+        for group in {process.group for process in tree} - {os.getpgrp()}:
+            _kill(-group, number)
+    for process in tree:
+        _kill(process.pid, number)
+        if number != signal.SIGKILL:
+            _kill(process.pid, signal.SIGCONT)
+
+
+def _tasks() -> int:
+    """How many tasks the machine has: one cheap read that tells whether counting our own is worth it."""
+    try:
+        with open("/proc/loadavg") as file:  # noqa: PTH123
+            return int(file.read().split()[3].partition("/")[2])
+    except OSError:
+        return 0
+
+
+class Command:
+    """The command's process, its exit status once it has one, and whether anything of its tree still lives."""
+
+    def __init__(self, pid: int, control: int, wake: int) -> None:
+        self.pid = pid
+        self.control = control
+        self.wake = wake
+        self.status: int | None = None
+
+    def rest(self, seconds: float) -> bytes | None:
+        """Sleeps until a child ends or an order comes, which is returned; a closed socket means: at once."""
+        ready, _, _ = select.select([self.control, self.wake], [], [], max(seconds, 0))
+        if self.wake in ready:
+            os.read(self.wake, 4096)
+        if self.control not in ready:
+            return None
+        try:
+            return os.read(self.control, 1) or AT_ONCE
+        except OSError:
+            return AT_ONCE
+
+    def gone(self) -> bool:
+        """Reaps what has ended; true when no child is left."""
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return False
+                if pid == self.pid:
+                    self.status = os.waitstatus_to_exitcode(status)
+        except ChildProcessError:
+            return True
+
+    def linger(self, seconds: float) -> bytes | None:
+        """Gives the tree time to end by itself; an order cuts it short and is returned."""
+        end = time.monotonic() + seconds
+        while not self.gone() and time.monotonic() < end:
+            order = self.rest(min(TICK, end - time.monotonic()))
+            if order == AT_ONCE:
+                return order
+        return None
+
+    def finish(self, grace: float) -> None:
+        """Ends the tree: asked first if there is time for it, then killed until nothing is left."""
+        if grace > 0 and not self.gone():
+            _signal_all(signal.SIGTERM)
+            self.linger(grace)
+        end = time.monotonic() + PATIENCE
+        while not self.gone() and time.monotonic() < end:
+            _signal_all(signal.SIGKILL)
+            for _ in range(50):
+                _kill_children()
+                if self.gone():
+                    return
+            time.sleep(0.002)
+
+
+def _become(argv: list[str], directory: int, terminal: bool, limit: int) -> NoReturn:
+    """The child's half: a session of its own, ordinary signals, the directory that was checked, and the command."""
+    try:
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.setsid()
+        if terminal:
+            import fcntl
+            import termios
+
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        _limit_processes(limit)
+        os.fchdir(directory)
+        os.execv(argv[0], argv)
+    except OSError as error:
+        os.write(2, f"cannot start {argv[0]}: {error.strerror}\n".encode())
+    os._exit(126)
+
+
+def _limit_processes(limit: int) -> None:
+    """Lets fork fail for a user with too many processes; the kernel asks root nothing of the kind, so we count too."""
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    wanted = _tasks() + limit
+    if hard == resource.RLIM_INFINITY or wanted < hard:
+        resource.setrlimit(resource.RLIMIT_NPROC, (wanted, hard))
+
+
+def _watch(command: Command, seconds: float, limit: int) -> tuple[str, float | None]:
+    """Waits for the command's end, or for a reason to end it: the reason, and the grace it leaves (None: the usual)."""
+    parent, before = os.getppid(), _tasks()
+    end = time.monotonic() + seconds if seconds > 0 else float("inf")
+    while True:
+        order = command.rest(min(TICK, end - time.monotonic()))
+        command.gone()
+        if command.status is not None:
+            return "", None
+        if order is not None:
+            return "killed", None if order == POLITE else 0
+        if time.monotonic() >= end:
+            return "timeout", None
+        if os.getppid() != parent:
+            return "killed", 0
+        if _tasks() - before > limit and len(_descendants()) > limit:
+            return "processes", 0
+
+
+def _say(control: int, words: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(control, words.encode() + b"\n")
+
+
+def supervise(
+    control: int, directory: int, seconds: float, grace: float, limit: int, terminal: bool, argv: list[str]
+) -> None:
+    """Runs `argv` to its end and says on `control`: `started <pid>`, then `ended <code> <left behind> <reason>`."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    wake, waker = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(waker, False)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    os.set_inheritable(control, False)
+    os.set_inheritable(directory, False)
+    pid = os.fork()
+    if pid == 0:
+        _become(argv, directory, terminal, limit)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    os.close(directory)
+    _say(control, f"started {pid}")
+    command = Command(pid, control, wake)
+    reason, left = _watch(command, seconds, limit), 0
+    if not reason[0]:
+        command.linger(LINGER)
+        left = len(_descendants())
+    command.finish(grace if reason[1] is None else reason[1])
+    _say(control, f"ended {'' if command.status is None else command.status} {left} {reason[0]}")
+
+
+if __name__ == "__main__":
+    _control, _directory, _seconds, _grace, _limit, _terminal = sys.argv[1:7]
+    supervise(
+        int(_control),
+        int(_directory),
+        float(_seconds),
+        float(_grace),
+        int(_limit),
+        _terminal == "1",
+        sys.argv[7:],
+    )
