@@ -73,13 +73,3 @@ def test_the_package_of_the_page_is_found_when_it_is_installed(tmp_path: Path) -
     )
     done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(site)}, check=True, capture_output=True)
     assert [["tides", "1.0"], "Brest: high"] == json.loads(done.stdout)
-
-
-def test_every_test_that_the_table_of_attacks_names_exists() -> None:
-    """A renamed test is noticed."""
-    file = ""
-    for place, name in re.findall(
-        r"`((?:tests/\S+?\.py|…))::(test_\w+)`", (ROOT / "docs/security-plugins.md").read_text()
-    ):
-        file = place if place != "…" else file
-        assert f"def {name}(" in (ROOT / file).read_text(), f"{file}::{name}"

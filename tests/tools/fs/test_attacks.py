@@ -1,6 +1,6 @@
 """Whoever writes the paths, the patterns and the tree is against us: nothing outside is read, changed or waited for.
 
-Outside the root lies a file that says SECRET. `docs/security-files.md` lists the attacks with these tests.
+Outside the root lies a file that says SECRET. `docs/security.md` lists the attacks with these tests.
 """
 
 import asyncio
