@@ -3,10 +3,13 @@ PYTHON ?= python3
 UV_VERSION := 0.13.7
 BIN := .venv/bin
 JOBS ?= 2
-SLOW := laws fuzz sdk cli test_corpus.py
+SLOW := laws fuzz sdk cli test_corpus.py test_docs.py testing connect sessions agent chat durable plugins mcp_tools \
+	tools/exec tools/fs tools/web
+# Programs that some tests use beside Python, and Debian's packages for them.
+PROGRAMS := rg:ripgrep fdfind:fd-find bwrap:bubblewrap tmux:tmux
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check corpus bench interop docs lock format clean
+.PHONY: help setup programs demo test check corpus bench interop docs lock format clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -22,6 +25,12 @@ setup: .venv/ready ## Make .venv with the package, all extras and the test depen
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
+programs: ## Install the programs that some tests use (as root); what is missing is said, and its tests are skipped
+	@for pair in $(PROGRAMS); do command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; \
+	test -z "$$missing" || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+		&& { apt-get update -qq; apt-get install -y -qq --no-install-recommends $$missing; } >/dev/null 2>&1; } \
+		|| echo "!!!! NOT INSTALLED:$$missing: the tests that use them are skipped"
+
 demo: setup ## An agent at work, offline, with real tools; its session, and that session in every format
 	@$(BIN)/interlingua demo
 
@@ -31,7 +40,7 @@ check: setup ## Lint, types and unit tests: the fast part
 	$(BIN)/mypy
 	$(BIN)/pytest -q -n $(JOBS) $(addprefix --ignore=tests/,$(SLOW))
 
-test: check ## All tests: the fast part, the laws, the fuzzers, the recorded traffic
+test: programs check ## All tests: the fast part, the laws, the fuzzers, attacks, crashes, servers, recorded traffic
 	$(BIN)/pytest -q -n $(JOBS) $(addprefix tests/,$(SLOW))
 
 corpus: setup ## Recorded provider traffic through every dialect: pass counts, and what fails
