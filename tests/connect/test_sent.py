@@ -513,3 +513,15 @@ async def _address(model: str | il.ModelDescriptor, **options: Any) -> str:
     assert isinstance(connector, HttpConnector)
     call = il.CallOptions(**{"env": {}, **options})
     return await connector._url(il.dialect(described.api), described, call, call.env)
+
+
+async def test_case_11_what_a_host_can_do_is_looked_up_by_host_and_model(server: Server) -> None:
+    """The same model is asked for sealed reasoning at one host, and not at another that refuses to be asked."""
+    asked = {}
+    for provider, api in (("openai", "openai-responses"), ("azure-openai-responses", "azure-openai-responses")):
+        refuses = {"supportsEncryptedReasoning": False} if provider != "openai" else None
+        model = il.ModelDescriptor(id="gpt-5", provider=provider, api=api, compat=refuses)
+        await Client().complete(model, "Hi", api_key="k", base_url=server.base_url(api), reasoning="low", retry=0)
+        assert server.last is not None
+        asked[provider] = server.last.json.get("include")
+    assert {"openai": ["reasoning.encrypted_content"], "azure-openai-responses": None} == asked

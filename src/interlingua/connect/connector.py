@@ -305,7 +305,12 @@ def _quirks(wire: Dialect, model: ModelDescriptor) -> dict[str, Any] | None:
 
 
 def _keeps_reasoning_sealed(request: Request) -> bool:
-    """Whether the provider keeps nothing, so that what it needs to go on reasoning must come back to us, sealed."""
+    """Whether the provider keeps nothing, so that what it needs to go on reasoning must come back to us, sealed.
+
+    Not every host of a model can do that: where one cannot, its row or the model's description says so.
+    """
+    if (request.model.compat or {}).get("supportsEncryptedReasoning") is False:
+        return False
     api, thinking = request.model.api, request.options.reasoning
     if api == "openai-codex-responses":
         return True
