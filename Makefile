@@ -49,10 +49,12 @@ corpus: setup ## Recorded provider traffic through every dialect: pass counts, a
 bench: setup ## Speed beside the limits and the peers, each peer in an environment of its own
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/transcripts.py
+	$(BIN)/python bench/connectors.py
+	$(BIN)/python bench/soak.py
 	$(BIN)/python bench/search.py
 	$(BIN)/python bench/sessions.py
 
-interop: setup ## The same conversion on other engines (Ray Data, locally), each in an environment of its own
+interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama.cpp, moto, PostgreSQL
 	@test -x interop/.envs/ray/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/ray
 	@$(BIN)/uv pip install --quiet --python interop/.envs/ray/bin/python --require-hashes -r interop/ray.lock
 	PYTHONPATH=src interop/.envs/ray/bin/python interop/ray_data.py
@@ -63,6 +65,13 @@ interop: setup ## The same conversion on other engines (Ray Data, locally), each
 		npm ci --prefix interop/.envs/mcp-node --ignore-scripts --silent --no-audit --no-fund; fi
 	$(BIN)/python interop/mcp_servers.py
 	$(BIN)/python interop/postgres_sessions.py
+	@for name in litellm llama_cpp moto; do \
+		test -x interop/.envs/$$name/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/$$name; \
+		CMAKE_ARGS="-DLLAVA_BUILD=OFF -DGGML_LLAMAFILE=OFF -DGGML_NATIVE=ON" $(BIN)/uv pip install --quiet \
+			--python interop/.envs/$$name/bin/python --require-hashes -r interop/$$name.lock || exit 1; done
+	$(BIN)/python interop/litellm_proxy.py
+	$(BIN)/python interop/llama_cpp_server.py
+	$(BIN)/python interop/bedrock_signing.py
 
 docs: setup ## Write the generated parts of the documentation
 	$(BIN)/python docs/generate.py

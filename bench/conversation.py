@@ -125,7 +125,7 @@ CASES = ("text5k", "text50k", "think1k", "tool20k", "tool200k", "rows20k", "rows
 SIZES = ("20k", "200k", "2m")  # of arguments: does the work per event grow?
 
 _DELTA = 100  # bytes of arguments in one event
-_COUNTS = {"5k": 5_000, "50k": 50_000, "1k": 1_000}
+_COUNTS = {"3": 3, "200": 200, "1k": 1_000, "2k": 2_000, "5k": 5_000, "50k": 50_000}
 _BYTES = {"20k": 20_000, "200k": 200_000, "2m": 2_000_000}
 
 
@@ -327,9 +327,26 @@ def _gemini(answer: Answer) -> Iterator[bytes]:
     yield say({"text": ""}, "STOP")
 
 
+def _ollama(answer: Answer) -> Iterator[bytes]:
+    def say(message: dict[str, Any], **more: Any) -> bytes:
+        line = {"model": "qwen3", "created_at": "2026-01-01T00:00:00.000000Z", "message": message, "done": False}
+        return json.dumps(line | more, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+    for piece in answer.thinking:
+        yield say({"role": "assistant", "content": "", "thinking": piece})
+    for piece in answer.text:
+        yield say({"role": "assistant", "content": piece})
+    if answer.arguments:  # this wire, too, sends a call whole
+        call = {"function": {"name": "write_file", "arguments": json.loads("".join(answer.arguments))}}
+        yield say({"role": "assistant", "content": "", "tool_calls": [call]})
+    counts = {"total_duration": 1, "prompt_eval_count": 25, "eval_count": 42}
+    yield say({"role": "assistant", "content": ""}, done=True, done_reason="stop", **counts)
+
+
 _STREAMS: dict[str, Callable[[Answer], Iterator[bytes]]] = {
     "anthropic": _anthropic,
     "openai": _openai,
     "responses": _responses,
     "gemini": _gemini,
+    "ollama": _ollama,
 }

@@ -64,6 +64,37 @@ The work for one event must not grow with what came before it.
 
 {growth}
 
+## A streamed call
+
+One whole call over a socket: the request is made, sent, answered with a stream, and read to its end; every event is
+gone through. All call the same local server, which replays ready answers from a process of its own, each event as an
+HTTP chunk of its own. Each participant uses its own HTTP client, pooled, as its documentation shows. Measured by
+`bench/connectors.py`; processor time of the calling process, all threads.
+
+*One at a time* sends an event each millisecond, so that the reader wakes up for every one; in the other columns the
+whole answer is sent at once. The last column but one is wall time until the caller has the first event. Rows called
+*raw events* build no message. The last row of participants is what the HTTP client costs that Interlingua uses, when
+nobody looks at what it brings.
+
+{calls}
+
+How to read it. The first table holds the worst wire of each column against the aim, once beside the peers that build a
+message, as Interlingua does, and once beside all, the raw rows too. With many events the work is in what is done with
+each: beside peers that build a message the aim is held there on every wire; beside raw events it is not, on Ollama and
+for Anthropic's 200 pieces. The other columns are dominated by something else, and the aim is mostly missed in them:
+
+- *One at a time*: waking the event loop and reading the socket, which `aiohttp` alone pays as well, is the larger part.
+  A blocking client has no event loop to wake: the vendors' sync rows are cheaper here than their async ones. Our sync
+  call hands each event from one thread to another, which costs as much again.
+- *Short answer*: the HTTP request is the smaller part. The rest is ours: the catalogue and the price, looking for the
+  key, adapting the conversation, and the machinery for trying again, each in every call.
+- *20 KB call* on Gemini and Ollama: the call comes whole, in an answer of two events: this is the short answer again.
+- *First event*: when 2,000 pieces arrive at once, Interlingua decodes all that has arrived before it hands out the
+  first: its async row is the last on every wire. With one event at a time it is among the others; it waits for an event
+  that says something. These are wall times, and move the most on a machine that does other work.
+- *Ollama*: its package builds no message, and is cheaper than Interlingua for short answers and for calls, and about
+  equal for one event at a time.
+
 ## Session files
 
 One large session file through `interlingua convert … -t transcript -o …`, from the start of the process to the file in
@@ -83,11 +114,11 @@ A fresh process until a client exists; bytecode compiled, files in the disk cach
 - Processor time of the process, all threads, `time.process_time`. Imports are wall time, for nothing else is done.
 - Participants take turns within each cell, in an order that changes from round to round. A number is the median of
   {rounds} rounds, and `x` is the median of the ratios to the limit *in the same process* just before and after.
-- No sockets, no TLS, no provider: only what a program itself adds. A real answer takes seconds, so what these numbers
-  buy is how many streams one core can carry, not how soon one answer comes.
+- No TLS, no provider and, but for the streamed calls, no sockets: only what a program itself adds. A real answer takes
+  seconds, so what these numbers buy is how many streams one core can carry, not how soon one answer comes.
 - Peers are called as their documentation shows, with the fewest layers they offer; logging and warnings are off.
   A cell that is empty would have taken a peer more than {longest:.0f} seconds a call.
-- Not measured: memory while streaming, other languages, other Python versions, peers that only wrap these peers.
+- Not measured: other languages, other Python versions, peers that only wrap these peers.
 
 How far to trust it: ratios repeat within about 10 % on a quiet machine; times do not, on another processor. On a
 machine that does other work too, single cells move by 20 % and more. This run: {date}, Python {python}, {machine},
@@ -115,9 +146,10 @@ every participant does in compiled code: the limit itself is not ten times faste
 )
 
 
-def _files() -> str:
-    table = Path(__file__).parent / "results" / "transcripts.md"
-    return table.read_text().strip() if table.exists() else "Not measured in this run."
+def _measured_apart(name: str) -> str:
+    """The tables that another program has left."""
+    tables = Path(__file__).parent / "results" / f"{name}.md"
+    return tables.read_text().strip() if tables.exists() else "Not measured in this run."
 
 
 def document(results: dict[str, Any], longest: float) -> str:
@@ -129,7 +161,8 @@ def document(results: dict[str, Any], longest: float) -> str:
         requests=report.requests(results),
         streams="\n\n".join(streams),
         growth=report.growth(results),
-        files=_files(),
+        calls=_measured_apart("connectors"),
+        files=_measured_apart("transcripts"),
         ready=report.ready(results),
         rounds=about["rounds"],
         longest=longest,

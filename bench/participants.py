@@ -102,8 +102,7 @@ def prepare(peer: Participant) -> None:
 
 def relock() -> None:
     """Resolves all lock files anew, to the newest versions."""
-    for peer in PEERS:
-        source = HERE / "envs" / f"{peer.name}.in"
+    for source in sorted((HERE / "envs").glob("*.in")):
         compile = [UV, "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes"]
         flags = ["--no-annotate", "--no-header", "--upgrade", "-o", source.with_suffix(".lock")]
         subprocess.run([*compile, *flags, source], check=True)

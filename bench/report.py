@@ -91,7 +91,7 @@ def _growth(sizes: dict[str, Any]) -> float:
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     lines = [list(head), *(list(row) for row in rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
 
@@ -126,12 +126,12 @@ def _times_faster(rows: dict[str, Any]) -> str:
 
 def requests(results: dict[str, Any]) -> str:
     found = results["requests"]
-    return _table(["CPU ms per request (x limit)", *(TITLES[wire] for wire in found)], _columns(found, 1e3, LIMIT))
+    return table(["CPU ms per request (x limit)", *(TITLES[wire] for wire in found)], _columns(found, 1e3, LIMIT))
 
 
 def streams(results: dict[str, Any], wire: str) -> str:
     found = results["streams"][wire]
-    return _table(["CPU µs per event (x limit)", *found], _columns(found, 1e6, STREAM_LIMIT))
+    return table(["CPU µs per event (x limit)", *found], _columns(found, 1e6, STREAM_LIMIT))
 
 
 def growth(results: dict[str, Any]) -> str:
@@ -141,7 +141,7 @@ def growth(results: dict[str, Any]) -> str:
         [f"{wire}, {_SHAPES[shape]}", *(_cell(row, 1e6) for row in sizes.values()), f"{_growth(sizes):.2f}"]
         for wire, shape, sizes in shapes
     ]
-    return _table(["CPU µs per event (x limit)", *head, "last : first"], rows)
+    return table(["CPU µs per event (x limit)", *head, "last : first"], rows)
 
 
 _SHAPES = {"tool": "one long string", "rows": "many small objects"}
@@ -149,7 +149,7 @@ _SHAPES = {"tool": "one long string", "rows": "many small objects"}
 
 def ready(results: dict[str, Any]) -> str:
     rows = [[name, number(row["ms"]), f"{row['mb']:.1f}"] for name, row in results["imports"].items()]
-    return _table(["ready to call", "wall ms", "peak MB"], rows)
+    return table(["ready to call", "wall ms", "peak MB"], rows)
 
 
 def _groups(results: dict[str, Any]) -> Iterator[tuple[str, list[Target], Target]]:
@@ -171,7 +171,7 @@ def summary(results: dict[str, Any]) -> str:
         ]
         for group, members, worst in _groups(results)
     ]
-    return _table(["target", "held", "cells", "worst"], rows)
+    return table(["target", "held", "cells", "worst"], rows)
 
 
 def verdict(results: dict[str, Any]) -> str:

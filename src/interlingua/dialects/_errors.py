@@ -32,6 +32,7 @@ OVERFLOW: list[str] = [
     r"exceeds the available context size",
     r"greater than the context length",
     r"context window exceeds limit",
+    r"context[_ ]?window[_ ]?exceeded",
     r"exceeded model token limit",
     r"too large for model with \d+ maximum context length",
     r"model_context_window_exceeded",

@@ -1,0 +1,362 @@
+"""One participant in a process of its own: makes streamed calls to a server and says what they took.
+
+It reads tasks, a line of JSON each, and answers with a line. Every call is made in public, against
+the server's address, with the package's own HTTP client: all events are gone through and, where the package builds a
+final message, it is asked for.
+"""
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import statistics
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+MODELS = {
+    "anthropic": "claude-sonnet-4-5",
+    "openai": "gpt-5",
+    "responses": "gpt-5",
+    "gemini": "gemini-2.5-pro",
+    "ollama": "qwen3",
+}
+PROVIDERS = {
+    "anthropic": "anthropic",
+    "openai": "openai-chat",
+    "responses": "openai",
+    "gemini": "google",
+    "ollama": "ollama",
+}
+ASKED = [{"role": "user", "content": "hi"}]
+
+LOOP = asyncio.new_event_loop()
+
+
+class Clock:
+    """Goes through all events: notes when the first came, and counts them."""
+
+    first = 0.0
+    seen = 0
+
+    def over(self, events: Any) -> None:
+        for _ in events:
+            self.seen += 1
+            if not self.first:
+                self.first = time.perf_counter()
+
+    async def aover(self, events: Any) -> None:
+        async for _ in events:
+            self.seen += 1
+            if not self.first:
+                self.first = time.perf_counter()
+
+
+Call = Callable[[], Clock]
+
+
+def _driven(work: Callable[[Clock], Awaitable[Any]]) -> Call:
+    def call() -> Clock:
+        clock = Clock()
+        LOOP.run_until_complete(work(clock))
+        return clock
+
+    return call
+
+
+def _plain(work: Callable[[Clock], Any]) -> Call:
+    def call() -> Clock:
+        clock = Clock()
+        work(clock)
+        return clock
+
+    return call
+
+
+# --- the participants: a call from a wire and the server's address ---------------------------------------------------
+
+
+def _ours(wire: str, url: str) -> tuple[str, dict[str, Any]]:
+    base = {"anthropic": url, "ollama": url, "gemini": f"{url}/v1beta"}.get(wire, f"{url}/v1")
+    return f"{PROVIDERS[wire]}/{MODELS[wire]}", {"api_key": "none", "base_url": base}
+
+
+def interlingua(wire: str, url: str) -> Call:
+    import interlingua as il
+
+    model, options = _ours(wire, url)
+
+    async def work(clock: Clock) -> Any:
+        answer = il.stream(model, "hi", **options)
+        await clock.aover(answer)
+        return answer.message
+
+    return _driven(work)
+
+
+def interlingua_sync(wire: str, url: str) -> Call:
+    import interlingua as il
+
+    model, options = _ours(wire, url)
+
+    def work(clock: Clock) -> Any:
+        answer = il.sync.stream(model, "hi", **options)
+        clock.over(answer)
+        return answer.message
+
+    return _plain(work)
+
+
+def aiohttp(wire: str, url: str) -> Call:
+    """Not a peer: the same HTTP client as ours, and nobody looks at what comes."""
+    from aiohttp import ClientSession
+
+    sessions: list[Any] = []
+
+    async def work(clock: Clock) -> None:
+        if not sessions:
+            sessions.append(ClientSession())
+        async with sessions[0].post(f"{url}/v1", json={"messages": ASKED}) as response:
+            await clock.aover(response.content.iter_any())
+
+    return _driven(work)
+
+
+def anthropic(wire: str, url: str) -> Call:
+    from anthropic import Anthropic
+
+    client = Anthropic(api_key="none", base_url=url, max_retries=0)
+
+    def work(clock: Clock) -> Any:
+        with client.messages.stream(model=MODELS[wire], max_tokens=100, messages=ASKED) as answer:
+            clock.over(answer)
+            return answer.get_final_message()
+
+    return _plain(work)
+
+
+def anthropic_async(wire: str, url: str) -> Call:
+    from anthropic import AsyncAnthropic
+
+    client = AsyncAnthropic(api_key="none", base_url=url, max_retries=0)
+
+    async def work(clock: Clock) -> Any:
+        async with client.messages.stream(model=MODELS[wire], max_tokens=100, messages=ASKED) as answer:
+            await clock.aover(answer)
+            return await answer.get_final_message()
+
+    return _driven(work)
+
+
+def anthropic_raw(wire: str, url: str) -> Call:
+    from anthropic import Anthropic
+
+    client = Anthropic(api_key="none", base_url=url, max_retries=0)
+    return _plain(
+        lambda clock: clock.over(
+            client.messages.create(model=MODELS[wire], max_tokens=100, messages=ASKED, stream=True)
+        )
+    )
+
+
+def openai(wire: str, url: str) -> Call:
+    from openai import OpenAI
+
+    client = OpenAI(api_key="none", base_url=f"{url}/v1", max_retries=0)
+
+    def chat(clock: Clock) -> Any:
+        with client.chat.completions.stream(model=MODELS[wire], messages=ASKED) as answer:
+            clock.over(answer)
+            return answer.get_final_completion()
+
+    def responses(clock: Clock) -> Any:
+        with client.responses.stream(model=MODELS[wire], input="hi") as answer:
+            clock.over(answer)
+            return answer.get_final_response()
+
+    return _plain(chat if wire == "openai" else responses)
+
+
+def openai_async(wire: str, url: str) -> Call:
+    from openai import AsyncOpenAI
+
+    client = AsyncOpenAI(api_key="none", base_url=f"{url}/v1", max_retries=0)
+
+    async def chat(clock: Clock) -> Any:
+        async with client.chat.completions.stream(model=MODELS[wire], messages=ASKED) as answer:
+            await clock.aover(answer)
+            return await answer.get_final_completion()
+
+    async def responses(clock: Clock) -> Any:
+        async with client.responses.stream(model=MODELS[wire], input="hi") as answer:
+            await clock.aover(answer)
+            return await answer.get_final_response()
+
+    return _driven(chat if wire == "openai" else responses)
+
+
+def openai_raw(wire: str, url: str) -> Call:
+    from openai import OpenAI
+
+    client = OpenAI(api_key="none", base_url=f"{url}/v1", max_retries=0)
+    if wire == "openai":
+        create = client.chat.completions.create
+        return _plain(lambda clock: clock.over(create(model=MODELS[wire], messages=ASKED, stream=True)))
+    return _plain(lambda clock: clock.over(client.responses.create(model=MODELS[wire], input="hi", stream=True)))
+
+
+def _genai(url: str) -> Any:
+    from google import genai
+
+    return genai.Client(api_key="none", http_options={"base_url": url})
+
+
+def google_genai(wire: str, url: str) -> Call:
+    client = _genai(url)
+    return _plain(lambda clock: clock.over(client.models.generate_content_stream(model=MODELS[wire], contents="hi")))
+
+
+def google_genai_async(wire: str, url: str) -> Call:
+    client = _genai(url)
+
+    async def work(clock: Clock) -> None:
+        await clock.aover(await client.aio.models.generate_content_stream(model=MODELS[wire], contents="hi"))
+
+    return _driven(work)
+
+
+def ollama(wire: str, url: str) -> Call:
+    from ollama import Client
+
+    client = Client(host=url)
+    return _plain(lambda clock: clock.over(client.chat(MODELS[wire], messages=ASKED, stream=True)))
+
+
+def ollama_async(wire: str, url: str) -> Call:
+    from ollama import AsyncClient
+
+    client = AsyncClient(host=url)
+
+    async def work(clock: Clock) -> None:
+        await clock.aover(await client.chat(MODELS[wire], messages=ASKED, stream=True))
+
+    return _driven(work)
+
+
+def pydantic_ai(wire: str, url: str) -> Call:
+    from pydantic_ai.direct import model_request_stream
+    from pydantic_ai.messages import ModelRequest
+
+    model, messages = _pydantic_model(wire, url), [ModelRequest.user_text_prompt("hi")]
+
+    async def work(clock: Clock) -> Any:
+        async with model_request_stream(model, messages) as answer:
+            await clock.aover(answer)
+            return answer.get()
+
+    return _driven(work)
+
+
+def _pydantic_model(wire: str, url: str) -> Any:
+    match wire:
+        case "anthropic":
+            from pydantic_ai.models.anthropic import AnthropicModel
+            from pydantic_ai.providers.anthropic import AnthropicProvider
+
+            return AnthropicModel(MODELS[wire], provider=AnthropicProvider(api_key="none", base_url=url))
+        case "gemini":
+            from pydantic_ai.models.google import GoogleModel
+            from pydantic_ai.providers.google import GoogleProvider
+
+            return GoogleModel(MODELS[wire], provider=GoogleProvider(api_key="none", base_url=url))
+        case _:
+            from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+            from pydantic_ai.providers.openai import OpenAIProvider
+
+            kind = OpenAIChatModel if wire == "openai" else OpenAIResponsesModel
+            return kind(MODELS[wire], provider=OpenAIProvider(api_key="none", base_url=f"{url}/v1"))
+
+
+def litellm(wire: str, url: str) -> Call:
+    import litellm
+
+    logging.disable(logging.CRITICAL)
+    litellm.suppress_debug_info = True
+    model = {"openai": "openai/gpt-5", "responses": "openai/responses/gpt-5"}.get(wire, f"{wire}/{MODELS[wire]}")
+    base = {"anthropic": url, "gemini": f"{url}/v1beta"}.get(wire, f"{url}/v1")
+
+    async def work(clock: Clock) -> Any:
+        answer = await litellm.acompletion(model=model, messages=ASKED, api_key="none", api_base=base, stream=True)
+        chunks = []
+
+        async def kept() -> Any:
+            async for chunk in answer:
+                chunks.append(chunk)
+                yield chunk
+
+        await clock.aover(kept())
+        return litellm.stream_chunk_builder(chunks)
+
+    return _driven(work)
+
+
+# --- measuring -------------------------------------------------------------------------------------------------------
+
+
+def measured(call: Call, seconds: float, known: dict[Call, float]) -> dict[str, float]:
+    """CPU seconds of one call (all threads), the seconds until its first event, and how many events it had."""
+    if call not in known:
+        call()
+        known[call] = _spent(call, 2)["cpu"]
+    return _spent(call, max(2, min(200, round(seconds / known[call]))))
+
+
+def _spent(call: Call, times: int) -> dict[str, float]:
+    gc.collect()
+    waits = []
+    began = time.process_time()
+    for _ in range(times):
+        asked = time.perf_counter()
+        clock = call()
+        waits.append(clock.first - asked)
+    cpu = (time.process_time() - began) / times
+    return {"cpu": cpu, "first": statistics.median(waits), "seen": clock.seen}
+
+
+def resident() -> float:
+    """Megabytes of memory that the process holds now."""
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def remembered(call: Call, times: int) -> dict[str, float]:
+    """Megabytes held after one call and after many."""
+    call()
+    once = resident()
+    for _ in range(times - 1):
+        call()
+    return {"once": once, "many": resident()}
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints is no answer
+    calls: dict[tuple[str, str, str], Call] = {}
+    known: dict[Call, float] = {}
+    for line in sys.stdin:
+        task = json.loads(line)
+        key = task["row"], task["wire"], task["url"]
+        if key not in calls:
+            calls[key] = globals()[task["row"]](task["wire"], task["url"])
+        if task["memory"]:
+            answer = remembered(calls[key], task["memory"])
+        else:
+            answer = measured(calls[key], task["seconds"], known)
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""A streamed call through a connector, beside the vendors' packages, pydantic-ai and LiteLLM, over one local server.
+
+python bench/connectors.py                    everything; about ten minutes
+python bench/connectors.py --quick            fewer rounds
+python bench/connectors.py --only gemini      one wire (may be given more than once)
+python bench/connectors.py --write            no measuring: the tables again from the last results
+
+Each participant runs in a process of its own, from its own lock file, and the server in another, so only the caller's
+work is counted. Tables go to `results/connectors.md`, from where `run.py --write-docs` takes them.
+"""
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import participants
+from conversation import chunks
+from participants import HERE, OURS, PEERS, Participant
+from report import TITLES, number, table
+
+RESULTS = HERE / "results" / "connectors.json"
+TABLES = HERE / "results" / "connectors.md"
+AIM = 5  # times less CPU than the best peer
+MANY = 50  # calls, after which memory is looked at
+CASES = {  # what it is called -> the answer, and whether one event comes at a time
+    "2,000 pieces": "text2k",
+    "200 pieces": "text200",
+    "20 KB call": "tool20k",
+    "one at a time": "text200.slowly",
+    "short answer": "text3",
+}
+PER_CALL = ("short answer",)
+FIRST = ("2,000 pieces", "200 pieces", "one at a time")
+
+
+class Row(NamedTuple):
+    """One way to call: whose, by which function of `calls`, on which wires; `whole` if it ends with a message."""
+
+    label: str
+    of: Participant
+    function: str
+    wires: tuple[str, ...]
+    whole: bool = True
+
+
+WIRES = ("anthropic", "openai", "responses", "gemini", "ollama")
+_PEER = {peer.name: peer for peer in PEERS}
+_OLLAMA = Participant("ollama", "", "")
+_GPT, _HOSTED = ("openai", "responses"), WIRES[:4]
+FLOOR = Row("aiohttp alone, nothing read", OURS, "aiohttp", WIRES)
+ROWS = (
+    Row("interlingua", OURS, "interlingua", WIRES),
+    Row("interlingua, sync", OURS, "interlingua_sync", WIRES),
+    Row("anthropic", _PEER["anthropic"], "anthropic", ("anthropic",)),
+    Row("anthropic, async", _PEER["anthropic"], "anthropic_async", ("anthropic",)),
+    Row("anthropic: raw events", _PEER["anthropic"], "anthropic_raw", ("anthropic",), whole=False),
+    Row("openai", _PEER["openai"], "openai", _GPT),
+    Row("openai, async", _PEER["openai"], "openai_async", _GPT),
+    Row("openai: raw events", _PEER["openai"], "openai_raw", _GPT, whole=False),
+    Row("google-genai: raw events", _PEER["google-genai"], "google_genai", ("gemini",), whole=False),
+    Row("google-genai, async: raw events", _PEER["google-genai"], "google_genai_async", ("gemini",), whole=False),
+    Row("ollama: raw events", _OLLAMA, "ollama", ("ollama",), whole=False),
+    Row("ollama, async: raw events", _OLLAMA, "ollama_async", ("ollama",), whole=False),
+    Row("pydantic-ai", _PEER["pydantic-ai"], "pydantic_ai", _HOSTED),
+    Row("litellm", _PEER["litellm"], "litellm", _HOSTED),
+    FLOOR,
+)
+OWN = ROWS[:2]
+
+
+class Caller:
+    """A participant's process, which makes the calls it is told."""
+
+    def __init__(self, of: Participant) -> None:
+        self._of = of
+        self._process = subprocess.Popen(
+            [of.python, "calls.py"],
+            cwd=HERE,
+            env={name: value for name, value in participants.environment().items() if "proxy" not in name.lower()},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def do(self, **task: Any) -> dict[str, float]:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps(task) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            again = f"echo '{json.dumps(task)}' | {self._of.python} calls.py"
+            raise RuntimeError(f"{self._of.name} failed; to see why, beside a running replay.py: {again}")
+        found: dict[str, float] = json.loads(answer)
+        return found
+
+    def close(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def server() -> Iterator[str]:
+    """The address of a server that lives as long as this."""
+    with subprocess.Popen(
+        [sys.executable, "replay.py"], cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin and process.stdout
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        process.stdin.close()
+
+
+def measure(wires: tuple[str, ...], rounds: int, seconds: float) -> dict[str, Any]:
+    owners = {row.of.name: row.of for row in ROWS if set(row.wires) & set(wires)}
+    for of in owners.values():
+        if of is not OURS:
+            participants.prepare(of)
+    with contextlib.ExitStack() as stack:
+        url = stack.enter_context(server())
+        callers = {name: Caller(of) for name, of in owners.items()}
+        for caller in callers.values():
+            stack.callback(caller.close)
+        found = {wire: {case: _cell(callers, url, wire, case, rounds, seconds) for case in CASES} for wire in wires}
+        memory = {wire: _memory(url, wire) for wire in wires}
+    return {"about": _about(owners, rounds), "calls": found, "memory": memory}
+
+
+def _about(owners: dict[str, Participant], rounds: int) -> dict[str, Any]:
+    return {
+        "date": datetime.date.today().isoformat(),
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "load": os.getloadavg()[0],
+        "rounds": rounds,
+        "versions": {name: participants.version(of) for name, of in owners.items()},
+    }
+
+
+def _cell(
+    callers: dict[str, Caller], url: str, wire: str, case: str, rounds: int, seconds: float
+) -> dict[str, dict[str, float]]:
+    """Medians over rounds in which the participants take turns, in an order that changes."""
+    rows = [row for row in ROWS if wire in row.wires]
+    events = len(chunks(wire, CASES[case].removesuffix(".slowly")))
+    answers: dict[str, list[dict[str, float]]] = {row.label: [] for row in rows}
+    for turn in range(rounds):
+        _say(f"{wire}, {case}, round {turn + 1} of {rounds}")
+        for row in rows[turn % len(rows) :] + rows[: turn % len(rows)]:
+            task = {"row": row.function, "wire": wire, "url": f"{url}/{wire}/{CASES[case]}", "memory": 0}
+            answer = callers[row.of.name].do(**task, seconds=seconds)
+            if row is not FLOOR and answer["seen"] < 0.9 * events - 8:
+                raise RuntimeError(f"{row.label} saw {answer['seen']} of {events} events of {wire}, {case}")
+            answers[row.label].append(answer)
+    return {
+        label: {"events": events, **{key: statistics.median(one[key] for one in taken) for key in ("cpu", "first")}}
+        for label, taken in answers.items()
+    }
+
+
+def _memory(url: str, wire: str) -> dict[str, dict[str, float]]:
+    """Megabytes in a fresh process, after one call and after many."""
+    found = {}
+    for row in (row for row in ROWS if wire in row.wires):
+        _say(f"{wire}, memory of {row.label}")
+        caller = Caller(row.of)
+        task = {"row": row.function, "wire": wire, "url": f"{url}/{wire}/text2k", "memory": MANY}
+        found[row.label] = caller.do(**task, seconds=0)
+        caller.close()
+    return found
+
+
+def _say(progress: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\033[K{progress}", end="", file=sys.stderr, flush=True)
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def tables(results: dict[str, Any]) -> str:
+    about = results["about"]
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    parts = [_verdict(results)]
+    parts += [f"**{TITLES[wire]}**\n\n{_wire(results, wire)}" for wire in results["calls"]]
+    parts.append(
+        f"Medians of {about['rounds']} interleaved rounds. {about['date']}, Python {about['python']}, "
+        f"{about['machine']}, load {about['load']:.1f}. Versions: {versions}."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _wire(results: dict[str, Any], wire: str) -> str:
+    cells, memory = results["calls"][wire], results["memory"][wire]
+    header = [
+        "CPU µs per event",
+        *(case for case in CASES if case not in PER_CALL),
+        *(f"{case}, ms per call" for case in PER_CALL),
+        f"first event, ms: {', '.join(FIRST)}",
+        f"MB after 1, {MANY} calls",
+    ]
+    rows = []
+    for row in (row for row in ROWS if wire in row.wires):
+        cpu = [_shown(case, cells[case][row.label]) for case in CASES]
+        first = ", ".join(number(cells[case][row.label]["first"] * 1e3) for case in FIRST)
+        held = memory[row.label]
+        rows.append([row.label, *cpu, first, f"{held['once']:.0f}, {held['many']:.0f}"])
+    for label, raw in (("best message : interlingua", False), ("best of all : interlingua", True)):
+        ratios = [_ratio(cells[case], wire, raw=raw) for case in CASES]
+        if any(ratios):
+            rows.append([label, *(number(ratio) if ratio else "" for ratio in ratios), "", ""])
+    return table(header, rows)
+
+
+def _shown(case: str, cell: dict[str, float]) -> str:
+    return number(cell["cpu"] * 1e3 if case in PER_CALL else cell["cpu"] * 1e6 / cell["events"])
+
+
+def _ratio(cell: dict[str, Any], wire: str, *, raw: bool, ours: Row = OWN[0]) -> float | None:
+    """How many times dearer the cheapest peer is; None where there is none."""
+    peers = [row for row in ROWS if wire in row.wires and row not in (*OWN, FLOOR) and (row.whole or raw)]
+    if not peers:
+        return None
+    return min(cell[row.label]["cpu"] for row in peers) / cell[ours.label]["cpu"]
+
+
+def _verdict(results: dict[str, Any]) -> str:
+    """For each kind of answer, over the wires: the worst ratio, and whether the aim is held."""
+    rows = []
+    for case in CASES:
+        whole, all_of_them = (_worst(results, case, raw=raw) for raw in (False, True))
+        rows.append([case, *whole, *all_of_them])
+    aim = f"{AIM} x less CPU than the best peer"
+    header = [aim, "that builds a message", "worst at", "of all, raw events too", "worst at"]
+    return table(header, rows)
+
+
+def _worst(results: dict[str, Any], case: str, *, raw: bool) -> tuple[str, str]:
+    found = {wire: ratio for wire, cells in results["calls"].items() if (ratio := _ratio(cells[case], wire, raw=raw))}
+    if not found:
+        return "", ""
+    wire = min(found, key=found.__getitem__)
+    return f"{'yes' if found[wire] >= AIM else 'no'}, {number(found[wire])}", TITLES[wire]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", action="append", choices=WIRES, default=[])
+    parser.add_argument("--write", action="store_true")
+    asked = parser.parse_args()
+    if not asked.write:
+        wires = tuple(asked.only) or WIRES
+        results = measure(wires, 2 if asked.quick else 5, 0.05 if asked.quick else 0.2)
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(results, indent=1))
+        _say("")
+    text = tables(json.loads(RESULTS.read_text()))
+    TABLES.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
