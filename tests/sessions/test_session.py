@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import interlingua as il
 from interlingua.sessions import Session, SessionBusy, SessionError, SessionNotFound, Store, save
@@ -446,3 +447,22 @@ def test_case_109_opaque_fields_and_the_next_request_survive_saving(store: Store
         assert conversation.messages == session.messages
         again = il.encode(session.conversation(), "anthropic-messages")
     assert il.encode(conversation, "anthropic-messages").bytes() == again.bytes()
+
+
+def test_a_session_in_which_nothing_was_said_leaves_no_file(tmp_path: Path) -> None:
+    """Opening and closing is not worth a file."""
+    with Session.open("unused", home=tmp_path) as session:
+        session.sync()
+    assert [] == list(tmp_path.rglob("*.jsonl"))
+
+
+def test_an_exported_session_is_known_for_what_it_is(tmp_path: Path) -> None:
+    """A transcript without a first `session` line is told by its `head` line."""
+    with Session.open("s", home=tmp_path) as session:
+        first = session.append(il.UserMessage(content="one"))
+        session.append(il.UserMessage(content="two"))
+        session.rewind(first.id)
+        told = session.conversation()
+    bare = replace(told, extra={}, system=None, tools=None, model=None)
+    again = il.decode(il.encode(bare, "transcript").bytes())
+    assert ["one"] == [message.content for message in again.messages]

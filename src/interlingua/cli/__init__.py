@@ -11,6 +11,7 @@ from ..errors import InterlinguaError
 
 COMMANDS = {
     "run": "Ask a model and stream its answer.",
+    "chat": "Talk with an agent that has tools, in the terminal.",
     "convert": "Convert conversations from any format to another, and say what was lost.",
     "check": "Say what is wrong with a conversation, where, and what to write instead.",
     "detect": "Say which format files are in, and why.",
@@ -23,6 +24,7 @@ COMMANDS = {
     "tools": "List the tools, show what one takes, run one, or serve them over MCP.",
     "sessions": "List, show, import, export, fork, compact and clear up sessions.",
     "doctor": "Say what is wrong with a session file, line by line, and repair it into a new one.",
+    "worker": "Carry out durable runs from a queue that many workers share.",
     "plugins": "List plugins, check one, or begin a new one.",
     "demo": "See it all at work, offline.",
     "completion": "Print the shell completion script.",

@@ -59,7 +59,7 @@ def command(
     """
     words = _words(prompt, prompt_file)
     conversation = _conversation(context_file, words, asked["attachments"])
-    model = asked["model"] or _usual_model()
+    model = asked["model"] or usual_model()
     answer, failure = asyncio.run(_ask(model, conversation, asked))
     if save is not None and (answer.content or failure is None):
         _save(save, conversation, answer)
@@ -98,7 +98,7 @@ def _conversation(file: str | None, words: str, attachments: tuple[str, ...]) ->
     )
 
 
-def _usual_model() -> str:
+def usual_model() -> str:
     """The model to ask when none is named: the user's choice, or, where there is no key at all, the offline one."""
     told = os.environ.get(MODEL_VARIABLE) or own_notes().aliases.get("default")
     if told:

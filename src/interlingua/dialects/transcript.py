@@ -104,8 +104,12 @@ def _encode_entry(entry: Entry) -> dict[str, Any]:
 
 
 def sniff(value: Any) -> str | None:
-    if isinstance(value, list) and value and isinstance(value[0], dict) and value[0].get("role") == "session":
+    if not isinstance(value, list) or not value or not isinstance(value[0], dict):
+        return None
+    if value[0].get("role") == "session":
         return "lines that begin with a `session` line"
+    if any(isinstance(line, dict) and (_is_head(line) or "entryExtra" in line) for line in value):
+        return "messages with ids and a `head` line"
     return None
 
 

@@ -274,7 +274,7 @@ class FileLog:
 
     def _fsync(self) -> None:
         os.fsync(self._file)
-        if self._is_new:
+        if self._is_new and len(self._index):
             _sync_folder(self.path.parent)
             self._is_new = False
 

@@ -1,0 +1,155 @@
+"""Asking before a call runs: what is shown, which answers there are, and what `always` means."""
+
+import asyncio
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from .. import jsontext
+from ..tools.policy import ApprovalRequest, Decision, Policy, Rule
+from ..tools.shell_line import Command, read_shell_line, runs_others
+from ..tools.tool import FsBridge
+from .rendering import coloured_diff, headline, note, safe
+
+Verdict: TypeAlias = Literal["yes", "no", "always"]
+
+_VERDICTS: dict[str, Verdict] = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
+_WORD = re.compile(r"[\w./@:+-]+")
+_COMPARED_BYTES = 400_000
+_SHOWN_LINES = 200  # what is allowed should be seen
+_SHOWN_WIDTH = 4_000
+
+
+class Answer(NamedTuple):
+    """What was answered, and the words that came with a no."""
+
+    verdict: Verdict
+    words: str = ""
+
+
+def answer_of(line: str) -> Answer | None:
+    """The answer in a line; None where it is none, so that other words are never taken for a yes."""
+    first, _, rest = line.strip().partition(" ")
+    verdict = _VERDICTS.get(first.rstrip(",.:!").lower())
+    if verdict is None or (rest.strip() and verdict != "no"):
+        return None
+    return Answer(verdict, rest.strip())
+
+
+class Permissions:
+    """A policy that grows by what the user always allows."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def decide(self, tool: str, params: Mapping[str, Any]) -> Decision:
+        return self._policy.decide(tool, params)
+
+    def allow(self, rule: Rule) -> None:
+        self._policy = replace(self._policy, rules=(*self._policy.rules, rule))
+
+
+def standing_rule(tool: str, params: Mapping[str, Any]) -> Rule | None:
+    """What `always` would allow: the tool, or for a command what it begins with; None where no rule would cover it."""
+    command = params.get("command")
+    rule = Rule(action="allow", tool=tool)
+    if isinstance(command, str):
+        read = read_shell_line(command)
+        begins = tuple(dict.fromkeys(_beginning(one) for one in read.commands if not one.inner))
+        if read.doubt or not begins or not all(begins) or any(map(runs_others, read.commands)):
+            return None
+        rule = replace(rule, command=begins)
+    covered = Policy(rules=(rule,), default="ask").decide(tool, params).action == "allow"
+    return rule if covered else None
+
+
+def _beginning(command: Command) -> str:
+    """The words up to the first option, as in `git commit`; all of them where that would be the program alone."""
+    words = [word.text for word in command.words]
+    if not all(word.fixed and _WORD.fullmatch(word.text) for word in command.words[:2]):
+        return ""
+    first = next((at for at, word in enumerate(words) if at and (word.startswith("-") or not _WORD.fullmatch(word))), 3)
+    leading = words[: min(first, 3)]
+    return " ".join(leading if len(leading) > 1 else words)
+
+
+def rule_words(rule: Rule) -> str:
+    commands = rule.command if isinstance(rule.command, tuple) else (rule.command,)
+    return " and ".join(f"`{safe(command)} …`" for command in commands) if rule.command else f"{rule.tool}"
+
+
+def choices(rule: Rule | None) -> str:
+    always = f" · a always {rule_words(rule)}" if rule is not None else ""
+    return f"y yes · n no (and why){always}"
+
+
+async def preview(tool: str, params: Mapping[str, Any], bridge: FsBridge | None) -> str | None:
+    """The diff that a call would make, as far as its arguments tell."""
+    if tool == "apply_patch":
+        return next((value for value in params.values() if isinstance(value, str)), None)
+    if tool == "edit":
+        return _replacements(params)
+    content, path = params.get("content"), params.get("path")
+    if tool != "write" or not isinstance(content, str) or not isinstance(path, str) or bridge is None:
+        return None
+    return await asyncio.to_thread(_compared, path, await _present(bridge, path), content)
+
+
+def _replacements(params: Mapping[str, Any]) -> str:
+    edits = params.get("edits")
+    listed = edits if isinstance(edits, list) else [params]
+    lines = [f"--- {params.get('path')}", f"+++ {params.get('path')}"]
+    for one in listed:
+        if isinstance(one, Mapping):
+            old, new = (_first(one, keys) for keys in (("oldText", "old_string"), ("newText", "new_string")))
+            lines += ["@@", *_marked("-", old), *_marked("+", new)]
+    return "\n".join(lines)
+
+
+def _first(params: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    return next((params[key] for key in keys if key in params), None)
+
+
+def _marked(mark: str, text: Any) -> list[str]:
+    return [f"{mark}{line}" for line in str(text or "").splitlines()]
+
+
+async def _present(bridge: FsBridge, path: str) -> str:
+    try:
+        found = await bridge.stat(path)
+        readable = found is not None and found.is_file and found.size <= _COMPARED_BYTES
+        return await bridge.read_file(path) if readable else ""
+    except Exception:  # a bridge is foreign code; a path that cannot be read is the tool's to report
+        return ""
+
+
+def _compared(path: str, old: str, new: str) -> str:
+    if len(new) > _COMPARED_BYTES:
+        return f"--- {path}\n+++ {path}\n{len(new):,} characters, too many to compare"
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), f"a/{path}", f"b/{path}", lineterm="")
+    return "\n".join(lines)
+
+
+def shown(request: ApprovalRequest, diff: str | None, decision: Decision) -> RenderableType:
+    """What is about to happen, in full; and why it is asked, where a rule says so."""
+    head = headline(request.tool_name, request.params, style="yellow")
+    why = [note(f"  {request.reason}")] if decision.rule is not None else []
+    return Group(head, *_body(request.params, head.plain, diff), *why)
+
+
+def _body(params: Mapping[str, Any], head: str, diff: str | None) -> list[Text]:
+    if diff is not None and diff.strip():
+        return [coloured_diff(diff, _SHOWN_LINES, _SHOWN_WIDTH)]
+    command = params.get("command")
+    words = safe(command if isinstance(command, str) else jsontext.compact(params))
+    rest = {key: value for key, value in params.items() if key != "command"}
+    lines = [] if head.endswith(f" {words}") else words.split("\n")
+    if isinstance(command, str) and rest:
+        lines.append(safe(jsontext.compact(rest)))  # a variable or a folder changes what a command does
+    more = [f"… {len(lines) - _SHOWN_LINES:,} more lines"] if len(lines) > _SHOWN_LINES else []
+    return [Text(f"  {line}", "yellow") for line in [*lines[:_SHOWN_LINES], *more]]

@@ -1,0 +1,500 @@
+"""The chat itself: an agent with a session, what the user types, and what has to be asked. It draws nothing.
+
+One piece of work is under way at a time: a run of the agent, or a command. What is typed meanwhile answers the question
+that stands, if it is an answer; otherwise it steers the agent.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..agent import Agent, BeforeCall, Compaction, Result
+from ..connect import catalogue
+from ..connect.client import default_client
+from ..errors import InterlinguaError
+from ..events import AgentEvent, MessageEnd, MessageStart
+from ..messages import AssistantMessage, UserMessage, text_of
+from ..request import ModelDescriptor
+from ..sessions import Session
+from ..tools.catalog import discover_core_tools
+from ..tools.fs import local_bridge
+from ..tools.policy import ApprovalRequest, Policy
+from ..tools.registry import Skipped, ToolRegistry
+from ..tools.tool import Tool, ToolContext
+from . import approval, attaching, opening
+from .command import Command, nearest, parse
+from .display import Display
+from .rendering import duration, error_line, error_words, note, one_line
+from .spending import Spending
+
+PATIENCE = 2.0  # seconds within which a second Ctrl-C means stop
+_LOG = logging.getLogger("interlingua")
+_SYSTEM = (
+    "You are a helpful agent in a terminal. You work in the folder {root}; your tools see nothing outside it. "
+    "Say briefly what you do and what came of it. Answers are shown as Markdown."
+)
+
+
+class _Log(logging.Handler):
+    """Warnings of this package as lines of the chat, from whichever thread they come."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        why = f": {error!r}" if error is not None else ""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._tell, f"{record.getMessage()}{why}")
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How a chat is set up; `usual_model` is asked where neither the user nor the session names a model."""
+
+    root: Path
+    policy: Policy
+    model: str | None = None
+    usual_model: Callable[[], str]
+    profile: str = "coding"
+    system: str | None = None
+
+
+class Screen(Protocol):
+    """Where the chat is seen."""
+
+    display: Display
+    keys: str  # what can be typed, in words
+
+    async def run(self, chat: "Chat", prompt: str | None) -> int:
+        """Shows the chat until the user leaves it; what the program's exit code should be."""
+        ...
+
+    async def hear(self, event: AgentEvent) -> None: ...
+    async def show(self, *parts: RenderableType) -> None:
+        """What was asked for."""
+        ...
+
+    async def aside(self, *parts: RenderableType) -> None:
+        """What is told beside the conversation."""
+        ...
+
+    async def question(self, words: str) -> None:
+        """A question stands; `Chat.question` holds it until it is answered."""
+        ...
+
+    def offer(self, words: str) -> None:
+        """Gives words back for editing."""
+        ...
+
+    def refresh(self) -> None: ...
+    def leave(self) -> None: ...
+
+
+class Question(Struct):
+    """What is asked, and who waits for the answer; `check` gives None for a line that is no answer."""
+
+    words: str
+    check: Callable[[str], Any]
+    answer: "asyncio.Future[Any]"
+
+
+def _words(line: str) -> str | None:
+    """Any words are an answer, but a command is none."""
+    return None if parse(line) is not None else line.strip()
+
+
+class Chat:
+    """A conversation with an agent, for one user."""
+
+    def __init__(self, screen: Screen, settings: Settings, session: Session, commands: Mapping[str, Command]) -> None:
+        self.screen = screen
+        self.commands = commands
+        self.settings = settings
+        self.permissions = approval.Permissions(settings.policy)
+        self.question: Question | None = None
+        self.queued: list[str] = []  # what steers, until the agent reads it
+        self.steering = False  # whether the user was asked what the agent should know
+        self.spent = Spending()
+        self.window: int | None = None
+        self.skipped_tools: tuple[Skipped, ...] = ()
+        self.nobody_answers = False
+        self.kept: str | None = None  # the session that can be taken up, when the chat is closed
+        self.failed = False  # whether the last run ended with an error
+        self._bridge = local_bridge(str(settings.root))
+        self._work: asyncio.Task[None] | None = None
+        self._asides: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Event()
+        self._turn.set()
+        self._pressed = float("-inf")
+        self._log = _Log(self._tell_logged)
+        self._tools = self._make_tools()
+        self._open(session)
+
+    # --- what it is made of ------------------------------------------------------------------------------------------
+
+    def _open(self, session: Session) -> None:
+        self.session = session
+        self.model = self.settings.model or _model_of(session) or self.settings.usual_model()
+        self.agent = Agent(
+            self.model,
+            self._tools,
+            system=self.settings.system or session.base.system or _SYSTEM.format(root=self.settings.root),
+            session=session,
+            context=self._context,
+            policy=self.permissions,
+            approve=self._approve,
+            before_tool_call=self._note_change,
+            compaction=Compaction(),
+            on_retry=self._tell_retry,
+        )
+        self.agent.subscribe(self._hear)
+
+    def _make_tools(self) -> list[Tool]:
+        root = str(self.settings.root)
+        self._context = ToolContext(root=root, workspace_dir=root, bridge=self._bridge, complete=_complete)
+        if self.settings.profile == "none":
+            return []
+        warnings: list[str] = []
+        registry = ToolRegistry(on_warning=warnings.append)
+        discover_core_tools(registry, on_load_warning=warnings.append)
+        tools = registry.resolve_by_profile(self.settings.profile, self._context)
+        odd = tuple(Skipped(id="?", reason=words) for words in warnings)
+        self.skipped_tools = (*registry.skipped, *odd)
+        return tools
+
+    def use_model(self, name: str, described: ModelDescriptor) -> None:
+        """Hands over to another model, and notes it in the session."""
+        self.agent.model = self.model = name
+        self.session.set_model(described)
+        self.window = None
+        self._beside(self._look_up_window())
+
+    async def _look_up_window(self) -> None:
+        await catalogue.warm()
+        _, described = default_client().find(self.model)
+        known = catalogue.describe(described.provider, described.id)
+        self.window = described.context_window or (known.context_window if known is not None else None)
+        self.screen.refresh()
+
+    async def switch(self, id: str) -> None:
+        """Leaves this session for another."""
+        other = await asyncio.to_thread(opening.open_session, id, resume=False, system=None)
+        self.session.close()
+        self.spent = Spending()
+        self._open(other)
+        await self._greet()
+        await self._offer_to_continue()
+
+    async def close(self) -> None:
+        """Stops what is under way, in order, and lets the session go."""
+        _LOG.removeHandler(self._log)
+        _LOG.propagate = True
+        if self._work is not None:
+            self.stop()
+            await asyncio.wait({self._work}, timeout=10)
+        tasks = [task for task in (self._work, *self._asides) if task is not None and not task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.kept = self.session.id if next(self.session.entries(), None) is not None else None
+        self.session.close()
+
+    # --- what the user does ------------------------------------------------------------------------------------------
+
+    async def start(self, prompt: str | None) -> None:
+        """Says where we are; then the first words, or what was left unfinished."""
+        self._beside(self._look_up_window())
+        _LOG.addHandler(self._log)
+        _LOG.propagate = False
+        await self._greet()
+        if prompt is not None:
+            self._begin(self._prompt(prompt))
+        else:
+            self._begin(self._offer_to_continue())
+
+    @property
+    def busy(self) -> bool:
+        return self._work is not None
+
+    async def wait_for_turn(self) -> None:
+        """Waits until something can be typed that is not steering: all is done, or a question stands."""
+        await self._turn.wait()
+
+    async def take(self, line: str) -> None:
+        """One input. Returns at once; what takes longer goes on by itself."""
+        self.steering = False
+        if self._answered(line) or not line.strip():
+            return
+        command = parse(line)
+        if command is not None:
+            await self._command(*command)
+        elif not self.busy:
+            self._begin(self._prompt(line))
+        elif self.agent.running:
+            await self._steer(line)
+        else:
+            await self._idle()
+            await self.take(line)
+
+    def interrupt(self) -> bool:
+        """Ctrl-C. The first asks what the agent should know, a second soon after stops it; False if all is quiet."""
+        if not self.busy:
+            return False
+        now = time.monotonic()
+        again, self._pressed = now - self._pressed < PATIENCE, now
+        if again or not self.agent.running:
+            self.stop()
+        else:
+            self.steering = True
+            self.screen.refresh()
+        return True
+
+    def stop(self) -> None:
+        """Stops what is under way. What the agent had said is kept."""
+        self.steering = False
+        self._settle(None)
+        if self.agent.running:
+            self.agent.abort("interrupted")
+        elif self._work is not None:
+            self._work.cancel()
+
+    def end_of_input(self) -> None:
+        """Nobody will answer any more: what is asked from now on is not allowed."""
+        self.nobody_answers = True
+        self._settle(None)
+
+    async def _command(self, name: str, argument: str) -> None:
+        command = self.commands.get(name)
+        if command is None:
+            await self.screen.aside(error_words(nearest(name, self.commands)))
+        elif command.instant:
+            await self._contained(command.run(self, argument))
+        elif self.agent.running:
+            await self.screen.aside(error_words(f"/{name} has to wait until the work is done; Ctrl-C twice stops it"))
+            self.screen.offer(f"/{name} {argument}".rstrip())
+        else:
+            await self._idle()
+            self._begin(command.run(self, argument))
+
+    async def _idle(self) -> None:
+        """Waits for a command that is at work. Its question is off, for something else was said instead."""
+        self._settle(None)
+        while self._work is not None:
+            await asyncio.wait({self._work})
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._work = asyncio.get_running_loop().create_task(self._to_the_end(work))
+        self._changed()
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await self._contained(work)
+        except asyncio.CancelledError:
+            await self.screen.aside(note("stopped"))
+        finally:
+            self._work = None
+            self.steering = False
+            self._changed()
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._contained(work))
+        self._asides.add(task)
+        task.add_done_callback(self._asides.discard)
+
+    async def _contained(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except (InterlinguaError, OSError) as error:
+            await self.screen.aside(error_line(error))
+
+    def _changed(self) -> None:
+        if self._work is None or self.question is not None:
+            self._turn.set()
+        else:
+            self._turn.clear()
+        self.screen.refresh()
+
+    async def _prompt(self, words: str) -> None:
+        message = await self._message(words)
+        if message is not None:
+            await self._ran(self.agent.prompt(message))
+
+    async def _message(self, words: str) -> UserMessage | None:
+        """What was typed, with the files that it names."""
+        try:
+            found = await asyncio.to_thread(attaching.attach, words, self.settings.root)
+        except InterlinguaError as error:
+            await self.screen.aside(error_line(error))
+            self.screen.offer(words)
+            return None
+        for name in found.missing:
+            await self.screen.aside(note(f"there is no file {name}: it goes as a word"))
+        return UserMessage(content=found.content, timestamp=int(time.time() * 1000))
+
+    async def _ran(self, run: Coroutine[Any, Any, Result]) -> None:
+        """One run to its end, and what was said too late for it."""
+        result = await run
+        left = [message for message in self.agent.take_queued() if isinstance(message, UserMessage)]
+        while result.reason == "done" and left:
+            result = await self.agent.prompt(left)
+            left = [message for message in self.agent.take_queued() if isinstance(message, UserMessage)]
+        self.queued.clear()
+        await self._tell_end(result)
+        if left:
+            self.screen.offer("\n".join(text_of(message.content) for message in left))
+
+    async def _tell_end(self, result: Result) -> None:
+        self.failed = result.reason == "error"
+        if result.reason == "aborted":
+            await self.screen.aside(Text("■ stopped; what had come is kept", "yellow"))
+        elif result.reason == "error":
+            said = result.message.error_message if result.message is not None else None
+            await self.screen.aside(error_line(result.failure or InterlinguaError(said or "the run failed")))
+        elif result.reason != "done":
+            await self.screen.aside(Text(f"■ {one_line(result.reason)} reached; say `go on` to continue", "yellow"))
+
+    async def _steer(self, line: str) -> None:
+        message = await self._message(line)
+        if message is None:
+            return
+        if not self.agent.running:
+            await self.wait_for_turn()
+            self._begin(self._ran(self.agent.prompt(message)))
+            return
+        self.agent.steer(message)
+        self.queued.append(line)
+        self.screen.refresh()
+
+    async def _hear(self, event: AgentEvent) -> None:
+        if isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
+            self.spent.add(event.message)
+        if isinstance(event, MessageStart) and isinstance(event.message, UserMessage) and self.queued:
+            said = text_of(event.message.content)
+            self.queued = [words for words in self.queued if words != said]
+        await self.screen.hear(event)
+
+    def _tell_retry(self, failure: InterlinguaError, seconds: float) -> None:
+        words = f"{one_line(str(failure))}; trying again in {duration(seconds)}"
+        self._beside(self.screen.aside(Text(words, "yellow")))
+
+    def _tell_logged(self, words: str) -> None:
+        self._beside(self.screen.aside(error_words(words)))
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    async def ask(self, words: str, check: Callable[[str], Any] = _words) -> Any:
+        """What the user answers; None if nobody can, or it was interrupted."""
+        if self.nobody_answers:
+            return None
+        asked = self.question = Question(words, check, asyncio.get_running_loop().create_future())
+        try:
+            await self.screen.question(words)
+            self._changed()
+            return await asked.answer
+        finally:
+            self.question = None
+            self._changed()
+
+    def _answered(self, line: str) -> bool:
+        """Whether the line answers the question that stands."""
+        if self.question is None:
+            return False
+        answer = self.question.check(line)
+        if answer is None:
+            return False
+        self._settle(answer)
+        return True
+
+    def _settle(self, answer: Any) -> None:
+        if self.question is not None and not self.question.answer.done():
+            self.question.answer.set_result(answer)
+            self.question = None
+            self._changed()
+
+    async def _approve(self, request: ApprovalRequest) -> bool:
+        decision = self.permissions.decide(request.tool_name, request.params)
+        if decision.action == "allow":
+            return True  # by an answer that was given since
+        rule = approval.standing_rule(request.tool_name, request.params)
+        diff = await approval.preview(request.tool_name, request.params, self._bridge)
+        display = self.screen.display
+        await self.screen.aside(*display.asked(request.tool_call_id, approval.shown(request, diff, decision)))
+        answer = await self.ask(f"allow {request.tool_name}? {approval.choices(rule)}", approval.answer_of)
+        display.answered(request.tool_call_id)
+        if answer is None and self.nobody_answers:
+            await self.screen.aside(error_words("nobody can be asked here, so it was not allowed; --yes allows all"))
+        if answer is None or answer.verdict == "no":
+            if answer is not None and answer.words:
+                await self._steer(answer.words)
+            return False
+        if answer.verdict == "always" and rule is not None:
+            self.permissions.allow(rule)
+        return True
+
+    async def _note_change(self, call: BeforeCall) -> None:
+        """Keeps what a call is about to change, for those whose results do not tell it."""
+        if call.call.name == "write":
+            diff = await approval.preview("write", call.arguments, self._bridge)
+            if diff:
+                self.screen.display.diffs[call.call.id] = diff
+
+    # --- telling where we are ----------------------------------------------------------------------------------------
+
+    async def _greet(self) -> None:
+        policy = {"allow": "allowed", "ask": "ask first", "deny": "read only"}[self.settings.policy.default]
+        tools = f"{len(self._tools)} tools ({policy})" if self._tools else "no tools"
+        where = f"{self.settings.root}"
+        await self.screen.aside(
+            note(f"interlingua chat · {self.model} · session {self.session.id[:8]} · {tools} · {where} · /help")
+        )
+        if self.model.startswith("debug/"):
+            await self.screen.aside(Text("this is a debug model: it answers offline and knows nothing", "yellow"))
+        for problem in self.session.problems[:5]:
+            await self.screen.aside(error_words(str(problem)))
+        await self.screen.aside(*opening.recalled([entry.message for entry in self.session.path(last=100)]))
+
+    async def _offer_to_continue(self) -> None:
+        calls = self.session.unfinished_calls()
+        told = opening.unfinished(self.session.context_messages(), calls)
+        if not told:
+            return
+        await self.screen.aside(*told)
+        answer = await self.ask("continue where it was? y yes · n no", approval.answer_of)
+        if answer is not None and answer.verdict == "yes":
+            await self._ran(self.agent.continue_())
+
+    @property
+    def status(self) -> str:
+        """The line that is always in sight."""
+        share = f" ({self.spent.context * 100 // self.window}%)" if self.window and self.spent.context else ""
+        parts = [
+            self.model,
+            f"{self.spent.input:,} in, {self.spent.output:,} out",
+            self.spent.dollars,
+            *([f"context {self.spent.context:,}{share}"] if self.spent.context else []),
+            f"session {self.session.id[:8]}",
+        ]
+        return " · ".join(map(one_line, parts))
+
+
+def _model_of(session: Session) -> str | None:
+    """The model that a session talked to last."""
+    found = session.model
+    return None if found is None or not found.provider else f"{found.provider}/{found.id}"
+
+
+async def _complete(*args: Any, **kwargs: Any) -> Any:
+    from .. import complete
+
+    return await complete(*args, **kwargs)

@@ -1,0 +1,238 @@
+"""An agent's events as what is shown: parts that are finished, which are printed once, and what is still under way."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..events import (
+    AgentEnd,
+    AgentEvent,
+    AgentStart,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallStart,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    TurnStart,
+)
+from ..messages import AssistantMessage, TextBlock, ThinkingBlock, UserMessage, blocks_of
+from .blocks import Blocks, Piece
+from .rendering import (
+    LIVE_LINES,
+    duration,
+    finished_call,
+    folded,
+    headline,
+    last_lines,
+    markdown,
+    one_line,
+    result_text,
+    said_by_user,
+    unfolded,
+)
+
+_SHOWN_THOUGHTS = 600  # characters of thinking under way that are shown when it is unfolded
+
+
+class _Running(Struct):
+    name: str
+    arguments: Any
+    since: float
+    output: str = ""
+
+
+class Display:
+    """Hears events in order. `diffs` are what calls change, by their id, where the results do not say it themselves."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.open_thoughts = False
+        self.last_thought = ""
+        self.diffs: dict[str, str] = {}
+        self._clock = clock
+        self._blocks = Blocks()
+        self._thought: list[str] | None = None
+        self._since = 0.0  # when the present thought, or the wait, began
+        self._streamed = False
+        self._preparing: str | None = None
+        self._waiting = False
+        self._broken: str | None = None
+        self._running: dict[str, _Running] = {}
+        self._announced: set[str] = set()
+        self._held: set[str] = set()
+        self._before: str | None = None  # the kind of what was shown last
+
+    def asked(self, call_id: str, part: RenderableType) -> list[RenderableType]:
+        """What is shown when a call has to be allowed; until `answered`, it is not shown as running."""
+        self._announced.add(call_id)
+        self._held.add(call_id)
+        return self._spaced("call", part)
+
+    def answered(self, call_id: str) -> None:
+        self._held.discard(call_id)
+        if (running := self._running.get(call_id)) is not None:
+            running.since = self._clock()
+
+    def hear(self, event: AgentEvent) -> list[RenderableType]:
+        """What is finished with this event."""
+        match event:
+            case AgentStart():
+                self._before = self._broken = None
+            case TurnStart():
+                self._wait()
+                return self._again()
+            case MessageStart():
+                self._streamed = False
+                if isinstance(event.message, UserMessage):
+                    return self._spaced("user", said_by_user(event.message.content))
+            case MessageUpdate():
+                return self._stream(event.assistant_message_event)
+            case MessageEnd():
+                return self._end(event.message) if isinstance(event.message, AssistantMessage) else []
+            case ToolExecutionStart():
+                self._waiting = False
+                self._running[event.tool_call_id] = _Running(event.tool_name, event.args, self._clock())
+            case ToolExecutionUpdate():
+                if (running := self._running.get(event.tool_call_id)) is not None:
+                    running.output = result_text(event.partial_result)
+            case ToolExecutionEnd():
+                return self._ended(event)
+            case AgentEnd():
+                self._waiting = False
+                self._running.clear()
+                self._announced.clear()
+                self._held.clear()
+                self.diffs.clear()
+            case _:
+                pass
+        return []
+
+    def live(self) -> list[RenderableType]:
+        """What is under way, as it looks now."""
+        parts: list[RenderableType] = []
+        if self._thought is not None:
+            parts.append(self._thinking())
+        if (tail := self._blocks.tail) is not None:
+            parts.append(markdown(tail.markdown))
+        if self._preparing is not None:
+            parts.append(Text(f"● {self._preparing} …", "dim cyan"))
+        parts += [self._call(running) for id, running in self._running.items() if id not in self._held]
+        if not parts and self._waiting:
+            parts.append(Text(f"· waiting for the model, {duration(self._clock() - self._since)}", "dim"))
+        return parts
+
+    # --- an answer ---------------------------------------------------------------------------------------------------
+
+    def _stream(self, event: StreamEvent) -> list[RenderableType]:
+        self._streamed, self._waiting = True, False
+        match event:
+            case ThinkingStart():
+                self._thought, self._since = [], self._clock()
+            case ThinkingDelta():
+                if self._thought is None:
+                    self._thought, self._since = [], self._clock()
+                self._thought.append(event.delta)
+            case ThinkingEnd():
+                return self._thought_over(event.content)
+            case TextDelta():
+                return self._written(self._blocks.feed(event.delta))
+            case TextEnd():
+                return self._written(self._blocks.close())
+            case ToolCallStart():
+                self._preparing = one_line(event.block.name if event.block is not None else "a call", 60)
+            case _:
+                pass
+        return []
+
+    def _thought_over(self, text: str) -> list[RenderableType]:
+        seconds = self._clock() - self._since if self._thought is not None else None
+        self._thought = None
+        if not text.strip():
+            return []
+        self.last_thought = text
+        return self._spaced("thought", unfolded(text) if self.open_thoughts else folded(seconds, text))
+
+    def _written(self, pieces: list[Piece]) -> list[RenderableType]:
+        return [
+            part
+            for piece in pieces
+            if piece.text.strip()
+            for part in self._spaced("text", markdown(piece.markdown), joined=piece.continues)
+        ]
+
+    def _end(self, message: AssistantMessage) -> list[RenderableType]:
+        parts: list[RenderableType] = []
+        if self._thought is not None:  # cut off in the middle
+            parts += self._thought_over("".join(self._thought))
+        if not self._streamed:
+            parts += self._whole(message)
+        parts += self._written(self._blocks.close())
+        self._preparing = None
+        self._broken = message.error_message if message.stop_reason == "error" else None
+        return parts
+
+    def _whole(self, message: AssistantMessage) -> list[RenderableType]:
+        """An answer that did not come in pieces."""
+        parts: list[RenderableType] = []
+        for block in blocks_of(message.content):
+            if isinstance(block, ThinkingBlock):
+                parts += self._thought_over(block.thinking)
+            elif isinstance(block, TextBlock):
+                parts += self._written([*self._blocks.feed(block.text), *self._blocks.close()])
+        return parts
+
+    def _again(self) -> list[RenderableType]:
+        broken, self._broken = self._broken, None
+        if broken is None:
+            return []
+        return self._spaced("note", Text(f"the answer broke off ({one_line(broken)}); asking again", "yellow"))
+
+    def _wait(self) -> None:
+        self._waiting, self._since = True, self._clock()
+
+    def _thinking(self) -> Text:
+        text = "".join((self._thought or [])[-_SHOWN_THOUGHTS:])[-_SHOWN_THOUGHTS:]
+        if self.open_thoughts and text.strip():
+            return unfolded(text)
+        return folded(self._clock() - self._since, "", running=True)
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def _call(self, running: _Running) -> Text:
+        shown = headline(running.name, running.arguments)
+        shown.append(f"  {duration(self._clock() - running.since)}", "dim")
+        if running.output.strip():
+            shown.append("\n")
+            shown.append_text(last_lines(running.output, LIVE_LINES))
+        return shown
+
+    def _ended(self, event: ToolExecutionEnd) -> list[RenderableType]:
+        running = self._running.pop(event.tool_call_id, None)
+        since = running.since if running is not None else self._clock()
+        part = finished_call(
+            event.tool_name,
+            running.arguments if running is not None else {},
+            event.result,
+            is_error=event.is_error,
+            diff=self.diffs.get(event.tool_call_id),
+            seconds=self._clock() - since,
+            announced=event.tool_call_id in self._announced,
+        )
+        return self._spaced("call", part)
+
+    def _spaced(self, kind: str, part: RenderableType, *, joined: bool = False) -> list[RenderableType]:
+        """A part with a blank line before it, where another kind of thing came before, or another paragraph."""
+        apart = not joined and self._before is not None and (kind != self._before or kind == "text")
+        self._before = kind
+        return [Text(""), part] if apart else [part]

@@ -1,0 +1,214 @@
+"""The chat line by line, for pipes and for terminals that can do nothing else: no escapes at all.
+
+Answers and what was asked for go to standard output, all else to standard error. From a pipe, a line is taken when its
+turn has come: when the work before it is done, or a question stands. At a keyboard, any line may steer.
+"""
+
+import asyncio
+import io
+import os
+import signal as signals
+import sys
+import threading
+from collections.abc import Coroutine
+from typing import Any, TextIO
+
+from msgspec.structs import replace
+from rich.console import Console, RenderableType
+
+from ..events import AgentEvent, MessageEnd, MessageStart, MessageUpdate, TextDelta, TextEnd
+from ..messages import AssistantMessage, UserMessage, text_of
+from ..tools.untrusted import visible
+from .chat import Chat
+from .display import Display
+from .rendering import safe
+
+_WIDTH = 100
+
+
+class PlainScreen:
+    """Reads `source` (a file descriptor), writes to `out` and `err`."""
+
+    keys = "a line is a message, \\ at its end: more follows · @FILE attaches · Ctrl-C: tell it something, twice: stop"
+
+    def __init__(self, source: int, out: TextIO, err: TextIO, *, interactive: bool) -> None:
+        self.display = Display()
+        self._source = source
+        self._out = out
+        self._err = err
+        self._interactive = interactive
+        self._chat: Chat | None = None
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._prompted = False
+        self._said = False  # whether the present answer has shown words
+        self._fresh = True  # whether standard output is at the beginning of a line
+        self._leaving = asyncio.Event()
+        self._code = 0
+
+    async def run(self, chat: Chat, prompt: str | None) -> int:
+        self._chat = chat
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signals.SIGINT, self._interrupt)
+        loop.add_signal_handler(signals.SIGTERM, self.leave)
+        threading.Thread(target=self._read, args=(loop,), daemon=True).start()
+        try:
+            await chat.start(prompt)
+            await self._converse(chat)
+        finally:
+            loop.remove_signal_handler(signals.SIGINT)
+            loop.remove_signal_handler(signals.SIGTERM)
+            await chat.close()
+        return self._code or (1 if chat.failed and not self._interactive else 0)
+
+    async def _converse(self, chat: Chat) -> None:
+        while not self._leaving.is_set():
+            if not self._interactive:
+                await self._or_left(chat.wait_for_turn())
+            line = await self._or_left(self._lines.get())
+            if self._leaving.is_set():
+                return
+            if line is None:
+                self._note("")  # the prompt stands there still
+                chat.end_of_input()
+                while chat.busy and not self._leaving.is_set():
+                    await self._or_left(chat.wait_for_turn())
+                return
+            if not self._interactive:
+                self._note(safe(line))  # behind the prompt, as a terminal would show it
+            self._prompted = False
+            await chat.take(line)
+            self.refresh()
+
+    async def _or_left(self, waiting: Coroutine[Any, Any, object]) -> str | None:
+        """What is waited for, or None when the user left meanwhile."""
+        task = asyncio.ensure_future(waiting)
+        left = asyncio.ensure_future(self._leaving.wait())
+        try:
+            await asyncio.wait({task, left}, return_when=asyncio.FIRST_COMPLETED)
+            found = task.result() if task.done() else None
+            return found if isinstance(found, str) else None
+        finally:
+            for one in (task, left):
+                one.cancel()
+
+    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Lines from the descriptor itself: a thread that waits in a buffered file would hold up the exit."""
+        rest = b""
+        begun = ""
+        while data := _some(self._source):
+            *lines, rest = (rest + data).split(b"\n")
+            for raw in lines:
+                line = raw.decode("utf-8", "replace").rstrip("\r")
+                if line.endswith("\\"):
+                    begun += f"{line[:-1]}\n"
+                else:
+                    _hand_over(loop, self._lines, begun + line)
+                    begun = ""
+        if rest or begun:
+            _hand_over(loop, self._lines, begun + rest.decode("utf-8", "replace"))
+        _hand_over(loop, self._lines, None)
+
+    def _interrupt(self) -> None:
+        chat = self._chat
+        if chat is None or not self._interactive or not chat.busy:
+            if chat is not None:
+                chat.stop()
+            self._code = 130
+            self.leave()
+        elif chat.interrupt() and chat.steering:
+            self._note("what should it know? (Ctrl-C again stops it)")
+
+    # --- what the chat asks of a screen ------------------------------------------------------------------------------
+
+    async def hear(self, event: AgentEvent) -> None:
+        match event:
+            case MessageUpdate(assistant_message_event=TextDelta(delta=delta)):
+                self._say(delta)
+            case MessageUpdate(assistant_message_event=TextEnd()):
+                self._end_line()
+            case MessageStart(message=UserMessage()):
+                pass
+            case MessageEnd(message=AssistantMessage() as message):
+                if not self._said:
+                    self._say(text_of(message.content))
+                self._end_line()
+                self._said = False
+                await self.aside(*self.display.hear(MessageEnd(replace(message, content=()))))
+            case _:
+                await self.aside(*self.display.hear(event))
+
+    async def show(self, *parts: RenderableType) -> None:
+        self._end_line()
+        self._write(self._out, parts)
+
+    async def aside(self, *parts: RenderableType) -> None:
+        if parts:
+            self._end_line()
+            self._write(self._err, parts)
+
+    async def question(self, words: str) -> None:
+        self._note(words)
+        self._prompted = False
+
+    def offer(self, words: str) -> None:
+        self._note(f"to say it again: {safe(words)}")
+
+    def refresh(self) -> None:
+        """Shows the prompt when something can be typed."""
+        chat = self._chat
+        if chat is not None and not self._prompted and (not chat.busy or chat.question is not None):
+            self._prompted = True
+            self._end_line()
+            self._err.write("? " if chat.question is not None else "> ")
+            self._err.flush()
+
+    def leave(self) -> None:
+        self._leaving.set()
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def _say(self, words: str) -> None:
+        words = visible(words)
+        if words:
+            self._said = True
+            self._out.write(words)
+            self._out.flush()
+            self._fresh = words.endswith("\n")
+
+    def _end_line(self) -> None:
+        if not self._fresh:
+            self._out.write("\n")
+            self._out.flush()
+            self._fresh = True
+
+    def _note(self, words: str) -> None:
+        self._end_line()
+        self._err.write(f"{words}\n")
+        self._err.flush()
+
+    def _write(self, file: TextIO, parts: "tuple[RenderableType, ...]") -> None:
+        file.write(plainly(parts))
+        file.flush()
+
+
+def plainly(parts: "tuple[RenderableType, ...] | list[RenderableType]") -> str:
+    """Parts as text without escapes and without blanks at the ends of lines."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=False, color_system=None, width=_WIDTH, highlight=False)
+    for part in parts:
+        console.print(part)
+    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
+
+
+def _some(source: int) -> bytes:
+    try:
+        return os.read(source, 1 << 16)
+    except OSError:  # the terminal went away
+        return b""
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, lines: "asyncio.Queue[str | None]", line: str | None) -> None:
+    try:
+        loop.call_soon_threadsafe(lines.put_nowait, line)
+    except RuntimeError:  # the chat is over
+        sys.exit()

@@ -1,0 +1,219 @@
+"""What is shown of a conversation, as values that rich can draw. Nothing here writes to a terminal.
+
+Whatever a model or a tool says is foreign text: it passes through `safe` before it is drawn, so that it cannot move the
+cursor, change the title or hide behind other text.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markdown import Markdown
+from rich.table import Table
+from rich.text import Text
+
+from .. import jsontext
+from ..errors import (
+    AuthFailed,
+    BadRequest,
+    ContextTooLong,
+    InterlinguaError,
+    Overloaded,
+    RateLimited,
+    TransportError,
+)
+from ..losses import Loss
+from ..messages import AgentMessage, CustomMessage, TextBlock, blocks_of, text_of
+from ..sessions import SessionBusy, SessionInfo
+from ..tools.output import plain
+from ..tools.untrusted import visible
+
+OUTPUT_LINES = 8
+LIVE_LINES = 5
+DIFF_LINES = 60
+_WIDTH = 200
+
+_DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("***", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
+_SUBJECTS = ("command", "path", "file_path", "pattern", "query", "url")
+
+
+def safe(text: str) -> str:
+    """The text as a person would see it, without anything that acts on the terminal."""
+    return visible(plain(text.encode("utf-8", "replace")))
+
+
+def one_line(text: str, most: int = _WIDTH) -> str:
+    line = " ".join(safe(text).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def markdown(text: str) -> Markdown:
+    """Links show their address: what is behind a word must be seen."""
+    return Markdown(safe(text), code_theme="ansi_dark", hyperlinks=False)
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def said_by_user(content: Any) -> Text:
+    files = [_file(block) for block in blocks_of(content) if not isinstance(block, TextBlock)]
+    shown = Text.assemble(("› ", "bold cyan"), (safe(text_of(content)), "bold"))
+    for name in files:
+        shown.append(f"\n  + {name}", "dim")
+    return shown
+
+
+def _file(block: Any) -> str:
+    name = getattr(block, "title", None) or getattr(block, "url", None) or getattr(block, "mime_type", None)
+    return one_line(f"{type(block).__name__.removesuffix('Block').lower()} {name or ''}")
+
+
+def folded(seconds: float | None, text: str, *, running: bool = False) -> Text:
+    """Thinking in one line."""
+    took = "" if seconds is None else f" for {duration(seconds)}"
+    words = f"thinking{took}…" if running else f"thought{took} ({len(text):,} characters; Ctrl-T or /thinking unfolds)"
+    return Text(f"▸ {words}", "dim")
+
+
+def unfolded(text: str) -> Text:
+    return Text(safe(text).strip(), "dim italic")
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(seconds, 60)
+    if minutes:
+        return f"{minutes:.0f} min {rest:.0f} s"
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+def headline(name: str, arguments: Any, *, style: str = "cyan") -> Text:
+    """A call in one line: the tool, and what it is about."""
+    told = arguments if isinstance(arguments, Mapping) else {}
+    about = next((told[key] for key in _SUBJECTS if isinstance(told.get(key), str)), None)
+    words = about if about is not None else jsontext.compact(arguments) if arguments else ""
+    return Text.assemble((f"● {one_line(name, 60)}", f"bold {style}"), " ", one_line(words, 160))
+
+
+def result_text(result: Any) -> str:
+    """The words of a result as events carry it; what is no text is named."""
+    content = result.get("content") if isinstance(result, Mapping) else None
+    blocks = content if isinstance(content, list) else []
+    return "\n".join(str(block.get("text", f"[{block.get('type')}]")) for block in blocks if isinstance(block, Mapping))
+
+
+def diff_of(result: Any) -> str | None:
+    details = result.get("details") if isinstance(result, Mapping) else None
+    found = details.get("diff") if isinstance(details, Mapping) else None
+    return found if isinstance(found, str) and found.strip() else None
+
+
+def last_lines(text: str, most: int, style: str = "dim") -> Text:
+    """The end of an output, and how much came before it."""
+    lines = safe(text).rstrip().split("\n")
+    hidden = len(lines) - most
+    shown = lines[-most:] if hidden > 1 else lines
+    note = [f"… {hidden:,} lines before"] if hidden > 1 else []
+    return Text("\n".join(f"  {line[:_WIDTH]}" for line in [*note, *shown]), style, overflow="ellipsis", no_wrap=True)
+
+
+def coloured_diff(diff: str, most: int = DIFF_LINES, width: int = _WIDTH) -> Text:
+    lines = safe(diff).rstrip("\n").split("\n")
+    out = Text(overflow="fold")
+    for line in lines[:most]:
+        out.append(f"  {line[:width]}\n", next((style for mark, style in _DIFF_STYLES if line.startswith(mark)), "dim"))
+    if len(lines) > most:
+        out.append(f"  … {len(lines) - most:,} more lines\n", "dim")
+    out.rstrip()
+    return out
+
+
+def finished_call(
+    name: str, arguments: Any, result: Any, *, is_error: bool, diff: str | None, seconds: float, announced: bool
+) -> RenderableType:
+    """A call that has ended: what it was, what it changed or printed."""
+    style = "red" if is_error else "green"
+    head = Text(f"  {'✗' if is_error else '✓'} {one_line(name, 60)}", style) if announced else None
+    first = head or headline(name, arguments, style=style)
+    first.append(f"  {duration(seconds)}", "dim")
+    shown = None if is_error else diff_of(result) or diff
+    if shown is not None:
+        return first if announced else Group(first, coloured_diff(shown))
+    words = result_text(result)
+    return Group(first, last_lines(words, OUTPUT_LINES, "red" if is_error else "dim")) if words.strip() else first
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+_REMEDIES: tuple[tuple[type[BaseException], str], ...] = (
+    (AuthFailed, "store a key with `interlingua auth login PROVIDER`, or ask another model with /model"),
+    (RateLimited, "wait a little and say it again, or ask another model with /model"),
+    (Overloaded, "say it again later, or ask another model with /model"),
+    (ContextTooLong, "make room with /compact, or go back with /undo"),
+    (BadRequest, "change it with /undo, or ask another model with /model"),
+    (TransportError, "check the network and say it again"),
+    (SessionBusy, "leave the other chat first, or begin a new one with --new"),
+    (OSError, "nothing more was saved; mend that and say it again"),
+)
+
+
+def error_line(error: BaseException, told: str | None = None) -> Text:
+    """What went wrong, in one line, and what to do about it."""
+    remedy = next((words for kind, words in _REMEDIES if isinstance(error, kind)), None)
+    words = told or str(error) or type(error).__name__
+    return Text.assemble(("✗ ", "bold red"), (one_line(words, 400), "red"), (f" — {remedy}" if remedy else "", "dim"))
+
+
+def error_words(words: str) -> Text:
+    return error_line(InterlinguaError(words))
+
+
+def note(words: str) -> Text:
+    return Text(safe(words), "dim")
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def table(rows: Iterable[Sequence[str | Text]], *columns: str) -> Table:
+    drawn = Table(box=None, show_header=bool(columns), header_style="bold", pad_edge=False)
+    for column in columns:
+        drawn.add_column(column)
+    for row in rows:
+        drawn.add_row(*(Text(one_line(cell)) if isinstance(cell, str) else cell for cell in row))
+    return drawn
+
+
+def session_rows(infos: Sequence[SessionInfo], current: str) -> Table:
+    rows = [
+        (
+            Text(str(number), "bold"),
+            Text(f"{info.id[:12]}{' ●' if info.id == current else ''}"),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(info.modified / 1000)),
+            f"{info.messages:,}",
+            info.title or "",
+        )
+        for number, info in enumerate(infos, 1)
+    ]
+    return table(rows, "", "session", "modified", "messages", "title")
+
+
+def loss_report(name: str, losses: Sequence[Loss]) -> RenderableType:
+    """What did not get across, without bookkeeping."""
+    told = [loss for loss in losses if loss.severity != "record"]
+    if not told:
+        return Text(f"{name}: nothing lost")
+    rows = [(Text(loss.severity, "yellow"), loss.path, Text(one_line(loss.why), "dim")) for loss in told[:30]]
+    more = [Text(f"… and {len(told) - 30} more", "dim")] if len(told) > 30 else []
+    return Group(Text(f"{name}: {len(told)} lost"), table(rows), *more)
+
+
+def gist(message: AgentMessage, most: int = 60) -> str:
+    """A message in a few words."""
+    if isinstance(message, CustomMessage):
+        return one_line(str(message.fields.get("summary") or message.fields.get("model") or ""), most)
+    calls = [f"→ {call.name}" for call in getattr(message, "tool_calls", ())]
+    return one_line(" ".join([text_of(message.content), *calls]), most)

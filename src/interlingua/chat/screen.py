@@ -1,0 +1,297 @@
+"""The chat on a terminal: what is finished scrolls by, what is under way and the input stay at the bottom.
+
+Finished parts are written once, above; the tail of an answer, running calls, the question that stands and the line that
+is typed are drawn by prompt-toolkit, which sends only what has changed. Nothing here is foreign text that was not made
+safe before (see rendering.py).
+"""
+
+import asyncio
+import io
+import signal as signals
+from pathlib import Path
+from typing import Any
+
+from prompt_toolkit.application import Application, run_in_terminal
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completer, ThreadedCompleter
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition, has_completions
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
+from prompt_toolkit.history import FileHistory, ThreadedHistory
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Dimension,
+    Float,
+    FloatContainer,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    Window,
+)
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.output import Output
+from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.styles import Style
+from prompt_toolkit.widgets import SearchToolbar
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from ..events import AgentEvent
+from .chat import Chat
+from .display import Display
+from .rendering import one_line
+
+_MENU = 8  # lines for completions
+_TICK = 0.5  # seconds between looks at the clock, while something runs
+_STYLE = Style.from_dict({"status": "reverse", "prompt": "bold ansicyan", "asking": "bold ansiyellow"})
+
+
+class TerminalScreen:
+    """One prompt-toolkit application for the whole chat. `run` ends when the user leaves."""
+
+    keys = (
+        "Enter sends · Alt-Enter, or \\ and Enter: new line · @FILE attaches · what you type while it works, steers\n"
+        "Ctrl-C: tell it something, twice: stop · Ctrl-T: thinking · Ctrl-R: search what you said · Ctrl-D: leave"
+    )
+
+    def __init__(
+        self, *, history: Path, completer: Completer, input: Input | None = None, output: Output | None = None
+    ) -> None:
+        self.display = Display()
+        self._lines: asyncio.Queue[str] = asyncio.Queue()
+        self._drawing = asyncio.Lock()
+        self._left = False
+        self._drawn: tuple[int, StyleAndTextTuples] = (-1, [])
+        self._buffer = Buffer(
+            history=ThreadedHistory(FileHistory(str(_own_file(history)))),
+            completer=ThreadedCompleter(completer),
+            complete_while_typing=True,
+            multiline=True,
+        )
+        self._chat: Chat | None = None
+        self.app: Application[None] = Application(
+            layout=self._layout(),
+            key_bindings=self._bindings(),
+            style=_STYLE,
+            erase_when_done=True,
+            min_redraw_interval=0.04,
+            input=input,
+            output=output,
+        )
+
+    async def run(self, chat: Chat, prompt: str | None) -> int:
+        self._chat = chat
+        loop = asyncio.get_running_loop()
+        for number in (signals.SIGTERM, signals.SIGHUP):
+            loop.add_signal_handler(number, self.leave)
+        beside = [loop.create_task(self._tick()), loop.create_task(self._consume(chat, prompt))]
+        try:
+            with patch_stdout():  # what libraries print appears above, without its escapes
+                if not self._left:
+                    await self.app.run_async()
+                await _ended(beside)
+                await chat.close()
+        finally:
+            for number in (signals.SIGTERM, signals.SIGHUP):
+                loop.remove_signal_handler(number)
+        return 0
+
+    async def _consume(self, chat: Chat, prompt: str | None) -> None:
+        await chat.start(prompt)
+        while True:
+            await chat.take(await self._lines.get())
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            if self._chat is not None and self._chat.busy:
+                self.refresh()
+
+    # --- what the chat asks of a screen ------------------------------------------------------------------------------
+
+    async def hear(self, event: AgentEvent) -> None:
+        parts = self.display.hear(event)
+        if parts:
+            await self.show(*parts)
+        self.refresh()
+
+    async def show(self, *parts: RenderableType) -> None:
+        """Writes parts above the input, whole; they are never touched again."""
+        if not parts:
+            return
+        output = self.app.output
+        text = drawn(parts, self._width)
+
+        def write() -> None:
+            output.write_raw(text)
+            output.flush()
+
+        async with self._drawing:
+            await run_in_terminal(write)
+
+    aside = show
+
+    async def question(self, words: str) -> None:
+        self.refresh()
+
+    def offer(self, words: str) -> None:
+        typed = self._buffer.text
+        text = f"{words}\n{typed}" if typed.strip() else words
+        self._buffer.set_document(Document(text, len(text)), bypass_readonly=True)
+        self.refresh()
+
+    def refresh(self) -> None:
+        self.app.invalidate()
+
+    def leave(self) -> None:
+        self._left = True
+        if self.app.is_running and self.app.future is not None and not self.app.future.done():
+            self.app.exit()
+
+    # --- layout ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _width(self) -> int:
+        return max(20, self.app.output.get_size().columns - 1)
+
+    def _layout(self) -> Layout:
+        search = SearchToolbar()
+        field = Window(
+            BufferControl(self._buffer, search_buffer_control=search.control, focus_on_click=True),
+            get_line_prefix=self._prefix,
+            wrap_lines=True,
+            dont_extend_height=True,
+            height=self._input_height,
+        )
+        live = ConditionalContainer(
+            Window(FormattedTextControl(self._live), dont_extend_height=True),
+            filter=Condition(lambda: bool(self._live())),
+        )
+        status = Window(FormattedTextControl(self._status), height=1, style="class:status")
+        menu = Float(CompletionsMenu(max_height=_MENU, scroll_offset=1), xcursor=True, ycursor=True)
+        return Layout(FloatContainer(HSplit([live, field, search, status]), [menu]), focused_element=field)
+
+    def _input_height(self) -> Dimension:
+        return Dimension(min=_MENU if self._buffer.complete_state is not None else 1)
+
+    def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
+        chat = self._chat
+        if line or wrapped:
+            return [("", "  ")]
+        if chat is not None and chat.question is not None:
+            return [("class:asking", "? ")]
+        if chat is not None and chat.steering:
+            return [("class:asking", "what should it know? › ")]
+        return [("class:prompt", "» " if chat is not None and chat.busy else "› ")]
+
+    def _status(self) -> StyleAndTextTuples:
+        return [("", f" {self._chat.status if self._chat is not None else ''}")]
+
+    def _live(self) -> StyleAndTextTuples:
+        """What is under way, drawn once for each time that the screen is; the last lines where it is too long."""
+        counter = self.app.render_counter
+        if self._drawn[0] != counter:
+            text = drawn(self._under_way(), self._width).rstrip("\n")
+            room = max(3, self.app.output.get_size().rows - self._buffer.text.count("\n") - 4)
+            lines = text.split("\n")[-room:]
+            self._drawn = counter, to_formatted_text(ANSI("\n".join(lines))) if text else []
+        return self._drawn[1]
+
+    def _under_way(self) -> list[RenderableType]:
+        parts = self.display.live()
+        chat = self._chat
+        if chat is None:
+            return parts
+        parts += [Text(f"⇢ {one_line(words, 120)}  (it reads this next)", "dim") for words in chat.queued]
+        if chat.steering:
+            parts.append(Text("type what it should know, Enter sends; Ctrl-C again stops it", "yellow"))
+        if chat.question is not None:
+            parts.append(Text(chat.question.words, "bold yellow"))
+        return parts
+
+    # --- keys --------------------------------------------------------------------------------------------------------
+
+    def _bindings(self) -> KeyBindings:
+        keys = KeyBindings()
+        chosen = Condition(
+            lambda: (
+                self._buffer.complete_state is not None and self._buffer.complete_state.current_completion is not None
+            )
+        )
+
+        @keys.add("enter", filter=has_completions & chosen)
+        def _(event: KeyPressEvent) -> None:
+            self._buffer.complete_state = None
+
+        @keys.add("enter", filter=~(has_completions & chosen))
+        def _(event: KeyPressEvent) -> None:
+            self._enter()
+
+        @keys.add("escape", "enter")
+        def _(event: KeyPressEvent) -> None:
+            self._buffer.insert_text("\n")
+
+        @keys.add("c-c")
+        @keys.add(Keys.SIGINT)
+        def _(event: KeyPressEvent) -> None:
+            self._interrupt()
+
+        @keys.add("c-d", filter=Condition(lambda: not self._buffer.text))
+        def _(event: KeyPressEvent) -> None:
+            self.leave()
+
+        @keys.add("c-t")
+        def _(event: KeyPressEvent) -> None:
+            self._lines.put_nowait("/thinking")
+
+        @keys.add("c-z")
+        def _(event: KeyPressEvent) -> None:
+            event.app.suspend_to_background()
+
+        return keys
+
+    def _enter(self) -> None:
+        text = self._buffer.text
+        if self._buffer.document.is_cursor_at_the_end and text.endswith("\\"):
+            self._buffer.delete_before_cursor()
+            self._buffer.insert_text("\n")
+            return
+        asking = self._chat is not None and self._chat.question is not None
+        if not asking:
+            self._buffer.append_to_history()
+        self._buffer.reset()
+        if text.strip() or asking:
+            self._lines.put_nowait(text)
+
+    def _interrupt(self) -> None:
+        if self._chat is not None and self._chat.interrupt():
+            return
+        if self._buffer.text:
+            self._buffer.reset()
+
+
+def drawn(parts: Any, width: int) -> str:
+    """Parts as text with escapes, for this terminal."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=width, highlight=False, legacy_windows=False)
+    for part in parts:
+        console.print(part)
+    return out.getvalue()
+
+
+def _own_file(path: Path) -> Path:
+    """The file, made so that nobody else can read it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.touch(mode=0o600)
+    return path
+
+
+async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

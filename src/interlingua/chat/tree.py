@@ -1,0 +1,121 @@
+"""The tree of a session as rows to choose from, and where the session may stand. Pure.
+
+Results are not rows: an answer and the results of its calls are one place, for a conversation that ends between them
+would owe a result.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from ..messages import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage, UserMessage, text_of
+from ..request import Entry
+from .rendering import gist
+
+_ROLES = {UserMessage: "you", AssistantMessage: "model", ToolResultMessage: "result"}
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """A line of the tree; `depth` grows where branches part."""
+
+    id: str
+    depth: int
+    role: str
+    words: str
+    label: str | None
+    on_path: bool
+    is_head: bool
+
+
+class Target(NamedTuple):
+    """Where to go: the entry to stand at (None: before the first), and words to say again from there."""
+
+    at: str | None
+    words: str | None = None
+
+
+def rows(entries: Sequence[Entry], head: str | None, path: Iterable[str], labels: dict[str, str]) -> list[Row]:
+    on_path = set(path)
+    known = {entry.id: entry for entry in entries}
+    standing = _shown_for(known, head)
+    named = {_shown_for(known, id): label for id, label in labels.items()}
+    return [
+        Row(
+            id=entry.id or "",
+            depth=depth,
+            role=_role(entry.message),
+            words=gist(entry.message),
+            label=named.get(entry.id),
+            on_path=entry.id in on_path,
+            is_head=entry.id == standing,
+        )
+        for depth, entry in _drawn(entries)
+    ]
+
+
+def _role(message: AgentMessage) -> str:
+    return message.role if isinstance(message, CustomMessage) else _ROLES.get(type(message), "system")
+
+
+def _drawn(entries: Sequence[Entry]) -> Iterator[tuple[int, Entry]]:
+    children = _children(entries)
+    waiting = [(0, entry) for entry in reversed(children.get(None, []))]
+    while waiting:
+        depth, entry = waiting.pop()
+        if not isinstance(entry.message, ToolResultMessage):
+            yield depth, entry
+        below = children.get(entry.id, [])
+        waiting += [(depth + (len(below) > 1), child) for child in reversed(below)]
+
+
+def _children(entries: Sequence[Entry]) -> dict[str | None, list[Entry]]:
+    children: dict[str | None, list[Entry]] = {}
+    for entry in entries:
+        children.setdefault(entry.parent_id, []).append(entry)
+    return children
+
+
+def _shown_for(known: Mapping[str | None, Entry], id: str | None) -> str | None:
+    """The row that stands for an entry: its own, or that of the answer whose result it is."""
+    entry = known.get(id)
+    while entry is not None and isinstance(entry.message, ToolResultMessage):
+        entry = known.get(entry.parent_id)
+    return None if entry is None else entry.id
+
+
+def target(entries: Sequence[Entry], id: str) -> Target:
+    """Where choosing an entry leads: behind an answer and its results, or before one's own words, to change them."""
+    known = {entry.id: entry for entry in entries}
+    chosen = known[id]
+    message: AgentMessage = chosen.message
+    if isinstance(message, UserMessage):
+        return Target(chosen.parent_id, text_of(message.content))
+    if not isinstance(message, AssistantMessage) or not message.tool_calls:
+        return Target(id)
+    children, at, answered = _children(entries), chosen, 0
+    while (below := _result_below(children, at)) is not None:
+        at, answered = below, answered + 1
+    return Target(at.id) if answered >= len(message.tool_calls) else Target(chosen.parent_id)
+
+
+def _result_below(children: dict[str | None, list[Entry]], entry: Entry) -> Entry | None:
+    return next((one for one in children.get(entry.id, []) if isinstance(one.message, ToolResultMessage)), None)
+
+
+def last_turn(path: Sequence[Entry]) -> Target | None:
+    """Before what the user said last, with the words; None where nothing was said."""
+    for entry in reversed(path):
+        message: AgentMessage = entry.message
+        if isinstance(message, UserMessage):
+            return Target(entry.parent_id, text_of(message.content))
+    return None
+
+
+def find(shown: Sequence[Row], wanted: str) -> Row | None:
+    """A row by its number in the list, its label, or the beginning of its id."""
+    if wanted.isdecimal() and 0 < int(wanted) <= len(shown):
+        return shown[int(wanted) - 1]
+    exact = [row for row in shown if row.label == wanted or row.id == wanted]
+    found = exact or [row for row in shown if row.id.startswith(wanted)]
+    return found[0] if len(found) == 1 or exact else None

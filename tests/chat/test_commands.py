@@ -1,0 +1,278 @@
+"""The commands, on a chat with a real agent and a real session."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+
+import interlingua as il
+from chat.talking import talking
+from connect.asking import PNG
+from interlingua.chat.attaching import attach
+from interlingua.chat.command import nearest, parse
+from interlingua.chat.commands import COMMANDS
+from interlingua.chat.completion import ChatCompleter
+from interlingua.messages import AgentMessage, CustomMessage, UserMessage, text_of
+
+CALL = {"text": "I look.", "calls": [{"name": "ls", "arguments": {"path": "."}, "id": "c1"}]}
+
+
+def words(messages: Sequence[AgentMessage]) -> list[str]:
+    return ["" if isinstance(message, CustomMessage) else text_of(message.content) for message in messages]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTERLINGUA_HOME", str(tmp_path / "home"))
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("/help", ("help", "")),
+        ("/Model  openai/x ", ("model", "openai/x")),
+        ("/export a b", ("export", "a b")),
+        ("/usr/bin/python is where?", None),
+        ("/etc", ("etc", "")),
+        ("half a/b", None),
+        ("/", None),
+    ],
+)
+def test_a_command_is_told_from_a_path_and_from_words(line: str, found: tuple[str, str] | None) -> None:
+    """A slash and a word; with another slash it is a path."""
+    assert found == parse(line)
+
+
+def test_an_unknown_command_names_the_nearest() -> None:
+    """And the list, where none is near."""
+    assert "there is no command /modle; did you mean /model?" == nearest("modle", COMMANDS)
+    assert "there is no command /xyzzy; /help lists the commands" == nearest("xyzzy", COMMANDS)
+
+
+async def test_help_lists_every_command(tmp_path: Path) -> None:
+    """With what it takes."""
+    async with talking(tmp_path) as talk:
+        shown = await talk.say("/help")
+        assert all(f"/{name}" in shown for name in COMMANDS)
+        assert "there is no command /hepl; did you mean /help?" in await talk.say("/hepl")
+
+
+async def test_undo_takes_back_a_turn_and_gives_its_words_back(tmp_path: Path) -> None:
+    """With the calls and the answers in it; the tree keeps them."""
+    async with talking(tmp_path, [CALL, "Nothing there.", "Bye."]) as talk:
+        await talk.say("look around")
+        await talk.say("goodbye")
+        assert 6 == len(talk.chat.agent.messages)
+        await talk.say("/undo")
+        await talk.say("/undo")
+        assert ["goodbye", "look around"] == talk.screen.offered
+        assert [] == list(talk.chat.agent.messages)
+        assert "there is nothing to undo" in await talk.say("/undo")
+        assert 6 == len(list(talk.chat.session.entries()))
+
+
+async def test_a_branch_is_named_left_and_found_again(tmp_path: Path) -> None:
+    """By its label; what is said from there is another branch."""
+    async with talking(tmp_path) as talk:
+        await talk.say("first")
+        assert "called start" in await talk.say("/branch start")
+        await talk.say("on the one hand")
+        await talk.say("/tree start")
+        await talk.say("on the other hand")
+        assert ["first", "first", "on the other hand", "on the other hand"] == words(talk.chat.session.messages)
+        shown = await talk.say("/tree")
+        assert "   2 │ model: first  [start]" in shown
+        assert "   3   · you: on the one hand" in shown
+        assert "   6   ● model: on the other hand  ← here" in shown
+        await talk.say("3")
+        assert ["on the one hand"] == talk.screen.offered
+        assert 2 == len(talk.chat.session.messages)
+
+
+async def test_the_tree_leads_behind_the_results_of_an_answer(tmp_path: Path) -> None:
+    """A conversation that ended between a call and its result would owe one."""
+    async with talking(tmp_path, [CALL, "Nothing there."]) as talk:
+        await talk.say("look around")
+        shown = await talk.say("/tree")
+        assert 3 == len([line for line in shown.splitlines() if "you:" in line or "model:" in line])
+        await talk.say("2")
+        last = talk.chat.session.messages[-1]
+        assert isinstance(last, il.ToolResultMessage)
+        assert () == talk.chat.session.unfinished_calls()
+        assert "there is no entry 'nowhere'" in await talk.say("/tree nowhere")
+
+
+async def test_a_question_of_a_command_is_off_when_something_else_is_said(tmp_path: Path) -> None:
+    """Enter stays where one is; a command is no answer."""
+    async with talking(tmp_path) as talk:
+        await talk.say("hello")
+        await talk.say("/tree")
+        await talk.say("")
+        assert talk.chat.question is None
+        await talk.say("/tree")
+        assert "called branch-1" in await talk.say("/branch")
+        assert 2 == len(talk.chat.session.messages)
+
+
+async def test_another_model_takes_over_and_what_it_will_not_read_is_said(tmp_path: Path) -> None:
+    """From here on, also when the session is taken up again."""
+    script = [{"thinking": "Let me see.", "text": "Seen."}]
+    async with talking(tmp_path, script) as talk:
+        await talk.say("look")
+        shown = await talk.say("/model anthropic/claude-sonnet-4-5")
+        assert "there is no key for anthropic" in shown
+        assert "what it will not read of the conversation so far: 1 lost" in shown
+        shown = await talk.say("/model debug/parrot-1")
+        assert "from here on debug/parrot-1 answers" in shown
+        assert "again" in await talk.say("again")
+        id = talk.chat.session.id
+        assert "did you mean debug" in await talk.say("/model debgu/x")
+    async with talking(tmp_path, session=id[:12]) as talk:
+        assert "debug/parrot-1" == talk.chat.model
+        assert "the model is debug/parrot-1" in await talk.say("/model")
+        assert talk.chat.status.startswith("debug/parrot-1 · ")
+
+
+async def test_the_session_is_exported_with_a_report_of_what_was_lost(tmp_path: Path) -> None:
+    """In any format; an unknown one is an error in one line."""
+    async with talking(tmp_path, [{"thinking": "Hm.", "text": "Yes."}]) as talk:
+        await talk.say("is it?")
+        shown = await talk.say("/export out.json openai-completions")
+        assert "openai-completions: " in shown
+        assert "lost" in shown
+        body = json.loads((tmp_path / "root/out.json").read_text())
+        assert "is it?" in json.dumps(body)
+        await talk.say("/export whole.jsonl")
+        assert 2 == len(il.decode((tmp_path / "root/whole.jsonl").read_bytes(), "transcript").messages)
+        assert "✗" in await talk.say("/export out.json nonsense")
+
+
+async def test_cost_tools_and_sessions_are_listed(tmp_path: Path) -> None:
+    """By model; with what asks first; the latest first."""
+    async with talking(tmp_path, ["Yes."]) as talk:
+        await talk.say("is it?")
+        assert "debug/script" in await talk.say("/cost")
+        shown = await talk.say("/tools")
+        assert [["read", "allowed"], ["exec", "asks"]] == [
+            line.split()[:2] for line in shown.splitlines() if line.startswith(("read ", "exec "))
+        ]
+        shown = await talk.say("/sessions")
+        assert f"{talk.chat.session.id[:12]} ●" in shown
+        assert "is it?" in shown
+
+
+async def test_another_session_is_taken_up(tmp_path: Path) -> None:
+    """By its number, its id, or the beginning of it; the one before is let go."""
+    async with talking(tmp_path) as talk:
+        await talk.say("in the first one")
+        first = talk.chat.session.id
+    async with talking(tmp_path) as talk:
+        await talk.say("in the second one")
+        shown = await talk.say(f"/resume {first[:13]}")
+        assert "in the first one" in shown
+        assert first == talk.chat.session.id
+        assert "this is the session you are in" in await talk.say(f"/resume {first}")
+        shown = await talk.say("/resume")
+        number = next(line.split()[0] for line in shown.splitlines() if "in the second one" in line)
+        await talk.say(number)
+        assert first != talk.chat.session.id
+        assert "there is no session 'nothing'" in await talk.say("/resume nothing")
+
+
+async def test_compaction_asks_for_a_summary_and_keeps_the_whole(tmp_path: Path) -> None:
+    """Where nothing is old, it says so."""
+    async with talking(tmp_path, ["A summary.", "Two.", "Three."]) as talk:
+        await talk.say("first")
+        assert "nothing old enough" in await talk.say("/compact")
+        await talk.say("much " * 30_000)
+        await talk.say("last")
+        assert "summed up; the session keeps the whole" in await talk.say("/compact")
+        assert "A summary." in words(talk.chat.agent.messages)[0]
+        assert "first" == words(talk.chat.session.messages)[0]
+
+
+async def test_thinking_is_unfolded_on_demand(tmp_path: Path) -> None:
+    """The last one at once, those to come as they come."""
+    async with talking(tmp_path, [{"thinking": "Let me see.", "text": "Yes."}]) as talk:
+        assert "▸ thought for" in await talk.say("is it?")
+        assert "Let me see." in await talk.say("/thinking")
+        assert "thinking is folded" in await talk.say("/thinking")
+
+
+async def test_a_refusal_reaches_the_model_and_its_reason_steers(tmp_path: Path) -> None:
+    """The call does not run; the words are read with its result."""
+    call = {"text": "I write.", "calls": [{"name": "write", "arguments": {"path": "a.txt", "content": "x"}}]}
+    async with talking(tmp_path, [call, "Understood."]) as talk:
+        shown = await talk.say("write it")
+        assert "allow write? y yes · n no (and why) · a always write" in shown
+        assert "queued" not in await talk.say("wait a moment")
+        assert talk.chat.question is not None
+        await talk.say("n not there, please")
+        said = [text_of(message.content) for message in talk.chat.session.messages if isinstance(message, UserMessage)]
+        assert ["write it", "wait a moment", "not there, please"] == said
+        assert not (tmp_path / "root/a.txt").exists()
+
+
+async def test_what_is_always_allowed_runs_without_a_question(tmp_path: Path) -> None:
+    """In this chat; the first of two calls is asked for, the second is not."""
+    calls = [{"name": "write", "arguments": {"path": f"{n}.txt", "content": "x"}, "id": f"c{n}"} for n in (1, 2)]
+    async with talking(tmp_path, [{"calls": calls}, "Done."]) as talk:
+        await talk.say("write them")
+        assert "Done." in await talk.say("a")
+        assert ["1.txt", "2.txt"] == sorted(path.name for path in (tmp_path / "root").iterdir())
+
+
+async def test_an_interrupt_stops_a_question_as_well(tmp_path: Path) -> None:
+    """The call is not allowed, and the run ends."""
+    call = {"calls": [{"name": "exec", "arguments": {"command": "true"}}]}
+    async with talking(tmp_path, [call, "Done."]) as talk:
+        await talk.say("run it")
+        assert talk.chat.interrupt()
+        assert talk.chat.steering
+        talk.chat.interrupt()
+        while talk.chat.busy:
+            await asyncio.sleep(0.01)
+        assert "stopped" in talk.screen.take()
+        assert not talk.chat.interrupt()
+
+
+async def test_a_failure_is_one_line_with_a_remedy(tmp_path: Path) -> None:
+    """And the chat goes on."""
+    async with talking(tmp_path, [{"error": "no such key", "status": 401}, "Yes."]) as talk:
+        (line,) = [line for line in (await talk.say("is it?")).splitlines() if line.startswith("✗")]
+        assert "no such key" in line
+        assert talk.chat.failed
+
+
+def test_files_that_are_named_go_along(tmp_path: Path) -> None:
+    """Images, documents; a name that is no file stays a word, and is reported where it looks like one."""
+    (tmp_path / "notes.md").write_text("Remember.")
+    (tmp_path / "my picture.png").write_bytes(base64.b64decode(PNG))
+    found = attach('see @notes.md, @"my picture.png" and @nobody @missing.txt me@example.com', tmp_path)
+    kinds = [type(block).__name__ for block in found.content]
+    assert ["DocumentBlock", "ImageBlock", "TextBlock"] == kinds
+    assert ("missing.txt",) == found.missing
+    assert "plain @words" == attach("plain @words", tmp_path).content
+
+
+def test_commands_models_and_files_are_completed(tmp_path: Path) -> None:
+    """Each in its place, hidden files only on demand."""
+    (tmp_path / "sub").mkdir()
+    for name in ("one.txt", ".hidden", "sub/two.txt", "bad\x1b[31m.txt"):
+        (tmp_path / name).touch()
+    completer = ChatCompleter(COMMANDS, tmp_path, {"model": lambda: ["debug/parrot-1", "openai/gpt-5"]})
+
+    def offered(text: str) -> list[str]:
+        return [one.text for one in completer.get_completions(Document(text), CompleteEvent())]
+
+    assert ["/tree"] == offered("/tr")
+    assert ["openai/gpt-5"] == offered("/model gpt")
+    assert ["one.txt", "sub/"] == offered("look at @")
+    assert ["two.txt"] == offered("@sub/t")
+    assert [".hidden"] == offered("@.h")
+    assert [] == offered("just words")

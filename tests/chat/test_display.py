@@ -1,0 +1,146 @@
+"""Events become parts: what is finished once, what is under way as it is now."""
+
+from typing import Any
+
+import pytest
+
+import interlingua as il
+from interlingua.chat.display import Display
+from interlingua.chat.plain import plainly
+from interlingua.events import (
+    AgentEnd,
+    AgentEvent,
+    AgentStart,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallStart,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    TurnStart,
+)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def display(clock: Clock) -> Display:
+    return Display(clock)
+
+
+def told(display: Display, *events: AgentEvent) -> str:
+    return plainly([part for event in events for part in display.hear(event)])
+
+
+def live(display: Display) -> str:
+    return plainly(display.live())
+
+
+def streamed(*events: Any) -> list[AgentEvent]:
+    return [MessageUpdate(event) for event in events]
+
+
+def test_a_finished_paragraph_leaves_the_live_part(display: Display) -> None:
+    """It is printed once; only the tail is drawn again."""
+    display.hear(MessageStart(il.AssistantMessage(content=())))
+    assert "" == told(display, *streamed(TextStart(0), TextDelta(0, "One **bold**.\n\n")))
+    assert "One bold.\n" == told(display, *streamed(TextDelta(0, "Two")))
+    assert "Two\n" == live(display)
+    assert "\nTwo.\n" == told(display, *streamed(TextDelta(0, "."), TextEnd(0, "")))
+    assert "" == live(display)
+
+
+def test_thinking_is_folded_and_timed(display: Display, clock: Clock) -> None:
+    """One line while it lasts, one line afterwards, the whole on demand."""
+    display.hear(MessageUpdate(ThinkingStart(0)))
+    clock.now += 3
+    display.hear(MessageUpdate(ThinkingDelta(0, "Let me see.")))
+    assert "▸ thinking for 3.0 s…\n" == live(display)
+    shown = told(display, MessageUpdate(ThinkingEnd(0, "Let me see.")))
+    assert shown.startswith("▸ thought for 3.0 s (11 characters")
+    assert "Let me see." == display.last_thought
+
+
+def test_unfolded_thinking_is_shown_as_it_comes(display: Display) -> None:
+    """When the user asked for it."""
+    display.open_thoughts = True
+    told(display, *streamed(ThinkingStart(0), ThinkingDelta(0, "Let me see.")))
+    assert "Let me see.\n" == live(display)
+    assert "Let me see.\n" == told(display, *streamed(ThinkingEnd(0, "Let me see.")))
+
+
+def test_a_running_call_shows_its_last_lines_and_how_long_it_runs(display: Display, clock: Clock) -> None:
+    """Then what came of it is printed once."""
+    output = "\n".join(f"line {number}" for number in range(20))
+    display.hear(ToolExecutionStart("c1", "exec", {"command": "make"}))
+    clock.now += 65
+    display.hear(ToolExecutionUpdate("c1", "exec", {}, {"content": [{"type": "text", "text": output}]}))
+    assert ["● exec make  1 min 5 s", "  … 15 lines before", "  line 15"] == live(display).splitlines()[:3]
+    done = {"content": [{"type": "text", "text": "failed"}]}
+    assert "● exec make  1 min 5 s\n  failed\n" == told(display, ToolExecutionEnd("c1", "exec", done, True))
+    assert "" == live(display)
+
+
+def test_a_call_that_waits_for_permission_is_not_shown_as_running(display: Display, clock: Clock) -> None:
+    """And its time begins when it is allowed."""
+    display.hear(ToolExecutionStart("c1", "exec", {"command": "make"}))
+    display.asked("c1", "● exec make")
+    assert "" == live(display)
+    clock.now += 30
+    display.answered("c1")
+    assert "● exec make  0.0 s\n" == live(display)
+
+
+def test_waiting_for_the_model_is_seen(display: Display, clock: Clock) -> None:
+    """Until the first thing comes; a call that is being written is named."""
+    told(display, AgentStart(), TurnStart())
+    clock.now += 2
+    assert "· waiting for the model, 2.0 s\n" == live(display)
+    display.hear(MessageUpdate(ToolCallStart(0, il.ToolCall(id="c", name="write", arguments={}))))
+    assert "● write …\n" == live(display)
+    told(display, MessageEnd(il.AssistantMessage(content=())), AgentEnd(()))
+    assert "" == live(display)
+
+
+def test_an_answer_that_did_not_stream_is_shown_whole(display: Display) -> None:
+    """Its words and its thinking."""
+    message = il.AssistantMessage(content=(il.ThinkingBlock(thinking="hm"), il.TextBlock(text="One.\n\nTwo.")))
+    shown = told(display, MessageStart(message), MessageEnd(message))
+    assert ["One.", "Two."] == [line for line in shown.splitlines() if line][1:]
+
+
+def test_an_answer_that_is_asked_for_again_says_why(display: Display) -> None:
+    """So that words which come twice are understood."""
+    broken = il.AssistantMessage(content="It be", stop_reason="error", error_message="cut off")
+    shown = told(display, MessageStart(broken), MessageEnd(broken), TurnStart())
+    assert "the answer broke off (cut off); asking again" in shown
+    assert "" == told(display, TurnStart())
+
+
+def test_a_long_answer_is_printed_once_and_drawn_in_small_parts(display: Display) -> None:
+    """The live part never grows with the answer, and no word is printed twice."""
+    display.hear(MessageStart(il.AssistantMessage(content=())))
+    printed, tallest = "", 0
+    for number in range(400):
+        printed += told(display, *streamed(TextDelta(0, f"paragraph {number}\n\n")))
+        tallest = max(tallest, live(display).count("\n"))
+    printed += told(display, *streamed(TextEnd(0, "")))
+    assert [f"paragraph {number}" for number in range(400)] == [line for line in printed.splitlines() if line]
+    assert tallest <= 2
