@@ -168,7 +168,7 @@ class Recorder:
         self.begin()
         if self.is_open(key):
             self.close(key)
-        block, first = emptied(_renamed(block, self.names) if self.names else block)
+        block, first = emptied(renamed(block, self.names) if self.names else block)
         slot = _Slot(len(self.content), block)
         self._slots[key] = slot
         self.content.append(block)
@@ -213,7 +213,7 @@ class Recorder:
         elif not slot.pieces:
             self.delta(key, emptied(block)[1])  # it came at the end, or at the start, without a delta
         if self.names:
-            block = _renamed(block, self.names)
+            block = renamed(block, self.names)
         slot.closed = True
         slot.block = block
         self.content[slot.index] = block
@@ -256,7 +256,7 @@ class Recorder:
         self.finished = True
         if self.names:
             message = replace(
-                message, content=tuple(_renamed(block, self.names) for block in blocks_of(message.content))
+                message, content=tuple(renamed(block, self.names) for block in blocks_of(message.content))
             )
         reason = message.stop_reason or "stop"
         if reason == "error" or reason == "aborted":
@@ -271,7 +271,7 @@ class Recorder:
         self.out.append(event)  # type: ignore[arg-type]
 
 
-def _renamed(block: Block, names: Mapping[str, str]) -> Block:
+def renamed(block: Block, names: Mapping[str, str]) -> Block:
     """A call under the conversation's own name for its tool."""
     return replace(block, name=names[block.name]) if isinstance(block, ToolCall) and block.name in names else block
 

@@ -148,8 +148,16 @@ def _user_rows() -> list[Provider]:
     rows = []
     for told in providers_from(own_notes()):
         known = PROVIDERS.get(told["id"])
-        rows.append(replace(known, **told) if known else Provider(**told))
+        rows.append(replace(known, **_over(known, told)) if known else Provider(**told))
     return rows
+
+
+def _over(known: Provider, told: dict[str, Any]) -> dict[str, Any]:
+    """Changes to a built-in row; headers and ways of the host are added to its own."""
+    joined: dict[str, Any] = {
+        name: {**getattr(known, name), **told[name]} for name in ("headers", "compat") if name in told
+    }
+    return {**told, **joined}
 
 
 def _placed(connector: Connector, model: ModelDescriptor) -> ModelDescriptor:
@@ -293,13 +301,26 @@ class _Trying:
         return rest
 
     async def _begin(self, connector: Connector, model: ModelDescriptor) -> tuple[Batch, AsyncGenerator[Batch, None]]:
-        """The first events that say something, and where the rest comes from."""
+        """The first events that say something, and where the rest comes from. A call that succeeds knows no retries."""
+        try:
+            return await self._try(connector, model)
+        except _Failed as failed:
+            if self._retry.attempts < 2 or not self._retry.again(failed.failure):
+                raise
+            seconds = self._retry.wait(failed.failure, 1)
+            self._tell(failed.failure, seconds)
+        await self._sleep(seconds)
+        return await self._begin_again(connector, model)
+
+    async def _begin_again(
+        self, connector: Connector, model: ModelDescriptor
+    ) -> tuple[Batch, AsyncGenerator[Batch, None]]:
         from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
         trying = AsyncRetrying(
-            stop=stop_after_attempt(self._retry.attempts),
+            stop=stop_after_attempt(self._retry.attempts - 1),
             retry=retry_if_exception(lambda error: isinstance(error, _Failed) and self._retry.again(error.failure)),
-            wait=lambda state: self._retry.wait(_failure_of(state), state.attempt_number),
+            wait=lambda state: self._retry.wait(_failure_of(state), state.attempt_number + 1),
             before_sleep=lambda state: self._tell(_failure_of(state), state.upcoming_sleep),
             sleep=self._sleep,
             reraise=True,

@@ -124,6 +124,7 @@ class HttpConnector:
         return Exchange(
             wire,
             decoder,
+            base,
             functools.partial(self._prepare, request, call, secrets),
             transport or self._transport or shared(),
             timeouts=Timeouts.of(call.timeout),

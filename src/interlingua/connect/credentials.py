@@ -7,6 +7,7 @@ system keyring. Nobody else may read it: it is created 0600, replaced whole, and
 import asyncio
 import base64
 import contextlib
+import functools
 import hashlib
 import hmac
 import json
@@ -113,10 +114,13 @@ class Stored(NamedTuple):
 def home(env: Mapping[str, str] | None = None) -> Path:
     """The folder of everything that Interlingua keeps: `$INTERLINGUA_HOME`, else `~/.interlingua`."""
     env = os.environ if env is None else env
-    given = env.get("INTERLINGUA_HOME", "").strip()
+    return _home(env.get("INTERLINGUA_HOME", "").strip(), env.get("HOME", "").strip())
+
+
+@functools.lru_cache(maxsize=16)  # asked for several times in each call
+def _home(given: str, user: str) -> Path:
     if given:
         return Path(given).expanduser()
-    user = env.get("HOME", "").strip()
     return (Path(user) if user else Path.home()) / ".interlingua"
 
 

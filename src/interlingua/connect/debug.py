@@ -328,11 +328,11 @@ class _Playing:
         try:
             if watch.why is not None:
                 raise watch.why
-            self._record.note(usage=_usage(self._request, (), None))
             reply = self._reply()
+            step = reply if isinstance(reply, Step) else None
+            self._record.note(usage=_usage(self._request, (), step.usage if step is not None else None))
             if isinstance(reply, ProviderError):
                 raise reply
-            step = reply if isinstance(reply, Step) else None
             for batch in self._events(reply):
                 if not batch and step is not None and step.delay:
                     await watch.during(asyncio.ensure_future(asyncio.sleep(step.delay)))
@@ -466,17 +466,18 @@ def _interleaved(record: Recorder, blocks: list[Block], size: int) -> Iterator[B
 
 def _usage(request: Request, content: Sequence[Block], told: Mapping[str, int] | None) -> Usage:
     """About four characters to a token, as the clawtools models count."""
-    context = request.context
-    read = len(context.system_prompt) + len(jsontext.compact([plain(message) for message in context.messages]))
-    written = sum(len(_words(block)) for block in content)
     told = told or {}
     return Usage.of(
-        input=told.get("input", -(-read // 4)),
-        output=told.get("output", -(-written // 4)),
+        input=told["input"] if "input" in told else -(-_read(request.context) // 4),
+        output=told["output"] if "output" in told else -(-sum(len(_words(block)) for block in content) // 4),
         cache_read=told.get("cacheRead", 0),
         cache_write=told.get("cacheWrite", 0),
         cost=Cost(input=0, output=0, cache_read=0, cache_write=0, total=0),
     )
+
+
+def _read(context: Context) -> int:
+    return len(context.system_prompt) + len(jsontext.compact([plain(message) for message in context.messages]))
 
 
 def _words(block: Block) -> str:

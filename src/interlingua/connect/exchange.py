@@ -16,10 +16,10 @@ from ..dialects import Decoding, Dialect
 from ..dialects._errors import provider_error
 from ..errors import Aborted, BadWire, ContentFiltered, DialectError, InterlinguaError, ProviderError
 from ..events import Done, Error, StreamEvent
-from ..folding import unfold
+from ..folding import renamed, unfold
 from ..framing import Frame
 from ..jsontext import compact, read
-from ..messages import AssistantMessage
+from ..messages import AssistantMessage, blocks_of
 from .transport import Reply, Transport, whole
 from .watching import Timeouts, Watch
 
@@ -53,6 +53,7 @@ class Exchange:
         self,
         dialect: Dialect,
         decoder: Decoding,
+        base: AssistantMessage,
         prepare: Callable[..., Any],
         transport: Transport,
         *,
@@ -63,6 +64,8 @@ class Exchange:
     ) -> None:
         self._dialect = dialect
         self._decoder = decoder
+        self._base = base
+        self._names: Mapping[str, str] = {}
         self._prepare = prepare
         self._transport = transport
         self._timeouts = timeouts
@@ -116,6 +119,7 @@ class Exchange:
         """Sends the request; the framing of the answer. A login's token that is refused is renewed once."""
         call: Call = await watch.during(asyncio.ensure_future(self._prepare()))
         self.losses = call.losses
+        self._names = call.names
         self._decoder.renaming(call.names)
         reply = await self._sent(call, watch)
         if reply.status == 401 and call.renewable:
@@ -142,7 +146,11 @@ class Exchange:
             raise self._dialect.decode_error(reply.status, _words(body) if kind == "text/html" else body, reply.headers)
         framing = self._dialect.framing(kind)
         if kind == "application/json" and framing.name == "sse":
-            return _Unstreamed(self._dialect, await self._whole(watch))
+            base, body = self._base, await self._whole(watch)
+            answer = self._dialect.decode_response(
+                body, model=base.model, provider=base.provider, timestamp=base.timestamp
+            )
+            return _Unstreamed(answer, self._names)
         if kind == "text/html":
             page = (await self._whole(watch))[:200].decode(errors="replace")
             raise BadWire(self._dialect.API, f"a web page came instead of an answer; is the base URL right? {page!r}")
@@ -204,8 +212,9 @@ def _words(page: bytes) -> bytes:
 class _Unstreamed:
     """An answer that came whole although a stream was asked for, as if it were frames."""
 
-    def __init__(self, dialect: Dialect, body: bytes) -> None:
-        self._events = list(unfold(dialect.decode_response(body)))
+    def __init__(self, message: AssistantMessage, names: Mapping[str, str]) -> None:
+        content = tuple(renamed(block, names) for block in blocks_of(message.content))
+        self._events = list(unfold(replace(message, content=content)))
 
     def feed(self, chunk: bytes) -> Batch:
         return self.close()

@@ -149,22 +149,29 @@ class _Keeper:
         self.session: aiohttp.ClientSession = session
 
 
+_FIRST = 4096
+
+
 class _Reply:
     """An aiohttp response behind the protocol above."""
 
-    __slots__ = ("_read", "_response", "headers", "status")
+    __slots__ = ("_begun", "_response", "headers", "status")
 
     def __init__(self, response: "aiohttp.ClientResponse") -> None:
         self._response = response
-        self._read = response.content.readany
+        self._begun = False
         self.status = response.status
         self.headers = response.headers
 
     async def chunk(self) -> bytes:
         import aiohttp
 
+        content = self._response.content
         try:
-            return await self._read()
+            if self._begun:
+                return await content.readany()
+            self._begun = True
+            return await content.read(_FIRST)  # the first events are not kept waiting for the rest of a burst
         except (aiohttp.ClientError, OSError) as error:
             error.__traceback__ = None  # aiohttp raises one and the same exception again: it would collect every frame
             raise TransportError(f"the connection broke: {error or type(error).__name__}") from error
