@@ -51,6 +51,7 @@ bench: setup ## Speed beside the limits and the peers, each peer in an environme
 	$(BIN)/python bench/transcripts.py
 	$(BIN)/python bench/connectors.py
 	$(BIN)/python bench/soak.py
+	$(BIN)/python bench/agent.py
 	$(BIN)/python bench/search.py
 	$(BIN)/python bench/sessions.py
 

@@ -93,12 +93,17 @@ def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(type)
 
 
+@cache
+def _fields(type: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(type)
+
+
 def _plain_struct(value: Struct) -> dict[str, Any]:
     out: dict[str, Any] = {}
     config = type(value).__struct_config__
     if config.tag_field is not None:
         out[config.tag_field] = config.tag
-    for field in msgspec.structs.fields(type(value)):
+    for field in _fields(type(value)):
         item = getattr(value, field.name)
         default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
         if item is default or (field.default_factory is not msgspec.NODEFAULT and item == default):

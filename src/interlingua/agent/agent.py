@@ -42,7 +42,7 @@ from .compaction import Compaction
 from .conversion import for_models
 from .history import History, opened
 from .loop import Limits, Loop, Pending, Setup, Spent
-from .structured import output_of
+from .structured import output_of, validator
 
 _log = logging.getLogger(__name__)
 
@@ -140,6 +140,8 @@ class Agent:
         self.state = AgentState()
         self.history: History = opened(session, messages)
         self._schema = OutputSchema(schema=output) if isinstance(output, dict) else output
+        if self._schema is not None and self._schema.schema is not None:
+            validator(self._schema.schema)
         self._client = client
         self._listeners: list[Listener] = []
         self._on_listener_error = on_listener_error

@@ -21,6 +21,9 @@ def register_message(role: str, say: Said) -> None:
 
 def for_models(messages: Iterable[AgentMessage]) -> list[Message]:
     """The messages that models read, in order."""
+    messages = tuple(messages)
+    if not any(issubclass(kind, CustomMessage) for kind in set(map(type, messages))):
+        return [*messages]  # type: ignore[list-item]
     said = (_said(message) if isinstance(message, CustomMessage) else message for message in messages)
     return [message for message in said if message is not None]
 

@@ -164,8 +164,8 @@ class Loop:
             raise
         except Exception as error:  # of a hook, or of the disk
             self.failure = error if isinstance(error, InterlinguaError) else InterlinguaError(repr(error))
-            await self._break_off("error", str(self.failure))
-            reason = "error"
+            reason = self._cut() or "error"
+            await self._break_off("error" if reason == "error" else "aborted", str(self.failure))
         finally:
             if timer is not None:
                 timer.cancel()
@@ -180,13 +180,17 @@ class Loop:
         if pending is not None:  # their results come before anything else is said
             self._tell.resume(pending.answer)
             more = await self._calls(pending.answer, pending.calls, pending.known)
-            over = None if prompts else self._done(more) or self._over()
-            if over is not None:
+            following, over = self._after(pending.answer, more or bool(prompts))
+            if over is not None and not prompts:
                 return over
-            waiting += self._next_input(more or bool(prompts))
+            waiting += following
             await self._tell(TurnStart())
         for message in waiting:
             await self._add(message)
+        over = self.spent.over(self._setup.limits)
+        if over is not None:  # nothing is left of a limit
+            await self._break_off("aborted", over)
+            return over
         if self._setup.prepare is not None:
             await self._setup.prepare()
         return await self._turns()
@@ -195,19 +199,16 @@ class Loop:
         failures = 0
         while True:
             answer = await self._answer()
-            failed = answer.stop_reason in ("error", "aborted")
-            more = await self._calls(answer, () if failed else answer.tool_calls, {})
             waiting: list[AgentMessage] = []
-            if failed:
+            if answer.stop_reason in ("error", "aborted"):
                 failures += 1
+                await self._end_turn(answer, ())
                 if not await self._worth_another(failures):
                     return self._cut() or ("aborted" if answer.stop_reason == "aborted" else "error")
                 over = self._over()
             else:
                 failures, self._room_made = 0, False
-                wrong = None if more or self._steering else self._wrong(answer)
-                over = (None if wrong is not None else self._done(more)) or self._over()
-                waiting = [wrong] if wrong is not None else [] if over is not None else self._next_input(more)
+                waiting, over = self._after(answer, await self._calls(answer, answer.tool_calls, {}))
             if over is not None:
                 return over
             self._setup = self._now()
@@ -215,12 +216,17 @@ class Loop:
             for message in waiting:
                 await self._add(message)
 
-    def _done(self, more: bool) -> str | None:
-        return None if more or self._steering or self._follow_ups else "done"
-
-    def _next_input(self, more: bool) -> list[AgentMessage]:
-        """What is said next: what steers, else, when the agent would stop, what follows."""
-        return self._steering.take() or ([] if more else self._follow_ups.take())
+    def _after(self, answer: AssistantMessage, more: bool) -> tuple[list[AgentMessage], str | None]:
+        """What is said next, or why the run ends. Nothing is taken from a queue that is not said."""
+        wrong = None if more or self._steering else self._wrong(answer)
+        if wrong is None and not (more or self._steering or self._follow_ups):
+            return [], "done"
+        over = self._over()
+        if over is not None:
+            return [], over
+        if wrong is not None:
+            return [wrong], None
+        return self._steering.take() or ([] if more else self._follow_ups.take()), None
 
     async def _calls(self, answer: AssistantMessage, calls: Sequence[ToolCall], known: dict[str, ToolResult]) -> bool:
         """Runs the calls of an answer and ends its turn; whether the model must be asked again."""
@@ -248,8 +254,7 @@ class Loop:
         return UserMessage(content=(TextBlock(text=text),), timestamp=_milliseconds())
 
     async def _worth_another(self, failures: int) -> bool:
-        """Whether a failed answer is worth asking again, after a pause. Finished calls are in the history: none runs
-        twice."""
+        """Whether a failed answer is worth asking for again, after a pause. Finished calls are in the history."""
         failure, retry = self.failure, self._setup.retry
         if self._signal.aborted or failure is None:
             return False
@@ -338,8 +343,7 @@ class Loop:
         self.new.append(message)
 
     async def _break_off(self, reason: Literal["error", "aborted"], why: str) -> None:
-        """Ends what is open in a run that broke where nothing may break; a turn without an answer gets one that says
-        so."""
+        """Ends what is open in a run that broke; a turn without an answer gets one that says why."""
 
         def broken(partial: AssistantMessage | None) -> AssistantMessage:
             message = replace(

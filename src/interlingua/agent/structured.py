@@ -27,15 +27,16 @@ def output_of(text: str, schema: Any) -> Output:
         return Output(value) if isinstance(value, dict) else Output(problem="it is not a JSON object.")
     problems = [
         f"{'/'.join(map(str, error.instance_path)) or '(root)'}: {error.message}"
-        for error in _validator(schema).iter_errors(value)
+        for error in validator(schema).iter_errors(value)
     ]
     return Output(problem=f"it does not match the schema: {'; '.join(problems[:5])}.") if problems else Output(value)
 
 
-def _validator(schema: Any) -> Any:
+def validator(schema: Any) -> Any:
+    """What checks values against the schema; raises FormatError for what is no JSON Schema."""
     import jsonschema_rs
 
     try:
         return jsonschema_rs.validator_for(schema)
     except ValueError as error:
-        raise FormatError(f"the schema of the output is no JSON Schema: {error}") from error
+        raise FormatError(f"the schema of the output is no JSON Schema: {str(error).partition(chr(10))[0]}") from error
