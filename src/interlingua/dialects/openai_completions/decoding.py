@@ -25,6 +25,9 @@ from .thinking import DETAIL_DECODERS, WORDS, decode_detail, is_detail, plain_th
 from .usage import decode_usage, find_usage
 
 
+_SIDE_BY_SIDE = ("tool_calls", "function_call", "audio")
+
+
 class StreamDecoder(Decoder):
     """Frames of a streamed answer to events."""
 
@@ -248,8 +251,8 @@ class StreamDecoder(Decoder):
         self._record.open(self._now, block)
 
     def _settle(self) -> None:
-        """Ends the block that opened last, unless it is a call: calls are made side by side."""
-        if self._track and self._track != "tool_calls" and self._record.is_open(self._now):
+        """Ends the block that opened last, unless it may go on beside others: calls of both kinds, and sound."""
+        if self._track and self._track not in _SIDE_BY_SIDE and self._record.is_open(self._now):
             self._record.close(self._now, self._finished(self._now, self._track))
 
     def _cross_border(self) -> None:

@@ -1,0 +1,32 @@
+"""A server that says each call twice, as a tool call and as a function call of the old kind."""
+
+import interlingua as il
+from interlingua import jsontext
+from interlingua.framing import Frame
+
+CHAT = il.dialect("openai-completions")
+
+
+def test_a_call_said_in_both_kinds_is_whole_in_both() -> None:
+    """The old kind grows beside the new one and is not cut off when the new one opens."""
+    pieces = ['{"city"', ': "Os', 'lo"}']
+    decoder = CHAT.StreamDecoder(model="m")
+    events = []
+    for at, piece in enumerate(pieces):
+        name = {"name": "weather"} if at == 0 else {}
+        function = {**name, "arguments": piece}
+        call = {"index": 0, **({"id": "c1", "type": "function"} if at == 0 else {}), "function": function}
+        delta = {"function_call": function, "tool_calls": [call]}
+        chunk = {"id": "1", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta}]}
+        events += decoder.feed(Frame(jsontext.write(chunk)))
+    end = {
+        "id": "1",
+        "object": "chat.completion.chunk",
+        "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}],
+    }
+    events += decoder.feed(Frame(jsontext.write(end)))
+    events += decoder.close()
+    message = il.fold(events)
+    assert [{"city": "Oslo"}] == [call.arguments for call in message.tool_calls]
+    said = CHAT.encode_response(message).body["choices"][0]["message"]
+    assert {"name": "weather", "arguments": '{"city": "Oslo"}'} == said["function_call"]
