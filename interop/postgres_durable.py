@@ -139,6 +139,8 @@ def cancelled(yard: Yard) -> None:
         yard.runs.result(id, timeout=5)
     except RunFailed as failed:
         check("was cancelled" in str(failed), "a cancelled run stops its tools")
+    else:
+        sys.exit("PostgreSQL: not so: a cancelled run has no result")
 
 
 def poisoned(yard: Yard) -> None:

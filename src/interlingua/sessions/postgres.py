@@ -39,7 +39,7 @@ class _Postgres:
 
     def _connect(self) -> "psycopg.Connection[Any]":
         try:
-            return self._psycopg.connect(self._address, autocommit=True)
+            return self._psycopg.connect(self._address, autocommit=True, options=_ALIVE)
         except self._psycopg.Error as error:
             raise SessionError(f"cannot reach the session database: {error}") from error
 
@@ -66,7 +66,11 @@ class _Postgres:
     def lease(self, agent: str, id: str) -> Callable[[], None]:
         """On a connection of its own, so that two sessions of one process exclude each other too."""
         connection = self._connect()
-        taken = connection.execute("SELECT pg_try_advisory_lock(%s)", [_key(agent, id)]).fetchone()
+        try:
+            taken = connection.execute("SELECT pg_try_advisory_lock(%s)", [_key(agent, id)]).fetchone()
+        except self._psycopg.Error as error:
+            connection.close()
+            raise SessionError(f"the session database does not answer: {error}") from error
         if not taken or not taken[0]:
             connection.close()
             raise SessionBusy(f"{self.where}: {agent}/{id}", self._owner(agent, id))
@@ -82,6 +86,10 @@ class _Postgres:
 
     def close(self) -> None:
         self._connection.close()
+
+
+# A writer whose machine loses power is noticed within half a minute, and its sessions are free again.
+_ALIVE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=4"
 
 
 def _key(agent: str, id: str) -> int:

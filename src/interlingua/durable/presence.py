@@ -1,0 +1,106 @@
+"""How workers know of one another that they live: each holds a lock that the system frees when it dies.
+
+No clock is involved: a slow worker is not taken for a dead one. If a lock is lost while its owner lives, the lease of
+the session still keeps a second worker from the run.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..sessions import SessionBusy
+from ..sessions.lease import Lease
+from .place import Place
+
+if TYPE_CHECKING:
+    import psycopg
+
+# After how long the server takes the connection of a machine that vanished for dead: half a minute.
+_KEEPALIVE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=4"
+
+
+class Presence(Protocol):
+    """A sign of life, and the signs of others."""
+
+    def is_gone(self, worker: str) -> bool:
+        """Whether a worker surely lives no more."""
+        ...
+
+    def keep(self) -> None:
+        """Renews the sign if it was lost."""
+        ...
+
+    def end(self) -> None: ...
+
+
+def presence(place: Place, worker: str) -> Presence:
+    """A worker's sign of life in its database, or beside it."""
+    if place.file is not None:
+        return _Locks(place.file.with_name(f"{place.file.name}.workers"), worker)
+    return _Advisory(place.address or "", worker)
+
+
+class _Locks:
+    """Lock files, one for each worker of this machine."""
+
+    def __init__(self, folder: Path, worker: str) -> None:
+        self._folder = folder
+        self._path = self._file(worker)
+        self._lease = Lease.take(self._path)
+
+    def _file(self, worker: str) -> Path:
+        return self._folder / f"{worker}.lock"
+
+    def is_gone(self, worker: str) -> bool:
+        try:
+            Lease.take(self._file(worker)).release()
+        except SessionBusy:
+            return False
+        return True
+
+    def keep(self) -> None:
+        if not self._lease.held:
+            self._lease.release()
+            self._lease = Lease.take(self._path)
+
+    def end(self) -> None:
+        self._lease.release()
+
+
+class _Advisory:
+    """Advisory locks of the server, each held by a connection of its own."""
+
+    def __init__(self, address: str, worker: str) -> None:
+        import psycopg
+
+        self._psycopg = psycopg
+        self._address = address
+        self._key = _key(worker)
+        self._connection = self._connect()
+
+    def _connect(self) -> "psycopg.Connection[Any]":
+        connection = self._psycopg.connect(self._address, autocommit=True, options=_KEEPALIVE)
+        connection.execute("SELECT pg_advisory_lock(%s)", [self._key])
+        return connection
+
+    def is_gone(self, worker: str) -> bool:
+        taken = self._connection.execute("SELECT pg_try_advisory_lock(%s)", [_key(worker)]).fetchone()
+        if not taken or not taken[0]:
+            return False
+        self._connection.execute("SELECT pg_advisory_unlock(%s)", [_key(worker)])
+        return True
+
+    def keep(self) -> None:
+        try:
+            self._connection.execute("SELECT 1")
+        except self._psycopg.Error:
+            self._connection.close()
+            self._connection = self._connect()
+
+    def end(self) -> None:
+        self._connection.close()
+
+
+def _key(worker: str) -> int:
+    digest = hashlib.sha256(f"interlingua worker\0{worker}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)

@@ -1,0 +1,341 @@
+"""`Worker`: takes runs from the queue and carries them out, each in a thread of its own, with an event loop of its own.
+
+DBOS hands out the runs and keeps what came of them. Beside it the worker looks, every second, after what DBOS does not
+know: which runs it no longer owns (cancelled, or given to another), and which workers have died with runs in hand.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal as signals
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ..abort import Abort
+from ..canonical import build, plain
+from ..sessions import Session, SessionBusy, SessionError
+from .agents import load
+from .carrying import carried_out
+from .orders import QUEUE, WORKFLOW, Order, Outcome, RunError, RunFailed
+from .place import NAME, Place
+from .presence import presence
+from .runs import Runs
+
+_log = logging.getLogger(__name__)
+
+VERSION = "interlingua-1"  # of what a run is in the database: workers of one version understand each other
+_BUSY = 0.5  # seconds between two tries for a session that another program writes
+_TRIES = 4  # for a session that cannot be written
+_REPORTED_HERE = "Exception encountered in background workflow"
+
+
+class _Left(BaseException):
+    """Ends a run's thread without an outcome: the run is not ours any more, or another worker shall have it.
+
+    No Exception, since DBOS records those as what came of the run.
+    """
+
+
+class _Life:
+    """A run while this worker has it."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.signal = Abort()
+        self.session: Session | None = None
+        self.left: str | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def leave(self, why: str, *, silently: bool = False) -> None:
+        """Stops the run, from any thread. What is under way ends in order, and in the session: unless `silently`,
+        for then another worker writes there."""
+        if self.left is None:
+            self.left = why
+            with contextlib.suppress(RuntimeError):  # it ended just now, and its loop with it
+                self._loop.call_soon_threadsafe(self._stop, why, silently)
+
+    def _stop(self, why: str, silently: bool) -> None:
+        if silently and self.session is not None:
+            self.session.close()
+        self.signal.abort(why)
+
+
+class Worker:
+    """Carries out runs, from `start()` to `stop()`, or as a context manager. One for each process: DBOS has it so.
+
+    `concurrency` is how many runs each worker has at once, `total` how many all workers together may have; the worker
+    that starts last decides for all. `load` names modules or files that name agents. A run is tried again as often as
+    `give_up` says; if its worker dies each time, it is taken for the cause.
+    """
+
+    def __init__(
+        self,
+        database: str | None = None,
+        *,
+        sessions: str | None = None,
+        home: str | Path | None = None,
+        load: Iterable[str] = (),
+        queue: str = QUEUE,
+        concurrency: int = 4,
+        total: int | None = None,
+        poll: float = 1.0,
+        grace: float = 10.0,
+        give_up: int = 20,
+    ) -> None:
+        self.place = Place.of(database, sessions, home)
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._load = tuple(load)
+        self._queue = queue
+        self._concurrency = concurrency
+        self._total = total
+        self._poll = poll
+        self._grace = grace
+        self._give_up = give_up
+        self._lives: dict[str, _Life] = {}
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._watch: threading.Thread | None = None
+
+    # --- beginning and end ------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begins to take runs. The runs of workers that have died are taken up, too."""
+        for source in self._load:
+            load(source)
+        self._runs = Runs(self.place.database, sessions=self.place.sessions, home=self.place.home)
+        try:
+            self._presence = presence(self.place, self.name)
+            try:
+                self._launch()
+            except BaseException:
+                self._presence.end()
+                raise
+        except BaseException:
+            self._runs.close()
+            raise
+        self._watch = threading.Thread(target=self._look_after, name="interlingua-worker", daemon=True)
+        self._watch.start()
+
+    def _launch(self) -> None:
+        from dbos import DBOS, DBOSPortableJSONSerializer
+
+        logging.getLogger("dbos").addFilter(_unreported)
+        # One run of a session at a time, and in order, is what a partition is for.
+        self._runs._client.register_queue(
+            self._queue,
+            partition_concurrency=1,
+            worker_concurrency=self._concurrency,
+            global_concurrency=self._total,
+            polling_interval_sec=self._poll,
+        )
+        DBOS(
+            config={
+                "name": NAME,
+                "system_database_url": self.place.url,
+                "application_version": VERSION,
+                "executor_id": self.name,
+                "serializer": DBOSPortableJSONSerializer(),
+                "run_migrations": False,
+                "log_level": "WARNING",
+            }
+        )
+        if DBOS.executor_id != self.name:
+            raise RunError("this process runs DBOS already: start the worker in a process of its own")
+
+        def carry_out(asked: Any) -> Any:
+            return self._carry_out(asked)
+
+        try:
+            DBOS.workflow(name=WORKFLOW, max_recovery_attempts=self._give_up)(carry_out)
+            DBOS.listen_queues([self._queue])
+            DBOS.launch()
+        except BaseException:
+            DBOS.destroy(destroy_registry=True)
+            raise
+
+    def stop(self) -> None:
+        """Takes no more runs, lets those in hand end for `grace` seconds, and leaves the others to other workers."""
+        if self._watch is None:
+            return
+        self._stopping.set()
+        if not self._idle(self._grace):
+            for life in [*self._lives.values()]:
+                life.leave("the worker stops")
+            if not self._idle(self._grace):
+                _log.warning("these runs do not stop: %s", ", ".join(self._lives))
+        from dbos import DBOS
+
+        DBOS.destroy(destroy_registry=True)
+        self._watch.join()
+        self._watch = None
+        self._presence.end()
+        self._runs.close()
+
+    def _idle(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._lives, seconds)
+
+    def __enter__(self) -> "Worker":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def run(self, *, drain: bool = False) -> None:
+        """Works until `halt()` is called; or, to `drain`, until no run of the queue is left to do."""
+        with self:
+            while not self._stopping.wait(self._poll):
+                if drain and not self._anything_left():
+                    return
+
+    def halt(self) -> None:
+        """Has `run()` return, from any thread or signal handler."""
+        self._stopping.set()
+
+    def _anything_left(self) -> bool:
+        return any(self._runs.list(state=state, queue=self._queue, limit=1) for state in ("queued", "running"))
+
+    # --- one run ----------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """The workflow: one life of a run."""
+        order: Order = build(asked, Order)
+        try:
+            outcome = asyncio.run(self._life(order))
+        except Exception as error:
+            _log.info("%s: failed: %s", order.id, error)
+            raise
+        if outcome is None:
+            raise _Left
+        _log.info("%s: %s", order.id, outcome.reason)
+        told: dict[str, Any] = plain(outcome)
+        return told
+
+    async def _life(self, order: Order) -> Outcome | None:
+        """What came of a run; None if it was left."""
+        life = _Life(order.id)
+        with self._having(life):
+            if self._stopping.is_set():
+                return None
+            _log.info("%s: agent %s, session %s", order.id, order.agent, order.session)
+            try:
+                outcome = await self._persistently(order, life)
+            except Exception as error:
+                if life.left is None:
+                    raise RunFailed(_words(error)) from error
+            if life.left is not None:
+                _log.info("%s: left: %s", order.id, life.left)
+                return None
+            return outcome
+
+    @contextlib.contextmanager
+    def _having(self, life: _Life) -> Iterator[None]:
+        with self._changed:
+            self._lives[life.id] = life
+        try:
+            yield
+        finally:
+            with self._changed:
+                if self._lives.get(life.id) is life:
+                    del self._lives[life.id]
+                self._changed.notify_all()
+
+    async def _persistently(self, order: Order, life: _Life) -> Outcome:
+        """Goes on where a session could not be written: the database may have been away."""
+        failures = 0
+        while True:
+            try:
+                with await self._session(order, life) as life.session:
+                    return await carried_out(order, life.session, life.signal)
+            except self.place.troubles as error:
+                failures += 1
+                if failures == _TRIES or life.left is not None:
+                    raise
+                _log.warning("%s: %s; trying again", order.id, error)
+                await _pause(2.0 ** (failures - 1), life.signal)
+            finally:
+                life.session = None
+
+    async def _session(self, order: Order, life: _Life) -> Session:
+        """The session for writing, when whoever writes it has ended."""
+        while life.left is None:
+            try:
+                return self.place.session(order)
+            except SessionBusy as busy:
+                _log.info("%s: waits: %s", order.id, busy)
+                await _pause(_BUSY, life.signal)
+        raise RunError(life.left)
+
+    # --- what DBOS does not know ------------------------------------------------------------------------------------
+
+    def _look_after(self) -> None:
+        while True:
+            try:
+                self._look()
+            except Exception:  # of the database, which may come back
+                _log.exception("could not look after the runs; trying again")
+            if self._stopping.wait(self._poll):
+                return
+
+    def _look(self) -> None:
+        self._presence.keep()
+        mine = [*self._lives.values()]
+        owners = {row.workflow_id: row.executor_id for row in self._running()}
+        for life in mine:
+            if owners.get(life.id) != self.name:
+                self._let_go(life)
+        others = {owner for owner in owners.values() if owner not in (None, self.name)}
+        gone = [worker for worker in sorted(others) if self._presence.is_gone(worker)]
+        if gone:
+            from dbos import DBOS
+
+            _log.info("taking up the runs of %s", ", ".join(gone))
+            DBOS._recover_pending_workflows(gone)  # back into the queue, unless somebody was quicker
+
+    def _let_go(self, life: _Life) -> None:
+        """Leaves a run that is no longer ours: cancelled, or taken for left when our sign of life was lost."""
+        state = self._runs.status(life.id).state
+        if state == "cancelled":
+            life.leave("it was cancelled")
+        elif state in ("queued", "running"):
+            life.leave("it was given to another worker", silently=True)
+
+    def _running(self) -> list[Any]:
+        found: list[Any] = self._runs._client.list_workflows(
+            name=WORKFLOW, status="PENDING", load_input=False, load_output=False
+        )
+        return found
+
+
+def run_worker(database: str | None = None, *, drain: bool = False, **how: Any) -> None:
+    """Works until the process is asked to end (SIGTERM, Ctrl-C), or the queue is empty. Takes what `Worker` takes."""
+    worker = Worker(database, **how)
+    before = {number: signals.signal(number, lambda *_: worker.halt()) for number in (signals.SIGTERM, signals.SIGINT)}
+    try:
+        worker.run(drain=drain)
+    finally:
+        for number, handler in before.items():
+            signals.signal(number, handler)
+
+
+async def _pause(seconds: float, signal: Abort) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(signal.wait(), seconds)
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, RunFailed | SessionError) else f"{type(error).__name__}: {error}"
+
+
+def _unreported(record: logging.LogRecord) -> bool:
+    """DBOS prints the traceback of every failed run; here a failure is a state of the run, told in a line."""
+    return not str(record.msg).startswith(_REPORTED_HERE)
