@@ -579,6 +579,21 @@ async def test_a_session_that_only_looks_spawned_is_nobodys_child(make: Any, tmp
     assert not host.is_visible("agent:main:sub-fake", by())
 
 
+@pytest.mark.parametrize(
+    "name", ["/etc/x.jsonl", "sub-/../../x", "~/x", "x.jsonl", "agent:../up:x", "agent:main:../x", "..", "", "a\nb"]
+)
+async def test_a_path_is_no_name_of_a_session(make: Any, tmp_path: Path, name: str) -> None:
+    """No file is read or written that is not a session of an agent, whoever asks."""
+    host = make(visibility="all")
+    for ask in (host.history, host.status):
+        with pytest.raises(SessionNotFound):
+            ask(name, by=by())
+    for work in (host.send(name, "hi", by=by()), host.run("hi", name)):
+        with pytest.raises(SessionNotFound):
+            await work
+    assert [] == [*tmp_path.rglob("*.jsonl")]
+
+
 async def test_a_list_has_rows_that_can_be_chosen(make: Any, tmp_path: Path) -> None:
     """By kind, label, words, time and number; the latest first."""
     host = make()
@@ -662,6 +677,20 @@ async def test_a_history_is_never_larger_than_it_may_be(make: Any, tmp_path: Pat
     assert told["bytes"] <= 80 * 1024 and told["droppedMessages"] == 60 - len(told["messages"]) > 0
     assert told["messages"][-1]["content"].startswith("59 ") and told["hasMore"]
     assert "too large" in host.history("one")["messages"][0]["content"]
+
+
+async def test_a_database_keeps_the_sessions_of_a_host_as_well(make: Any, tmp_path: Path) -> None:
+    """Lists, histories, sub-agents and their origin."""
+    where = f"sqlite:{tmp_path / 'sessions.db'}"
+    host = make(Asked("hello", "child", "thanks"), store=where)
+    await host.run("hi", "main")
+    run = await ended(await host.spawn("a", by=by(), label="one"))
+    await until(lambda: not host._lane(MAIN).busy)
+    await host.close()
+    other = make(store=where)
+    assert {MAIN: None, run.key: MAIN} == {row["key"]: row.get("spawnedBy") for row in other.list(by())}
+    assert "child" == other.history(run.key, by=by())["messages"][-1]["content"][0]["text"]
+    assert run.key == other.labelled("one", by())
 
 
 # --- models ----------------------------------------------------------------------------------------------------------

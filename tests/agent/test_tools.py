@@ -385,7 +385,9 @@ async def test_a_tool_may_return_that_it_failed() -> None:
     assert {"path": "x"} == results(agent.messages)[0].details
 
 
-@pytest.mark.parametrize("details", [float("nan"), object(), {1: {2, 3}}, b"bytes", [[[[[]]]]] * 2], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "details", [float("nan"), object(), {1: {2, 3}}, b"bytes", [[[[[]]]]] * 2], ids=lambda value: type(value).__name__
+)
 async def test_details_of_any_kind_can_be_kept(details: Any, tmp_path: Any) -> None:
     """What JSON has no word for is kept as its `repr`; the run and its session go on."""
     from interlingua.sessions import Session

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from interlingua.channels import TerminalSink
 from interlingua.tools import catalog
 from interlingua.tools.calling import validated
 from interlingua.tools.catalog import (
@@ -254,6 +255,8 @@ def test_core_tools_say_which_field_they_miss(registry: ToolRegistry) -> None:
         **dict.fromkeys(GROUPS["runtime"], ("root",)),
         **dict.fromkeys(GROUPS["memory"], ("agent_dir", "workspace_dir")),
         "image": ("complete",),
+        **dict.fromkeys(GROUPS["sessions"], ("sessions", "session_key")),
+        "message": ("channel",),
     }
     there = {meta.id for meta in registry}
     assert {id: fields for id, fields in expected.items() if id in there} == missing
@@ -269,7 +272,15 @@ def test_the_schemas_of_core_tools_are_schemas_that_every_provider_takes(
     discover_core_tools(registry, on_load_warning=str)
     place = str(tmp_path)
     tools = registry.resolve_all(
-        ToolContext(root=place, workspace_dir=place, bridge=local_bridge(place), complete=complete)
+        ToolContext(
+            root=place,
+            workspace_dir=place,
+            bridge=local_bridge(place),
+            complete=complete,
+            sessions=object(),
+            session_key="main",
+            channel=TerminalSink(),
+        )
     )
     assert len(registry) == len(tools)
     for tool in tools:

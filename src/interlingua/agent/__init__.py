@@ -3,6 +3,19 @@
 from .agent import Agent, AgentState, Result
 from .batch import AfterCall, BeforeCall, Verdict
 from .compaction import Compaction
+from .conversion import register_message
+from .host import AgentHost
 from .loop import Limits
 
-__all__ = ["AfterCall", "Agent", "AgentState", "BeforeCall", "Compaction", "Limits", "Result", "Verdict"]
+__all__ = [
+    "AfterCall",
+    "Agent",
+    "AgentHost",
+    "AgentState",
+    "BeforeCall",
+    "Compaction",
+    "Limits",
+    "Result",
+    "Verdict",
+    "register_message",
+]

@@ -106,14 +106,18 @@ class Directory:
         """Who asks through the tools of a context."""
         return Caller(key=self.key_of(context.session_key or ""), sandboxed=bool(context.sandboxed))
 
+    def caller_of(self, session: str) -> Caller:
+        """A session as one that asks: what is done on its behalf is bound by what it may."""
+        return Caller(key=self.key_of(session))
+
     def key_of(self, session: str, by: Caller | None = None) -> str:
         """The key of a session that is named by key, id or `current`."""
         if session == "current" and by is not None:
             return by.key
-        if session.startswith("agent:") and session.count(":") >= 2:
-            return session
         agent = parts(by.key)[0] if by is not None else self.agent
-        return f"agent:{agent}:{session}"
+        key = session if session.startswith("agent:") and session.count(":") >= 2 else f"agent:{agent}:{session}"
+        parts(key)  # what is no key goes no further
+        return key
 
     def seen(self, session: str, by: Caller | None) -> str:
         """The key of a session that exists and that the caller may see; raises otherwise.

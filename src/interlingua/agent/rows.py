@@ -1,21 +1,25 @@
 """Sessions as rows of a list, and how one stands that nobody runs. Pure."""
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..messages import AgentMessage, AssistantMessage, CustomMessage
 from ..request import ModelDescriptor
-from ..sessions.store import SessionInfo
+from ..sessions.store import SessionInfo, SessionNotFound
 from .runs import Status
 
+_KEY = re.compile(r"agent:(?P<agent>\w[\w.@+=-]{0,100}):(?P<id>\w[\w.:@+=-]{0,200})", re.ASCII)
 _KINDS = ("group", "cron", "hook", "node")
 
 
 def parts(key: str) -> tuple[str, str]:
-    """The agent and the id in a key."""
-    _, agent, id = key.split(":", 2)
-    return agent, id
+    """The agent and the id in a key. Raises `SessionNotFound` for what is no key: a path, above all."""
+    found = _KEY.fullmatch(key)
+    if found is None or key.endswith(".jsonl"):
+        raise SessionNotFound(f"{key[:200]!r} is no name of a session: give its id, or agent:NAME:ID")
+    return found["agent"], found["id"]
 
 
 def spawned(about: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,8 @@ class Row(NamedTuple):
     description: str
 
 
+_HOST = "sessions session_key"
+
 # fmt: off
 ROWS: tuple[Row, ...] = (
     Row("read", "fs", "c", False, "read:read_tool", "", "Read a file: text by lines, or an image"),
@@ -65,6 +67,13 @@ ROWS: tuple[Row, ...] = (
     Row("web_fetch", "web", "", True, "web_fetch:web_fetch_tool", "", "Fetch a page as readable text"),
     Row("memory_search", "memory", "c", True, "memory:memory_search_tool", "", "Search the memory notes"),
     Row("memory_get", "memory", "c", True, "memory:memory_get_tool", "", "Read part of a memory note"),
+    Row("sessions_list", "sessions", "cg", True, "sessions:sessions_list_tool", _HOST, "List sessions"),
+    Row("sessions_history", "sessions", "cg", True, "sessions:sessions_history_tool", _HOST, "Read another session"),
+    Row("sessions_send", "sessions", "cg", True, "sessions:sessions_send_tool", _HOST, "Write to another session"),
+    Row("sessions_spawn", "sessions", "c", True, "sessions:sessions_spawn_tool", _HOST, "Begin a sub-agent"),
+    Row("subagents", "sessions", "c", True, "sessions:subagents_tool", _HOST, "Follow and end sub-agents"),
+    Row("session_status", "sessions", "mcg", True, "sessions:session_status_tool", _HOST, "Show how a session stands"),
+    Row("message", "messaging", "g", False, "message:message_tool", "channel", "Write to a chat channel"),
     Row("image", "media", "c", False, "image:image_tool", "complete", "Ask a vision model about an image"),
 )
 # fmt: on

@@ -24,7 +24,6 @@ from .speech import say
 from .thinking import DETAIL_DECODERS, WORDS, decode_detail, is_detail, plain_thought, usual_repeats, words_in, words_of
 from .usage import decode_usage, find_usage
 
-
 _SIDE_BY_SIDE = ("tool_calls", "function_call", "audio")
 
 
