@@ -16,6 +16,8 @@ from .events import StreamEvent
 from .messages import AssistantMessage
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from .connect.stream import Stream as AsyncStream
 
 Result = TypeVar("Result")
@@ -40,15 +42,19 @@ class _Driver:
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """The outcome of some work; whoever interrupts the wait cancels it."""
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise InterlinguaError("a callback of a sync call cannot wait for another one: it would wait for itself")
-        future = asyncio.run_coroutine_threadsafe(work, self.loop())
+        future = self.begin(work)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def begin(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
+        """Has work done that nobody waits for yet."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise InterlinguaError("a callback of a sync call cannot wait for another one: it would wait for itself")
+        return asyncio.run_coroutine_threadsafe(work, self.loop())
 
     def close(self) -> None:
         """Ends the loop and what is open on it; the next call begins another."""
@@ -89,11 +95,18 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_driver.forked)
 
 
+_AHEAD = 1000  # events that may wait for a slow reader
+
+
 class Stream:
     """The events of one answer, for a plain `for` loop. Leaving the loop closes the connection."""
 
     def __init__(self, stream: "AsyncStream") -> None:
         self._stream = stream
+        self._pump: Future[None] | None = None
+        self._come = threading.Event()
+        self._room = asyncio.Event()
+        self._paused = False
 
     @property
     def message(self) -> AssistantMessage | None:
@@ -139,9 +152,32 @@ class Stream:
         self.close()
 
     def _next(self) -> StreamEvent | None:
-        # Events that are already here need not go through the other thread.
-        waiting = self._stream.take()
-        return waiting if waiting is not None else run(self._stream.next())
+        """The next event. The other thread brings them without being asked for each, and stays a little ahead."""
+        while (event := self._stream.take()) is None:
+            if self._stream.message is not None:
+                return self._stream.take()
+            if self._pump is None:
+                self._pump = _driver.begin(self._bring())
+            elif self._pump.done():
+                self._pump.result()
+            self._come.wait()
+            self._come.clear()  # before the next look: what comes now is seen, or announced again
+        if self._paused and self._stream.waiting < _AHEAD // 2:
+            self._paused = False
+            _driver.loop().call_soon_threadsafe(self._room.set)
+        return event
+
+    async def _bring(self) -> None:
+        try:
+            while self._stream.message is None:
+                await self._stream.more()
+                self._room.clear()
+                self._paused = self._stream.waiting > _AHEAD
+                self._come.set()
+                if self._paused:
+                    await self._room.wait()
+        finally:
+            self._come.set()
 
 
 def stream(model: Any, context: Any, **options: Any) -> Stream:

@@ -113,6 +113,17 @@ class Stream:
         event = self._latest = waiting.popleft()
         return event
 
+    @property
+    def waiting(self) -> int:
+        """How many events have come and were not taken."""
+        return len(self._waiting)
+
+    async def more(self) -> None:
+        """Waits for events to come, or for the end."""
+        async with self._turn:
+            if self.message is None:
+                await self._refill()
+
     def take(self) -> StreamEvent | None:
         """The next event if it has already come."""
         if not self._waiting:
