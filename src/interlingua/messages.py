@@ -216,13 +216,25 @@ class Usage(Wire, frozen=True, kw_only=True):
         )
 
 
-class UserMessage(Wire, frozen=True, kw_only=True, tag_field="role", tag="user"):
+class Spoken(Wire, frozen=True, kw_only=True):
+    """Base of the messages: `role` is the word for who speaks in JSON, `text` all words, joined."""
+
+    @property
+    def role(self) -> str:
+        return str(self.__struct_config__.tag)
+
+    @property
+    def text(self) -> str:
+        return text_of(self.content)  # type: ignore[attr-defined]
+
+
+class UserMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="user"):
     content: Content
     timestamp: int | None = None
     extra: Extra = {}
 
 
-class AssistantMessage(Wire, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
+class AssistantMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
     """One answer. `api`, `provider` and `model` say who minted it; `stop_detail` is the provider's word for the end.
 
     `model` is the model asked for; `response_model` the one that answered, where the wire says another.
@@ -242,11 +254,6 @@ class AssistantMessage(Wire, frozen=True, kw_only=True, tag_field="role", tag="a
     extra: Extra = {}
 
     @property
-    def text(self) -> str:
-        """All text of the answer, joined."""
-        return text_of(self.content)
-
-    @property
     def thinking(self) -> str:
         """All thinking of the answer, joined by blank lines."""
         return "\n\n".join(b.thinking for b in blocks_of(self.content) if isinstance(b, ThinkingBlock) and b.thinking)
@@ -256,7 +263,7 @@ class AssistantMessage(Wire, frozen=True, kw_only=True, tag_field="role", tag="a
         return tuple(b for b in blocks_of(self.content) if isinstance(b, ToolCall))
 
 
-class ToolResultMessage(Wire, frozen=True, kw_only=True, tag_field="role", tag="toolResult"):
+class ToolResultMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="toolResult"):
     """What a tool gave. `details` is for programs and never shown to a model."""
 
     tool_call_id: str
@@ -269,7 +276,7 @@ class ToolResultMessage(Wire, frozen=True, kw_only=True, tag_field="role", tag="
     extra: Extra = {}
 
 
-class SystemMessage(Wire, frozen=True, kw_only=True, tag_field="role", tag="system"):
+class SystemMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="system"):
     """Instructions that come later than the system prompt. `developer` where the wire's role says so."""
 
     content: Content

@@ -6,10 +6,12 @@ import pytest
 
 import interlingua as il
 from agent.grammar import check_events, check_pairing
-from agent.making import Asked, agent_of, call, calling, client_of, events_of, noted, texts, waiting
+from agent.making import AT_ONCE, Asked, agent_of, call, calling, client_of, events_of, noted, texts, waiting
 from interlingua.agent import Agent, Limits
 from interlingua.agent.loop import Spent
-from interlingua.connect.debug import Step
+from interlingua.connect.client import Client
+from interlingua.connect.debug import DebugConnector, Step
+from interlingua.connect.registry import ConnectorRegistry
 from interlingua.events import TurnEnd
 
 
@@ -122,5 +124,7 @@ async def test_what_a_run_used_is_told() -> None:
 
 async def test_an_answer_that_failed_before_it_came_has_no_unknown_price() -> None:
     """A refusal at the door costs nothing and does not end a run that watches its cost."""
-    agent = agent_of(il.Overloaded("busy", status=529), "done", limits=Limits(cost=1.0))
+    replies = iter([il.Overloaded("busy", status=529), "done"])
+    client = Client(connectors=ConnectorRegistry([DebugConnector(lambda request: next(replies))]), retry=AT_ONCE)
+    agent = Agent("debug/script", client=client, limits=Limits(cost=1.0))
     assert "done" == (await agent.prompt("go")).reason

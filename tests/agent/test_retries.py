@@ -9,7 +9,9 @@ import interlingua as il
 from agent.grammar import check_events, check_pairing
 from agent.making import AT_ONCE, Asked, agent_of, call, calling, client_of, events_of, noted, results, texts
 from interlingua.agent import Agent, Compaction, Limits
-from interlingua.connect.debug import Step
+from interlingua.connect.client import Client
+from interlingua.connect.debug import DebugConnector, Step
+from interlingua.connect.registry import ConnectorRegistry
 from interlingua.connect.resilience import Retry
 from interlingua.sessions import Session
 
@@ -20,20 +22,33 @@ async def test_a_passing_failure_is_tried_again_and_finished_calls_are_not() -> 
     agent = agent_of(
         calling(call("note", "a")),
         calling(call("note", "lost"), text="It be", error="the connection broke", status=503),
-        il.Overloaded("busy", status=529),
+        Step(text="It be", error="busy", status=529),
         "done",
         tools=[note],
     )
     check_events(await events_of(agent))
     assert 1 == len(seen)
-    assert ["go", "", "noted", "It be", "", "done"] == texts(agent.messages)
+    assert ["go", "", "noted", "It be", "It be", "done"] == texts(agent.messages)
     check_pairing(agent.messages)
+
+
+async def test_what_failed_before_it_began_is_tried_again_by_the_client_alone() -> None:
+    """Two layers that both try again would multiply: three tries are three requests."""
+    asked: list[il.Request] = []
+
+    def busy(request: il.Request) -> Step:
+        asked.append(request)
+        return Step(error="busy", status=529)
+
+    client = Client(connectors=ConnectorRegistry([DebugConnector(busy)]), retry=AT_ONCE)
+    result = await Agent("debug/script", client=client).prompt("go")
+    assert ("error", 3) == (result.reason, len(asked))
 
 
 async def test_trying_again_ends() -> None:
     """After so many failures in a row the run ends with the last one; success in between starts the count anew."""
     note, _ = noted()
-    failure = Step(error="busy", status=503)
+    failure = Step(text="It be", error="busy", status=503)
     agent = agent_of(failure, failure, calling(call("note")), failure, failure, "done", tools=[note])
     assert "done" == (await agent.prompt("go")).reason
     hopeless = agent_of(lambda request: failure)
@@ -51,13 +66,15 @@ async def test_a_failure_that_will_not_pass_is_not_tried_again() -> None:
 
 async def test_a_failure_may_be_tried_never() -> None:
     """`retries=0`."""
-    agent = agent_of(lambda request: Step(error="busy", status=503), retries=0)
+    agent = agent_of(lambda request: Step(text="It be", error="busy", status=503), retries=0)
     assert 1 == (await agent.prompt("go")).spent.turns
 
 
 async def test_the_pause_before_another_try_can_be_aborted() -> None:
     """The prompt waits for its retries; an abort does not wait for the pause."""
-    agent = agent_of(lambda request: Step(error="busy", status=503), retries=Retry(attempts=3, base=120, cap=120))
+    agent = agent_of(
+        lambda request: Step(text="It be", error="busy", status=503), retries=Retry(attempts=3, base=120, cap=120)
+    )
     running = asyncio.ensure_future(events_of(agent))
     while not agent.messages or texts(agent.messages) == ["go"]:
         await asyncio.sleep(0.001)
@@ -71,7 +88,9 @@ async def test_the_pause_before_another_try_can_be_aborted() -> None:
 async def test_wall_time_holds_for_the_pause_too() -> None:
     """A run does not outlive its limit by waiting."""
     slow = Retry(attempts=3, base=120, cap=120)
-    agent = agent_of(lambda request: Step(error="busy", status=503), retries=slow, limits=Limits(seconds=0.05))
+    agent = agent_of(
+        lambda request: Step(text="It be", error="busy", status=503), retries=slow, limits=Limits(seconds=0.05)
+    )
     assert "limit: 0.05 s" == (await agent.prompt("go")).reason
 
 

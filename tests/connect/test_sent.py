@@ -525,3 +525,58 @@ async def test_case_11_what_a_host_can_do_is_looked_up_by_host_and_model(server:
         assert server.last is not None
         asked[provider] = server.last.json.get("include")
     assert {"openai": ["reasoning.encrypted_content"], "azure-openai-responses": None} == asked
+
+
+BODY = {
+    "model": "claude-opus-4-6",
+    "max_tokens": 50,
+    "container": "box-1",
+    "context_management": {"edits": []},
+    "messages": [{"role": "user", "content": "Hi"}],
+}
+
+
+@pytest.mark.parametrize("form", ["body", "conversation", "request"])
+async def test_what_only_one_wire_can_say_goes_along(server: Server, form: str) -> None:
+    """A whole request body, however it is handed over, loses nothing on its own wire."""
+    given = {"body": BODY, "conversation": il.decode(BODY), "request": il.decode(BODY).request()}[form]
+    stream = il.stream("anthropic/claude-opus-4-6", given, api_key="k", base_url=server.base_url("anthropic-messages"))
+    await stream.result()
+    assert server.last is not None
+    assert ("box-1", {"edits": []}) == (server.last.json["container"], server.last.json["context_management"])
+    assert [] == [loss for loss in stream.losses if loss.severity != "record"]
+
+
+async def test_a_field_of_one_wire_can_be_given_as_an_option(server: Server) -> None:
+    """Under the name of the wire that has it; on another wire it is a reported loss."""
+    extra = {"openai-completions": {"logit_bias": {"1": 2}}}
+    chat = il.stream("openai-chat/m", "Hi", extra=extra, api_key="k", base_url=server.base_url("openai-completions"))
+    await chat.result()
+    assert server.last is not None
+    assert {"1": 2} == server.last.json["logit_bias"]
+    claude = il.stream("anthropic/m", "Hi", extra=extra, api_key="k", base_url=server.base_url("anthropic-messages"))
+    await claude.result()
+    assert "logit_bias" not in server.last.json
+    assert any("openai-completions" in loss.path for loss in claude.losses)
+
+
+@pytest.mark.parametrize("context", [None, 5, ["words"], []])
+def test_what_is_no_context_is_refused_with_words(context: Any) -> None:
+    """At the call, with what a context may be."""
+    with pytest.raises(il.FormatError, match="context"):
+        il.stream("debug/parrot-1", context)
+
+
+@pytest.mark.parametrize(
+    "options", [{"temperature": "hot"}, {"max_tokens": -4}, {"timeout": "x"}, {"max_tokens": True}]
+)
+def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any]) -> None:
+    """Before anything is sent."""
+    with pytest.raises(il.FormatError, match=next(iter(options))):
+        il.stream("debug/parrot-1", "Hi", **options)
+
+
+def test_a_system_text_among_the_options_is_told_its_place() -> None:
+    """Other libraries take it there."""
+    with pytest.raises(il.InterlinguaError, match="the Context's"):
+        il.stream("debug/parrot-1", "Hi", system="Be brief")

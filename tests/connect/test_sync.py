@@ -176,6 +176,7 @@ PREAMBLE = f"""
 import os, signal, sys, threading, time
 import interlingua as il
 from interlingua import sync
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have its background jobs ignore it
 model = il.ModelDescriptor(id="m", api="{API}", provider="mine", base_url=sys.argv[1])
 """
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, cast
 from msgspec import Struct
 
 from ..abort import Abort
+from ..connect.connector import options_of
 from ..connect.resilience import Retry
 from ..errors import InterlinguaError
 from ..events import (
@@ -36,6 +37,7 @@ from ..messages import (
 )
 from ..request import ModelDescriptor, OutputSchema
 from ..tools.calling import Approve
+from ..tools.decorator import tool
 from ..tools.tool import Tool, ToolContext, ToolResult
 from .batch import UNKNOWN, AfterCall, BeforeCall, Rules
 from .compaction import Compaction
@@ -95,7 +97,7 @@ class Agent:
     def __init__(
         self,
         model: str | ModelDescriptor,
-        tools: Iterable[Tool] = (),
+        tools: Iterable[Tool | Callable[..., Any]] = (),
         *,
         system: Any = None,
         session: Any = None,
@@ -121,7 +123,7 @@ class Agent:
         **options: Any,
     ) -> None:
         self.model = model
-        self.tools: list[Tool] = list(tools)
+        self.tools: list[Tool] = [one if isinstance(one, Tool) else tool(one) for one in tools]
         self.system = system
         self.context = context
         self.policy = policy
@@ -137,6 +139,7 @@ class Agent:
         self.retries = retries
         self.compaction = compaction
         self.options = {**_cache_key(session), **options}
+        options_of(self.options)  # a misspelt name is an error now, not in the first run
         self.state = AgentState()
         self.history: History = opened(session, messages)
         self._schema = OutputSchema(schema=output) if isinstance(output, dict) else output
@@ -285,7 +288,7 @@ class Agent:
             tools=tuple(self.tools),
             options=options,
             rules=Rules(
-                tools={tool.name: tool for tool in self.tools},
+                tools={one.name: one for one in self.tools},
                 mode=self.tool_execution,
                 context=self.context,
                 policy=self.policy,

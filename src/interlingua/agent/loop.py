@@ -203,7 +203,7 @@ class Loop:
             if answer.stop_reason in ("error", "aborted"):
                 failures += 1
                 await self._end_turn(answer, ())
-                if not await self._worth_another(failures):
+                if not await self._worth_another(answer, failures):
                     return self._cut() or ("aborted" if answer.stop_reason == "aborted" else "error")
                 over = self._over()
             else:
@@ -253,14 +253,15 @@ class Loop:
         text = f"Your answer is not what was asked for: {problem} Answer again with the JSON alone."
         return UserMessage(content=(TextBlock(text=text),), timestamp=_milliseconds())
 
-    async def _worth_another(self, failures: int) -> bool:
+    async def _worth_another(self, answer: AssistantMessage, failures: int) -> bool:
         """Whether a failed answer is worth asking for again, after a pause. Finished calls are in the history."""
         failure, retry = self.failure, self._setup.retry
         if self._signal.aborted or failure is None:
             return False
         if isinstance(failure, ContextTooLong):
             return await self._room()
-        if failures >= retry.attempts or not retry.again(failure):
+        # What failed before anything was said has been tried again by whoever asks the model.
+        if not answer.content or failures >= retry.attempts or not retry.again(failure):
             return False
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._signal.wait(), retry.wait(failure, failures))

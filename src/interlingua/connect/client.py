@@ -6,16 +6,16 @@ import functools
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from msgspec.structs import replace
 
 from ..abort import Abort
 from ..dialects import WIRES
-from ..errors import Aborted, InterlinguaError, TransportError
+from ..errors import Aborted, FormatError, InterlinguaError, TransportError
 from ..events import Done, Error, Start
 from ..folding import CUT_OFF
-from ..messages import AssistantMessage, UserMessage
+from ..messages import AssistantMessage, CustomMessage, Message, UserMessage
 from ..request import Context, Conversation, ModelDescriptor, Options, Request, StreamOptions
 from . import catalogue, telemetry
 from .auth import AuthResolver
@@ -71,6 +71,7 @@ class Client:
         """
         said, call = options_of(options)
         context, said = _context_of(context, said)
+        fallbacks = (fallbacks,) if isinstance(fallbacks, str | ModelDescriptor) else fallbacks
         patience = self.retry if retry is None else retry if isinstance(retry, Retry) else Retry(attempts=retry + 1)
         source = _Trying(self, (model, *fallbacks), context, StreamOptions.of(said, call), patience, on_retry)
         named = _named(model)
@@ -208,14 +209,28 @@ def _context_of(given: Any, said: Options) -> tuple[Context, Options]:
         given = given.request()
     if isinstance(given, Request):
         told = {name: value for name in said.__struct_fields__ if (value := getattr(said, name)) not in (None, {})}
-        return given.context, replace(given.options, **told)
+        extra = {**given.options.extra, **given.extra, **said.extra}  # what only one wire can say goes along
+        return given.context, replace(given.options, **{**told, "extra": extra})
     if isinstance(given, str):
         return Context(messages=(UserMessage(content=given),)), said
     if isinstance(given, bytes | dict) or (isinstance(given, list | tuple) and any(isinstance(m, dict) for m in given)):
         from ..conversion import decode
 
         return _context_of(decode(given if isinstance(given, bytes | dict) else list(given)), said)
-    return Context(messages=tuple(given) if isinstance(given, list | tuple) else (given,)), said
+    messages = tuple(given) if isinstance(given, list | tuple) else (given,)
+    for message in messages:
+        if not isinstance(message, _MESSAGES):
+            raise FormatError(f"a context is a text, messages, a Context or a request, not {_kind(message)}", "context")
+    if not messages:
+        raise FormatError("there is nothing to ask: the context has no messages", "context")
+    return Context(messages=messages), said
+
+
+_MESSAGES = (*get_args(Message), CustomMessage)
+
+
+def _kind(value: Any) -> str:
+    return "a list with a string in it" if isinstance(value, str) else type(value).__name__
 
 
 class _Failed(Exception):

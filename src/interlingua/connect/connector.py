@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from .. import __version__
 from ..dialects import Dialect, dialect
-from ..errors import InterlinguaError
+from ..errors import FormatError, InterlinguaError
 from ..events import StreamEvent
 from ..handover import adapt
 from ..jsontext import read, write
@@ -99,7 +99,10 @@ class HttpConnector:
     def stream(self, model: ModelDescriptor, context: Context, options: StreamOptions | None = None) -> Stream:
         """One attempt at an answer."""
         said, call = (options or StreamOptions()).split()
-        request = Request(model=self.complete(model), context=context, options=said)
+        # What only one wire can say is part of the body, beside what the options say.
+        request = Request(
+            model=self.complete(model), context=context, options=replace(said, extra={}), extra=said.extra
+        )
         return Stream(self.exchange(request, call), self.blank(request.model))
 
     def blank(self, model: ModelDescriptor) -> AssistantMessage:
@@ -344,6 +347,9 @@ class _Joined(Sequence[Any]):
     def __getitem__(self, at: Any) -> Any:
         return tuple(loss for part in self._parts for loss in part)[at]
 
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
 
 _LARGE = 200  # messages; a request of this size takes about a millisecond to encode
 
@@ -356,9 +362,26 @@ async def _beside_the_loop(request: Request, work: Any) -> Any:
 
 def options_of(options: Mapping[str, Any]) -> tuple[Options, CallOptions]:
     """Keyword options as the two values they mean; an unknown name is an error that tells the known ones."""
-    try:
-        return StreamOptions(**options).split()
-    except TypeError:
-        unknown = [name for name in options if name not in StreamOptions.__struct_fields__]
+    unknown = [name for name in options if name not in StreamOptions.__struct_fields__]
+    if unknown:
         known = ", ".join(sorted(StreamOptions.__struct_fields__))
-        raise InterlinguaError(f"no option is called {', '.join(map(repr, unknown))}; there are: {known}") from None
+        elsewhere = " (the system text and the tools are the Context's)" if {"system", "tools"} & {*unknown} else ""
+        raise InterlinguaError(f"no option is called {', '.join(map(repr, unknown))}{elsewhere}; there are: {known}")
+    for name, wanted in _KINDS.items():
+        value = options.get(name)
+        if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
+            raise FormatError(f"{name} must be a number, not {value!r}", f"options.{name}")
+    if (options.get("max_tokens") or 1) < 1:
+        raise FormatError(f"max_tokens must be at least 1, not {options['max_tokens']}", "options.max_tokens")
+    return StreamOptions(**options).split()
+
+
+_NUMBER = (int, float)
+_KINDS: dict[str, Any] = {
+    "max_tokens": int,
+    "top_k": int,
+    "seed": int,
+    "temperature": _NUMBER,
+    "top_p": _NUMBER,
+    "timeout": (int, float, Timeouts),
+}
