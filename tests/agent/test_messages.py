@@ -365,3 +365,22 @@ def test_a_schema_that_is_none_is_refused_at_once() -> None:
     """It is the caller's mistake, and it is named before anything is paid for."""
     with pytest.raises(il.FormatError, match="no JSON Schema"):
         asked(Asked("{}"), output={"type": "nonsense"})
+
+
+def test_a_misspelt_option_is_an_error_at_once() -> None:
+    """Not in the first run, where nobody looks for it; what the client takes is known too."""
+    with pytest.raises(il.InterlinguaError, match="sytem"):
+        Agent("debug/parrot-1", sytem="x")
+    Agent("debug/parrot-1", fallbacks=["debug/parrot-1"], retry=0, max_tokens=5)
+
+
+async def test_a_plain_function_is_a_tool() -> None:
+    """As if it had been decorated."""
+
+    def double(number: int) -> int:
+        """Doubles a number."""
+        return 2 * number
+
+    agent = Agent("debug/tool-call-1", [double])
+    await agent.prompt("go")
+    assert ["0"] == [message.text for message in agent.messages if message.role == "toolResult"]

@@ -53,6 +53,9 @@ Prompt: TypeAlias = str | AgentMessage | Sequence[AgentMessage]
 QueueMode: TypeAlias = Literal["one-at-a-time", "all"]
 
 
+_ASKING = ("fallbacks", "retry", "on_retry")  # the client's own, beside what a call can be told
+
+
 class AgentState(Struct):
     """What an agent is doing. Read it any time; the agent writes it."""
 
@@ -139,7 +142,8 @@ class Agent:
         self.retries = retries
         self.compaction = compaction
         self.options = {**_cache_key(session), **options}
-        options_of(self.options)  # a misspelt name is an error now, not in the first run
+        # A misspelt name is an error now, not in the first run.
+        options_of({name: value for name, value in self.options.items() if name not in _ASKING})
         self.state = AgentState()
         self.history: History = opened(session, messages)
         self._schema = OutputSchema(schema=output) if isinstance(output, dict) else output

@@ -16,7 +16,7 @@ from rich.text import Text
 from ..connect.auth import convention, places, resolve_auth
 from ..connect.credentials import Backend, Credential, CredentialStore, Secret
 from ..connect.oauth import DeviceCode, login_with_browser, login_with_device, oauth_client
-from ..connect.providers import PROVIDERS
+from ..connect.overrides import known_rows
 from ..errors import AuthFailed, InterlinguaError
 from ..request import ResolvedAuth
 from . import output
@@ -44,7 +44,7 @@ def command() -> None:
 def list_(as_json: bool) -> None:
     """List the providers, and where the key of each was found."""
     store = CredentialStore()
-    rows = [_row(provider, store) for provider in dict.fromkeys((*PROVIDERS, *store.providers()))]
+    rows = [_row(provider, store) for provider in dict.fromkeys((*known_rows(), *store.providers()))]
     if as_json:
         output.say_json(rows)
         return
@@ -68,7 +68,7 @@ def _said(row: dict[str, Any]) -> Text:
 
 def _row(provider: str, store: CredentialStore) -> dict[str, Any]:
     """All that may be told of a provider's key."""
-    known = PROVIDERS.get(provider)
+    known = known_rows().get(provider)
     found: ResolvedAuth | None = None
     problem = None
     try:
@@ -224,7 +224,7 @@ def check(provider: str | None, live: bool, offline: bool, as_json: bool) -> Non
     if live and offline:
         raise click.UsageError("either --live or --offline")
     store = CredentialStore()
-    names = [provider] if provider else list(dict.fromkeys((*PROVIDERS, *store.providers())))
+    names = [provider] if provider else list(dict.fromkeys((*known_rows(), *store.providers())))
     checks = [_check(name, store, live) for name in names if provider or _row(name, store)["found"]]
     problems = store.problems()
     if as_json:
@@ -250,7 +250,8 @@ def _check(provider: str, store: CredentialStore, live: bool) -> dict[str, Any]:
 
 
 def _usual_variable(provider: str) -> str:
-    known = PROVIDERS[provider].env if provider in PROVIDERS else ()
+    row = known_rows().get(provider)
+    known = row.env if row is not None else ()
     return convention(provider) if convention(provider) in known or not known else known[0]
 
 
@@ -296,7 +297,7 @@ async def _probe(provider: str, store: CredentialStore) -> str:
     from ..connect.auth import authenticate
     from ..connect.connector import key_header
 
-    row = PROVIDERS.get(provider)
+    row = known_rows().get(provider)
     auth = await authenticate(provider, store=store)
     base = next((os.environ[n] for n in row.base_url_env if os.environ.get(n)), row.base_url) if row else ""
     path = (_OWN_LISTS.get(provider) or _LISTS.get(row.api)) if row else None

@@ -6,6 +6,7 @@ import click
 from rich.table import Table
 
 from ..connect import catalogue, pricing
+from ..connect.debug import DebugConnector
 from ..connect.providers import PROVIDERS
 from ..errors import FormatError
 from ..request import ModelDescriptor
@@ -13,6 +14,7 @@ from . import output
 
 _PRICES = ("input", "output", "cache_read", "cache_write")
 _WIDE = 400
+OFFLINE = "debug"
 
 
 @click.command("models")
@@ -26,9 +28,11 @@ def command(words: tuple[str, ...], provider: str | None, as_json: bool) -> None
     and `$write` are for the prompt cache; a price with `+` rises for long inputs.
     """
     known = catalogue.default()
-    if provider is not None and provider not in {**PROVIDERS, **known.overrides.providers}:
-        raise FormatError(f"no provider `{provider}`; there are {', '.join(PROVIDERS)}", "--provider")
-    found = known.models(provider, " ".join(words))
+    if provider is not None and provider not in {**PROVIDERS, **known.overrides.providers, OFFLINE: None}:
+        raise FormatError(f"no provider `{provider}`; there are {', '.join((*PROVIDERS, OFFLINE))}", "--provider")
+    found = known.models(provider, " ".join(words)) if provider != OFFLINE else []
+    if provider in (None, OFFLINE):
+        found += [model for model in DebugConnector().models if all(word in model.id for word in words)]
     if as_json:
         output.say_json([_plain(model) for model in found])
     elif found:

@@ -42,7 +42,11 @@ def _umask() -> int:
 
 def console(*, err: bool = False) -> Console:
     """A quiet console: colours only on a terminal, no wrapping of what programs may read."""
-    return Console(stderr=err, highlight=False, soft_wrap=True)
+    terminal = (sys.stderr if err else sys.stdout).isatty()
+    return Console(stderr=err, highlight=False, soft_wrap=True, width=None if terminal else _WIDE)
+
+
+_WIDE = 4000  # columns, where there is no screen: nothing is cut short or broken
 
 
 def say_json(value: Any) -> None:

@@ -16,8 +16,8 @@ from ..abort import Abort
 from ..agent.structured import output_of
 from ..canonical import dump, plain
 from ..connect.auth import resolve_auth
-from ..connect.client import default_client, own_notes
-from ..connect.providers import ROWS
+from ..connect.client import default_client
+from ..connect.overrides import known_rows, own_notes
 from ..connect.stream import Stream
 from ..conversion import decode, encode
 from ..errors import FormatError, InterlinguaError
@@ -103,7 +103,7 @@ def usual_model() -> str:
     told = os.environ.get(MODEL_VARIABLE) or own_notes().aliases.get("default")
     if told:
         return told
-    keyed = [row.id for row in ROWS if row.env and resolve_auth(row.id, row.env) is not None]
+    keyed = [row.id for row in known_rows().values() if row.env and resolve_auth(row.id, row.env) is not None]
     if keyed:
         raise FormatError(
             f"say which model to ask: there is a key for {', '.join(keyed)}; `interlingua models -p {keyed[0]}` lists "

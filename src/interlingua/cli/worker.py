@@ -6,6 +6,9 @@ from pathlib import Path
 
 import click
 
+AT_LEAST_ONE = click.IntRange(min=1)
+SECONDS = click.FloatRange(min=0, min_open=True)
+
 
 @click.command("worker")
 @click.argument("agents", nargs=-1, metavar="[MODULE|FILE.py]...")
@@ -13,13 +16,34 @@ import click
 @click.option("--sessions", metavar="ADDRESS", help="Where sessions are kept; files, or the PostgreSQL database.")
 @click.option("--home", type=click.Path(), help="Where the files are; $INTERLINGUA_HOME or ~/.interlingua by default.")
 @click.option("--queue", default="runs", show_default=True, help="Which runs to take.")
-@click.option("--concurrency", default=4, show_default=True, metavar="N", help="How many runs each worker has at once.")
-@click.option("--total", type=int, metavar="N", help="How many runs all workers together may have at once.")
-@click.option("--poll", default=1.0, show_default=True, metavar="SECONDS", help="How often to look for runs.")
-@click.option("--grace", default=10.0, show_default=True, metavar="SECONDS", help="How long runs may end when stopped.")
 @click.option(
-    "--give-up", default=20, show_default=True, metavar="N", help="How often to try a run that kills workers."
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="How many runs each worker has at once.",
 )
+@click.option(
+    "--total", type=click.IntRange(min=1), metavar="N", help="How many runs all workers together may have at once."
+)
+@click.option(
+    "--poll",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look for runs.",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long runs may end when stopped.",
+)
+@click.option("--give-up", type=AT_LEAST_ONE, default=20, show_default=True, help="Tries for a run that kills workers.")
 @click.option("--drain", is_flag=True, help="End when no run is left.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing of single runs.")
 def command(
@@ -44,7 +68,7 @@ def command(
     from ..durable import run_worker
 
     _report(logging.WARNING if quiet else logging.INFO)
-    sys.path.insert(0, str(Path.cwd()))
+    sys.path.append(str(Path.cwd()))  # last, so that no file here stands in for an installed package
     run_worker(
         database,
         sessions=sessions,

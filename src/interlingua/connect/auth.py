@@ -18,7 +18,8 @@ from ..errors import AuthFailed, InterlinguaError
 from ..request import AuthMode, ResolvedAuth
 from . import oauth
 from .credentials import Credential, CredentialStore, Secret
-from .providers import PROVIDERS, AuthStyle, is_login_token
+from .overrides import known_rows
+from .providers import AuthStyle, is_login_token
 
 Env: TypeAlias = Mapping[str, str]
 
@@ -119,7 +120,7 @@ def places(
     """Where a provider's key may be, in the order that counts."""
     env = os.environ if env is None else env
     store = store or CredentialStore(env=env)
-    row = PROVIDERS.get(provider)
+    row = known_rows().get(provider)
     style = row.auth_style(row.api) if row else None
     if explicit_key is not None:
         yield Place("the key given", lambda: _key(Secret(explicit_key).reveal(), "explicit", "api-key"))

@@ -5,7 +5,6 @@ import contextlib
 import functools
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
 from msgspec.structs import replace
@@ -20,11 +19,10 @@ from ..request import Context, Conversation, ModelDescriptor, Options, Request, 
 from . import catalogue, telemetry
 from .auth import AuthResolver
 from .connector import Connector, HttpConnector, options_of
-from .credentials import home
 from .exchange import Batch, failure_of
 from .foreign import Foreign
-from .overrides import Overrides, load_overrides, providers_from
-from .providers import PROVIDERS, ROWS, Provider
+from .overrides import own_notes, own_rows
+from .providers import ROWS, Provider
 from .registry import ConnectorRegistry
 from .resilience import Breaker, Retry, elsewhere
 from .stream import Source, Stream
@@ -123,42 +121,11 @@ def builtin_connectors(
     from .debug import DebugConnector
 
     registry = ConnectorRegistry()
-    for row in (*rows, *_user_rows()):
+    for row in (*rows, *own_rows()):
         registry.register(HttpConnector(row, transport=transport, auth=auth))
     registry.register(DebugConnector(provider="clawfice-debug", label="Clawfice Debug Providers"))
     registry.register(DebugConnector())
     return registry
-
-
-def own_notes() -> Overrides:
-    """The user's own file about models, read again when it has changed."""
-    path = home() / "models.toml"
-    try:
-        return _notes_at(path, path.stat().st_mtime_ns)
-    except OSError:
-        return Overrides()
-
-
-@functools.lru_cache(maxsize=4)
-def _notes_at(path: Path, changed: int) -> Overrides:
-    return load_overrides(path)
-
-
-def _user_rows() -> list[Provider]:
-    """Rows that the user wrote: new providers, and built-in ones with changes."""
-    rows = []
-    for told in providers_from(own_notes()):
-        known = PROVIDERS.get(told["id"])
-        rows.append(replace(known, **_over(known, told)) if known else Provider(**told))
-    return rows
-
-
-def _over(known: Provider, told: dict[str, Any]) -> dict[str, Any]:
-    """Changes to a built-in row; headers and ways of the host are added to its own."""
-    joined: dict[str, Any] = {
-        name: {**getattr(known, name), **told[name]} for name in ("headers", "compat") if name in told
-    }
-    return {**told, **joined}
 
 
 def _placed(connector: Connector, model: ModelDescriptor) -> ModelDescriptor:

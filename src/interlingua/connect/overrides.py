@@ -4,16 +4,19 @@ Every part is optional. A provider that is not built in becomes a row of its own
 changes. Models that no price list knows are listed under `models`, corrections of known ones under `overrides`.
 """
 
+import functools
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from ..errors import FormatError
 from .credentials import home
 from .pricing import BUCKETS, Rate, Rates
+from .providers import PROVIDERS, Provider
 
 Dollars = Annotated[float, Meta(ge=0)]
 Tokens = Annotated[int, Meta(gt=0)]
@@ -210,3 +213,42 @@ def _line(text: str, mistake: _Mistake) -> int:
             if found.args == mistake.args:
                 return count
     return len(lines)
+
+
+# --- the file of this machine ----------------------------------------------------------------------------------------
+
+
+def own_notes() -> Overrides:
+    """The user's own file about models, read again when it has changed."""
+    path = home() / "models.toml"
+    try:
+        return _notes_at(path, path.stat().st_mtime_ns)
+    except OSError:
+        return Overrides()
+
+
+@functools.lru_cache(maxsize=4)
+def _notes_at(path: Path, changed: int) -> Overrides:
+    return load_overrides(path)
+
+
+def own_rows() -> list[Provider]:
+    """Rows that the user wrote: new providers, and built-in ones with changes."""
+    rows = []
+    for told in providers_from(own_notes()):
+        known = PROVIDERS.get(told["id"])
+        rows.append(replace(known, **_over(known, told)) if known else Provider(**told))
+    return rows
+
+
+def _over(known: Provider, told: dict[str, Any]) -> dict[str, Any]:
+    """Changes to a built-in row; headers and ways of the host are added to its own."""
+    joined: dict[str, Any] = {
+        name: {**getattr(known, name), **told[name]} for name in ("headers", "compat") if name in told
+    }
+    return {**told, **joined}
+
+
+def known_rows() -> dict[str, Provider]:
+    """The built-in rows with the user's changes, and the user's own."""
+    return {**PROVIDERS, **{row.id: row for row in own_rows()}}

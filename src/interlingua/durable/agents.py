@@ -33,6 +33,15 @@ def agent(name: str) -> Callable[[F], F]:
 
 def load(source: str) -> None:
     """Runs a module, or a Python file, that names agents."""
+    try:
+        _run(source)
+    except RunError:
+        raise
+    except Exception as error:  # whatever somebody's module does when it is loaded
+        raise RunError(f"{source}: it cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def _run(source: str) -> None:
     if not source.endswith(".py"):
         importlib.import_module(source)
         return
