@@ -143,6 +143,8 @@ class Stream:
         finally:
             if self._stream.message is None and not sys.is_finalizing():
                 self.close()
+            if self._pump is not None:
+                self._pump.cancel()  # it may be waiting for room
             del reader
 
     def __enter__(self) -> "Stream":

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interlingua as il
-from interlingua.sessions import Session, save
+from interlingua.sessions import Session, SessionNotFound, save
 from interlingua.sessions.compaction import context
 from interlingua.sessions.repair import examine
 from interlingua.sessions.sqlite import sqlite_store
@@ -101,8 +101,13 @@ def test_any_sequence_of_acts_equals_a_tree_in_memory(steps: list[tuple[str, int
             same(session, model)
             session.close()
             model.head = model.saved_head
-            with Session.open("s", **where, read_only=True) as reader:  # type: ignore[arg-type]
-                same(reader, model)
+            try:
+                reader = Session.open("s", **where, read_only=True)  # type: ignore[arg-type]
+            except SessionNotFound:  # nothing was ever said
+                assert not model.entries
+            else:
+                with reader:
+                    same(reader, model)
         store.close()
 
 
@@ -112,6 +117,8 @@ def test_any_message_comes_back_as_it_was(said: list[Any]) -> None:
     with TemporaryDirectory() as folder:
         with Session.open("s", home=folder) as session:
             entries = [session.append(message) for message in said if not _is_ours(message)]
+        if not entries:
+            return
         with Session.open("s", home=folder, read_only=True) as session:
             clean = [il.load(il.dump(entry.message), il.AgentMessage) for entry in entries]
             assert clean == [entry.message for entry in session.path()]

@@ -292,3 +292,14 @@ async def test_what_is_missing_is_named():
         await run(made(Models()), image="a.png")
     with pytest.raises(FormatError, match="imageModel"):
         made(Models(), image_model={"first": "x"})
+
+
+@pytest.mark.parametrize("image_model", ["eye", None])
+async def test_a_model_cannot_choose_a_model_that_reads_files(image_model):
+    """
+    `debug/replay:FILE` stands for a file; only what the settings name is asked.
+    """
+    models = Models()
+    with pytest.raises(ToolAuthorizationError, match="may not be asked"):
+        await run(made(models, image_model=image_model), image=DATA_URL, model="debug/replay:/etc/passwd")
+    assert [] == models.asked

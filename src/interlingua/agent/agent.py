@@ -258,9 +258,7 @@ class Agent:
 
     async def _run(self, prompts: Sequence[AgentMessage], *, poll: bool, signal: Abort | None) -> Result:
         pending = self._pending()
-        self._signal = own = signal.child() if signal is not None else Abort()
-        self._idle.clear()
-        self.state = AgentState(is_streaming=True)
+        own = signal.child() if signal is not None else Abort()
         loop = Loop(
             self._setup,
             self.history,
@@ -269,6 +267,9 @@ class Agent:
             steering=self._steering,
             follow_ups=self._follow_ups,
         )
+        self._signal = own
+        self._idle.clear()
+        self.state = AgentState(is_streaming=True)
         try:
             reason = await _to_the_end(asyncio.ensure_future(loop.run(prompts, pending=pending, poll=poll)), own)
         finally:
@@ -329,6 +330,8 @@ class Agent:
         """Brings the state up to date, then has everyone hear the event."""
         _follow(self.state, event)
         for listener in [*self._listeners]:
+            if listener not in self._listeners:
+                continue  # it left while another was hearing this
             try:
                 heard = listener(event)
                 if isinstance(heard, Awaitable):

@@ -113,6 +113,9 @@ class AgentHost(Directory):
                 lane.agent.abort("the host was closed")
         while self._tasks:
             await asyncio.wait(self._tasks)
+        for lane in [*self._lanes.values()]:
+            async with lane.turn:  # a run for which somebody else waits
+                pass
         if self._owns_store:
             self._store.close()
 
@@ -164,6 +167,7 @@ class AgentHost(Directory):
         agent_id, id = parts(lane.key)
         with Session.open(id, agent=agent_id, store=self._store) as session:
             agent = await self._made(lane.key, session)
+            self._refuse_if_closed()
             if listener is not None:
                 agent.subscribe(listener)
             lane.agent, lane.session = agent, session
@@ -526,6 +530,8 @@ class AgentHost(Directory):
         return chosen
 
     def _allowed_model(self, model: str) -> None:
+        if self.models is None and model.startswith(("debug/script:", "debug/replay:")):
+            raise Forbidden(f"{model!r} reads a file; it must be named in `models`")
         if self.models is not None and model not in self.models:
             raise Forbidden(f"the model {model!r} may not be used here: allowed are {', '.join(self.models) or 'none'}")
         try:

@@ -18,14 +18,15 @@ from ..errors import Aborted, BadWire, ContentFiltered, DialectError, Interlingu
 from ..events import Done, Error, StreamEvent
 from ..folding import renamed, unfold
 from ..framing import Frame
-from ..jsontext import compact, read
 from ..messages import AssistantMessage, blocks_of
-from .transport import Reply, Transport, whole
+from .transport import ERROR_BODY_LIMIT, Reply, Transport, whole
 from .watching import Timeouts, Watch
 
 Batch = list[StreamEvent]
 
 LONGEST_MESSAGE = 4000
+_LARGEST_ANSWER = 256 * 1024 * 1024  # of one that comes whole: it may hold pictures
+_LONGEST_PAGE = 16 * 1024
 # The providers' words for an answer that a filter or the model itself declined.
 FILTERED = frozenset(
     {"refusal", "sensitive", "content_filter", "content_filtered", "guardrail_intervened"}
@@ -146,7 +147,7 @@ class Exchange:
             raise self._dialect.decode_error(reply.status, _words(body) if kind == "text/html" else body, reply.headers)
         framing = self._dialect.framing(kind)
         if kind == "application/json" and framing.name == "sse":
-            base, body = self._base, await self._whole(watch)
+            base, body = self._base, await self._whole(watch, _LARGEST_ANSWER)
             answer = self._dialect.decode_response(
                 body, model=base.model, provider=base.provider, timestamp=base.timestamp
             )
@@ -156,10 +157,10 @@ class Exchange:
             raise BadWire(self._dialect.API, f"a web page came instead of an answer; is the base URL right? {page!r}")
         return framing
 
-    async def _whole(self, watch: Watch) -> bytes:
+    async def _whole(self, watch: Watch, most: int = ERROR_BODY_LIMIT) -> bytes:
         assert self._reply is not None
         try:
-            return await whole(self._reply)
+            return await whole(self._reply, most)
         except InterlinguaError as error:
             raise watch.why or error from None
 
@@ -206,7 +207,7 @@ class Exchange:
 
 def _words(page: bytes) -> bytes:
     """What a page for people says, in one line."""
-    return b" ".join(re.sub(rb"(?is)<(script|style)\b.*?</\1>|<[^>]*>", b" ", page).split())
+    return b" ".join(re.sub(rb"(?is)<(script|style)\b.*?</\1>|<[^>]*>", b" ", page[:_LONGEST_PAGE]).split())
 
 
 class _Unstreamed:
@@ -247,10 +248,21 @@ def scrubbed(failure: InterlinguaError, scrub: Callable[[str], str]) -> Interlin
         if isinstance(failure, ProviderError | DialectError):
             failure.message = said
     if isinstance(failure, ProviderError) and failure.body is not None:
-        body = compact(failure.body)
-        if scrub(body) != body:
-            failure.body = read(scrub(body))
+        failure.body = _scrubbed_value(failure.body, scrub)
     return failure
+
+
+def _scrubbed_value(value: Any, scrub: Callable[[str], str], name: str = "") -> Any:
+    """A JSON value without secrets: a text is looked at with its name before it, which may say that it is one."""
+    if isinstance(value, dict):
+        return {key: _scrubbed_value(item, scrub, str(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_scrubbed_value(item, scrub, name) for item in value]
+    if not isinstance(value, str):
+        return value
+    head = f"{name}="
+    said = scrub(head + value)
+    return said.removeprefix(head) if said.startswith(head) else scrub(value)
 
 
 def failure_of(message: AssistantMessage) -> InterlinguaError:

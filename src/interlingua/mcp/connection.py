@@ -65,7 +65,7 @@ class Connection:
         """
         request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
         for attempt in (1, 2):
-            client = await self._connected()
+            client, ending = await self._connected(), self._ending
             try:
                 answer: types.CallToolResult = await self._answered(
                     client.session.send_request(request, types.CallToolResult, self.timeout, None, progress)
@@ -73,7 +73,7 @@ class Connection:
             except _SessionLost:
                 if attempt == 2:
                     raise
-                self._ending.end("the session was ended")
+                ending.end("the session was ended")  # the one that was used: another call may have opened a new one
             else:
                 return answer
         raise AssertionError("unreachable")

@@ -424,6 +424,7 @@ def _read_catalogue(place: Path) -> dict[str, _Row]:
 def _write_catalogue(place: Path, rows: dict[str, _Row]) -> None:
     part = place.with_name(f".{place.name}.{os.getpid()}.part")
     with contextlib.suppress(OSError):  # a cache: the list is the same without it
+        part.touch(0o600)  # titles are words of the conversations
         part.write_bytes(msgspec.msgpack.encode(rows))
         part.replace(place)
 

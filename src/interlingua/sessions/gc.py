@@ -113,6 +113,7 @@ def collect_blobs(store: Store, agent: str, *, grace: float = GRACE) -> Collecte
     unnamed = set(blobs.names(unused_for=grace))
     for text in store.texts(agent) if unnamed else ():
         unnamed.difference_update(found.decode() for found in NAME.findall(text))
+    unnamed.intersection_update(blobs.names(unused_for=grace))  # some were wanted again while we read
     size = sum(len(blobs.get(name) or b"") for name in unnamed)
     blobs.delete(unnamed)
     return Collected(len(unnamed), size)

@@ -338,7 +338,7 @@ class Session:
         lines = [line] if len(self._log) else [jsontext.write(self._about), line]
         self._log.add(lines, sync=self._sync == "always" if sync is None else sync)
 
-    def _aside(self, role: str, **fields: Any) -> None:
+    def _aside(self, role: str, /, **fields: Any) -> None:
         """A line beside the tree. It says where the session stands, for readers that take it for an entry."""
         head = self.head
         said = {key: value for key, value in fields.items() if value is not None}
@@ -439,11 +439,13 @@ class Session:
     def close(self) -> None:
         """Ends the session; the next writer may begin."""
         with self._lock:
-            self.sync()
-            self._log.close()
-            if self._owns_store:
-                self._store.close()
-                self._owns_store = False
+            try:
+                self.sync()
+            finally:
+                self._log.close()
+                if self._owns_store:
+                    self._store.close()
+                    self._owns_store = False
 
     def __enter__(self) -> "Session":
         return self

@@ -147,6 +147,8 @@ class SqlLog:
 
     def close(self) -> None:
         if self._release is not None:
+            if not self._count:  # nothing was ever said
+                self._database.rows("DELETE FROM sessions WHERE number = ?", self._number)
             self._release()
             self._release = None
 

@@ -1,6 +1,7 @@
 """Sessions in one SQLite file."""
 
 import hashlib
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -26,12 +27,13 @@ class _Sqlite:
         self._path = path
         self._lock = threading.RLock()
         try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # nobody else may read it
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA foreign_keys = ON")
             for table in TABLES:
                 self._connection.execute(table.format(serial="INTEGER PRIMARY KEY", bytes="BLOB"))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise SessionError(f"{path}: cannot be used as a session database: {error}") from error
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:

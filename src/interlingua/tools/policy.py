@@ -192,7 +192,14 @@ def _covers(rule: Rule, part: _Part, call: _Call) -> bool:
         return True
     if part.path is not None:
         return _path_matches(paths, part.path, call.root, strict=True)
+    if part.command is not None and any(map(_leads_out, part.command.words[1:])):
+        return False
     return bool(call.paths) and all(_path_matches(paths, path, call.root, strict=True) for path in call.paths)
+
+
+def _leads_out(word: Word) -> bool:
+    """Whether a word of a command may be a path to outside the directory that the command runs in."""
+    return any(piece.startswith(("/", "~")) or ".." in piece.split("/") for piece in _pieces(word))
 
 
 def _allowed_command(patterns: tuple[str, ...], command: Command, call: _Call) -> bool:
@@ -263,10 +270,12 @@ def _path_verdict(patterns: tuple[str, ...], call: _Call) -> _Verdict:
     """Paths of the arguments, and for commands every word that may be one, also behind a `=` or a `:`."""
     words = [word for command in call.line.commands for word in command.words] + list(call.line.files)
     said = [piece for word in words for piece in _pieces(word)]
-    candidates = [*call.paths, *(normal_path(text, call.root) for text in said)]
+    moves = [word.text for command in call.line.commands if command.name == "cd" for word in command.words[1:]]
+    bases = [".", *call.paths, *moves]  # `cd secrets && cat key`, or `cat key` with a workdir
+    candidates = [*call.paths, *(normal_path(posixpath.join(base, text), call.root) for base in bases for text in said)]
     if any(_path_matches(patterns, path, call.root, strict=False) for path in candidates):
         return "yes"
-    return "maybe" if call.line.doubt or any(not word.fixed for word in words) else "no"
+    return "maybe" if call.line.doubt or len(moves) > 1 or any(not word.fixed for word in words) else "no"
 
 
 def _pieces(word: Word) -> list[str]:
@@ -359,6 +368,7 @@ def _path_matches(patterns: tuple[str, ...], path: str, root: str | None, *, str
     outside = path.startswith(("/", "../")) or path == ".."
     for pattern in patterns:
         glob = _pattern(pattern if strict else pattern.casefold(), root if strict or root is None else root.casefold())
+        glob = glob if strict else glob.removesuffix("/**")  # who names a directory touches what is in it
         anywhere = "/" not in glob.rstrip("/")
         if outside and not glob.startswith("/") and (strict or not anywhere):
             continue

@@ -193,12 +193,17 @@ class Session:
     def _attend(self) -> None:
         """The thread: moves output to its store until the supervisor says that all is over."""
         said = bytearray()
-        reading: list[int] = [self._read]
+        reading = True
+        waiting = select.poll()  # select() takes no descriptor above 1023, and a server has many
+        control = self._control.fileno()
+        for descriptor in (self._read, control):
+            waiting.register(descriptor, select.POLLIN)
         while True:
-            ready, _, _ = select.select([*reading, self._control.fileno()], [], [])
+            ready = {descriptor for descriptor, _ in waiting.poll()}
             if self._read in ready and not self._take():
-                reading.clear()
-            if self._control.fileno() in ready:
+                reading = False
+                waiting.unregister(self._read)
+            if control in ready:
                 data = self._heard()
                 said += data
                 self._hear_start(said)
@@ -210,7 +215,8 @@ class Session:
             _sweep(self.id)
             exit = Exit(code=None, reason="lost")
         os.set_blocking(self._read, False)
-        while reading and select.select(reading, [], [], 0)[0] and self._take():
+        waiting.unregister(control)
+        while reading and waiting.poll(0) and self._take():
             pass
         self._finished = time.monotonic()
         self.output.close()

@@ -121,7 +121,10 @@ class Command:
 
     def rest(self, seconds: float) -> bytes | None:
         """Sleeps until a child ends or an order comes, which is returned; a closed socket means: at once."""
-        ready, _, _ = select.select([self.control, self.wake], [], [], max(seconds, 0))
+        waiting = select.poll()
+        for descriptor in (self.control, self.wake):
+            waiting.register(descriptor, select.POLLIN)
+        ready = {descriptor for descriptor, _ in waiting.poll(max(seconds, 0) * 1000)}
         if self.wake in ready:
             os.read(self.wake, 4096)
         if self.control not in ready:

@@ -148,6 +148,11 @@ def image_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool:
     ) -> ToolResult:
         asked = read_arguments("image", params, ImageArguments)
         tried = tuple(dict.fromkeys((*((asked.model,) if asked.model else ()), *models)))
+        if asked.model and asked.model not in models and (models or ":" in asked.model):
+            known = ", ".join(models) or "none"  # a name may stand for a file: which are used is the settings' affair
+            raise ToolAuthorizationError(
+                f"image: the model {asked.model!r} may not be asked; the settings name: {known}"
+            )
         if not tried:
             raise ToolInputError("image: no vision model is known; pass model, or set imageModel in the settings")
         limit = int(asked.max_bytes_mb * 1_000_000)
