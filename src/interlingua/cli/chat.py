@@ -15,8 +15,8 @@ from ..chat.commands import COMMANDS, model_names
 from ..chat.plain import PlainScreen
 from ..dialects import DIALECTS
 from ..errors import FormatError
+from ..places import home
 from ..sessions import Session
-from ..sessions.files import default_home
 from ..tools.policy import ALLOW, ASK, READ_ONLY
 from ..tools.registry import PROFILES
 from . import output
@@ -100,6 +100,4 @@ def _screen(settings: Settings) -> Screen:
         "export": lambda: sorted(DIALECTS),
         "resume": lambda: [info.id for info in opening.recent()],
     }
-    return TerminalScreen(
-        history=default_home() / "chat-history", completer=ChatCompleter(COMMANDS, settings.root, arguments)
-    )
+    return TerminalScreen(history=home() / "chat-history", completer=ChatCompleter(COMMANDS, settings.root, arguments))

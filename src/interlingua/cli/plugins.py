@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from .. import jsontext
-from ..connect.credentials import home
 from ..errors import FormatError, InterlinguaError
+from ..places import home
 from ..plugins import ExtensionInfo, discover_extensions
 from ..plugins.checking import check_plugin
 from ..plugins.loading import GROUP

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from ..errors import FormatError, ProviderError, TransportError
 from ..messages import AssistantMessage, Cost, Usage
+from ..places import home
 from ..request import ModelDescriptor
 from . import pricesheet, pricing
-from .credentials import home
 from .families import TRIMMED, Family, family
 from .overrides import ModelNotes, Overrides, ProviderNotes, load_overrides
 from .pricesheet import PriceSheet, Row

@@ -7,7 +7,6 @@ system keyring. Nobody else may read it: it is created 0600, replaced whole, and
 import asyncio
 import base64
 import contextlib
-import functools
 import hashlib
 import hmac
 import json
@@ -26,6 +25,7 @@ import msgspec
 
 from .. import jsontext
 from ..errors import FormatError, InterlinguaError
+from ..places import home
 
 HIDDEN = "…"
 Backend: TypeAlias = Literal["file", "keyring"]
@@ -109,19 +109,6 @@ class Stored(NamedTuple):
 
     credential: Credential
     place: Backend
-
-
-def home(env: Mapping[str, str] | None = None) -> Path:
-    """The folder of everything that Interlingua keeps: `$INTERLINGUA_HOME`, else `~/.interlingua`."""
-    env = os.environ if env is None else env
-    return _home(env.get("INTERLINGUA_HOME", "").strip(), env.get("HOME", "").strip())
-
-
-@functools.lru_cache(maxsize=16)  # asked for several times in each call
-def _home(given: str, user: str) -> Path:
-    if given:
-        return Path(given).expanduser()
-    return (Path(user) if user else Path.home()) / ".interlingua"
 
 
 class CredentialStore:

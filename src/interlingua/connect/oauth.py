@@ -22,7 +22,8 @@ import msgspec
 from .. import jsontext
 from ..abort import Abort
 from ..errors import AuthFailed, FormatError, InterlinguaError, ProviderError, TransportError
-from .credentials import Credential, CredentialStore, Scrubber, Secret, home
+from ..places import home
+from .credentials import Credential, CredentialStore, Scrubber, Secret
 from .providers import PROVIDERS, OAuthSpec
 
 Fields: TypeAlias = Mapping[str, str | Secret | None]  # of a form; None is left out

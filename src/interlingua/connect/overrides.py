@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from ..errors import FormatError
-from .credentials import home
+from ..places import home
 from .pricing import BUCKETS, Rate, Rates
 from .providers import PROVIDERS, Provider
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ..places import home as default_home
 from ..sessions import Session, SessionBusy, SessionError
-from ..sessions.files import default_home
 from ..sessions.lease import Lease
 from .orders import Order, RunError
 

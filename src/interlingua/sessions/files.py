@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from ..errors import FormatError, InterlinguaError
+from ..places import home as default_home
 from . import lease
 from .blobs import FileBlobs
 from .index import ORPHAN, Index, Record, StaleIndex, check_of
@@ -27,12 +28,6 @@ CATALOGUE = ".sessions.idx"
 _CHUNK = 1 << 20
 _SAVED_EVERY = 512  # lines: how much of the index a crash may cost
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+=-]{0,200}")
-
-
-def default_home() -> Path:
-    """`$INTERLINGUA_HOME`, else `~/.interlingua`."""
-    given = os.environ.get("INTERLINGUA_HOME")
-    return Path(given).expanduser() if given else Path.home() / ".interlingua"
 
 
 class FileLog:

@@ -15,8 +15,9 @@ import keyring.backend
 import keyring.errors
 import pytest
 
-from interlingua.connect.credentials import Credential, CredentialStore, Secret, home
+from interlingua.connect.credentials import Credential, CredentialStore, Secret
 from interlingua.errors import FormatError, InterlinguaError
+from interlingua.places import home
 
 KEY = Credential(mode="api-key", secret=Secret("very-secret-key"))
 LOGIN = Credential(
