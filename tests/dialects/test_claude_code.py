@@ -55,7 +55,8 @@ def test_messages_are_read_as_the_wire_has_them() -> None:
 
 def test_other_lines_keep_their_kind() -> None:
     """A notice is no system message: it never reached the model."""
-    roles = [entry.message.role for entry in claude_code.decode(SESSION).entries if hasattr(entry.message, "role")]
+    entries = claude_code.decode(SESSION).entries
+    roles = [entry.message.role for entry in entries if isinstance(entry.message, il.CustomMessage)]
     assert roles == ["summary", "file-history-snapshot", "claude-code:system", "queue-operation"]
 
 

@@ -14,7 +14,10 @@ def test_the_parts_of_a_rollout_are_where_they_belong() -> None:
     session = codex_cli.decode(ROLLOUT)
     assert session.system == "You are a coding agent."
     assert session.model == il.ModelDescriptor(id="gpt-5.1-codex", provider="openai")
-    kinds = [getattr(message, "role", type(message).__name__) for message in session.messages]
+    kinds = [
+        message.role if isinstance(message, il.CustomMessage) else type(message).__name__
+        for message in session.messages
+    ]
     assert kinds == [
         "SystemMessage",
         "turn_context",

@@ -65,7 +65,9 @@ def test_a_tree_has_its_entries_in_their_places() -> None:
     assert [(entry.id, entry.parent_id) for entry in tree.entries] == [
         (line["id"], line["parentId"]) for line in LINES["tree_v3"][1:]
     ]
-    roles = [getattr(message, "role", type(message).__name__) for message in tree.messages]
+    roles = [
+        message.role if isinstance(message, il.CustomMessage) else type(message).__name__ for message in tree.messages
+    ]
     assert roles == [
         "model_change",
         "thinking_level_change",
