@@ -120,3 +120,14 @@ def test_updates_are_streamed_to_standard_error(tmp_path: Path) -> None:
     done = run("tools", "run", "exec", json.dumps({"command": command}), "--root", tmp_path, "--yes")
     assert 0 == done.code, done.out + done.err
     assert "first" in done.err and done.out.index("first") < done.out.index("second")
+
+
+def test_the_tools_of_plugins_can_be_listed_and_run(tmp_path: Path) -> None:
+    """With --plugins; a broken plugin is said and stops nobody."""
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "interlingua.plugin.json").write_text("{")
+    assert 0 == run("plugins", "new", "tides", "--dir", tmp_path).code
+    ran = run("tools", "run", "tides_reverse", '{"text": "abc"}', "--yes", "--plugins", tmp_path)
+    assert (0, "cba") == (ran.code, ran.out.strip())
+    assert "broken" in ran.err

@@ -21,6 +21,7 @@ from ..connect.client import default_client
 from ..errors import InterlinguaError
 from ..events import AgentEvent, MessageEnd, MessageStart
 from ..messages import AssistantMessage, UserMessage, text_of
+from ..plugins import load_plugins
 from ..request import ModelDescriptor
 from ..sessions import Session
 from ..tools.catalog import discover_core_tools
@@ -66,6 +67,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     usual_model: Callable[[], str]
     profile: str = "coding"
     system: str | None = None
+    plugins: tuple[Path, ...] = ()
 
 
 class Screen(Protocol):
@@ -167,6 +169,10 @@ class Chat:
         registry = ToolRegistry(on_warning=warnings.append)
         discover_core_tools(registry, on_load_warning=warnings.append)
         tools = registry.resolve_by_profile(self.settings.profile, self._context)
+        if self.settings.plugins:
+            warnings += map(str, load_plugins(self.settings.plugins, tools=registry).problems)
+            added = [meta.id for meta in registry.list() if meta.source == "plugin"]
+            tools += registry.resolve_all(self._context, include=added)
         odd = tuple(Skipped(id="?", reason=words) for words in warnings)
         self.skipped_tools = (*registry.skipped, *odd)
         return tools

@@ -46,6 +46,9 @@ _POLICIES = {"yes": ALLOW, "ask": ASK, "read-only": READ_ONLY}
 )
 @click.option("--read-only", "policy", flag_value="read-only", help="Allow reading alone.")
 @click.option("-s", "--system", help="The system prompt.")
+@click.option(
+    "--plugins", multiple=True, type=click.Path(path_type=Path, exists=True), help="Load the plugins of this directory."
+)
 def command(
     prompt: str | None,
     model: str | None,
@@ -56,6 +59,7 @@ def command(
     root: Path,
     policy: str,
     system: str | None,
+    plugins: tuple[Path, ...],
 ) -> None:
     """Talk with an agent that has tools; the session is kept and can be taken up again.
 
@@ -71,6 +75,7 @@ def command(
         usual_model=usual_model,
         profile=profile,
         system=system,
+        plugins=plugins,
     )
     with opening.open_session(name, resume=resume, system=system) as session:
         code, kept = asyncio.run(_talk(settings, session, prompt))

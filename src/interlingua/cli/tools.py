@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ..errors import InterlinguaError
 from ..messages import TextBlock
+from ..plugins import load_plugins
 from ..tools import calling, catalog
 from ..tools.fs import local_bridge
 from ..tools.policy import ALLOW, ASK, ApprovalRequest
@@ -29,14 +30,22 @@ def command() -> None:
 command.add_command(tools_serve.command)
 
 
+_PLUGINS = click.option(
+    "--plugins", multiple=True, type=click.Path(path_type=Path, exists=True), help="Load the plugins of this directory."
+)
+
+
 @command.command("list")
 @click.option("-p", "--profile", default="full", type=click.Choice(PROFILES), help="Only the tools of this profile.")
 @click.option("-i", "--include", multiple=True, metavar="ID", help="Only these: ids, or groups such as group:fs.")
 @click.option("-x", "--exclude", multiple=True, metavar="ID", help="Not these: ids, or groups.")
+@_PLUGINS
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
-def list_command(profile: str, include: tuple[str, ...], exclude: tuple[str, ...], as_json: bool) -> None:
+def list_command(
+    profile: str, include: tuple[str, ...], exclude: tuple[str, ...], plugins: tuple[Path, ...], as_json: bool
+) -> None:
     """List the tools, and say of those that cannot be used here why."""
-    registry = _registry()
+    registry = _registry(plugins)
     metas = registry.select(profile, include=include or None, exclude=exclude)
     report = registry.report(_context(Path.cwd()))
     if as_json:
@@ -47,10 +56,11 @@ def list_command(profile: str, include: tuple[str, ...], exclude: tuple[str, ...
 
 @command.command("show")
 @click.argument("name")
+@_PLUGINS
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
-def show_command(name: str, as_json: bool) -> None:
+def show_command(name: str, plugins: tuple[Path, ...], as_json: bool) -> None:
     """Show what a tool does and what it takes."""
-    registry = _registry()
+    registry = _registry(plugins)
     tool = _tool(registry, name, _context(Path.cwd()))
     if as_json:
         output.say_json(_tool_json(tool))
@@ -64,12 +74,13 @@ def show_command(name: str, as_json: bool) -> None:
 @click.option(
     "--root", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".", help="Where it works."
 )
+@_PLUGINS
 @click.option("--json", "as_json", is_flag=True, help="The whole result as JSON, for programs.")
 @click.option("-y", "--yes", is_flag=True, help="Allow it, whatever it does; reading is always allowed.")
-def run_command(name: str, arguments: str, root: Path, as_json: bool, yes: bool) -> None:
+def run_command(name: str, arguments: str, root: Path, plugins: tuple[Path, ...], as_json: bool, yes: bool) -> None:
     """Run a tool with JSON arguments (`-` reads them from standard input); what it does on the way goes to stderr."""
     context = _context(root)
-    tool = _tool(_registry(), name, context)
+    tool = _tool(_registry(plugins), name, context)
     given = sys.stdin.read() if arguments == "-" else arguments
     asks = sys.stdin.isatty() and arguments != "-"
     result = asyncio.run(
@@ -92,9 +103,12 @@ def run_command(name: str, arguments: str, root: Path, as_json: bool, yes: bool)
 # --- what there is --------------------------------------------------------------------------------------------------
 
 
-def _registry() -> ToolRegistry:
+def _registry(plugins: tuple[Path, ...]) -> ToolRegistry:
     registry = ToolRegistry(on_warning=_warn)
     catalog.discover_core_tools(registry, on_load_warning=_warn)
+    if plugins:
+        for problem in load_plugins(plugins, tools=registry).problems:
+            _warn(str(problem))
     return registry
 
 
