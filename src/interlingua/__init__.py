@@ -57,6 +57,7 @@ from .messages import (
 )
 from .request import (
     Api,
+    AuthMode,
     CallOptions,
     Context,
     Conversation,
@@ -66,8 +67,10 @@ from .request import (
     ModelDescriptor,
     Options,
     OutputSchema,
+    ProviderConfig,
     Reasoning,
     Request,
+    ResolvedAuth,
     StreamContext,
     StreamOptions,
     ToolChoice,
@@ -77,21 +80,48 @@ from .request import (
 if TYPE_CHECKING:
     from .agent import Agent
     from .checks import Finding, check
+    from .connect.auth import AuthResolver
     from .connect.client import Client, complete, stream
     from .connect.connector import Connector
     from .connect.registry import ConnectorRegistry
     from .conversion import Detection, convert, decode, detect, encode
     from .handover import Adapted, adapt
-    from .plugins import load_plugins
+    from .plugins import ExtensionInfo, LoadedPlugin, PluginDefinition, load_plugins
     from .sessions.session import Session
     from .toolkit import create_toolkit
     from .tools.decorator import tool
     from .tools.registry import ToolRegistry
+    from .tools.tool import (
+        FsBridge,
+        FsStat,
+        Tool,
+        ToolContext,
+        ToolFactory,
+        ToolMeta,
+        ToolProfile,
+        ToolResult,
+        ToolSection,
+        ToolUpdateCallback,
+    )
 
 __version__ = "0.1.0"
 
 # Loaded on first use, so that importing the package stays light.
 _LATER = {
+    "AuthResolver": "connect.auth",
+    "ExtensionInfo": "plugins",
+    "FsBridge": "tools.tool",
+    "FsStat": "tools.tool",
+    "LoadedPlugin": "plugins",
+    "PluginDefinition": "plugins",
+    "Tool": "tools.tool",
+    "ToolContext": "tools.tool",
+    "ToolFactory": "tools.tool",
+    "ToolMeta": "tools.tool",
+    "ToolProfile": "tools.tool",
+    "ToolResult": "tools.tool",
+    "ToolSection": "tools.tool",
+    "ToolUpdateCallback": "tools.tool",
     "Adapted": "handover",
     "Agent": "agent",
     "Client": "connect.client",
@@ -139,6 +169,8 @@ __all__ = [
     "AssistantMessageEvent",
     "AudioBlock",
     "AuthFailed",
+    "AuthMode",
+    "AuthResolver",
     "BadRequest",
     "BadWire",
     "CacheMarker",
@@ -158,12 +190,16 @@ __all__ = [
     "DocumentBlock",
     "Encoded",
     "Entry",
+    "ExtensionInfo",
     "Finding",
     "FormatError",
+    "FsBridge",
+    "FsStat",
     "ImageBlock",
     "ImageContent",
     "InterlinguaError",
     "KnownApi",
+    "LoadedPlugin",
     "Loss",
     "Message",
     "ModelCost",
@@ -172,11 +208,14 @@ __all__ = [
     "Options",
     "OutputSchema",
     "Overloaded",
+    "PluginDefinition",
+    "ProviderConfig",
     "ProviderError",
     "RateLimited",
     "Reasoning",
     "ReplyPayload",
     "Request",
+    "ResolvedAuth",
     "ServerToolCall",
     "ServerToolResult",
     "Session",
@@ -190,13 +229,21 @@ __all__ = [
     "ThinkingBlock",
     "ThinkingContent",
     "TimedOut",
+    "Tool",
     "ToolAuthorizationError",
     "ToolCall",
     "ToolChoice",
+    "ToolContext",
+    "ToolFactory",
     "ToolInputError",
+    "ToolMeta",
+    "ToolProfile",
     "ToolRegistry",
+    "ToolResult",
     "ToolResultMessage",
+    "ToolSection",
     "ToolSpec",
+    "ToolUpdateCallback",
     "TransportError",
     "Unsupported",
     "Usage",

@@ -176,3 +176,21 @@ async def test_a_retry_asks_for_the_same_history() -> None:
     assert sent[0] == sent[1]
     assert 3 == len(agent.messages)
     assert [] == results(agent.messages)
+
+
+async def test_room_is_made_in_the_middle_of_a_run() -> None:
+    """Not only before it: a run of many turns must not grow until a provider refuses it, or cuts it in silence."""
+    note, _ = noted()
+    written: list[str] = []
+
+    async def summarise(words: str, most: int) -> str:
+        written.append(words)
+        return "what was before"
+
+    script = [calling(call("note", str(at)), text="word " * 100) for at in range(12)]
+    compaction = Compaction(window=1500, reserve=500, keep=200, summarise=summarise)
+    agent = agent_of(lambda request: script.pop(0) if script else "done", tools=[note], compaction=compaction)
+    result = await agent.prompt("go")
+    assert "done" == result.reason
+    assert written
+    assert len(agent.messages) < 20

@@ -466,3 +466,13 @@ def test_an_exported_session_is_known_for_what_it_is(tmp_path: Path) -> None:
     bare = replace(told, extra={}, system=None, tools=None, model=None)
     again = il.decode(il.encode(bare, "transcript").bytes())
     assert ["one"] == [message.content for message in again.messages]
+
+
+@pytest.mark.parametrize("role", ["session", "head", "label", "journal"])
+def test_a_message_cannot_take_a_role_of_the_session(tmp_path: Path, role: str) -> None:
+    """It would move the head or rename the session instead of being said."""
+    with Session.open("s", home=tmp_path) as session:
+        session.append(il.UserMessage(content="one"))
+        with pytest.raises(SessionError, match="own"):
+            session.append(il.CustomMessage(role, {"target": None}))
+        assert 1 == len(session.path())

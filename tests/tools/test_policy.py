@@ -332,6 +332,64 @@ def test_paths_inside_patches_and_commands_are_seen() -> None:
     assert "deny" == said(KEEP_OUT, "ls", workdir="/etc/ssl")
 
 
+SECRETS = Policy((Rule(action="deny", path="secrets/**"),), default="allow", root="/work/project")
+
+
+@pytest.mark.parametrize(
+    ("tool", "params"),
+    [
+        ("exec", {"command": "cd secrets && cat key"}),
+        ("exec", {"command": "cd ./secrets; cat key"}),
+        ("exec", {"command": "(cd -P 'sec'rets && cat key)"}),
+        ("exec", {"command": "cd src && cat ../secrets/key"}),
+        ("exec", {"command": "cd src && cd ../secrets && cat key"}),
+        ("exec", {"command": "pushd secrets && cat key"}),
+        ("exec", {"command": "cat key", "workdir": "secrets"}),
+        ("exec", {"command": "cat key", "workdir": "/work/project/src/../secrets/"}),
+        ("exec", {"command": "cat ../secrets/key", "workdir": "src"}),
+        ("exec", {"command": "tar c secrets"}),
+        ("exec", {"command": "tar -C secrets -c ."}),
+        ("exec", {"command": "tar --directory=secrets -c ."}),
+        ("exec", {"command": "git -C secrets show HEAD:key"}),
+        ("exec", {"command": "env -C secrets cat key"}),
+        ("grep", {"pattern": ".", "path": "secrets"}),
+        ("ls", {"path": "SECRETS/"}),
+    ],
+)
+def test_what_a_denied_directory_holds_is_denied_from_inside_and_as_a_whole(tool: str, params: dict[str, str]) -> None:
+    """Going there first, being there already, or naming the directory alone reaches the same files."""
+    assert "deny" == SECRETS.decide(tool, params).action
+
+
+def test_what_is_beside_a_denied_directory_is_not_denied() -> None:
+    """Other directories, and names that only begin like it; several moves leave doubt about where a command runs."""
+    lines = ("cat key", "cd src && cat key", "tar c src", "cat secrets.md", "cd src && cd a && cat key")
+    assert ["allow", "allow", "allow", "allow", "ask"] == [said(SECRETS, line) for line in lines]
+    assert "allow" == said(SECRETS, "cat key", workdir="src")
+    assert "allow" == SECRETS.decide("grep", {"pattern": "secrets", "path": "src"}).action
+
+
+@pytest.mark.parametrize(
+    ("line", "action"),
+    [
+        ("cat x", "allow"),
+        ("cat a/x 'b c'", "allow"),
+        ("cat /etc/passwd", "ask"),
+        ("cat ~/.ssh/id_rsa", "ask"),
+        ("cat ../../setup.py", "ask"),
+        ("cat b/../../../setup.py", "ask"),
+        ("cat --file=/etc/passwd", "ask"),
+        ("cat < /etc/passwd", "ask"),
+        ("cd /etc && cat passwd", "ask"),
+        ("cd ../.. && cat setup.py", "ask"),
+    ],
+)
+def test_an_allowed_working_directory_does_not_allow_what_is_outside_it(line: str, action: str) -> None:
+    """A command that runs where it may still names what it reads."""
+    rule = Rule(action="allow", tool="exec", command=("cat", "cd"), path="src/**")
+    assert action == said(Policy((rule,), root="/work/project"), line, workdir="src/a")
+
+
 def test_an_allowed_path_covers_the_whole_call_or_nothing() -> None:
     """Every path of a call must be allowed; a relative glob allows nothing outside the root."""
     policy = Policy((Rule(action="allow", tool="write", path=("src/**", "*.md")),), root="/work/project")
@@ -453,3 +511,11 @@ def test_in_a_line_that_is_certain_bash_runs_no_command_we_did_not_see(tmp_path:
         ran = {name.decode() for name in log.read_bytes().split(b"\0") if name}
         assert (line, set()) == (line, ran - {command.words[0].text for command in read.commands if not command.inner})
     assert certain == 300
+
+
+@pytest.mark.parametrize("line", ["find . -exec rm -rf /home {} +", "find . -delete", "fdfind foo -x rm"])
+def test_an_allowed_search_does_not_allow_what_it_may_run(line: str) -> None:
+    """`find .` was allowed; what follows `-exec` was not."""
+    policy = Policy(rules=(Rule(action="allow", tool="exec", command=("find .", "fdfind foo")),))
+    assert "ask" == policy.decide("exec", {"command": line}).action
+    assert "allow" == policy.decide("exec", {"command": "find . -name x.py"}).action

@@ -142,6 +142,8 @@ class Agent:
         self.retries = retries
         self.compaction = compaction
         self.options = {**_cache_key(session), **options}
+        if "output_schema" in options:
+            raise InterlinguaError("an agent's final answer is given its schema as output=…, not output_schema=…")
         # A misspelt name is an error now, not in the first run.
         options_of({name: value for name, value in self.options.items() if name not in _ASKING})
         self.state = AgentState()

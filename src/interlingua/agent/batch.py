@@ -281,11 +281,18 @@ def result_message(call: ToolCall, result: ToolResult) -> ToolResultMessage:
     return ToolResultMessage(
         tool_call_id=call.id,
         tool_name=call.name,
-        content=result.content or (TextBlock(text="(no output)"),),
+        content=tuple(map(_clean, result.content)) or (TextBlock(text="(no output)"),),
         details=_storable(result.details),
         is_error=result.is_error,
         timestamp=int(time.time() * 1000),
     )
+
+
+def _clean(block: Any) -> Any:
+    """Half a character in a tool's words would make every later request invalid."""
+    if isinstance(block, TextBlock) and not jsontext.is_clean(block.text):
+        return replace(block, text=jsontext.clean(block.text))
+    return block
 
 
 def plain_result(result: ToolResult) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from ..budget import taken
 from ..connect import catalogue
 from ..errors import InterlinguaError
 from ..messages import text_of
-from ..request import ModelDescriptor
+from ..request import Context, ModelDescriptor
 from ..sessions import compaction as cutting
+from .conversion import for_models
 
 Summarise: TypeAlias = Callable[[str, int], Awaitable[str]]
 """Gets the words of a summary request and the most tokens the summary may have; gives the summary."""
@@ -34,7 +36,8 @@ class Compaction(Struct, frozen=True, kw_only=True):
         """Whether the history leaves less than the reserve of the agent's model."""
         await catalogue.warm()
         window = self.window or _window(agent)
-        return cutting.is_due(cutting.context_tokens(agent.history.entries), window, self.reserve)
+        context = Context(system=agent.system, messages=tuple(for_models(agent.history.messages)))
+        return cutting.is_due(taken(context), window, self.reserve)
 
     async def compact(self, agent: Any, *, focus: str | None = None) -> bool:
         """Sums up what is old; whether there was anything to sum up. A failure leaves everything as it was."""

@@ -117,7 +117,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     transform: Callable[[Sequence[AgentMessage], Abort], Any] | None = None
     convert: Callable[[Sequence[AgentMessage]], Any]
     api_key: Callable[[str], Any] | None = None
-    prepare: Callable[[], Awaitable[object]] | None = None  # called when the prompts are kept, before the first answer
+    prepare: Callable[[], Awaitable[object]] | None = None  # called before each answer, when all that it reads is kept
     make_room: Callable[[], Awaitable[bool]] | None = None  # shortens the history; whether that was possible
     verify: Callable[[AssistantMessage], str | None] | None = None  # what is wrong with a final answer
 
@@ -191,13 +191,13 @@ class Loop:
         if over is not None:  # nothing is left of a limit
             await self._break_off("aborted", over)
             return over
-        if self._setup.prepare is not None:
-            await self._setup.prepare()
         return await self._turns()
 
     async def _turns(self) -> str:
         failures = 0
         while True:
+            if self._setup.prepare is not None:
+                await self._setup.prepare()
             answer = await self._answer()
             waiting: list[AgentMessage] = []
             if answer.stop_reason in ("error", "aborted"):

@@ -65,7 +65,9 @@ def summary_message(summary: str, timestamp: Any = None) -> UserMessage:
 
 
 def unsigned(message: AgentMessage) -> AgentMessage | None:
-    """The message without thinking and signatures; None where nothing else was in it."""
+    """The message without thinking, signatures and usage, which tell of a context that is gone; None if that is all."""
+    if isinstance(message, AssistantMessage) and message.usage is not None:
+        message = replace(message, usage=None)
     if not isinstance(message, AssistantMessage) or not isinstance(message.content, tuple):
         return message
     content = tuple(_unsigned(block) for block in message.content if not isinstance(block, ThinkingBlock))

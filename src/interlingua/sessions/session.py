@@ -37,6 +37,7 @@ Sync: TypeAlias = Literal["always", "turn", "never"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_NO_MESSAGES = frozenset({"session", "head", "label", "journal"})  # lines that say something about the session
 _HERE: Any = object()  # the head, wherever it is by then
 _OWN = ("role", "version", "id", "createdAt", "agentId", "forkedFrom")  # of the first line: the session's own affair
 
@@ -318,6 +319,8 @@ class Session:
 
         When it returns, the message is saved; on disk too, if the session syncs `always` or `sync` is true.
         """
+        if isinstance(message, CustomMessage) and message.role in _NO_MESSAGES:
+            raise SessionError(f"the role {message.role!r} is the session's own: a message cannot have it")
         self._log.refresh()
         parent = self._stand if parent_id is _HERE else ROOT if parent_id is None else self._number(parent_id)
         if id is not None and self._log.find(id) is not None:

@@ -27,7 +27,7 @@ from msgspec.structs import force_setattr
 
 from ..errors import FormatError
 from . import catalog
-from .shell_line import Command, ShellLine, Word, read_shell_line, runs_others
+from .shell_line import SEARCHERS, Command, ShellLine, Word, read_shell_line, runs_others
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
 Patterns: TypeAlias = str | tuple[str, ...]
@@ -219,6 +219,8 @@ def _begins(pattern: str, command: Command) -> bool:
         return False
     if not runs_others(command) or len(command.words) == 1:
         return True
+    if command.name in SEARCHERS:  # `find .` was allowed, not `find . -exec …`
+        return False
     return len(wanted) > 1 and not re.match(r"[-\d]", wanted[-1])
 
 

@@ -95,9 +95,12 @@ def read_shell_line(text: str) -> ShellLine:
     return ShellLine(tuple(reader.commands), doubt=reader.doubt, files=tuple(reader.files))
 
 
+SEARCHERS = ("find", "fd", "fdfind")  # they run others only with some of their options
+
+
 def runs_others(command: Command) -> bool:
     """Whether a command's arguments are, or may be, a command of their own."""
-    if command.name in ("find", "fd", "fdfind"):
+    if command.name in SEARCHERS:
         return any(not word.fixed or _FIND_ACTIONS.match(word.text) for word in command.words[1:])
     return command.name in _CARRIERS
 

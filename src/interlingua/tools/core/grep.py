@@ -86,7 +86,8 @@ def grep_tool(context: ToolContext, *, programs: bool = True, seconds: float = S
         label="Search",
         description=(
             "Search file contents for a regular expression. Prints path:line: text; with context, other lines as "
-            "path-line- text. Binary files, .git and what .gitignore and .ignore leave out are not searched."
+            f"path-line- text. Binary files, files over {MAX_FILE_BYTES >> 20} MiB, .git and what .gitignore and "
+            ".ignore leave out are not searched."
         ),
         parameters=_PARAMETERS,
         execute=execute,
