@@ -9,7 +9,7 @@ SLOW := laws fuzz sdk cli test_corpus.py test_docs.py testing connect sessions a
 PROGRAMS := rg:ripgrep fdfind:fd-find bwrap:bubblewrap tmux:tmux
 
 .DEFAULT_GOAL := help
-.PHONY: help setup programs demo test check corpus bench interop docs lock format clean
+.PHONY: help setup programs demo test check corpus crash bench interop docs lock format clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -45,6 +45,9 @@ test: programs check ## All tests: the fast part, the laws, the fuzzers, attacks
 
 corpus: setup ## Recorded provider traffic through every dialect: pass counts, and what fails
 	$(BIN)/python -m tests.corpus
+
+crash: setup ## Hundreds of kill -9 at random points of sessions, agent runs and durable runs
+	INTERLINGUA_KILLS=300 $(BIN)/pytest -q -n $(JOBS) tests/sessions tests/agent tests/durable -k "kill or crash"
 
 bench: setup ## Speed beside the limits and the peers, each peer in an environment of its own
 	$(BIN)/python bench/run.py

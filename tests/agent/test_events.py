@@ -320,6 +320,19 @@ async def test_an_agent_runs_one_prompt_at_a_time() -> None:
     assert [] == agent.messages
 
 
+async def test_an_agent_that_could_not_begin_can_be_prompted_again() -> None:
+    """What is wrong with its set-up is raised, and the agent is idle as before."""
+    agent = agent_of("done")
+    agent.tools = [object()]  # type: ignore[list-item]
+    for _ in range(2):
+        with pytest.raises(AttributeError, match="name"):
+            await agent.prompt("go")
+        assert (False, False) == (agent.running, agent.state.is_streaming)
+        await asyncio.wait_for(agent.wait_for_idle(), 20)
+    agent.tools = []
+    assert "done" == (await agent.prompt("go")).text
+
+
 # --- as an iterator ---------------------------------------------------------------------------------------------------
 
 
@@ -342,6 +355,22 @@ async def test_a_run_goes_no_further_than_its_reader() -> None:
             assert [] == seen
             break
     await agent.wait_for_idle()
+
+
+async def test_of_two_runs_begun_together_one_is_refused_and_the_other_goes_on() -> None:
+    """The reader of the refused one has left, and nobody waits for it."""
+    agent = agent_of("done")
+
+    async def read(prompt: str) -> list[AgentEvent]:
+        return [event async for event in agent.run(prompt)]
+
+    first, second = (asyncio.ensure_future(read(prompt)) for prompt in ("one", "two"))
+    done, _ = await asyncio.wait({first, second}, timeout=10)
+    assert {first, second} == done
+    check_events(first.result())
+    with pytest.raises(il.InterlinguaError, match="while the agent is running"):
+        second.result()
+    assert ["one", "done"] == texts(agent.messages)
 
 
 async def test_case_91_leaving_a_run_aborts_it() -> None:

@@ -130,6 +130,42 @@ async def test_a_lane_takes_so_many_messages_and_no_more(make: Any) -> None:
         await second
 
 
+async def test_closing_waits_for_a_run_that_somebody_else_waits_for(make: Any, tmp_path: Path) -> None:
+    """The run is over, and what it said is saved, before the store is closed."""
+    wait, begun = waiting()
+    host = make(lambda request: calling(call("wait")), tools=[wait], store=f"sqlite:{tmp_path / 's.db'}")
+    running = asyncio.ensure_future(host.run("stay", "a"))
+    await asyncio.wait_for(begun.wait(), 20)
+    await asyncio.wait_for(host.close(), 20)
+    assert running.done()
+    assert "aborted" == (await running).reason
+    with Session.open("a", store=f"sqlite:{tmp_path / 's.db'}", read_only=True) as session:
+        assert ["stay", "", "stopped in order"] == texts(session.messages)
+
+
+async def test_a_run_whose_tools_are_being_made_does_not_begin_after_closing(make: Any) -> None:
+    """It is refused, and closing waits until it is."""
+    making, made = asyncio.Event(), asyncio.Event()
+
+    async def tools(context: ToolContext) -> list[Tool]:
+        making.set()
+        await made.wait()
+        return []
+
+    script = Asked("never")
+    host = make(script, tools=tools)
+    running = asyncio.ensure_future(host.run("go", "a"))
+    await asyncio.wait_for(making.wait(), 20)
+    closing = asyncio.ensure_future(host.close())
+    await asyncio.wait({closing}, timeout=0.05)
+    assert not closing.done()
+    made.set()
+    await asyncio.wait_for(closing, 20)
+    with pytest.raises(InterlinguaError, match="closed"):
+        await asyncio.wait_for(running, 20)
+    assert [] == script.requests
+
+
 async def test_tools_are_made_for_the_session_that_uses_them(make: Any) -> None:
     """The context says whose they are, and that the host is behind them; a factory may be asynchronous."""
     seen: list[ToolContext] = []
@@ -785,3 +821,15 @@ async def test_a_killed_process_leaves_sessions_of_sub_agents_that_go_on(make: A
     with opened(tmp_path, key) as session:
         assert "not known whether this call took effect" in texts(session.messages)[2]
         check_pairing(session.messages)
+
+
+async def test_a_host_can_be_closed_from_within_a_run(tmp_path: Path) -> None:
+    """It stops the run; it does not wait for itself."""
+    host = AgentHost("debug/parrot-1", home=tmp_path)
+
+    async def leave(event: object) -> None:
+        if type(event).__name__ == "AgentStart":
+            await asyncio.wait_for(host.close(), 20)
+
+    result = await asyncio.wait_for(host.run("hello", "s", listener=leave), 30)
+    assert "aborted" == result.reason

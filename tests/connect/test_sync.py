@@ -15,6 +15,9 @@ import pytest
 import interlingua as il
 from connect.talking import API, KEY, options
 from interlingua import sync
+from interlingua.connect.client import Client
+from interlingua.connect.debug import DebugConnector, Step
+from interlingua.connect.registry import ConnectorRegistry
 from interlingua.events import Done, Error, TextDelta
 from interlingua.testing import Server, SlowHeaders, Stall
 from laws.grammar import faults
@@ -98,6 +101,47 @@ def test_case_91_leaving_a_plain_loop_closes_the_connection(server: Server, leav
     left = time.monotonic()
     assert server.wait_for_disconnect().time - left < 1
     assert ("aborted", "Once") == (stream.result().stop_reason, stream.result().text[:4])
+
+
+def _break_far_behind(stream: sync.Stream) -> None:
+    for _ in stream:
+        _until_it_waits_for_room(stream)
+        break
+
+
+def _read_on_and_close(stream: sync.Stream) -> None:
+    reader = iter(stream)
+    next(reader)
+    _until_it_waits_for_room(stream)
+    stream.close()
+    reader.close()  # type: ignore[attr-defined]
+
+
+def _until_it_waits_for_room(stream: sync.Stream) -> None:
+    end = time.monotonic() + 20
+    while not stream._paused:
+        assert time.monotonic() < end, "it never got ahead"
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("leave", [_break_far_behind, _read_on_and_close], ids=lambda way: way.__name__.strip("_"))
+def test_leaving_a_stream_that_is_far_ahead_leaves_no_task(leave: Any) -> None:
+    """What brings the events waits for a slow reader, and does not wait for one that has left."""
+
+    async def tasks() -> list[str]:
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        return [str(task.get_coro()) for task in rest]
+
+    client = Client(connectors=ConnectorRegistry([DebugConnector([Step(text="x" * 6000, chunk=1)])]))
+    try:
+        for _ in range(3):
+            leave(sync.Stream(client.stream("debug/script", "Hi")))
+        end = time.monotonic() + 20
+        while (left := sync.run(tasks())) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert [] == left
+    finally:
+        sync.close()
 
 
 def test_abort_from_another_thread(server: Server) -> None:

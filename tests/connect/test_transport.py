@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 import interlingua as il
 from connect.talking import API, KEY, QUICK, ask, events_of, options
 from interlingua.connect.client import Client
+from interlingua.connect.credentials import HIDDEN
 from interlingua.connect.transport import HttpTransport, shared
 from interlingua.testing import ErrorEvent, Garbage, ProxyServer, Server, Stall, Status
 
@@ -304,8 +306,6 @@ async def test_redirects_are_not_followed(server: Server) -> None:
         replaces = True
 
         def apply(self, answer: Any) -> Any:
-            from dataclasses import replace
-
             return replace(answer, status=307, headers={"location": f"{server.url}/elsewhere"}, steps=())
 
     server.answer("never", fault=Redirect())
@@ -358,6 +358,45 @@ async def test_where_nobody_answers_is_an_error_without_secrets(url: str) -> Non
     told = _everything(stream.failure) + repr(events)
     assert KEY not in told
     assert "url-password" not in told
+
+
+class Refusal(Status):
+    """A status whose header tells the wait."""
+
+    def apply(self, answer: Any) -> Any:
+        told = super().apply(answer)
+        return replace(told, headers={**(told.headers or {}), "retry-after": "3600"})
+
+
+@pytest.mark.parametrize("value", [None, True, 17, 1.5, {}, [], ""], ids=repr)
+async def test_an_error_that_names_a_key_without_telling_one_stays_what_it_is(server: Server, value: Any) -> None:
+    """Its type, its wait and its body: there is nothing to hide."""
+    body = {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down", "api_key": value}}
+    server.answer("never", fault=Refusal(429, body))
+    stream = ask(server)
+    await stream.result()
+    assert isinstance(stream.failure, il.RateLimited)
+    assert (429, 3600, body) == (stream.failure.status, stream.failure.retry_after, stream.failure.body)
+
+
+async def test_case_99_secrets_are_taken_out_of_a_body_value_by_value(server: Server) -> None:
+    """What is one by its name, by its look or because it is the key; all the rest comes through."""
+
+    def body(key: str, bearer: str, named: str, shaped: str) -> dict[str, Any]:
+        given = [key, {"seen": f"it was {key}, twice {key}"}, 7, None]
+        named_so = {"api_key": named, "password": [named], "client_secret": None, "count": 3}
+        said = {"authorization": bearer, "note": f"a {shaped} b", "quoted": 'a "word", and \\ more'}
+        return {"type": "error", "error": {"type": "invalid_request_error", "message": "no", "given": given}} | {
+            "context": named_so,
+            "said": said,
+        }
+
+    told = body(KEY, "Bearer abc.def-ghi", "a-plain-word", "sk-looks-like-a-key-0123456789")
+    server.answer("never", fault=Status(400, told))
+    stream = ask(server)
+    await stream.result()
+    assert isinstance(stream.failure, il.BadRequest)
+    assert body(HIDDEN, HIDDEN, HIDDEN, HIDDEN) == stream.failure.body
 
 
 # --- secrets ----------------------------------------------------------------------------------------------------------

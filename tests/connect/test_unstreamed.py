@@ -1,5 +1,7 @@
 """A stream was asked for, and the server sends the whole answer as one JSON body: some proxies do."""
 
+import json
+
 import pytest
 
 import interlingua as il
@@ -49,3 +51,14 @@ async def test_an_answer_that_comes_whole_is_one_well_formed_stream(provider: st
     assert stream.failure is None
     assert stream.message is not None
     assert ("All at once.", "stop") == (stream.message.text, stream.message.stop_reason)
+
+
+@pytest.mark.parametrize("provider", WHOLE)
+async def test_a_large_answer_that_comes_whole_is_read_whole(provider: str) -> None:
+    """The bound on bodies of errors is not one on answers, which may hold pictures."""
+    path, body = WHOLE[provider]
+    text = "All at once. " * (2 * 1024 * 1024 // 13)
+    with Server() as server:
+        server.route("POST", path, json.loads(json.dumps(body).replace("All at once.", text)))
+        answer = await il.complete(f"{provider}/m", "hi", base_url=server.url, api_key="none", retry=0)
+    assert (len(text), True, "stop") == (len(answer.text), text == answer.text, answer.stop_reason)

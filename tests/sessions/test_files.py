@@ -1,5 +1,6 @@
 """Session files: torn tails, bad and foreign lines, a full disk, the index and the catalogue."""
 
+import errno
 import json
 import os
 import resource
@@ -429,6 +430,26 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert path.stat().st_size > 60_000_000
     assert int(done.stdout) < 8_000  # KB
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["its own store", "a store that is given"])
+def test_a_session_that_cannot_be_synced_is_closed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    """The failure is told, and the next writer may begin."""
+    how: Any = {"home": tmp_path} if own else {"store": FileStore(tmp_path)}
+    session = Session.open("a", **how)
+    session.append(user("one"))
+    with monkeypatch.context() as patched, pytest.raises((OSError, SessionError), match="Input/output error"):
+        patched.setattr(os, "fsync", failing_disk)
+        session.close()
+    with Session.open("a", **how) as again:
+        again.append(user("two"))
+        assert ["one", "two"] == texts(again.messages)
+
+
+def failing_disk(descriptor: int) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 # --- listing ---------------------------------------------------------------------------------------------------------

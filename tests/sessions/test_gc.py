@@ -1,7 +1,9 @@
 """Clearing up: what is dead goes, what is named stays, and a failure leaves everything as it was."""
 
 import base64
+import contextlib
 import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,3 +145,34 @@ def test_blobs_of_kept_originals_stay(store: Store) -> None:
         session.append(answer("b"))
     collect_branches(store, "main", "s")
     assert 0 == collect_blobs(store, "main", grace=0.000001).items
+
+
+def test_a_blob_that_is_wanted_again_while_sessions_are_read_stays(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line that names it came after its session was looked at; one that nobody wants goes all the same."""
+    other = il.ImageBlock(data=base64.b64encode(os.urandom(80_000)).decode(), mime_type="image/png")
+    with Session.open("gone", store=store) as session:
+        session.append(il.UserMessage(content=(PICTURE, other)))
+    store.delete("main", "gone")
+    aged(tmp_path)
+    read = store.texts
+
+    def texts_and_a_new_session(agent: str) -> Iterator[bytes]:
+        yield from read(agent)
+        with Session.open("late", store=store) as session:
+            session.append(il.UserMessage(content=(PICTURE,)))
+
+    monkeypatch.setattr(store, "texts", texts_and_a_new_session)
+    assert (1, 80_000) == collect_blobs(store, "main")[:2]
+    with Session.open("late", store=store, read_only=True) as session:
+        assert ((il.UserMessage(content=(PICTURE,)),), ()) == (session.messages, session.problems)
+
+
+def aged(home: Path) -> None:
+    """Makes every blob look as if nobody had put it for years."""
+    for blob in home.glob("agents/main/blobs/*"):
+        os.utime(blob, (1, 1))
+    if (home / "sessions.db").exists():
+        with contextlib.closing(sqlite3.connect(home / "sessions.db", isolation_level=None)) as database:
+            database.execute("UPDATE blobs SET wanted = 1")

@@ -60,6 +60,15 @@ def test_case_105_what_was_glued_to_half_a_line_is_saved() -> None:
     assert ["whole", "one", "two"] == [line["content"] for line in lines]
 
 
+def test_all_messages_of_an_array_in_one_line_are_saved() -> None:
+    """However many: with braces, quotes and letters of any kind in their words."""
+    words = [f'{n}: {{"role": "user"}} é漢 \\ ' + "x" * 1000 for n in range(250)]
+    array = [{"role": "user", "content": text} for text in words]
+    for data in (json.dumps(array).encode(), json.dumps(array, ensure_ascii=False).encode()):
+        found, lines = doctored(data)
+        assert (["bad-line"], words) == (found, [line["content"] for line in lines])
+
+
 def test_case_22_empty_call_ids_are_given_pairwise() -> None:
     """Call and result together, and the session can be resumed anywhere."""
     found, lines = doctored(

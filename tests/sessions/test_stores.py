@@ -1,5 +1,6 @@
 """Stores by their address, and what is said when one cannot be used."""
 
+import os
 import sqlite3
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlingua.sessions import Session, SessionError, store_at
-from interlingua.sessions.files import FileStore
+from interlingua.sessions.files import CATALOGUE, FileStore
 from sessions.making import texts, user
 
 
@@ -21,6 +22,24 @@ def test_a_store_is_named_by_its_address(tmp_path: Path) -> None:
             session.append(user("Hi"))
     with Session.open("s", store=f"sqlite:{tmp_path / 'a.db'}", read_only=True) as session:
         assert ["Hi", "Hi"] == texts(session.messages)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
+@pytest.mark.parametrize("kind", ["files", "sqlite"])
+def test_nobody_else_may_read_what_a_store_writes(tmp_path: Path, kind: str) -> None:
+    """The sessions, the database with its log, and the list, whose titles are words of the conversations."""
+    before = os.umask(0o022)
+    try:
+        store = store_at(None, tmp_path) if kind == "files" else store_at(f"sqlite:{tmp_path / 's.db'}")
+        with Session.open("s", store=store) as session:
+            session.append(user("Hi"))
+            assert ["Hi"] == [info.title for info in store.sessions("main")]
+            written = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_file()}
+        store.close()
+    finally:
+        os.umask(before)
+    assert {"s.jsonl", CATALOGUE} <= {*written} if kind == "files" else "s.db" in written
+    assert dict.fromkeys(written, 0o600) == written
 
 
 def test_an_unknown_address_is_refused() -> None:

@@ -519,3 +519,17 @@ def test_an_allowed_search_does_not_allow_what_it_may_run(line: str) -> None:
     policy = Policy(rules=(Rule(action="allow", tool="exec", command=("find .", "fdfind foo")),))
     assert "ask" == policy.decide("exec", {"command": line}).action
     assert "allow" == policy.decide("exec", {"command": "find . -name x.py"}).action
+
+
+@pytest.mark.parametrize("line", ["cd; cat .ssh/id_rsa", "cd - ; cat x", "cd -- && cat x"])
+def test_an_allowed_directory_is_not_left_by_a_bare_cd(line: str) -> None:
+    """It goes home, or to wherever one was before."""
+    policy = Policy(rules=(Rule(action="allow", tool="exec", command=("cd", "cat"), path=("src/**",)),))
+    assert "ask" == policy.decide("exec", {"command": line, "workdir": "src/a"}).action
+
+
+def test_a_rule_about_a_directory_stays_where_it_was_written() -> None:
+    """`secrets/**` is the directory in the root, with all in it; not one of that name elsewhere."""
+    policy = Policy(rules=(Rule(action="deny", path=("secrets/**",)),), default="allow")
+    paths = ("secrets", "secrets/a", "src/secrets/a", "a.txt")
+    assert ["deny", "deny", "allow", "allow"] == [policy.decide("read", {"path": path}).action for path in paths]

@@ -260,6 +260,23 @@ async def test_sessions_spawn_answers_what_is_not_to_be_had_as_values(make: Any,
     assert status == told["status"] and told["error"]
 
 
+@pytest.mark.parametrize("kind", ["replay", "script"])
+@pytest.mark.parametrize(("tool", "params"), [("sessions_spawn", {"task": "a"}), ("session_status", {})])
+async def test_a_model_that_reads_a_file_must_be_named_by_the_host(
+    make: Any, tmp_path: Path, kind: str, tool: str, params: Any
+) -> None:
+    """A model could read any file with it, such as the sessions of others."""
+    (tmp_path / "private.json").write_text('[{"role": "assistant", "content": "secret", "text": "secret"}]')
+    model = f"debug/{kind}:{tmp_path / 'private.json'}"
+    host = make()
+    await host.run("hello", "main")
+    told = await use(host, tool, model=model, **params)
+    assert ("forbidden", {}) == (told["status"], host.runs) and "must be named in `models`" in told["error"]
+    allowing = make(models=["debug/script", model])
+    assert (told := await use(allowing, tool, model=model, **params)).get("status") != "forbidden"
+    assert all([await run.wait(20) for run in allowing.runs.values()])
+
+
 async def test_sessions_spawn_answers_its_limits_as_values(make: Any) -> None:
     """Depth and number."""
     wait, _ = waiting()

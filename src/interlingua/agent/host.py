@@ -10,6 +10,7 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from ..abort import Abort
 from ..canonical import SELF
+from ..connect.debug import DebugConnector
 from ..errors import InterlinguaError, ToolInputError
 from ..events import AgentEnd, AgentEvent, AgentStart
 from ..messages import AgentMessage, AssistantMessage, CustomMessage
@@ -51,6 +53,9 @@ _log = logging.getLogger(__name__)
 OnEvent: TypeAlias = Callable[[str, AgentEvent], object]
 
 _REMEMBERED = 200  # runs that have ended
+
+
+_running: ContextVar[str] = ContextVar("interlingua_running", default="")  # the lane in whose run this is
 
 
 class AgentHost(Directory):
@@ -114,8 +119,9 @@ class AgentHost(Directory):
         while self._tasks:
             await asyncio.wait(self._tasks)
         for lane in [*self._lanes.values()]:
-            async with lane.turn:  # a run for which somebody else waits
-                pass
+            if lane.key != _running.get():  # whoever closes the host from within a run cannot wait for it
+                async with lane.turn:  # a run for which somebody else waits
+                    pass
         if self._owns_store:
             self._store.close()
 
@@ -165,6 +171,7 @@ class AgentHost(Directory):
         listener: Callable[[AgentEvent], object] | None,
     ) -> Result:
         agent_id, id = parts(lane.key)
+        _running.set(lane.key)
         with Session.open(id, agent=agent_id, store=self._store) as session:
             agent = await self._made(lane.key, session)
             self._refuse_if_closed()
@@ -530,14 +537,14 @@ class AgentHost(Directory):
         return chosen
 
     def _allowed_model(self, model: str) -> None:
-        if self.models is None and model.startswith(("debug/script:", "debug/replay:")):
-            raise Forbidden(f"{model!r} reads a file; it must be named in `models`")
         if self.models is not None and model not in self.models:
             raise Forbidden(f"the model {model!r} may not be used here: allowed are {', '.join(self.models) or 'none'}")
         try:
-            self.client.find(model)
+            connector, found = self.client.find(model)
         except InterlinguaError as error:
             raise ToolInputError(str(error)) from None
+        if self.models is None and isinstance(connector, DebugConnector) and ":" in found.id:
+            raise Forbidden(f"{model!r} reads a file; it must be named in `models`")
 
 
 async def _all_of(agent: Agent, prompt: Prompt | None, signal: Abort | None) -> Result:

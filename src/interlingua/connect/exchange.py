@@ -255,7 +255,7 @@ def scrubbed(failure: InterlinguaError, scrub: Callable[[str], str]) -> Interlin
 def _scrubbed_value(value: Any, scrub: Callable[[str], str], name: str = "") -> Any:
     """A JSON value without secrets: a text is looked at with its name before it, which may say that it is one."""
     if isinstance(value, dict):
-        return {key: _scrubbed_value(item, scrub, str(key)) for key, item in value.items()}
+        return {scrub(str(key)): _scrubbed_value(item, scrub, str(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_scrubbed_value(item, scrub, name) for item in value]
     if not isinstance(value, str):

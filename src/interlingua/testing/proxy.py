@@ -48,6 +48,7 @@ class ProxyServer:
         self._server: asyncio.Server | None = None
         self._port = 0
         self._lock = threading.Lock()
+        self._serving: set[asyncio.Task[Any]] = set()
         self._passed: deque[Passed] = deque(maxlen=keep)
 
     @property
@@ -93,10 +94,20 @@ class ProxyServer:
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:
+        """Ends every connection, and waits until it is really gone."""
         if self._server is not None:
             self._server.close()
+        serving = [*self._serving]
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+        await asyncio.sleep(0)  # a transport that was closed is gone one turn of the loop later
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
         try:
             head = _parsed(await reader.readuntil(b"\r\n\r\n"))
             await self._pass(head, reader, writer)

@@ -192,9 +192,14 @@ def _covers(rule: Rule, part: _Part, call: _Call) -> bool:
         return True
     if part.path is not None:
         return _path_matches(paths, part.path, call.root, strict=True)
-    if part.command is not None and any(map(_leads_out, part.command.words[1:])):
+    if part.command is not None and (_goes_away(part.command) or any(map(_leads_out, part.command.words[1:]))):
         return False
     return bool(call.paths) and all(_path_matches(paths, path, call.root, strict=True) for path in call.paths)
+
+
+def _goes_away(command: Command) -> bool:
+    """`cd` alone goes home, and `cd -` to wherever it was before."""
+    return command.name == "cd" and [word.text for word in command.words[1:]] in ([], ["-"], ["--"])
 
 
 def _leads_out(word: Word) -> bool:
@@ -370,12 +375,11 @@ def _path_matches(patterns: tuple[str, ...], path: str, root: str | None, *, str
     outside = path.startswith(("/", "../")) or path == ".."
     for pattern in patterns:
         glob = _pattern(pattern if strict else pattern.casefold(), root if strict or root is None else root.casefold())
-        glob = glob if strict else glob.removesuffix("/**")  # who names a directory touches what is in it
         anywhere = "/" not in glob.rstrip("/")
         if outside and not glob.startswith("/") and (strict or not anywhere):
             continue
-        if _glob(glob).match(path):
-            return True
+        if _glob(glob).match(path) or (not strict and path == glob.removesuffix("/**")):
+            return True  # who names a directory touches what is in it
     return False
 
 

@@ -2,6 +2,9 @@
 
 import asyncio
 import os
+import resource
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +222,28 @@ async def test_without_bubblewrap_a_context_that_wants_it_gets_no_command(
     finally:
         sandbox.sandbox_status.cache_clear()
         await process_table(ToolContext(root=str(tmp_path))).close()
+
+
+CROWDED = """
+import asyncio, os, resource, sys
+from interlingua.tools.core.exec import exec_tool
+from interlingua.tools.tool import ToolContext
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+tool = exec_tool(ToolContext(root=sys.argv[1], sandboxed=sys.argv[2] == "True"))
+result = asyncio.run(asyncio.wait_for(tool.execute("call", {"command": "echo out; exit 3"}), 30))
+print(max(held) > 1023, repr(result.text), result.details["exitCode"])
+"""
+
+
+@pytest.mark.skipif(
+    -1 < resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4096, reason="this process may not open 4096 files"
+)
+def test_a_program_with_many_open_files_runs_commands(tmp_path: Path, sandboxed: bool) -> None:
+    """As a server has them: the descriptors of a command are then higher than `select` takes."""
+    argv = [sys.executable, "-W", "error", "-c", CROWDED, str(tmp_path), str(sandboxed)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert ("True 'out\\n\\n(exit code 3)' 3\n", "") == (done.stdout, done.stderr)
 
 
 def test_a_table_belongs_to_an_agent_a_conversation_and_a_root(tmp_path: Path) -> None:
