@@ -384,3 +384,11 @@ async def test_a_plain_function_is_a_tool() -> None:
     agent = Agent("debug/tool-call-1", [double])
     await agent.prompt("go")
     assert ["0"] == [message.text for message in agent.messages if message.role == "toolResult"]
+
+
+def test_an_agent_with_a_session_does_not_forget_it(tmp_path: Any) -> None:
+    """Otherwise it would go on without saving, and nobody would know."""
+    with il.Session.open("s", home=tmp_path) as session:
+        agent = Agent("debug/parrot-1", session=session)
+        with pytest.raises(il.InterlinguaError, match="open another"):
+            agent.reset()

@@ -42,7 +42,7 @@ from ..tools.tool import Tool, ToolContext, ToolResult
 from .batch import UNKNOWN, AfterCall, BeforeCall, Rules
 from .compaction import Compaction
 from .conversion import for_models
-from .history import History, opened
+from .history import History, Memory, opened
 from .loop import Limits, Loop, Pending, Setup, Spent
 from .structured import output_of, validator
 
@@ -204,6 +204,10 @@ class Agent:
     def reset(self) -> None:
         """Forgets history, queues and error."""
         self._refuse_while_running("reset")
+        if not isinstance(self.history, Memory):
+            raise InterlinguaError(
+                "the history is a session's, and a session forgets nothing: open another, or rewind it"
+            )
         self.history = opened(None, ())
         self.take_queued()
         self.state = AgentState()
