@@ -3,6 +3,7 @@ PYTHON ?= python3
 UV_VERSION := 0.13.7
 BIN := .venv/bin
 JOBS ?= 2
+KILLS ?= 200
 SLOW := laws fuzz sdk cli test_corpus.py test_docs.py testing connect sessions agent chat durable plugins mcp_tools \
 	tools/exec tools/fs tools/web
 # Programs that some tests use beside Python, and Debian's packages for them.
@@ -47,7 +48,7 @@ corpus: setup ## Recorded provider traffic through every dialect: pass counts, a
 	$(BIN)/python -m tests.corpus
 
 crash: setup ## Hundreds of kill -9 at random points of sessions, agent runs and durable runs
-	INTERLINGUA_KILLS=300 $(BIN)/pytest -q -n $(JOBS) tests/sessions tests/agent tests/durable -k "kill or crash"
+	INTERLINGUA_KILLS=$(KILLS) $(BIN)/pytest -q -n $(JOBS) tests/sessions tests/agent tests/durable -k "kill or crash"
 
 bench: setup ## Speed beside the limits and the peers, each peer in an environment of its own
 	$(BIN)/python bench/run.py
