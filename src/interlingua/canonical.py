@@ -14,7 +14,28 @@ from msgspec import Struct
 
 from . import jsontext
 from .errors import FormatError
-from .messages import CustomMessage, Message, OpaqueBlock
+from .events import (
+    PARTIAL,
+    MessageUpdate,
+    StreamPart,
+    TextEnd,
+    TextStart,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallStart,
+    message_in,
+)
+from .folding import emptied, is_bare
+from .messages import (
+    AssistantMessage,
+    CustomMessage,
+    Message,
+    OpaqueBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    blocks_of,
+)
 from .request import Conversation
 
 SELF = "interlingua"
@@ -39,9 +60,9 @@ _encoder = msgspec.json.Encoder(enc_hook=_flat)
 
 
 def dump(value: Any, *, partial: bool = False) -> bytes:
-    """The JSON of any value of the format. `partial=True` adds to a stream event the message so far."""
+    """The JSON of any value of the format. `partial=True` adds to an event the message so far, where it is known."""
     if partial:
-        return jsontext.write(plain(value) | {"partial": plain(value.partial)})
+        return jsontext.write(_with_partial(value))
     try:
         out = _encoder.encode(value)
     except (UnicodeEncodeError, RecursionError):
@@ -59,9 +80,11 @@ def load(data: bytes | str, type: Any = Conversation) -> Any:
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     if len(raw) <= jsontext.DEPTH_LIMIT or jsontext.is_shallow(raw):
         try:
-            return _decoder(type).decode(raw)
+            value = _decoder(type).decode(raw)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass
+        else:
+            return _unshown(value) if isinstance(value, MessageUpdate) else value
     return build(jsontext.read(data), type)
 
 
@@ -76,6 +99,24 @@ def plain(value: Any) -> Any:
     if isinstance(value, CustomMessage):
         return _flat(value)
     return value
+
+
+def _with_partial(value: Any) -> Any:
+    """A value as `plain` gives it, its event in the form that has the message so far."""
+    out = plain(value)
+    if isinstance(value, StreamPart) and value.partial is not None:
+        out["partial"] = plain(value.partial)
+    elif isinstance(value, MessageUpdate):
+        out["assistantMessageEvent"] = _with_partial(value.assistant_message_event)
+        if value.message is not None:
+            out["message"] = plain(value.message)
+    return out
+
+
+def _unshown(update: MessageUpdate) -> MessageUpdate:
+    """The update without a message that its event shows anyway, so that both forms of its JSON are read as equal."""
+    known = update.shown is not None and update.shown == message_in(update.assistant_message_event)
+    return MessageUpdate(update.assistant_message_event) if known else update
 
 
 def build(value: Any, type: Any = Conversation, path: str = "$") -> Any:
@@ -190,11 +231,40 @@ def _build_struct(value: Any, struct: type[Struct], path: str) -> Any:
             given[field.name] = _build(item, hints[field.name], f"{path}.{field.encode_name}")
         elif field.required:
             raise FormatError(f"missing {field.encode_name!r}", path)
+    partial = unknown.pop("partial", None) if issubclass(struct, StreamPart) else None
     if unknown:
         if "extra" not in hints:
             raise FormatError(f"unknown key {next(iter(unknown))!r}", path)
         given["extra"] = {**given.get("extra", {}), SELF: unknown}
-    return struct(**given)
+    made = struct(**given)
+    if isinstance(made, StreamPart) and partial is not None:
+        return _showing(made, _build(partial, AssistantMessage, f"{path}.partial"))
+    return _unshown(made) if isinstance(made, MessageUpdate) else made
+
+
+def _showing(event: StreamPart, partial: AssistantMessage) -> StreamPart:
+    """The event with the message so far.
+
+    The specification's events have no `block`: a call's id and name, or a signature, stand in `partial` alone.
+    """
+    content, at = blocks_of(partial.content), event.content_index  # type: ignore[attr-defined]
+    if getattr(event, "block", event) is None and 0 <= at < len(content):
+        block = content[at]
+        if isinstance(event, TextStart | ThinkingStart | ToolCallStart):
+            block = emptied(block)[0]
+        if type(block) is _BLOCKS[type(event)] and not is_bare(block):
+            event = msgspec.structs.replace(event, block=block)
+    event.__dict__[PARTIAL] = partial
+    return event
+
+
+_BLOCKS: dict[type, Any] = {
+    TextStart: TextBlock,
+    TextEnd: TextBlock,
+    ThinkingStart: ThinkingBlock,
+    ThinkingEnd: ThinkingBlock,
+    ToolCallStart: ToolCall,
+}
 
 
 @cache

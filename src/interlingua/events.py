@@ -1,7 +1,8 @@
 """What is seen while an answer streams (`StreamEvent`) and while an agent works (`AgentEvent`).
 
 Events carry deltas. `partial`, the message so far, is computed when it is read: an event knows the log of its stream
-and its own place in it, and neither is compared, printed or serialised. Values otherwise, as in `messages`.
+and its own place in it, and neither is compared, printed or serialised. An event whose JSON had `partial` keeps that
+one in the same way. Values otherwise, as in `messages`.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -12,6 +13,7 @@ from .messages import (
     AssistantMessage,
     Block,
     Message,
+    StopReason,
     TextBlock,
     ThinkingBlock,
     ToolCall,
@@ -28,14 +30,18 @@ class Event(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unkn
         return str(self.__struct_config__.tag)
 
 
+PARTIAL = "_partial"  # the message so far, beside the fields of an event that was read from JSON with it
+
+
 class StreamPart(Event, frozen=True, dict=True):
     """Base of the events between start and end; `partial` is a snapshot of the message at this event."""
 
     @property
     def partial(self) -> AssistantMessage | None:
         """The message so far, or None for an event that was read from JSON without it."""
-        log = self.__dict__.get("_log")
-        return None if log is None else snapshot(log, self.__dict__["_at"])
+        beside = self.__dict__
+        log = beside.get("_log")
+        return beside.get(PARTIAL) if log is None else snapshot(log, beside["_at"])
 
 
 class Start(Event, frozen=True, tag="start"):
@@ -107,7 +113,7 @@ class BlockEnd(StreamPart, frozen=True, tag="block_end"):
 
 
 class Done(Event, frozen=True, tag="done"):
-    reason: Literal["stop", "length", "toolUse"]
+    reason: StopReason
     message: AssistantMessage
 
 
@@ -133,6 +139,13 @@ StreamEvent: TypeAlias = (
     | Error
 )
 AssistantMessageEvent: TypeAlias = StreamEvent
+
+
+def message_in(event: StreamEvent) -> AssistantMessage | None:
+    """The message that an event shows: the finished one, or the one so far where it is known."""
+    if isinstance(event, Done):
+        return event.message
+    return event.error if isinstance(event, Error) else event.partial
 
 
 class AgentStart(Event, frozen=True, tag="agent_start"):
@@ -167,7 +180,7 @@ class MessageUpdate(Event, frozen=True, tag="message_update"):
 
     @property
     def message(self) -> Message | None:
-        return self.shown or getattr(self.assistant_message_event, "partial", None)
+        return self.shown or message_in(self.assistant_message_event)
 
 
 class MessageEnd(Event, frozen=True, tag="message_end"):

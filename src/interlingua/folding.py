@@ -59,7 +59,11 @@ def fold(events: Iterable[StreamEvent]) -> AssistantMessage:
             return event.error
         else:
             log.extend(_entries(event))
-    return replace(snapshot(log, len(log)), stop_reason="error", error_message=CUT_OFF)
+    try:
+        so_far = snapshot(log, len(log))
+    except KeyError as index:
+        raise FormatError(f"a delta of block {index}, which never started; pass the events from the start on") from None
+    return replace(so_far, stop_reason="error", error_message=CUT_OFF)
 
 
 def unfold(message: AssistantMessage, *, size: int | None = None) -> Iterator[StreamEvent]:
@@ -311,11 +315,18 @@ def _finished(block: Block, text: str) -> Block:
     return grown(block, text)
 
 
+def is_bare(block: Block) -> bool:
+    """Whether a block is nothing but its text."""
+    if isinstance(block, TextBlock):
+        return block == TextBlock(text=block.text)
+    return isinstance(block, ThinkingBlock) and block == ThinkingBlock(thinking=block.thinking)
+
+
 def _start_event(index: int, block: Block) -> StreamPart:
     if isinstance(block, TextBlock):
-        return TextStart(index, None if block == _EMPTY_TEXT else block)
+        return TextStart(index, None if is_bare(block) else block)
     if isinstance(block, ThinkingBlock):
-        return ThinkingStart(index, None if block == _EMPTY_THINKING else block)
+        return ThinkingStart(index, None if is_bare(block) else block)
     if isinstance(block, ToolCall):
         return ToolCallStart(index, block)
     return BlockStart(index)
@@ -323,10 +334,9 @@ def _start_event(index: int, block: Block) -> StreamPart:
 
 def _end_event(index: int, block: Block) -> StreamPart:
     if isinstance(block, TextBlock):
-        return TextEnd(index, block.text, None if block == TextBlock(text=block.text) else block)
+        return TextEnd(index, block.text, None if is_bare(block) else block)
     if isinstance(block, ThinkingBlock):
-        bare = block == ThinkingBlock(thinking=block.thinking)
-        return ThinkingEnd(index, block.thinking, None if bare else block)
+        return ThinkingEnd(index, block.thinking, None if is_bare(block) else block)
     if isinstance(block, ToolCall):
         return ToolCallEnd(index, block)
     return BlockEnd(index, block)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import strategies
 from interlingua.canonical import dump, load
-from interlingua.events import AgentEvent, StreamEvent
+from interlingua.errors import FormatError
+from interlingua.events import AgentEvent, MessageUpdate, StreamEvent, TextDelta
 from interlingua.folding import fold, unfold
 from interlingua.messages import (
     AgentMessage,
@@ -131,16 +132,106 @@ def test_events_amount_to_the_same_message_after_a_trip_through_json(
     assert cut_off.stop_reason == "error"
 
 
-@given(strategies.messages_for_answers())
-def test_an_event_shows_the_message_so_far_in_its_json_when_asked(message: AssistantMessage) -> None:
+@given(strategies.messages_for_answers(), st.sampled_from([None, 1, 3]), st.booleans())
+def test_both_forms_of_an_event_are_read_as_the_same_event(
+    message: AssistantMessage, size: int | None, as_update: bool
+) -> None:
     """
-    Event JSON has no `partial` unless asked for; with it, it is still an event to those who know it.
+    Event JSON has no `partial` and no `message` unless asked for; with them, an equal event is read.
     """
-    for event in unfold(message):
-        partial = getattr(event, "partial", None)
-        if partial is not None:
-            shown = load(dump(event, partial=True), Any)
-            assert partial == load(strategies.json_bytes(shown["partial"]), AssistantMessage)
+    of: Any = AgentEvent if as_update else StreamEvent
+    for part in unfold(message, size=size):
+        event: Any = MessageUpdate(part) if as_update else part
+        bare, full = dump(event), dump(event, partial=True)
+        again = load(full, of)
+        assert event == load(bare, of) == again
+        assert (bare, full) == (dump(again), dump(again, partial=True))
+        shown = "message" if as_update else "partial"
+        assert getattr(event, shown, None) == getattr(again, shown, None)
+        if as_update:
+            assert "message" in load(full, Any)
+
+
+@given(st.one_of(strategies.stream_events(), strategies.agent_events()))
+def test_any_event_can_be_asked_to_show_the_message_so_far(event: Any) -> None:
+    """
+    An event that knows no message so far is written as it is, and what is written is read back.
+    """
+    of: Any = StreamEvent if isinstance(event, StreamEvent) else AgentEvent
+    again = load(dump(event, partial=True), of)
+    assert dump(event, partial=True) == dump(again, partial=True)
+    assert getattr(event, "message", None) == getattr(again, "message", None)
+
+
+PARTIAL = {"role": "assistant", "content": [], "api": "a", "provider": "p", "model": "m", "timestamp": 1}
+TEXT = {**PARTIAL, "content": [{"type": "text", "text": "Hi", "textSignature": "s"}]}
+THOUGHT = {**PARTIAL, "content": [{"type": "thinking", "thinking": "Hm", "thinkingSignature": "s"}]}
+CALL = {"type": "toolCall", "id": "c", "name": "look", "arguments": {"at": 1}}
+CALLING = {**PARTIAL, "content": [{**CALL, "arguments": {}}]}
+SPECIFIED: list[dict[str, Any]] = [
+    {"type": "start", "partial": PARTIAL},
+    {"type": "done", "reason": "stop", "message": TEXT},
+    {"type": "done", "reason": "aborted", "message": TEXT},
+    {"type": "error", "reason": "aborted", "error": TEXT},
+    {"type": "error", "reason": "error", "error": TEXT},
+    {"type": "text_start", "contentIndex": 0, "partial": PARTIAL},
+    {"type": "text_delta", "contentIndex": 0, "delta": "Hi", "partial": TEXT},
+    {"type": "text_end", "contentIndex": 0, "content": "Hi", "partial": TEXT},
+    {"type": "thinking_start", "contentIndex": 0, "partial": PARTIAL},
+    {"type": "thinking_delta", "contentIndex": 0, "delta": "Hm", "partial": THOUGHT},
+    {"type": "thinking_end", "contentIndex": 0, "content": "Hm", "partial": THOUGHT},
+    {"type": "toolcall_start", "contentIndex": 0, "partial": CALLING},
+    {"type": "toolcall_delta", "contentIndex": 0, "delta": '{"at":', "partial": CALLING},
+    {"type": "toolcall_end", "contentIndex": 0, "toolCall": CALL, "partial": CALLING},
+]
+
+
+@pytest.mark.parametrize("told", SPECIFIED, ids=lambda told: told["type"])
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("message", [None, TEXT, {"role": "x_newer", "x": 1}])
+def test_events_as_the_formal_specification_writes_them_are_read(
+    told: dict[str, Any], bare: bool, message: dict[str, Any] | None
+) -> None:
+    """
+    Each stream event with and without `partial`, alone and in a `message_update` with and without `message`.
+    """
+    if bare:
+        told = {key: value for key, value in told.items() if key != "partial"}
+    event = load(strategies.json_bytes(told), StreamEvent)
+    partial = told.get("partial")
+    assert getattr(event, "partial", None) == (None if partial is None else load_message(partial))
+    written = load(dump(event, partial=True), Any)
+    assert told == {key: value for key, value in written.items() if key != "block"}
+    update: dict[str, Any] = {"type": "message_update", "assistantMessageEvent": told}
+    if message is not None:
+        update["message"] = message
+    read = load(strategies.json_bytes(update), AgentEvent)
+    assert event == read.assistant_message_event
+    shown = message or partial or told.get("message") or told.get("error")
+    assert read.message == (None if shown is None else load_message(shown))
+
+
+def load_message(told: dict[str, Any]) -> Any:
+    return load(strategies.json_bytes(told), AgentMessage)
+
+
+def test_what_only_the_partial_of_an_event_tells_is_in_its_block() -> None:
+    """
+    The specification's events have no `block`: a call's id and name, and a signature, are taken from `partial`.
+    """
+    read = {told["type"]: load(strategies.json_bytes(told), StreamEvent) for told in SPECIFIED}
+    started = fold([read["start"], read["toolcall_start"]])
+    assert ("c", "look") == (started.tool_calls[0].id, started.tool_calls[0].name)
+    assert "s" == read["text_end"].block.text_signature == read["thinking_end"].block.thinking_signature
+    assert read["text_start"].block is None
+
+
+def test_events_without_their_beginning_are_refused() -> None:
+    """
+    A delta of a block that never started cannot be put together: the error says what to pass.
+    """
+    with pytest.raises(FormatError, match=r"block 3, which never started; pass the events from the start on"):
+        fold([TextDelta(3, "x")])
 
 
 def test_a_key_of_ours_inside_extra_does_not_shadow_the_field() -> None:
