@@ -17,7 +17,7 @@ from .dialects import dialect as find
 from .errors import BadWire, FormatError, InterlinguaError, Unsupported
 from .folding import fold
 from .framing import SSE, Frame
-from .losses import Encoded, Lines, Loss, Losses
+from .losses import Encoded, Lines, Loss, Losses, extra_losses
 from .messages import AssistantMessage
 from .profiles import PROFILES
 from .request import Conversation, Entry, ModelDescriptor, Request
@@ -125,9 +125,11 @@ def _untold_branches(conversation: Conversation) -> Iterator[Loss]:
         if id(entry) not in path:
             yield Loss(f"$.entries[{at}]", "branch", "not on the path to the head", "dropped")
             continue
-        for name, value in (("id", entry.id), ("parentId", entry.parent_id), ("extra", entry.extra)):
+        for name, value in (("id", entry.id), ("parentId", entry.parent_id)):
             if value:
                 yield Loss(f"$.entries[{at}].{name}", "entry", "a request has no entries", "record")
+        for owner, held in entry.extra.items():
+            yield from extra_losses(owner, held, f"$.entries[{at}].extra.{owner}", "a request has no entries", "record")
     if conversation.head is not None:
         yield Loss("$.head", "head", "a request has no branches", "record")
 

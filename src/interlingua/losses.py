@@ -4,6 +4,7 @@ A dialect states for every canonical field what becomes of it (`Fates`). What is
 walking the source with that table, when somebody looks; what depends on the case is reported by the encoder's branch.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
@@ -269,10 +270,11 @@ class _Walk:
             for at, item in enumerate(value):
                 yield from self.over(item, f"{path}[{at}]")
         elif isinstance(value, Struct):
-            for attribute, name, default, fate in _plan(type(value), self.fates):
+            for attribute, name, default, row in _fields(type(value)):
                 item = getattr(value, attribute)
                 if item is default or item == default:
                     continue
+                fate = self.fates.get(row, KEPT)
                 if attribute == "extra":
                     yield from self.extra(item, f"{path}.extra", fate)
                 elif fate.kind in _LOST:
@@ -295,14 +297,14 @@ class _Walk:
     def extra(self, extra: Mapping[str, Any], path: str, fate: Fate) -> Iterator[Loss]:
         """What other dialects own; and what this one owns, where the table says that it is not said."""
         for owner, held in extra.items():
-            if not held or (owner == self.api and all(key.startswith("~") for key in held)):
-                continue
-            if fate.kind in _LOST and (owner == self.api or fate.kind == "record"):
-                yield Loss(f"{path}.{owner}", "extra", fate.why, fate.kind)  # type: ignore[arg-type]
-            elif owner != self.api and isinstance(held, dict) and all(key.startswith("~") for key in held):
-                yield Loss(f"{path}.{owner}", "extra", f"how {owner} spelled it", "record")
-            elif owner != self.api:
-                yield Loss(f"{path}.{owner}", "extra", f"only {owner} can say it", "dropped")
+            place = f"{path}.{owner}"
+            if owner == self.api:
+                if fate.kind in _LOST:
+                    yield from extra_losses(owner, own_fields(held), place, fate.why, fate.kind)  # type: ignore[arg-type]
+            elif fate.kind == "record":
+                yield from extra_losses(owner, held, place, fate.why, "record")
+            else:
+                yield from extra_losses(owner, held, place)
 
     def _is_implied(self, item: Any, fate: Fate) -> bool:
         """Whether decoding puts the value back by itself."""
@@ -312,14 +314,34 @@ class _Walk:
 
 
 _NO_ROLE = Fate("dropped", "this wire has no such role")
-_PLANS: dict[tuple[type, int], tuple[tuple[str, str, Any, Fate], ...]] = {}
 
 
-def _plan(cls: type[Struct], fates: Fates) -> tuple[tuple[str, str, Any, Fate], ...]:
-    key = (cls, id(fates))
-    plan = _PLANS.get(key)
-    if plan is None:
-        plan = _PLANS[key] = tuple(
-            (f.name, f.encode_name, f.default, fates.get(f"{cls.__name__}.{f.name}", KEPT)) for f in struct_fields(cls)
-        )
-    return plan
+@functools.cache  # as many as there are classes of values
+def _fields(cls: type[Struct]) -> tuple[tuple[str, str, Any, str], ...]:
+    """Of each field: its name, its name in JSON, its default, and its row in a table of fates."""
+    return tuple((f.name, f.encode_name, f.default, f"{cls.__name__}.{f.name}") for f in struct_fields(cls))
+
+
+def own_fields(held: Any) -> dict[str, Any]:
+    """What an `extra` holds for a dialect of the wire's own, without hints about spelling."""
+    return {key: value for key, value in held.items() if not key.startswith("~")} if isinstance(held, dict) else {}
+
+
+def extra_losses(owner: str, held: Any, path: str, why: str = "", severity: Severity = "dropped") -> Iterator[Loss]:
+    """A loss for each field that an `extra` holds for the dialect `owner`; `path` is that of all of them.
+
+    Hints, and what was said of an answer and never goes into a request, are bookkeeping.
+    """
+    why = why or f"only {owner} can say it"
+    if not isinstance(held, dict):
+        if held:
+            yield Loss(path, owner, why, severity)
+        return
+    for key, value in held.items():
+        place = f"{path}.{key}"
+        if not key.startswith("~"):
+            yield Loss(place, key, why, severity)
+        elif key != "~" and isinstance(value, dict) and value:
+            yield from extra_losses(owner, value, place, why, "record")
+        else:
+            yield Loss(place, "spelling", f"how {owner} spelled it", "record")

@@ -33,7 +33,7 @@ def test_a_weight_belongs_to_the_training_data() -> None:
     assert [m.extra["openai-finetune"]["weight"] for m in example.messages if hasattr(m, "stop_reason")] == [0, 1]
     body, losses = il.encode(example, "openai-completions")
     assert "weight" not in json.dumps(body)
-    assert "$.messages[1].extra.openai-finetune" in {loss.path for loss in losses}
+    assert "$.messages[1].extra.openai-finetune.weight" in {loss.path for loss in losses}
 
 
 def test_tools_and_options_are_read() -> None:

@@ -146,7 +146,7 @@ class _Comparison:
         """A part that is missing, named as finely as losses may name it."""
         if any(is_under(loss, path) and loss != path for loss in self._losses):
             if isinstance(value, dict):
-                return {f"{path}.{key}" for key in value if key} or {path}
+                return set().union(*(self._all_of(value[key], f"{path}.{key}") for key in value if key)) or {path}
             if isinstance(value, list):
                 return {f"{path}[{at}]" for at in range(len(value))} or {path}
         return {path}

@@ -10,10 +10,10 @@ from msgspec import Struct
 from msgspec.structs import fields as struct_fields
 
 from ..folding import parse_arguments
-from ..losses import Fate, Fates, Loss, Losses, Severity, places, static_losses
+from ..losses import Fate, Fates, Loss, Losses, Severity, extra_losses, own_fields, places, static_losses
 from ..messages import ToolCall, UserMessage, blocks_of
 from ..request import Conversation, Entry, ModelDescriptor
-from ._wire import HINTS, same
+from ._wire import same
 
 OTHER = Fate("weakened", "the format says it in another way")
 BRANCH = Fate("dropped", "a list holds one path through the tree: this is not on the way to the head")
@@ -97,11 +97,11 @@ class _Comparison:
     def _extra(self, before: dict[str, Any], after: dict[str, Any], path: str) -> Iterator[Loss]:
         for owner, held in before.items():
             if owner == self._api:
-                told, again = _told(held), _told(after.get(owner, {}))
-                if any(key not in again or not same(told[key], again[key]) for key in told):
-                    yield Loss(f"{path}.{owner}", "extra", "no place for it here", "dropped")
+                told, again = own_fields(held), own_fields(after.get(owner))
+                missing = {key: told[key] for key in told if key not in again or not same(told[key], again[key])}
+                yield from extra_losses(owner, missing, f"{path}.{owner}", "no place for it here")
             elif held and not same(held, after.get(owner)):
-                yield Loss(f"{path}.{owner}", "extra", f"only {owner} can say it", "dropped")
+                yield from extra_losses(owner, held, f"{path}.{owner}")
 
     def _lost(self, path: str, what: str, fate: Fate) -> Loss:
         severity: Severity = "weakened" if fate.kind == "kept" or fate.kind == "some" else fate.kind
@@ -113,11 +113,6 @@ _PLACELESS = Entry(message=UserMessage(content=None))  # an entry of a list: wit
 
 def _without_context(extra: dict[str, Any]) -> dict[str, Any]:
     return {owner: held for owner, held in extra.items() if owner != "context"}
-
-
-def _told(held: Any) -> dict[str, Any]:
-    """What a dialect holds of the wire's own; hints are no part of what is said."""
-    return {key: item for key, item in held.items() if not key.startswith(HINTS)} if isinstance(held, dict) else {}
 
 
 def _is_spelling(before: Any, after: Any) -> bool:

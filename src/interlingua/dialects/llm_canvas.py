@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from ..errors import BadWire
-from ..losses import QUIET, Encoded, Fates, Reporter, dropped, encoded, kept, places, record, some
+from ..losses import QUIET, Encoded, Fates, Reporter, dropped, encoded, kept, own_fields, places, record, some
 from ..messages import (
     AssistantMessage,
     Block,
@@ -447,8 +447,8 @@ def _encode_list(conversation: Conversation, report: Reporter) -> list[dict[str,
         if alone and isinstance(entry.message, SystemMessage) and _reads_as_system(out.messages[0][0]):
             report.lost("system", "a first system message is read as the system text", "weakened")
             report.at("$.system", "system", "the first message is read as it", "weakened")
-    if any(not key.startswith("~") for key in conversation.extra.get(API, {})):
-        report.at(f"$.extra.{API}", "extra", "a list has messages, nothing else")
+    for key in own_fields(conversation.extra.get(API)):
+        report.at(f"$.extra.{API}.{key}", key, "a list has messages, nothing else")
     return first + [wire for wire, _ in out.messages]
 
 

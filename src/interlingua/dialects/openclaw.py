@@ -28,7 +28,9 @@ from ..losses import (
     Losses,
     Reporter,
     dropped,
+    extra_losses,
     kept,
+    own_fields,
     places,
     record,
     some,
@@ -721,8 +723,9 @@ def _report_rest(conversation: Conversation, report: Reporter) -> None:
         report.at("$.system", "system", "a session file does not hold the system text")
     if conversation.tools is not None:
         report.at("$.tools", "tools", "a session file does not hold the tools")
-    if any(key != HEADER and not key.startswith("~") for key in conversation.extra.get(API, {})):
-        report.at(f"$.extra.{API}", "extra", "a session file has its header and its lines, nothing else")
+    for key in own_fields(conversation.extra.get(API)):
+        if key != HEADER:
+            report.at(f"$.extra.{API}.{key}", key, "a session file has its header and its lines, nothing else")
     heads = [entry.id for entry in conversation.entries if entry.id is not None]
     if conversation.head in heads and conversation.head != conversation.entries[-1].id:
         report.at("$.head", "head", "a file stands at its last line")
@@ -743,12 +746,13 @@ def _carried(conversation: Conversation) -> Iterator[str]:
             continue
         for at, block in enumerate(message.content):
             if owner in getattr(block, "extra", {}):
-                if owner == COMPLETIONS and _is_packed(block, message.content[at + 1 : at + 2]):
-                    yield f"{place}.content[{at}].extra.{owner}"
-                    continue
-                again = decode_block(encode_block(block, QUIET, owner), owner)
-                if same(again.extra.get(owner), block.extra[owner]):
-                    yield f"{place}.content[{at}].extra.{owner}"
+                packed = owner == COMPLETIONS and _is_packed(block, message.content[at + 1 : at + 2])
+                if not packed:
+                    again = decode_block(encode_block(block, QUIET, owner), owner)
+                    packed = same(again.extra.get(owner), block.extra[owner])
+                if packed:
+                    inner = f"{place}.content[{at}].extra.{owner}"
+                    yield from (loss.path for loss in extra_losses(owner, block.extra[owner], inner))
 
 
 def sniff(value: Any) -> str | None:

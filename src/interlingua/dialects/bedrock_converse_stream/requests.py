@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ... import jsontext
 from ...errors import FormatError
-from ...losses import QUIET, SYSTEM, Encoded, Reporter, encoded
+from ...losses import QUIET, SYSTEM, Encoded, Reporter, encoded, own_fields
 from ...messages import TextBlock
 from ...request import (
     Context,
@@ -362,8 +362,8 @@ def _encode_effort_alone(fields: dict[str, Any], reasoning: Reasoning, report: R
     for name, value in (("budget", reasoning.budget), ("enabled", reasoning.enabled)):
         if value is not None:
             report.at(f"$.options.reasoning.{name}", "reasoning", "this model takes a word for the effort only")
-    if any(not key.startswith("~") for key in held_of(reasoning.extra, API)):
-        report.at(f"$.options.reasoning.extra.{API}", "extra", "this model takes a word for the effort only")
+    for key in own_fields(held_of(reasoning.extra, API)):
+        report.at(f"$.options.reasoning.extra.{API}.{key}", key, "this model takes a word for the effort only")
 
 
 def _encode_schema(schema: OutputSchema) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from ... import jsontext
 from ...errors import BadWire, FormatError
-from ...losses import QUIET, Reporter
+from ...losses import QUIET, Reporter, own_fields
 from ...messages import (
     AssistantMessage,
     AudioBlock,
@@ -307,8 +307,8 @@ def _encode_result(told: dict[str, Any], result: ToolResultMessage, report: Repo
 def _report_lost_words(block: TextBlock, report: Reporter) -> None:
     if block.text_signature is not None:
         report.lost("text_signature", "the words of a result cannot be signed", field="textSignature")
-    if block.extra and any(not key.startswith("~") for key in held_of(block.extra, API)):
-        report.lost("extra", "the words of a result are no part", field=f"extra.{API}")
+    for key in own_fields(held_of(block.extra, API)):
+        report.lost(key, "the text of a result is no part", field=f"extra.{API}.{key}")
 
 
 def _response_of(text: str, result: ToolResultMessage) -> Any:

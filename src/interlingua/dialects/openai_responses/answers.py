@@ -7,10 +7,9 @@ from msgspec.structs import replace
 
 from ...errors import BadWire
 from ...folding import settle
-from ...losses import QUIET, Encoded, Reporter, encoded
+from ...losses import QUIET, Encoded, Reporter, encoded, own_fields
 from ...messages import AssistantMessage, Block, Cost, StopReason, TextBlock, Usage, blocks_of
 from .._wire import (
-    HINTS,
     RESPONSE,
     an_object,
     api_of,
@@ -142,8 +141,8 @@ def encode_response(message: AssistantMessage, *, quirks: Mapping[str, Any] | No
 def answer_said(message: AssistantMessage, output: list[Any], report: Reporter) -> dict[str, Any]:
     body = _encode_answer(message, output, report)
     held = message.extra.get(API, {}) if message.extra else {}
-    if any(not key.startswith(HINTS) for key in held):
-        report.at(f"$.extra.{API}", "extra", "held of a request's message, not of an answer", "record")
+    for key in own_fields(held):
+        report.at(f"$.extra.{API}.{key}", key, "held of a request's message, not of an answer", "record")
     return put_back(body, held[RESPONSE]) if RESPONSE in held else body
 
 

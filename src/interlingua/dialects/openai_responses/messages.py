@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...losses import QUIET, Reporter
+from ...losses import QUIET, Reporter, own_fields
 from ...messages import (
     AssistantMessage,
     Content,
@@ -16,7 +16,7 @@ from ...messages import (
     ToolResultMessage,
     UserMessage,
 )
-from .._wire import HINTS, an_object, keeping, put_back, restored, string
+from .._wire import an_object, keeping, put_back, restored, string
 from .content import decode_content, encode_content
 from .facts import API, CLIENTS, ITEM, RESULTS
 from .holding import kind_of
@@ -207,5 +207,5 @@ def _say_answer(said: list[Any], message: AssistantMessage, calls: dict[str, Too
     if len(items) == 1 and isinstance(content[0], TextBlock) and isinstance(items[0]["content"], str):
         items[0].pop("type", None)  # else it would be read as an answer without blocks
     said += items
-    if message.extra and any(not key.startswith(HINTS) for key in message.extra.get(API, ())):
-        report.lost("extra", "an answer of several items has no place for it", field=f"extra.{API}")
+    for key in own_fields(message.extra.get(API)) if message.extra else ():
+        report.lost(key, "an answer of several items has no place for it", field=f"extra.{API}.{key}")
