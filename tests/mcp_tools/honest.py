@@ -38,7 +38,9 @@ def environment() -> list[str]:
 @server.tool(structured_output=False)
 def show() -> types.CallToolResult:
     """One block of each kind."""
-    blob = types.BlobResourceContents(uri="file:///b", mime_type="application/zip", blob="AAAA")
+    blob = types.BlobResourceContents(uri="file:///x/b%20c.zip", mime_type="application/zip", blob="AAAA")
+    sound = types.BlobResourceContents(uri="file:///s", mime_type="audio/mpeg", blob="EEEE")
+    unnamed = types.BlobResourceContents(uri="mem:", mime_type="application/octet-stream", blob="JVBERi0x")
     picture = types.BlobResourceContents(uri="file:///p", mime_type="image/png", blob="BBBB")
     return types.CallToolResult(
         content=[
@@ -49,6 +51,8 @@ def show() -> types.CallToolResult:
             types.EmbeddedResource(resource=types.TextResourceContents(uri="file:///t", text="inside")),
             types.EmbeddedResource(resource=blob),
             types.EmbeddedResource(resource=picture),
+            types.EmbeddedResource(resource=sound),
+            types.EmbeddedResource(resource=unnamed),
         ],
         structured_content={"n": 1},
     )

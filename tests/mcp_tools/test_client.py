@@ -15,7 +15,21 @@ import pytest
 
 pytest.importorskip("mcp")
 
-from interlingua import Abort, FormatError, ImageBlock, TextBlock, TransportError
+from interlingua import (
+    Abort,
+    Agent,
+    AudioBlock,
+    Client,
+    DocumentBlock,
+    FormatError,
+    ImageBlock,
+    Session,
+    TextBlock,
+    ToolResultMessage,
+    TransportError,
+)
+from interlingua.connect.debug import DebugConnector, ScriptedCall, Step
+from interlingua.connect.registry import ConnectorRegistry
 from interlingua.mcp import HttpServer, StdioServer, mcp_tools
 from interlingua.tools import Tool, ToolResult, call_tool, extract_tool_schemas
 
@@ -87,21 +101,28 @@ async def test_the_tools_of_a_server_are_tools(opened: Open) -> None:
 
 
 @both
-async def test_every_kind_of_content_reaches_the_model_or_the_details(opened: Open) -> None:
-    """Words and pictures as they are; what a model cannot be shown is named, and kept in the details."""
+async def test_every_kind_of_content_reaches_the_model(opened: Open) -> None:
+    """Text and media are blocks of their kind; links are named; what blocks cannot say is in the details."""
     async with opened(include=["show"]) as tools:
         result = await call_tool(tools["show"], "1", {})
     assert result.content == (
         TextBlock(text="words"),
         ImageBlock(data="CCCC", mime_type="image/png"),
-        TextBlock(text="[audio: audio/wav, 3 bytes]"),
+        AudioBlock(data="DDDD", mime_type="audio/wav"),
         TextBlock(text="[link: file:///l (text/plain)]"),
         TextBlock(text="[file:///t]\ninside"),
-        TextBlock(text="[file:///b (application/zip), 3 bytes]"),
+        DocumentBlock(data="AAAA", mime_type="application/zip", title="b c.zip"),
         ImageBlock(data="BBBB", mime_type="image/png"),
+        AudioBlock(data="EEEE", mime_type="audio/mpeg"),
+        DocumentBlock(data="JVBERi0x", mime_type="application/pdf", title="mem:"),
     )
     assert {"n": 1} == result.details["structuredContent"]
-    assert ["audio", "resource_link", "resource"] == [block["type"] for block in result.details["content"]]
+    told = result.details["content"]
+    assert ["resource_link", *["resource"] * 5] == [block["type"] for block in told]
+    assert ["file:///t", "file:///x/b%20c.zip", "file:///p", "file:///s", "mem:"] == [
+        block["resource"]["uri"] for block in told[1:]
+    ]
+    assert not {"text", "blob"} & {key for block in told[1:] for key in block["resource"]}
 
 
 @both
@@ -215,6 +236,69 @@ async def wild(*mode: str, **options: Any) -> AsyncIterator[dict[str, Tool]]:
         yield {tool.name: tool for tool in tools}
 
 
+@pytest.mark.parametrize("texts", [(), ("",), (" \n",), ("", "\t")])
+@pytest.mark.parametrize("mode", ["structured", "structured-error"])
+async def test_structured_content_is_what_the_model_reads_where_the_text_is_blank(mode: str, texts: Any) -> None:
+    """The structure as JSON, of results and of failures; `details` has it as a value."""
+    async with wild(mode, *texts) as tools:
+        result = await call_tool(tools["go"], "1", {})
+    assert (TextBlock(text='{"n":[1,"é"]}'),) == result.content
+    assert ({"structuredContent": {"n": [1, "é"]}}, mode != "structured") == (result.details, result.is_error)
+
+
+async def test_structured_content_beside_a_picture_is_not_lost() -> None:
+    """A picture alone does not say it, so the JSON stands before the picture."""
+    async with wild("structured-image") as tools:
+        result = await call_tool(tools["go"], "1", {})
+    assert (TextBlock(text='{"n":1}'), ImageBlock(data="iVBORw0KGgo=", mime_type="image/png")) == result.content
+
+
+async def test_sound_and_files_of_a_result_are_blobs_of_the_session_and_come_back(tmp_path: Path) -> None:
+    """The session's lines stay small; opened again, the result is the same."""
+    path = tmp_path / "agents" / "main" / "sessions" / "s.jsonl"
+    audio = AudioBlock(data="RkZG" * 30_000, mime_type="audio/wav")
+    file = DocumentBlock(data="QUJD" * 30_000, mime_type="application/x-report", title="report.bin")
+    script = [Step(calls=(ScriptedCall(name="go", id="c1"),)), "Done."]
+    client = Client(connectors=ConnectorRegistry([DebugConnector(script)]))
+    async with wild("large-media") as tools:
+        with Session.open(path) as session:
+            agent = Agent("debug/script", list(tools.values()), session=session, client=client)
+            await agent.prompt("Go")
+    assert max(map(len, path.read_bytes().splitlines())) < 5_000
+    assert 2 == len(list((tmp_path / "agents" / "main" / "blobs").iterdir()))
+    with Session.open(path, read_only=True) as session:
+        assert [(audio, file)] == [m.content for m in session.messages if isinstance(m, ToolResultMessage)]
+
+
+async def test_tools_repeated_over_pages_are_one_tool() -> None:
+    """Each name once, whatever page it was on."""
+    async with wild("repeated-tools") as tools:
+        assert ["go", "go0", "go1", "go2"] == list(tools)
+
+
+async def test_of_two_definitions_of_a_tool_the_first_counts_and_the_other_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The log says which tool is listed twice."""
+    async with wild("two-definitions") as tools:
+        assert ["first"] == [tool.description for tool in tools.values()]
+    assert "lists 'go' twice" in caplog.text
+
+
+async def test_many_small_pages_are_read_to_the_end() -> None:
+    """One tool a page is slow, and no fault."""
+    async with wild("one-a-page") as tools:
+        assert 150 == len(tools)
+
+
+async def test_a_server_that_changes_its_tools_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The tools in hand stay; the log says that there is a new list."""
+    async with wild("changing") as tools:
+        for _ in range(2):
+            assert "ok" == (await call_tool(tools["go"], "1", {})).text
+    assert 1 == caplog.text.count("changed its tools")
+
+
 async def test_strange_names_become_plain_ones_and_none_is_lost() -> None:
     """Names that providers refuse are changed, each to its own; invisible characters leave the descriptions."""
     async with wild("names") as tools:
@@ -251,6 +335,8 @@ async def test_a_schema_that_is_wrong_spoils_one_tool_only() -> None:
         ("die", "could not be reached: exit status 1. It said: no licence"),
         ("no-schema", "answered what MCP does not allow"),
         ("endless-pages", "lists tools without an end"),
+        ("same-cursor", "lists tools in a loop: page 2 leads back to the cursor '1'"),
+        ("loop", "lists tools in a loop: page 4 leads back to the cursor '1'"),
         ("many-tools", "offers more than 1000 tools"),
     ],
 )

@@ -15,7 +15,7 @@ import httpx2
 import mcp_types as types
 from mcp import Client, StdioServerParameters
 
-from interlingua import Abort, ImageBlock, InterlinguaError, TextBlock, tool
+from interlingua import Abort, AudioBlock, DocumentBlock, ImageBlock, InterlinguaError, TextBlock, tool
 from interlingua.mcp import make_server, mcp_tools, serve_http
 from interlingua.tools import Tool, ToolResult, ToolUpdateCallback, call_tool
 from interlingua.tools.policy import ALLOW
@@ -83,6 +83,32 @@ async def test_the_official_client_lists_and_calls_our_tools_over_http(mode: str
         shown = await client.call_tool("picture")
         assert [types.TextContent(text="here"), types.ImageContent(data="AAAA", mime_type="image/png")] == shown.content
         assert shown.structured_content is None
+
+
+@tool
+def files() -> ToolResult:
+    """One of each kind."""
+    return ToolResult(
+        content=(
+            AudioBlock(data="AAAA", mime_type="audio/wav"),
+            DocumentBlock(data="JVBERi0x", title="a b.pdf"),
+            DocumentBlock(text="words", url="https://x.example/w"),
+            ImageBlock(url="https://x.example/p.png"),
+        )
+    )
+
+
+async def test_media_of_every_kind_reach_the_client() -> None:
+    """Sound as sound, documents as embedded resources, an address as text; nothing is served as what it is not."""
+    async with serving([files], policy=ALLOW) as url, Client(url) as client:
+        result = await client.call_tool("files")
+    pdf = types.BlobResourceContents(uri="document:a%20b.pdf", mime_type="application/pdf", blob="JVBERi0x")
+    assert [
+        types.AudioContent(data="AAAA", mime_type="audio/wav"),
+        types.EmbeddedResource(resource=pdf),
+        types.EmbeddedResource(resource=types.TextResourceContents(uri="https://x.example/w", text="words")),
+        types.TextContent(text="[image: https://x.example/p.png]"),
+    ] == result.content
 
 
 async def test_what_only_reads_is_allowed_and_nothing_else() -> None:

@@ -15,10 +15,22 @@ def say(id: object, result: object) -> None:
 
 def listed(cursor: int) -> dict[str, object]:
     match MODE:
+        case "repeated-tools":  # every page says `go` again, and one tool of its own
+            page: dict[str, object] = {"tools": [TOOL, TOOL | {"name": f"go{cursor}"}]}
+            return page if cursor == 2 else page | {"nextCursor": str(cursor + 1)}
+        case "two-definitions":
+            return {"tools": [TOOL | {"description": "first"}, TOOL | {"description": "second"}]}
+        case "one-a-page":
+            page = {"tools": [TOOL | {"name": f"go{cursor}"}]}
+            return page if cursor == 149 else page | {"nextCursor": str(cursor + 1)}
+        case "same-cursor":
+            return {"tools": [TOOL], "nextCursor": "1"}
+        case "loop":
+            return {"tools": [TOOL], "nextCursor": {0: "1", 1: "2", 2: "3", 3: "1"}[cursor]}
         case "endless-pages":
             return {"tools": [TOOL | {"name": f"go{cursor}"}], "nextCursor": str(cursor + 1)}
         case "many-tools":
-            return {"tools": [TOOL | {"name": f"go{at}"} for at in range(600)], "nextCursor": str(cursor + 1)}
+            return {"tools": [TOOL | {"name": f"go{cursor}.{at}"} for at in range(600)], "nextCursor": str(cursor + 1)}
         case "no-schema":
             return {"tools": [{"name": "go", "inputSchema": "none"}]}
         case "wrong-schema":
@@ -44,6 +56,22 @@ def answer(id: object) -> None:
                 sys.stdout.write("x" * 65536)
         case "huge-result":
             say(id, {"content": [{"type": "text", "text": "y" * 1_000_000}, {"type": "text", "text": "z"}]})
+        case "structured" | "structured-error":
+            blank = [{"type": "text", "text": text} for text in sys.argv[2:]]
+            say(id, {"content": blank, "structuredContent": {"n": [1, "é"]}, "isError": MODE != "structured"})
+        case "structured-image":
+            image = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
+            say(id, {"content": [image, {"type": "text", "text": " "}], "structuredContent": {"n": 1}})
+        case "changing":
+            for _ in range(2):
+                note = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+                print(json.dumps(note), flush=True)
+            say(id, {"content": [{"type": "text", "text": "ok"}]})
+        case "large-media":
+            data = "QUJD" * 30_000
+            blob = {"uri": "file:///report.bin", "mimeType": "application/x-report", "blob": data}
+            audio = {"type": "audio", "data": "RkZG" * 30_000, "mimeType": "audio/wav"}
+            say(id, {"content": [audio, {"type": "resource", "resource": blob}]})
         case "bad-result":
             say(id, {"content": [{"type": "hologram"}]})
         case "pattern":
@@ -57,7 +85,8 @@ def answer(id: object) -> None:
             while True:
                 print("garbage", flush=True)
         case "notifications":
-            note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
+            params = {"level": "info", "data": "x"}
+            note = {"jsonrpc": "2.0", "method": "notifications/message", "params": params}
             for _ in range(5000):
                 print(json.dumps(note), flush=True)
             say(id, {"content": [{"type": "text", "text": "ok"}]})

@@ -249,6 +249,26 @@ def test_large_data_is_kept_once_and_comes_back_the_same(store: Store) -> None:
         assert message == session.messages[0]
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        il.AudioBlock(data=PICTURE, mime_type="audio/wav", transcript="hum"),
+        il.DocumentBlock(data=PICTURE, mime_type="application/pdf", title="a.pdf", context="about"),
+    ],
+    ids=["audio", "document"],
+)
+def test_large_sound_and_documents_are_kept_like_pictures(store: Store, block: Any) -> None:
+    """In a tool's result as in a user's message: an address in the line, all of the block in memory."""
+    result = il.ToolResultMessage(tool_call_id="x", content=(il.TextBlock(text="Here"), block), is_error=False)
+    with opened(store) as session:
+        session.append(il.UserMessage(content=(block,)))
+        session.append(result)
+    assert 1 == len(store.blobs("main").names())
+    assert max(map(len, store.texts("main"))) < 1000
+    with opened(store, read_only=True) as session:
+        assert (il.UserMessage(content=(block,)), result) == session.messages
+
+
 def test_a_missing_blob_is_reported_and_the_rest_is_read(store: Store) -> None:
     """The block keeps the address."""
     with opened(store) as session:

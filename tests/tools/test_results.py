@@ -9,7 +9,7 @@ import pydantic
 import pytest
 
 from interlingua.errors import FormatError
-from interlingua.messages import ImageBlock, TextBlock
+from interlingua.messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock
 from interlingua.tools.results import NO_OUTPUT, as_result, error_result, image_result, json_result, text_result
 from interlingua.tools.tool import ToolResult
 
@@ -78,12 +78,19 @@ class Model(pydantic.BaseModel):
 
 
 IMAGE = ImageBlock(data="aGk=", mime_type="image/png")
+AUDIO = AudioBlock(data="aGk=", mime_type="audio/wav")
+DOCUMENT = DocumentBlock(data="aGk=", mime_type="application/pdf", title="a.pdf")
 RETURNED: list[tuple[Any, ToolResult]] = [
     (text_result("a"), text_result("a")),
     ("a", text_result("a")),
     ("", text_result(NO_OUTPUT)),
     (None, text_result(NO_OUTPUT)),
     (IMAGE, ToolResult(content=(IMAGE,))),
+    ([AUDIO, DOCUMENT], ToolResult(content=(AUDIO, DOCUMENT))),
+    (
+        {"content": [{"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}]},
+        ToolResult(content=(AUDIO,)),
+    ),
     ([TextBlock(text="a"), IMAGE], ToolResult(content=(TextBlock(text="a"), IMAGE))),
     ({"content": [{"type": "text", "text": "a"}], "details": 1}, text_result("a", 1)),
     (

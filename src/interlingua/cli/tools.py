@@ -216,8 +216,9 @@ def _show_result(result: ToolResult, as_json: bool) -> None:
         if isinstance(block, TextBlock):
             click.echo(block.text)
         else:
+            name = type(block).__name__.removesuffix("Block").lower()
             size = len(block.data or "") * 3 // 4
-            click.echo(f"[image {block.mime_type or block.url}, {size:,} bytes]")
+            click.echo(f"[{name} {block.mime_type or block.url}, {size:,} bytes]")
 
 
 def _result_json(result: ToolResult) -> dict[str, Any]:

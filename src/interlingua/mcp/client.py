@@ -7,13 +7,15 @@ import time
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import mcp_types as types
 
 from .. import jsontext
 from ..abort import Abort
 from ..errors import TransportError
-from ..messages import ImageBlock, TextBlock
+from ..messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock
+from ..pictures import sniff
 from ..plugins.adding import reserved
 from ..tools.calling import failure
 from ..tools.tool import ContentBlock, Execute, Tool, ToolResult, ToolUpdateCallback
@@ -140,20 +142,24 @@ class _Progress:
 
 
 def result_of(answer: types.CallToolResult) -> ToolResult:
-    """What a server answered, as a result: the words and pictures for the model, the rest in `details`.
+    """What a server answered, as a result: text and media for the model, the rest in `details`.
 
-    `details` holds `structuredContent`, if there is any, and under `content` the blocks that a model cannot be shown.
+    `details` holds `structuredContent`, if there is any, and under `content` what the blocks cannot say of links and
+    resources (their addresses and annotations), without the data.
     """
     blocks = [_block(block) for block in answer.content]
     structured = answer.structured_content
-    if structured is not None and not blocks:
-        blocks = [TextBlock(text=jsontext.write(structured).decode())]
-    unshown = [block for block in answer.content if _is_unshown(block)]
+    # "A tool that returns structured content SHOULD also return the serialized JSON in a TextContent block" (MCP
+    # specification, server/tools, Structured Content). Where a server did not, the model gets the JSON from here.
+    if structured is not None and not any(isinstance(block, TextBlock) and block.text.strip() for block in blocks):
+        blocks = [block for block in blocks if not isinstance(block, TextBlock)]
+        blocks.insert(0, TextBlock(text=jsontext.write(structured).decode()))
     details: dict[str, Any] = {}
     if structured is not None:
         details["structuredContent"] = structured
-    if unshown:
-        details["content"] = [block.model_dump(by_alias=True, mode="json", exclude_none=True) for block in unshown]
+    described = [_described(block) for block in answer.content if isinstance(block, _REFERRING)]
+    if described:
+        details["content"] = described
     return ToolResult(content=_bounded(blocks), details=details or None, is_error=answer.is_error)
 
 
@@ -164,32 +170,42 @@ def _block(block: types.ContentBlock) -> ContentBlock:
         case types.ImageContent():
             return ImageBlock(data=block.data, mime_type=block.mime_type)
         case types.AudioContent():
-            return TextBlock(text=f"[audio: {block.mime_type}, {_size(block.data)}]")
+            return AudioBlock(data=block.data, mime_type=block.mime_type)
         case types.ResourceLink():
-            return TextBlock(text=f"[{block.title or block.name}: {block.uri}{_kind(block.mime_type)}]")
+            about = f"\n{block.description}" if block.description else ""
+            return TextBlock(text=f"[{block.title or block.name}: {block.uri}{_kind(block.mime_type)}]{about}")
         case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
             return TextBlock(text=f"[{resource.uri}]\n{resource.text}")
         case types.EmbeddedResource(resource=types.BlobResourceContents() as resource):
-            if (resource.mime_type or "").startswith("image/"):
-                return ImageBlock(data=resource.blob, mime_type=resource.mime_type or "")
-            return TextBlock(text=f"[{resource.uri}{_kind(resource.mime_type)}, {_size(resource.blob)}]")
+            return _file(resource)
     raise AssertionError(f"a block that MCP does not have: {block!r}")
 
 
-def _is_unshown(block: types.ContentBlock) -> bool:
-    """Whether the text that stands for a block says less than the block."""
+def _file(resource: types.BlobResourceContents) -> ContentBlock:
+    """A resource that came as bytes: what it is says its type, or the bytes where the type says nothing."""
+    kind = resource.mime_type or ""
+    if kind.partition(";")[0].strip().lower() in ("", "application/octet-stream"):
+        kind = sniff(resource.blob) or kind
+    if kind.startswith("image/"):
+        return ImageBlock(data=resource.blob, mime_type=kind)
+    if kind.startswith("audio/"):
+        return AudioBlock(data=resource.blob, mime_type=kind)
+    name = unquote(urlsplit(resource.uri).path).rstrip("/").rpartition("/")[2]
+    return DocumentBlock(data=resource.blob, mime_type=kind or None, title=name or resource.uri)
+
+
+_REFERRING = (types.ResourceLink, types.EmbeddedResource)
+
+
+def _described(block: types.ContentBlock) -> dict[str, Any]:
+    value: dict[str, Any] = block.model_dump(by_alias=True, mode="json", exclude_none=True)
     if isinstance(block, types.EmbeddedResource):
-        resource = block.resource
-        return isinstance(resource, types.BlobResourceContents) and not (resource.mime_type or "").startswith("image/")
-    return isinstance(block, types.AudioContent | types.ResourceLink)
+        value["resource"] = {key: item for key, item in value["resource"].items() if key not in ("text", "blob")}
+    return value
 
 
 def _kind(mime_type: str | None) -> str:
     return f" ({mime_type})" if mime_type else ""
-
-
-def _size(base64: str) -> str:
-    return f"{len(base64) * 3 // 4:,} bytes"
 
 
 def _bounded(blocks: list[ContentBlock]) -> tuple[ContentBlock, ...]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -19,8 +20,10 @@ from .stdio import Ending, stdio_transport
 
 CONNECT_SECONDS = 30.0
 SHUT_SECONDS = 10.0
-PAGES = 100
+PAGES = 300
 TOOLS = 1000
+
+_log = logging.getLogger(__name__)
 
 
 class Connection:
@@ -35,6 +38,7 @@ class Connection:
         self._keeper: asyncio.Task[None] | None = None
         self._close = asyncio.Event()
         self._opening = asyncio.Lock()
+        self._changed = False
 
     async def __aenter__(self) -> "Connection":
         await self._open()
@@ -44,19 +48,32 @@ class Connection:
         await self._shut()
 
     async def list_tools(self) -> list[types.Tool]:
-        """All tools that the server offers, as it lists them."""
-        client = await self._connected()
-        found: list[types.Tool] = []
+        """The tools that the server offers, each once: a name that is listed again is the same tool.
+
+        Cursors are opaque, and a listing ends with a page that has none (MCP specification, server/utilities,
+        Pagination): one that comes back would never end.
+        """
+        client, label = await self._connected(), self.server.label
+        found: dict[str, types.Tool] = {}
+        seen: set[str] = set()
         cursor: str | None = None
-        for _ in range(PAGES):
+        for number in range(1, PAGES + 1):
             page = await self._answered(client.list_tools(cursor=cursor, cache_mode="bypass"))
-            found += page.tools
-            if page.next_cursor is None or page.next_cursor == cursor:
-                return found
-            cursor = page.next_cursor
+            for tool in page.tools:
+                if found.setdefault(tool.name, tool) != tool:
+                    _log.warning("the MCP server %s lists %r twice, differently; the first is used", label, tool.name)
             if len(found) > TOOLS:
-                raise TransportError(f"the MCP server {self.server.label} offers more than {TOOLS} tools")
-        raise TransportError(f"the MCP server {self.server.label} lists tools without an end")
+                raise TransportError(f"the MCP server {label} offers more than {TOOLS} tools")
+            cursor = page.next_cursor
+            if cursor is None:
+                return list(found.values())
+            if cursor in seen:
+                raise TransportError(
+                    f"the MCP server {label} lists tools in a loop: page {number} leads back to the cursor {cursor!r}, "
+                    "which was followed before; its listing must be repaired"
+                )
+            seen.add(cursor)
+        raise TransportError(f"the MCP server {label} lists tools without an end: {PAGES} pages were read")
 
     async def call(self, name: str, arguments: dict[str, Any], progress: ProgressFnT | None) -> types.CallToolResult:
         """The answer to a call. A call during which the connection broke is not made again: it may have had effects.
@@ -109,7 +126,11 @@ class Connection:
         try:
             info = types.Implementation(name="interlingua", version=__version__)
             async with Client(
-                self._transport(ending), read_timeout_seconds=self.timeout, client_info=info, cache=None
+                self._transport(ending),
+                read_timeout_seconds=self.timeout,
+                message_handler=self._notified,
+                client_info=info,
+                cache=None,
             ) as client:
                 if not opened.done():
                     opened.set_result(client)
@@ -124,6 +145,12 @@ class Connection:
                 message = f"the MCP server {self.server.label} could not be reached{ending}"
                 opened.set_exception(TransportError(message))
                 opened.exception()
+
+    async def _notified(self, message: Any) -> None:
+        """Says that the list has changed: who has the tools has those that were there when it was read."""
+        if isinstance(message, types.ToolListChangedNotification) and not self._changed:
+            self._changed = True
+            _log.warning("the MCP server %s changed its tools; open it again to use the new list", self.server.label)
 
     async def _shut(self) -> None:
         began, self._client = self._client is not None, None

@@ -8,6 +8,7 @@ import socket
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import quote
 
 import mcp_types as types
 from mcp.server.lowlevel import Server
@@ -15,7 +16,8 @@ from mcp.server.stdio import stdio_server
 
 from .. import __version__
 from ..errors import InterlinguaError
-from ..messages import TextBlock
+from ..messages import AudioBlock, ImageBlock, TextBlock
+from ..pictures import sniff
 from ..tools.calling import Approve, Judge, call_tool
 from ..tools.policy import READ_ONLY
 from ..tools.schemas import normalize_schema
@@ -83,11 +85,23 @@ def _answer(result: ToolResult) -> types.CallToolResult:
 
 
 def _content(block: Any) -> types.ContentBlock:
+    """A block as MCP has it. Data without a type is named by its bytes; what is only an address is said in text."""
     if isinstance(block, TextBlock):
         return types.TextContent(text=block.text)
+    kind = block.mime_type or sniff(block.data or "") or "application/octet-stream"
+    if block.data is not None and isinstance(block, ImageBlock):
+        return types.ImageContent(data=block.data, mime_type=kind)
+    if block.data is not None and isinstance(block, AudioBlock):
+        return types.AudioContent(data=block.data, mime_type=kind)
+    uri = getattr(block, "url", None) or f"document:{quote(getattr(block, 'title', None) or 'document')}"
     if block.data is not None:
-        return types.ImageContent(data=block.data, mime_type=block.mime_type)
-    return types.TextContent(text=f"[image: {block.url}]")
+        return types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, mime_type=kind, blob=block.data))
+    text = getattr(block, "text", None)
+    if text is not None:
+        contents = types.TextResourceContents(uri=uri, mime_type=block.mime_type, text=text)
+        return types.EmbeddedResource(resource=contents)
+    name = type(block).__name__.removesuffix("Block").lower()
+    return types.TextContent(text=f"[{name}: {block.url or block.file_id}]")
 
 
 class _Updates:

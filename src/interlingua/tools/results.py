@@ -7,7 +7,7 @@ import msgspec
 from .. import jsontext
 from ..errors import FormatError
 from ..messages import ImageBlock, TextBlock
-from .tool import ToolResult
+from .tool import ContentBlock, ToolResult
 
 NO_OUTPUT = "(no output)"
 
@@ -61,9 +61,9 @@ def as_result(value: Any) -> ToolResult:
         return text_result(NO_OUTPUT)
     if isinstance(value, str):
         return text_result(value)
-    if isinstance(value, TextBlock | ImageBlock):
+    if isinstance(value, ContentBlock):
         return ToolResult(content=(value,))
-    if isinstance(value, list | tuple) and value and all(isinstance(item, TextBlock | ImageBlock) for item in value):
+    if isinstance(value, list | tuple) and value and all(isinstance(item, ContentBlock) for item in value):
         return ToolResult(content=tuple(value))
     if isinstance(value, dict) and isinstance(value.get("content"), list | tuple) and value.keys() <= _RESULT_KEYS:
         return _of_json(value)
@@ -75,7 +75,7 @@ _RESULT_KEYS = frozenset({"content", "details", "isError", "terminate"})
 
 def _of_json(value: dict[str, Any]) -> ToolResult:
     try:
-        content = msgspec.convert(msgspec.to_builtins(value["content"]), tuple[TextBlock | ImageBlock, ...])
+        content = msgspec.convert(msgspec.to_builtins(value["content"]), tuple[ContentBlock, ...])
     except msgspec.ValidationError:
         return json_result(value)
     flags = {name: bool(value.get(key)) for name, key in (("is_error", "isError"), ("terminate", "terminate"))}

@@ -6,9 +6,9 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from msgspec import Struct
 
 from ..abort import Abort
-from ..messages import ImageBlock, TextBlock
+from ..messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock
 
-ContentBlock: TypeAlias = TextBlock | ImageBlock
+ContentBlock: TypeAlias = TextBlock | ImageBlock | AudioBlock | DocumentBlock
 
 
 class ToolResult(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
