@@ -15,8 +15,8 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from . import jsontext, pictures, schemas
-from .budget import taken
 from .errors import InterlinguaError
+from .generations import UNKNOWN, bare, generation
 from .losses import Loss, Severity
 from .messages import (
     AssistantMessage,
@@ -37,13 +37,13 @@ from .messages import (
     UserMessage,
     blocks_of,
 )
+from .option_fitting import fit_options
 from .profiles import HOUSES, PROFILES, NameRule, Profile, Source, family, profile
-from .request import ModelDescriptor, Options, Reasoning, Request, ToolChoice, ToolSpec
+from .request import ModelDescriptor, Request, ToolSpec
 
 NO_RESULT = "No result was recorded for this call. Do not assume that the tool ran or what it did."
 NO_OUTPUT = "(no output)"
 FAILED = "Error: "
-SCHEMA_NAME = "answer"
 CONTINUED = "(the conversation continues)"
 SHOWN = "From the tool results:"
 SYNTHETIC = {"interlingua": {"synthetic": True}}
@@ -195,8 +195,12 @@ class _Work:
         self.model = _model(request, target)
         self.rules: Profile = profile(self.model)
         self.home = family(self.model.id, self.model.api)
+        self.generation = generation(self.model)
         if isinstance(target, str) and request.model.api != target:
             self.home = HOUSES.get(target, self.home)  # the id is still that of the model which is left behind
+            if request.model.api and family(self.model.id, None) not in self.rules.families:
+                self.generation = UNKNOWN
+        self.open_foreign_turn = False
         self.thinking = thinking
         self.losses: list[Loss] = []
         self.turns: list[_Turn] = []
@@ -349,7 +353,7 @@ def _judge_thinking(work: _Work) -> None:
             dropped = _judge(turn, native, work)
             foreign = turn if dropped or not native else None
     if foreign is not None and isinstance(work.turns[-1].message, ToolResultMessage):
-        _calm(work)
+        work.open_foreign_turn = True
 
 
 def _is_native(message: AssistantMessage, work: _Work) -> bool:
@@ -357,6 +361,8 @@ def _is_native(message: AssistantMessage, work: _Work) -> bool:
     minted, here = family(message.model, message.api), _owner(message.api) == work.rules.api
     if minted is None or work.home is None:
         return here
+    if work.generation.bound_thinking and bare(message.model or "") != bare(work.model.id):
+        return False  # what another model signed is refused, be it of the same family
     return minted == work.home and (here or minted in work.rules.families)
 
 
@@ -426,14 +432,6 @@ def _mark_call(turn: _Turn, work: _Work) -> None:
             work.lost(f"{turn.places[at]}.thoughtSignature", "signature", "none: marked as not to be checked")
             turn.put(at, replace(block, thought_signature=marker))
             return
-
-
-def _calm(work: _Work) -> None:
-    """Inside a tool loop a thinking Claude wants its own signed thinking first; without it, thinking goes off."""
-    reasoning = work.options.reasoning
-    if not work.rules.forced_with_thinking and reasoning is not None and reasoning.enabled is not False:
-        work.lost("$.options.reasoning", "reasoning", "off while the tool turn of another model is open")
-        work.options = replace(work.options, reasoning=Reasoning(enabled=False))
 
 
 # --- pictures, files, sounds -----------------------------------------------------------------------------------------
@@ -1007,97 +1005,6 @@ def _with_schema(holder: Any, field: str, path: str, work: _Work) -> Any:
     return replace(holder, **{field: fitted})
 
 
-def _fit_options(work: _Work) -> None:
-    for mend in (_fit_tool_choice, _fit_limit, _fit_sampling, _fit_reasoning, _name_schema):
-        work.options = mend(work.options, work)
-
-
-def _fit_tool_choice(options: Options, work: _Work) -> Options:
-    choice, offered = options.tool_choice, {tool.name for tool in work.tools or ()}
-    if choice is not None and (not offered or not offered.issuperset(choice.names)):
-        work.lost("$.options.toolChoice", "tool choice", "such a tool is not on offer", "dropped")
-        options = replace(options, tool_choice=None)
-    if options.parallel_tools is not None and not offered:
-        work.lost("$.options.parallelTools", "tool choice", "no tools are on offer", "dropped")
-        options = replace(options, parallel_tools=None)
-    return options
-
-
-def _name_schema(options: Options, work: _Work) -> Options:
-    output = options.output_schema
-    if not work.rules.named_schemas or output is None or output.schema is None or output.name:
-        return options
-    work.lost("$.options.outputSchema.name", "no name", "the target requires one", "record")
-    return replace(options, output_schema=replace(output, name=SCHEMA_NAME))
-
-
-def _fit_limit(options: Options, work: _Work) -> Options:
-    most, needed = work.model.max_tokens or None, work.rules.max_tokens
-    if options.max_tokens is None and needed is not None:
-        severity: Severity = "record" if most is not None else "weakened"
-        work.lost("$.options.maxTokens", "no limit", "the target requires one", severity)
-        options = replace(options, max_tokens=most or needed)
-    if options.max_tokens is not None and most is not None and options.max_tokens > most:
-        work.lost("$.options.maxTokens", "max_tokens", f"the model gives at most {most}")
-        options = replace(options, max_tokens=most)
-    return _leave_room(options, work)
-
-
-def _leave_room(options: Options, work: _Work) -> Options:
-    """Input and answer share the window. What cannot fit at all is left for the provider to refuse."""
-    window = work.model.context_window
-    if window is None or options.max_tokens is None:
-        return options
-    room = window - taken(work.source.context)
-    if not 0 < room < options.max_tokens:
-        return options
-    work.lost("$.options.maxTokens", "max_tokens", f"about {window - room} of the model's {window} tokens are taken")
-    return replace(options, max_tokens=room)
-
-
-def _fit_sampling(options: Options, work: _Work) -> Options:
-    rules = work.rules
-    if rules.hottest is not None and options.temperature is not None and options.temperature > rules.hottest:
-        work.lost("$.options.temperature", "sampling", f"at most {rules.hottest}")
-        options = replace(options, temperature=rules.hottest)
-    if options.stop is not None:
-        kept = tuple(stop for stop in options.stop if stop.strip() or rules.blank_text)[: rules.stops]
-        if kept != options.stop:
-            work.lost("$.options.stop", "stop", f"the target takes {rules.stops or 'only words'}")
-            options = replace(options, stop=kept)
-    if rules.tiers is not None and options.service_tier is not None and options.service_tier not in rules.tiers:
-        work.lost("$.options.serviceTier", "service tier", f"the target knows {', '.join(rules.tiers)}", "dropped")
-        options = replace(options, service_tier=None)
-    return options
-
-
-def _fit_reasoning(options: Options, work: _Work) -> Options:
-    """A thinking Claude takes no forced tool and no sampling, and its limit holds thinking and answer."""
-    reasoning = options.reasoning
-    if reasoning is None or reasoning.enabled is False:
-        return options
-    if work.model.reasoning is False:
-        work.lost("$.options.reasoning", "reasoning", "the model does not reason", "dropped")
-        return replace(options, reasoning=None)
-    if work.rules.forced_with_thinking:
-        return options
-    if options.tool_choice is not None and options.tool_choice.mode == "required":
-        work.lost("$.options.toolChoice", "forced tool", "no tool can be forced while thinking is on")
-        options = replace(options, tool_choice=ToolChoice(mode="auto"))
-    for name, path in (("temperature", "temperature"), ("top_p", "topP"), ("top_k", "topK")):
-        if getattr(options, name) not in (None, 1):
-            work.lost(f"$.options.{path}", "sampling", "not together with thinking", "dropped")
-            options = replace(options, **{name: None})
-    if reasoning.budget is not None and options.max_tokens is not None and reasoning.budget >= options.max_tokens:
-        work.lost("$.options.reasoning", "reasoning", "the budget must be less than the limit of the whole answer")
-        room = options.max_tokens - 1
-        smaller = replace(reasoning, budget=room) if room >= LEAST_BUDGET else Reasoning(enabled=False)
-        options = replace(options, reasoning=smaller)
-    return options
-
-
-LEAST_BUDGET = 1024
-
 _PASSES: tuple[Callable[[_Work], None], ...] = (
     _drop_failed,
     _drop_strange,
@@ -1113,5 +1020,5 @@ _PASSES: tuple[Callable[[_Work], None], ...] = (
     _take_turns,
     _budget_markers,
     _fit_schemas,
-    _fit_options,
+    fit_options,
 )

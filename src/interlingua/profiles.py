@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .reasoning import EVERY_FORM, Form
 from .request import ModelDescriptor
 
 Source: TypeAlias = Literal["data", "text", "url", "file"]  # how a picture, sound or document is given
@@ -47,6 +48,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     # Turns.
     later_system: bool = False  # system messages may stand between the others
     blank_text: bool = True  # blank text is accepted
+    answer_after_results: bool = False  # no user message directly behind the results of tools
+    prefix_flag: bool = False  # a last message of the model is only taken where it says that it is a beginning
     user_first: bool = False
     alternating: bool = False  # user and assistant strictly take turns
     # Media.
@@ -67,15 +70,22 @@ class Profile(Struct, frozen=True, kw_only=True):
     signed_thinking: bool = False  # thinking without its signature is refused
     unsigned_call: str | None = None  # the documented marker for a call whose signature is not to be checked
     forced_with_thinking: bool = True  # a tool may be forced, and sampling changed, while thinking is on
+    reasoning: tuple[Form, ...] = EVERY_FORM  # how this wire is told how much to think
+    off_words: bool = False  # the wire has words of its own for the least thinking
     opaque: bool = True  # there are blocks of this wire's own that the format does not model
     server_tools: bool = False  # calls that the provider ran are said as such
     # Options.
-    cache_markers: int | None = None
+    cache_markers: int | None = None  # how many are taken; None: no matter how many
+    cached_tools: bool = True  # a marker may stand on a tool
+    long_cache: bool = True  # a marker may ask for an hour
+    custom_tools: bool = False  # tools that take free text
     schema: Literal["full", "gemini"] = "full"
+    strict: Literal["all required", "closed"] | None = None  # what a schema must be to be called strict; None: see wire
     named_schemas: bool = False  # the schema of an answer must have a name
     max_tokens: int | None = None  # the wire requires a limit: this one where none is known
     stops: int | None = None
     hottest: float | None = None  # the highest temperature
+    top_k: bool = True
     tiers: tuple[str, ...] | None = None
 
 
@@ -94,8 +104,10 @@ ANTHROPIC = Profile(
     families=(CLAUDE,),
     signed_thinking=True,
     forced_with_thinking=False,
+    off_words=True,
     server_tools=True,
     cache_markers=4,
+    strict="closed",
     max_tokens=4096,
     hottest=1,
     tiers=("auto", "standard_only"),
@@ -110,6 +122,10 @@ COMPLETIONS = Profile(
     audio=("data",),
     audio_types=("audio/wav", "audio/mpeg"),
     result_media=False,
+    reasoning=("effort",),
+    cache_markers=0,  # OpenAI's own service refuses `cache_control`; hosts that take it say so in `compat`
+    custom_tools=True,
+    strict="all required",
     named_schemas=True,
     stops=4,
     hottest=2,
@@ -122,6 +138,9 @@ RESPONSES = Profile(
     documents=("data", "url", "file"),
     families=("openai",),
     signed_thinking=True,
+    reasoning=("effort", "switch"),
+    custom_tools=True,
+    strict="all required",
     named_schemas=True,
     hottest=2,
 )
@@ -159,8 +178,10 @@ BEDROCK = Profile(
     families=(CLAUDE,),
     signed_thinking=True,
     forced_with_thinking=False,
+    off_words=True,
     server_tools=True,
     cache_markers=4,
+    strict="closed",
     hottest=1,
 )
 OLLAMA = Profile(
@@ -170,6 +191,7 @@ OLLAMA = Profile(
     images=("data",),
     documents=(),
     result_media=False,
+    reasoning=("effort", "switch"),
     opaque=False,
 )
 
@@ -213,10 +235,52 @@ OTHERS = rf"nova|titan|llama|{MISTRAL}|deepseek|qwen|gpt|kimi|glm|minimax|cohere
 
 # Refinements: (wire, pattern over the model's id, what changes).
 MODELS: list[tuple[str, str, dict[str, Any]]] = [
-    ("openai-completions", MISTRAL, {"ids": NameRule(r"[A-Za-z0-9]{9}", 9)}),
+    # docs.mistral.ai: ids of nine characters; "Unexpected role 'user' after role 'tool'"; a last message of the
+    # assistant's needs `prefix: true`.
+    (
+        "openai-completions",
+        MISTRAL,
+        {"ids": NameRule(r"[A-Za-z0-9]{9}", 9), "answer_after_results": True, "prefix_flag": True},
+    ),
     ("google-generative-ai", r"gemini-3", {"unsigned_call": "skip_thought_signature_validator", "result_media": True}),
-    ("bedrock-converse-stream", OTHERS, {"signed_thinking": False, "forced_with_thinking": True}),
+    # Only Claude's fields are known: others refuse `thinking`, `top_k` and cache points.
+    (
+        "bedrock-converse-stream",
+        OTHERS,
+        {
+            "signed_thinking": False,
+            "forced_with_thinking": True,
+            "reasoning": (),
+            "off_words": False,
+            "top_k": False,
+            "cache_markers": 0,
+        },
+    ),
+    ("bedrock-converse-stream", r"gpt-oss", {"reasoning": ("effort",)}),
+    # docs.aws.amazon.com/nova: points behind system text and messages, not behind tools; `reasoningConfig`.
+    (
+        "bedrock-converse-stream",
+        r"nova",
+        {"reasoning": ("effort", "switch"), "cache_markers": 4, "cached_tools": False, "long_cache": False},
+    ),
+    # docs.aws.amazon.com/bedrock, prompt caching: from Claude 3.5 Haiku on; an hour from 4.5 on.
+    ("bedrock-converse-stream", r"claude-(instant|v?2|3-(opus|sonnet|haiku)|3-5-sonnet)", {"cache_markers": 0}),
+    (
+        "bedrock-converse-stream",
+        r"claude-(3-[57]|(opus|sonnet)-4(-[01]|-\d{8})?(-v1|:|$))",
+        {"long_cache": False},
+    ),
 ]
+
+# How hosts of the chat wire are told how much to think, by the `thinkingFormat` of their `compat`.
+THINKING_FORMATS: dict[str, tuple[Form, ...]] = {
+    "openai": ("effort",),
+    "openrouter": EVERY_FORM,
+    "zai": ("switch",),
+    "deepseek": ("effort", "switch"),
+    "qwen": ("budget", "switch"),
+    "qwen-chat-template": ("switch",),
+}
 
 
 @cache
@@ -234,15 +298,36 @@ def profile(target: ModelDescriptor) -> Profile:
     for api, pattern, changes in MODELS:
         if api == rules.api and re.search(pattern, target.id, re.IGNORECASE):
             rules = replace(rules, **changes)
-    return replace(rules, **_told(target.compat)) if target.compat else rules
+    return replace(rules, **_told(target.compat, rules)) if target.compat else rules
 
 
-def _told(compat: dict[str, Any]) -> dict[str, Any]:
+def _told(compat: dict[str, Any], rules: Profile) -> dict[str, Any]:
     told: dict[str, Any] = {}
+    if rules.api == "openai-completions":
+        told |= _host(compat)
     length = compat.get("toolCallIdLength")
     if isinstance(length, int):
         told["ids"] = NameRule(f"[A-Za-z0-9]{{{length}}}", length)
-    for name, field in (("mergeTurns", "alternating"), ("cacheMarkers", "cache_markers")):
+    for name, field in _FLAGS.items():
         if isinstance(compat.get(name), int):
             told[field] = compat[name]
     return told
+
+
+_FLAGS = {
+    "mergeTurns": "alternating",
+    "cacheMarkers": "cache_markers",
+    "supportsLongCacheMarkers": "long_cache",
+    "supportsTopK": "top_k",
+    "supportsCustomTools": "custom_tools",
+    "requiresAssistantAfterToolResult": "answer_after_results",
+    "requiresPrefixFlag": "prefix_flag",
+}
+
+
+def _host(compat: dict[str, Any]) -> dict[str, Any]:
+    """How a host of the chat wire is told how much to think, and whether it knows strict schemas."""
+    forms = THINKING_FORMATS.get(compat.get("thinkingFormat") or "openai", ("effort",))
+    if compat.get("supportsReasoningEffort") is False:
+        forms = tuple(form for form in forms if form != "effort")
+    return {"reasoning": forms, **({"strict": None} if compat.get("supportsStrictMode") is False else {})}

@@ -18,7 +18,11 @@ from laws.differences import differing, is_under, view
 from laws.wires import every_dialect, owner
 from strategies import requests, wellformed_requests
 
-MODELS = ["", "claude-opus-4-5", "gpt-5", "gemini-3-pro", "mistral-large", "amazon.nova-pro", "some-model"]
+MODELS = [
+    *("", "claude-opus-4-5", "gpt-5", "gemini-3-pro", "mistral-large", "amazon.nova-pro", "some-model"),
+    *("claude-3-5-haiku", "claude-opus-4-6", "claude-opus-5", "claude-sonnet-5-5", "claude-opus-5-5", "gpt-5.1"),
+    *("gpt-5.6-sol", "gemini-2.5-pro", "gemini-2.0-flash", "gpt-oss:20b", "qwen3:8b", "grok-4", "amazon.nova-2-lite"),
+]
 
 
 @st.composite

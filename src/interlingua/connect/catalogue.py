@@ -1,8 +1,8 @@
 """Which models there are, what they can do and what a request costs. Unknown stays unknown.
 
-Prices and context windows come from the price lists (`pricesheet`); kinds of input, thinking and the longest answer
-from a table of families (`families`); the user's file (`overrides`) has the last word. Nothing is loaded before it is
-needed; on an event loop, `await warm()` first.
+Prices and context windows come from the price lists (`pricesheet`); kinds of input, reasoning and the longest answer
+from the table of model generations (`generations`); the user's file (`overrides`) has the last word. Nothing is loaded
+before it is needed; on an event loop, `await warm()` first.
 """
 
 import asyncio
@@ -16,23 +16,26 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
+from .. import generations
 from ..errors import FormatError, ProviderError, TransportError
+from ..generations import UNKNOWN, Generation
 from ..messages import AssistantMessage, Cost, Usage
 from ..places import home
 from ..request import ModelDescriptor
 from . import pricesheet, pricing
-from .families import TRIMMED, Family, family
 from .overrides import ModelNotes, Overrides, ProviderNotes, load_overrides
 from .pricesheet import PriceSheet, Row
 from .pricing import CATALOGUE, ORDINARY_TIERS, TIER_FACTORS, Rates
 from .providers import PROVIDERS
 
+# Hosts that give a model less room than its maker does, by rules of their own.
+TRIMMED = frozenset({"github-copilot"})
 # Price lists hold what a company sells; not every door of the company leads to all of it.
 NOT_HERE = {"google": r"claude-.*|.*-maas", "google-gemini-cli": r"(?!gemini-).*"}
 
 
 class Catalogue:
-    """Price lists, families and the user's notes, read together."""
+    """Price lists, model generations and the user's notes, read together."""
 
     def __init__(self, sheet: PriceSheet, overrides: Overrides | None = None) -> None:
         self.sheet = sheet
@@ -48,11 +51,14 @@ class Catalogue:
 
     def describe(self, provider: str, model_id: str) -> ModelDescriptor | None:
         """What is known of a model, or None if nothing is."""
-        row, facts = self._row(provider, model_id), family(self._original(provider, model_id)[1])
+        original = self._original(provider, model_id)[1]
+        priced, facts = self._row(provider, model_id), generations.row(original)
         notes = list(self._noted(provider, model_id))
-        if row is None and facts is None and not notes:
+        if priced is None and facts is None and not notes:
             return None
-        found = _described(provider, model_id, row, facts)
+        found = _described(provider, model_id, priced, facts)
+        if original != model_id:
+            found = replace(found, extra={CATALOGUE: {**found.extra.get(CATALOGUE, {}), "like": original}})
         rates = self._rates(provider, model_id, _moment(None), None)
         if rates is not None:
             found = replace(found, cost=pricing.model_cost(rates))
@@ -174,19 +180,19 @@ def _answers(row: Row) -> bool:
     return not row.prices or not row.prices[-1].rates or "output" in row.prices[-1].rates
 
 
-def _described(provider: str, model_id: str, row: Row | None, facts: Family | None) -> ModelDescriptor:
-    facts = facts or Family("")
-    more: dict[str, Any] = {"levels": list(facts.levels)} if facts.levels else {}
-    if row is not None and row.deprecated:
+def _described(provider: str, model_id: str, priced: Row | None, known: Generation | None) -> ModelDescriptor:
+    facts = known or UNKNOWN
+    more: dict[str, Any] = {"levels": list(facts.efforts)} if facts.efforts else {}
+    if priced is not None and priced.deprecated:
         more["deprecated"] = True
     limits = (facts.context, facts.max_output) if provider not in TRIMMED else (None, None)
     return ModelDescriptor(
         id=model_id,
-        name=row.name if row is not None else None,
+        name=priced.name if priced is not None else None,
         provider=provider,
         reasoning=facts.reasoning,
         input=facts.input,
-        context_window=(row.context_window if row is not None else None) or limits[0],
+        context_window=(priced.context_window if priced is not None else None) or limits[0],
         max_tokens=limits[1],
         extra={CATALOGUE: more} if more else {},
     )

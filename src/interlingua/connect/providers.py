@@ -335,7 +335,13 @@ ROWS: tuple[Provider, ...] = (
             Route(
                 pattern=r"qwen/qwen3-32b",
                 api="openai-completions",
-                compat={"reasoningEffortMap": dict.fromkeys(("minimal", "low", "medium", "high", "xhigh"), "default")},
+                # console.groq.com/docs/reasoning: `none` or `default`, without degrees.
+                compat={
+                    "reasoningEffortMap": {
+                        **dict.fromkeys(("minimal", "low", "medium", "high", "xhigh"), "default"),
+                        "none": "none",
+                    }
+                },
             ),
         ),
         prices="groq",

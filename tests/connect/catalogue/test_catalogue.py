@@ -15,7 +15,6 @@ from msgspec.structs import replace
 import interlingua as il
 from interlingua.connect import catalogue, pricesheet
 from interlingua.connect.catalogue import Catalogue, openrouter_generation
-from interlingua.connect.families import FAMILIES, family
 from interlingua.connect.pricesheet import Dated, PriceList, PriceSheet, Row
 from interlingua.errors import ProviderError
 from interlingua.messages import AssistantMessage, Cost, Usage
@@ -62,8 +61,8 @@ MILLION = Usage.of(1_000_000)
 # --- descriptions ---
 
 
-def test_a_model_is_described_from_lists_and_families(known: Catalogue) -> None:
-    """Prices and window from the list, inputs, thinking and longest answer from the family; the wire is left open."""
+def test_a_model_is_described_from_lists_and_generations(known: Catalogue) -> None:
+    """Prices and window from the list, the rest from the table of generations; the wire is left open."""
     model = known.describe("anthropic", "claude-opus-4-6")
     assert model is not None
     assert ("anthropic", 1_000_000, 128_000, ("text", "image", "document"), True, "", None) == (
@@ -88,7 +87,7 @@ def test_nothing_known_is_nothing_said(known: Catalogue) -> None:
 
 
 def test_what_the_lists_do_not_tell_stays_unknown(known: Catalogue) -> None:
-    """A model without a family has prices and no guessed limits; one without a price list has no price."""
+    """A model of no known generation has prices and no guessed limits; one without a price list has no price."""
     priced_only = known.describe("google", "gemini-robotics-er-2-preview")
     assert priced_only is not None
     assert (None, None, None) == (priced_only.max_tokens, priced_only.input, priced_only.reasoning)
@@ -114,44 +113,6 @@ def test_a_description_survives_as_json(known: Catalogue) -> None:
     assert model is not None
     conversation = il.Conversation(model=model)
     assert model == il.load(il.dump(conversation), il.Conversation).model
-
-
-@pytest.mark.parametrize(
-    ("model_id", "max_output", "sees"),
-    [
-        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", 64_000, True),
-        ("anthropic/claude-sonnet-4.5", 64_000, True),
-        ("publishers/anthropic/models/claude-opus-4-1@20250805", 32_000, True),
-        ("openai/gpt-4o-mini", 16_384, True),
-        ("gpt-4o-2024-05-13", 4096, True),
-        ("o3-mini-2025-01-31", 100_000, False),
-        ("models/gemini-2.5-flash", 65_536, True),
-    ],
-)
-def test_a_family_is_known_whoever_serves_it(model_id: str, max_output: int, sees: bool) -> None:
-    """Paths, regions, versions and dates around a name do not hide it."""
-    found = family(model_id)
-    assert found is not None
-    assert found.input is not None
-    assert (max_output, sees) == (found.max_output, "image" in found.input)
-
-
-@pytest.mark.parametrize(
-    "model_id",
-    ["gpt-5-image", "gpt-4o-audio-preview", "gpt-4o-realtime-preview", "gemini-2.5-flash-image", "gpt-4.2", ""],
-)
-def test_a_sibling_is_not_of_the_family(model_id: str) -> None:
-    """Patterns match whole names only."""
-    assert family(model_id) is None
-
-
-def test_families_say_only_what_makes_sense() -> None:
-    """Every row is found by some name, takes text, and has levels only if it thinks."""
-    assert len(FAMILIES) == len({row.pattern for row in FAMILIES})
-    for each in FAMILIES:
-        assert each.input is None or "text" in each.input
-        assert not each.levels or each.reasoning
-        assert each.max_output is None or each.max_output >= 4096
 
 
 def test_a_host_that_trims_models_has_unknown_limits(known: Catalogue) -> None:

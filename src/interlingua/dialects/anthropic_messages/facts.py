@@ -23,6 +23,8 @@ SAID_STOPS = {
     "aborted": "end_turn",
 }
 CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+OFF_WORD = "~off"  # in `Reasoning.extra`: what is said instead of "disabled"
+SUMMARIZED = "summarized"
 
 
 # What only one form of an answer carries, as paths into the message: a stream brings arguments as text, which may be
@@ -69,10 +71,10 @@ FATES: Fates = {
     **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
     **kept("Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.service_tier"),
     **kept("Options.stream ToolChoice.mode Reasoning.effort OutputSchema.schema"),
-    **some("Reasoning.budget Reasoning.enabled", "see `encode_reasoning`"),
+    **some("Reasoning.budget Reasoning.enabled Reasoning.summary", "see `encode_reasoning`"),
     **some("Options.parallel_tools Options.tool_choice ToolChoice.names", "see `encode_choice`"),
     **some("Options.reasoning Options.output_schema Options.metadata Options.cache_retention", "see `encode_options`"),
-    **dropped("Options.seed Options.session_id Reasoning.summary"),
+    **dropped("Options.seed Options.session_id"),
     **dropped("OutputSchema.name OutputSchema.description OutputSchema.strict"),
     **dropped(
         "Options.extra Reasoning.extra ToolChoice.extra OutputSchema.extra",

@@ -27,6 +27,7 @@ from .._wire import (
     encode_conversation,
     fields_of,
     flag,
+    held_of,
     keeping,
     model_of,
     number,
@@ -38,7 +39,7 @@ from .._wire import (
     whole,
 )
 from .content import decode_block, decode_cache, encode_cache, encode_content
-from .facts import API, CHOICES, FATES
+from .facts import API, CHOICES, FATES, OFF_WORD, SUMMARIZED
 from .messages import decode_messages, encode_messages
 
 
@@ -123,13 +124,16 @@ def _decode_reasoning(wire: dict[str, Any]) -> Reasoning | None:
     if not isinstance(thinking, dict):
         return Reasoning(effort=effort) if effort is not None else None
     budget = whole(thinking.get("budget_tokens"))
+    shown = "auto" if thinking.get("display") == SUMMARIZED else None
     match thinking.get("type"):
         case "enabled" if budget is not None:
-            return Reasoning(effort=effort, budget=budget)
+            return Reasoning(effort=effort, budget=budget, summary=shown)
         case "adaptive":
-            return Reasoning(effort=effort, enabled=True if effort is None else None)
+            return Reasoning(effort=effort, enabled=True if effort is None else None, summary=shown)
         case "disabled":
             return Reasoning(effort=effort, enabled=False)
+        case "between_tools":  # the least that some models do instead
+            return Reasoning(effort=effort, enabled=False, extra={API: {OFF_WORD: "between_tools"}})
         case _:
             return Reasoning(effort=effort) if effort is not None else None
 
@@ -239,7 +243,7 @@ def _encode_options(body: dict[str, Any], options: Options, report: Reporter) ->
 
 def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Reporter) -> None:
     if reasoning.enabled is False:
-        body["thinking"] = {"type": "disabled"}
+        body["thinking"] = {"type": held_of(reasoning.extra, API).get(OFF_WORD, "disabled")}
         if reasoning.budget is not None:
             report.at("$.options.reasoning.budget", "budget", "thinking is off", "record")
     elif reasoning.budget is not None:
@@ -252,6 +256,18 @@ def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Report
         body["output_config"] = {"effort": reasoning.effort}
     if reasoning.enabled and (reasoning.budget is not None or reasoning.effort is not None):
         report.at("$.options.reasoning.enabled", "enabled", "implied by the budget or the effort", "record")
+    if reasoning.summary is not None:
+        _encode_summary(body, reasoning, report)
+
+
+def _encode_summary(body: dict[str, Any], reasoning: Reasoning, report: Reporter) -> None:
+    """Thinking is shown in summary or not at all; which of the two is usual depends on the model."""
+    if reasoning.enabled is False or "thinking" not in body:
+        report.at("$.options.reasoning.summary", "summary", "there is no thinking to show")
+        return
+    body["thinking"]["display"] = SUMMARIZED
+    if reasoning.summary != "auto":
+        report.at("$.options.reasoning.summary", "summary", "summaries have no degrees", "weakened")
 
 
 def _encode_choice(options: Options, report: Reporter) -> dict[str, Any]:

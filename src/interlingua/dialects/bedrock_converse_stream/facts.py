@@ -127,10 +127,11 @@ FATES: Fates = {
     **kept("Options.stream"),  # said by the path, as the model is
     **some("Options.tool_choice ToolChoice.mode ToolChoice.names", "see `_encode_choice`"),
     **some("Options.reasoning Reasoning.effort Reasoning.budget Reasoning.enabled", "see `_encode_reasoning`"),
+    **some("Reasoning.summary", "Claude's thinking can be asked for in summary"),
     **some("Options.metadata", "values are strings"),
     **some("Options.output_schema", "there is no free-form JSON mode"),
     **kept("OutputSchema.schema OutputSchema.name OutputSchema.description"),
-    **dropped("Options.seed Options.session_id Options.parallel_tools Reasoning.summary OutputSchema.strict"),
+    **dropped("Options.seed Options.session_id Options.parallel_tools OutputSchema.strict"),
     **dropped("Options.cache_retention", "caching is asked for by cache points"),
     **dropped("Options.extra", "what only this wire can say of a request goes into the request's extra"),
 }
@@ -159,3 +160,6 @@ STRING = "~string"  # content that came as a string
 FIELD = "~field"  # where among the model's own fields reasoning was asked for
 SPELLED = "~spelled"  # the schema's own text
 EFFORT = "~effort"  # where the effort was said, if not in the wire's own place
+OFF_WORD = "~off"  # in `Reasoning.extra`: what is said instead of "disabled"
+NOVA = "reasoningConfig"  # where Nova is asked to reason, with words of its own
+SUMMARIZED = "summarized"

@@ -41,7 +41,7 @@ from .._wire import (
     with_held,
 )
 from .content import decode_block, decode_cache, encode_block, encode_cache, takes_cache, with_points
-from .facts import API, EFFORT, FATES, FIELD, SPELLED
+from .facts import API, EFFORT, FATES, FIELD, NOVA, OFF_WORD, SPELLED, SUMMARIZED
 from .messages import decode_messages, encode_messages
 
 
@@ -138,6 +138,8 @@ def _all_strings(values: dict[str, Any]) -> bool:
 
 def _decode_thinking(fields: dict[str, Any], output: dict[str, Any]) -> Reasoning | None:
     """Reasoning as Claude takes it (`thinking`, once `reasoning_config`), or as gpt-oss does (`reasoning_effort`)."""
+    if NOVA in fields and not fields.keys() & {"thinking", "reasoning_config"}:
+        return _decode_nova(fields_of(fields[NOVA]))
     plain = optional(fields.get("reasoning_effort"))
     if plain is not None and not fields.keys() & {"thinking", "reasoning_config"}:
         return Reasoning(effort=plain, extra={API: {FIELD: "reasoning_effort"}})
@@ -156,15 +158,39 @@ def _decode_thinking(fields: dict[str, Any], output: dict[str, Any]) -> Reasonin
     return keeping(reasoning, API, wire, _encode_thinking_field(reasoning)) if wire else reasoning
 
 
+def _decode_nova(wire: dict[str, Any]) -> Reasoning | None:
+    effort = optional(wire.get("maxReasoningEffort"))
+    match wire.get("type"):
+        case "enabled":
+            reasoning = Reasoning(effort=effort, enabled=None if effort is not None else True)
+        case "disabled":
+            reasoning = Reasoning(effort=effort, enabled=False)
+        case _:
+            return None
+    reasoning = with_held(reasoning, API, **{FIELD: NOVA})
+    return keeping(reasoning, API, wire, _encode_nova(reasoning))
+
+
+def _encode_nova(reasoning: Reasoning) -> dict[str, Any]:
+    """docs.aws.amazon.com/nova, on reasoning: a type, and an effort of low, medium or high."""
+    wire: dict[str, Any] = {"type": "disabled" if reasoning.enabled is False else "enabled"}
+    if reasoning.effort is not None:
+        wire["maxReasoningEffort"] = reasoning.effort
+    return restored(wire, reasoning.extra, API)
+
+
 def _decode_budget(wire: dict[str, Any], effort: str | None) -> Reasoning | None:
     budget = whole(wire.get("budget_tokens"))
+    shown = "auto" if wire.get("display") == SUMMARIZED else None
     match wire.get("type"):
         case "enabled" if budget is not None:
-            return Reasoning(effort=effort, budget=budget)
+            return Reasoning(effort=effort, budget=budget, summary=shown)
         case "adaptive":
-            return Reasoning(effort=effort, enabled=None if effort is not None else True)
+            return Reasoning(effort=effort, enabled=None if effort is not None else True, summary=shown)
         case "disabled":
             return Reasoning(effort=effort, enabled=False)
+        case "between_tools":
+            return Reasoning(effort=effort, enabled=False, extra={API: {OFF_WORD: "between_tools"}})
         case _:
             return Reasoning(effort=effort) if effort is not None else None
 
@@ -326,12 +352,15 @@ def _encode_reasoning(
     fields: dict[str, Any], output: dict[str, Any], reasoning: Reasoning, model: str, report: Reporter
 ) -> None:
     held = held_of(reasoning.extra, API)
-    field = held.get(FIELD) or ("reasoning_effort" if "openai." in model else "thinking")
+    field = held.get(FIELD) or next((field for word, field in _OWN_FIELDS.items() if word in model), "thinking")
     if field == "reasoning_effort":
         _encode_effort_alone(fields, reasoning, report)
         return
     if reasoning.budget is None and reasoning.enabled is None and reasoning.effort is None:
         report.at("$.options.reasoning", "reasoning", "nothing is asked for", "record")
+        return
+    if field == NOVA:
+        _encode_nova_alone(fields, reasoning, report)
         return
     fields[field] = _encode_thinking_field(reasoning)
     if reasoning.effort is not None:
@@ -339,28 +368,48 @@ def _encode_reasoning(
             fields["output_config"] = {"effort": reasoning.effort}
         else:
             output["effort"] = reasoning.effort
+    if reasoning.summary is not None and reasoning.enabled is False:
+        report.at("$.options.reasoning.summary", "summary", "there is no thinking to show")
+    elif reasoning.summary not in (None, "auto"):
+        report.at("$.options.reasoning.summary", "summary", "summaries have no degrees", "weakened")
     if reasoning.budget is not None and reasoning.enabled is False:
         report.at("$.options.reasoning.budget", "reasoning", "thinking is off")
     elif reasoning.enabled and (reasoning.budget is not None or reasoning.effort is not None):
         report.at("$.options.reasoning.enabled", "reasoning", "goes without saying beside how much", "record")
 
 
+# Where models other than Claude are asked to reason, by a part of their ids.
+_OWN_FIELDS = {"openai.": "reasoning_effort", "nova": NOVA}
+
+
+def _encode_nova_alone(fields: dict[str, Any], reasoning: Reasoning, report: Reporter) -> None:
+    fields[NOVA] = _encode_nova(reasoning)
+    if reasoning.budget is not None:
+        report.at("$.options.reasoning.budget", "reasoning", "this model takes a word for the effort only")
+    if reasoning.enabled and reasoning.effort is not None:
+        report.at("$.options.reasoning.enabled", "reasoning", "goes without saying beside how much", "record")
+    if reasoning.summary is not None:
+        report.at("$.options.reasoning.summary", "summary", "this model takes no word for it")
+
+
 def _encode_thinking_field(reasoning: Reasoning) -> dict[str, Any]:
     """What Claude models take for `thinking`."""
     if reasoning.enabled is False:
-        wire: dict[str, Any] = {"type": "disabled"}
+        wire: dict[str, Any] = {"type": held_of(reasoning.extra, API).get(OFF_WORD, "disabled")}
     elif reasoning.budget is not None:
         wire = {"type": "enabled", "budget_tokens": reasoning.budget}
     else:
         wire = {"type": "adaptive"}
+    if reasoning.summary is not None and reasoning.enabled is not False:
+        wire["display"] = SUMMARIZED
     return restored(wire, reasoning.extra, API)
 
 
 def _encode_effort_alone(fields: dict[str, Any], reasoning: Reasoning, report: Reporter) -> None:
     if reasoning.effort is not None:
         fields["reasoning_effort"] = reasoning.effort
-    for name, value in (("budget", reasoning.budget), ("enabled", reasoning.enabled)):
-        if value is not None:
+    for name in ("budget", "enabled", "summary"):
+        if getattr(reasoning, name) is not None:
             report.at(f"$.options.reasoning.{name}", "reasoning", "this model takes a word for the effort only")
     for key in own_fields(held_of(reasoning.extra, API)):
         report.at(f"$.options.reasoning.extra.{API}.{key}", key, "this model takes a word for the effort only")
