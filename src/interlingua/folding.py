@@ -97,7 +97,7 @@ def arguments_text(call: ToolCall) -> str:
     """A call's arguments as text: the wire's own spelling if it still says the same, else compact JSON."""
     if call.arguments_text is not None:
         arguments, _, _ = parse_arguments(call.arguments_text)
-        if arguments == call.arguments:
+        if jsontext.same(arguments, call.arguments):
             return call.arguments_text
     return jsontext.compact(call.arguments)
 

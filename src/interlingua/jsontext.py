@@ -87,6 +87,22 @@ def is_clean_value(value: Any) -> bool:
     return not isinstance(value, list | tuple) or all(map(is_clean_value, value))
 
 
+def same(a: Any, b: Any) -> bool:
+    """Equal as JSON texts: unlike Python, neither `true` nor `1.0` is `1`."""
+    return bool(a == b) and not _differs_in_type(a, b)
+
+
+def _differs_in_type(a: Any, b: Any) -> bool:
+    """For equal values: whether somewhere a number of one kind, or a boolean, stands for one of another."""
+    if a is b:  # most of what is compared was said by reference: arguments, schemas
+        return False
+    if isinstance(a, dict):
+        return any(_differs_in_type(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return any(_differs_in_type(x, y) for x, y in zip(a, b, strict=True))
+    return type(a) is not type(b)
+
+
 def clean(text: str) -> str:
     """The string with adjacent surrogate halves joined and unpaired ones replaced by U+FFFD."""
     if is_clean(text):

@@ -80,7 +80,9 @@ def _seen_struct(value: Struct, owner: str) -> dict[str, Any]:
 
 def _is_stale(call: ToolCall) -> bool:
     """Whether the arguments were changed since the wire spelled them."""
-    return call.arguments_text is not None and parse_arguments(call.arguments_text)[0] != call.arguments
+    if call.arguments_text is None:
+        return False
+    return spelled(parse_arguments(call.arguments_text)[0]) != spelled(call.arguments)
 
 
 def _seen_extra(extra: dict[str, Any], owner: str) -> dict[str, Any]:

@@ -6,14 +6,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from interlingua import jsontext
 from interlingua.canonical import dump, load
-from interlingua.dialects import dialect
+from interlingua.dialects import WIRES, dialect
 from interlingua.errors import BadWire, FormatError
+from interlingua.folding import arguments_text, fold, parse_arguments
+from interlingua.handover import adapt
 from interlingua.messages import AssistantMessage, TextBlock, ToolCall, UserMessage, text_of
 from interlingua.request import Context, ModelDescriptor, Request
-from laws.wires import every_dialect, said_outside, spelled
+from laws.wires import every_dialect, heard, said_outside, spelled, stream_of
 from strategies import deep_objects, json_bytes, json_values, nested
 
 ANY_TEXT = st.text(st.characters(), max_size=12)  # unpaired surrogates included
@@ -169,3 +172,66 @@ def test_numbers_that_are_none_are_found_in_long_text(value: float) -> None:
     assert json.loads(jsontext.write(long)) == long
     with pytest.raises(FormatError):
         jsontext.write({**long, "here": [{"x": (value,)}]})
+
+
+# --- the spelling of numbers -----------------------------------------------------------------------------------------
+
+NUMBERS = st.one_of(
+    st.sampled_from(["1e2", "1E+2", "1.10", "-0", "-0.0", "1e16", "1e-400", "9" * 40, "0.1e1", "100", "1.0"]),
+    st.from_regex(r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,2})?", fullmatch=True),
+)
+
+
+def spellings() -> st.SearchStrategy[str]:
+    """JSON objects as models write them: any number, any spacing, keys that repeat."""
+    gap = st.sampled_from(["", " ", "\n  "])
+    leaf = st.one_of(NUMBERS, st.sampled_from(['"\\u00e9"', '"\\/"', "true", "null", '"1e2"']))
+    values = st.recursive(leaf, lambda inner: st.builds("[{}{}]".format, gap, inner), max_leaves=3)
+    pairs = st.builds('{}"{}":{}{}'.format, gap, st.sampled_from("ab"), gap, values)
+    return st.builds(lambda inside, after: f"{{{','.join(inside)}{after}}}", st.lists(pairs, max_size=3), gap)
+
+
+SPELLING_WIRES = sorted(name for name in WIRES if dialect(name).FATES["ToolCall.arguments_text"].kind == "kept")
+
+
+@pytest.mark.parametrize("name", SPELLING_WIRES)
+@pytest.mark.parametrize("target", SPELLING_WIRES)
+@given(text=spellings(), size=st.sampled_from([None, 1, 3]))
+def test_arguments_keep_their_spelling_where_text_is_kept(name: str, target: str, text: str, size: int | None) -> None:
+    """
+    `1e2` stays `1e2`: in requests and answers, whole and streamed, through our JSON, and on to another such wire.
+    """
+    arguments, kept, problem = parse_arguments(text)
+    call = ToolCall(id="c", name="f", arguments=arguments, arguments_text=kept, parse_error=problem)
+    message = AssistantMessage(content=(call,), stop_reason="toolUse")
+    wire, other = dialect(name), dialect(target)
+    source = Request(model=ModelDescriptor(id="m"), context=Context(messages=(UserMessage(content="a"), message)))
+    request = load(dump(wire.decode_request(wire.encode_request(source).bytes())), Request)
+    streamed = fold(heard(wire, [stream_of(wire, message, size)]))
+    for answer in (wire.decode_response(wire.encode_response(message).bytes()), streamed):
+        read = load(dump(answer), AssistantMessage)
+        assert text == arguments_text(read.tool_calls[0])
+        assert texts_in(other.encode_response(read).body) >= {text}
+    assert texts_in(other.encode_request(adapt(request, target).request).body) >= {text}
+    assert texts_in(other.encode_request(request).body) >= {text}
+
+
+def texts_in(value: Any) -> set[str]:
+    """Every string in a JSON value."""
+    if isinstance(value, str):
+        return {value}
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return set().union(*map(texts_in, items))
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"), [('{ "a": 1 }', {"a": True}), ('{"a":1.0 }', {"a": 1}), ("{ }", {"a": 0})]
+)
+def test_arguments_that_were_changed_are_spelled_anew(text: str, changed: dict[str, Any]) -> None:
+    """
+    The wire's text goes only with the values that it spells: `true` is not `1`, and `1` is not `1.0`.
+    """
+    arguments, kept, _ = parse_arguments(text)
+    call = ToolCall(id="c", name="f", arguments=arguments, arguments_text=kept)
+    assert text == arguments_text(call)
+    assert json.dumps(changed, separators=(",", ":")) == arguments_text(replace(call, arguments=changed))

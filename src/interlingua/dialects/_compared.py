@@ -129,4 +129,4 @@ def _is_stale(value: Any, name: str) -> bool:
     """Whether it is the spelling of arguments that were changed since."""
     if name != "arguments_text" or not isinstance(value, ToolCall) or value.arguments_text is None:
         return False
-    return parse_arguments(value.arguments_text)[0] != value.arguments
+    return not same(parse_arguments(value.arguments_text)[0], value.arguments)

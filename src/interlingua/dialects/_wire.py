@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from .. import jsontext
 from ..errors import BadWire, DialectError, FormatError, InterlinguaError
 from ..folding import settle
+from ..jsontext import same as same
 from ..losses import Encoded, Reporter
 from ..messages import AssistantMessage, Block, Extra, StopReason, blocks_of
 from ..request import Conversation, ModelDescriptor, Request, ToolSpec
@@ -104,22 +105,6 @@ def with_held(value: S, api: str, /, **held: Any) -> S:
 def held_of(extra: Extra, api: str) -> Mapping[str, Any]:
     """What an extra holds for `api`."""
     return extra.get(api, {}) if extra else {}
-
-
-def same(a: Any, b: Any) -> bool:
-    """Equal as JSON texts: unlike Python, neither `true` nor `1.0` is `1`."""
-    return bool(a == b) and not _differs_in_type(a, b)
-
-
-def _differs_in_type(a: Any, b: Any) -> bool:
-    """For equal values: whether somewhere a number of one kind, or a boolean, stands for one of another."""
-    if a is b:  # most of what is compared was said by reference: arguments, schemas
-        return False
-    if isinstance(a, dict):
-        return any(_differs_in_type(a[key], b[key]) for key in a)
-    if isinstance(a, list | tuple):
-        return any(_differs_in_type(x, y) for x, y in zip(a, b, strict=True))
-    return type(a) is not type(b)
 
 
 def reading(api: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
