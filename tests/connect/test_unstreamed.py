@@ -62,3 +62,17 @@ async def test_a_large_answer_that_comes_whole_is_read_whole(provider: str) -> N
         server.route("POST", path, json.loads(json.dumps(body).replace("All at once.", text)))
         answer = await il.complete(f"{provider}/m", "hi", base_url=server.url, api_key="none", retry=0)
     assert (len(text), True, "stop") == (len(answer.text), text == answer.text, answer.stop_reason)
+
+
+FILTERED = {"index": 0, "finish_reason": "content_filter", "content_filter_results": {"hate": {"filtered": True}}}
+PROMPTS = [{"prompt_index": 0, "content_filter_results": {"jailbreak": {"filtered": True, "detected": True}}}]
+
+
+@pytest.mark.parametrize("body", [{"choices": [FILTERED]}, {"choices": [], "prompt_filter_results": PROMPTS}])
+async def test_an_answer_that_azure_s_filter_took_is_a_filtered_one(body: dict[str, object]) -> None:
+    """The choice has no message, or the prompt no choice: the error says which filter it was."""
+    _, whole = WHOLE["openai-compatible"]
+    with Server() as server:
+        server.route("POST", "/chat/completions", {**whole, **body})
+        with pytest.raises(il.ContentFiltered, match=r"content_filter \((hate|jailbreak)\)"):
+            await il.complete("openai-compatible/m", "hi", base_url=server.url, api_key="none", retry=0)

@@ -9,7 +9,9 @@ import pytest
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
+import laws.wires
 from interlingua.canonical import dump, load
+from interlingua.dialects import dialect
 from interlingua.dialects import openai_completions as wire
 from interlingua.errors import (
     AuthFailed,
@@ -64,6 +66,7 @@ from interlingua.request import (
     ToolChoice,
     ToolSpec,
 )
+from laws.wires import stream_of
 
 API = wire.API
 PNG = "iVBORw0KGgo="
@@ -1219,6 +1222,64 @@ def test_oddity_1_and_8_a_whole_document_instead_of_a_stream_is_understood() -> 
     events = [event for frame in framing.feed(body) + framing.close() for event in decoder.feed(frame)]
     message = fold(events + decoder.close())
     assert message == wire.decode_response(body)
+
+
+FILTERS = {"hate": {"filtered": True, "severity": "high"}, "violence": {"filtered": False, "severity": "safe"}}
+FILTERED: dict[str, dict[str, Any]] = {
+    "no message": {"choices": [{"index": 0, "finish_reason": "content_filter", "content_filter_results": FILTERS}]},
+    "a null": {"choices": [{"index": 0, "finish_reason": "content_filter", "message": None}]},
+    "the prompt": {
+        "choices": [],
+        "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": FILTERS}],
+    },
+    "a prompt of the old kind": {
+        "choices": [],
+        "prompt_filter_results": [{"prompt_index": 0, "content_filter_result": FILTERS}],
+    },
+}
+
+
+@pytest.mark.parametrize("name", FILTERED)
+def test_what_azure_s_filter_took_is_a_filtered_answer(name: str) -> None:
+    """
+    A choice without a message, and a prompt without a choice: an answer that ended so, and goes back as it came.
+    """
+    body = {"id": "a", "object": "chat.completion", "created": 1, "model": "m", **FILTERED[name]}
+    read = load(dump(wire.decode_response(body)), AssistantMessage)
+    assert ("error", "content_filter", ()) == (read.stop_reason, read.stop_detail, read.content)
+    assert ("hate" in json.dumps(body)) == ("(hate)" in (read.error_message or ""))
+    assert body == wire.encode_response(read).body
+    again = fold(laws.wires.heard(dialect("openai-completions"), [stream_of(dialect("openai-completions"), read)]))
+    assert ("error", "content_filter", ()) == (again.stop_reason, again.stop_detail, again.content)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("name", FILTERED)
+def test_what_azure_s_filter_took_streams_as_a_filtered_answer(name: str, ended: bool) -> None:
+    """
+    The same inside a stream, with or without its last line, after text or before any.
+    """
+    filtered = {**chunk(), **FILTERED[name]}
+    for before in ([], [chunk({"role": "assistant", "content": "So"})] if filtered["choices"] else []):
+        read = streamed(*before, filtered, *([DONE] if ended else []))
+        assert ("error", "content_filter", "So" if before else "") == (read.stop_reason, read.stop_detail, read.text)
+
+
+def test_a_choice_without_a_message_is_bad_where_nothing_failed() -> None:
+    """
+    Only what was filtered or failed may lack its message.
+    """
+    with pytest.raises(BadWire, match=r"\$\.choices\[0\]\.message"):
+        wire.decode_response({"choices": [{"index": 0, "finish_reason": "stop"}]})
+
+
+def test_a_filtered_prompt_is_told_by_azure_s_inner_error() -> None:
+    """
+    Azure may leave the code null and say in `innererror` alone that its policy refused the prompt.
+    """
+    error = {"message": "No.", "code": None, "innererror": {"code": "ResponsibleAIPolicyViolation"}}
+    assert isinstance(wire.decode_error(400, {"error": error}), ContentFiltered)
+    assert isinstance(dialect("openai-responses").decode_error(400, {"error": error}), ContentFiltered)
 
 
 def test_oddity_10_an_error_inside_a_stream_ends_it() -> None:

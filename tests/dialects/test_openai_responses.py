@@ -56,6 +56,7 @@ from interlingua.request import (
     ToolChoice,
     ToolSpec,
 )
+from laws.grammar import faults
 
 API = wire.API
 PNG = "iVBORw0KGgo="
@@ -1168,6 +1169,52 @@ def test_streamed_reasoning_survives_an_item_that_leaves_it_out(name: str) -> No
         wire.decode_response(answered(item)).thinking
         == fold(heard(sse(created(), *told, finished(0, bare), completed(bare)))).thinking
     )
+
+
+THOUGHT = {
+    "id": "rs_1",
+    "type": "reasoning",
+    "summary": [],
+    "content": [{"type": "reasoning_text", "text": "I think"}],
+}
+ANSWER = {**WORDS, "content": [{"type": "output_text", "text": "Hello there", "annotations": []}]}
+
+
+@pytest.mark.parametrize("ids", [("rs_1", "msg_a"), ("msg_a", "msg_a"), ("rs_1", "msg_b")])
+@pytest.mark.parametrize("places", [(0, 0), (0, 1), (1, 0)])
+@pytest.mark.parametrize("item_id", ["msg_a", "msg_b"])
+@pytest.mark.parametrize("parts", ["response.reasoning_part", "response.content_part", None])
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("listed", [False, True])
+def test_reasoning_inside_an_item_announced_as_a_message_is_read_once(
+    ids: tuple[str, str], places: tuple[int, int], item_id: str, parts: str | None, done: bool, listed: bool
+) -> None:
+    """
+    Bedrock's service (gpt-oss) announces a message and streams reasoning under its id; nothing comes out twice.
+    """
+    reasoning, message = {**THOUGHT, "id": ids[0]}, {**ANSWER, "id": ids[1]}
+    about = {"item_id": "msg_a", "output_index": places[0], "content_index": 0}
+    part = {"type": "reasoning_text", "text": ""}
+    thoughts = [{"type": "response.reasoning_text.delta", **about, "delta": delta} for delta in ("I ", "think")]
+    events = [
+        created(),
+        added(0, {**EMPTY, "id": "msg_a"}),
+        *([{"type": f"{parts}.added", **about, "part": part}] if parts else []),
+        *thoughts,
+        {"type": "response.reasoning_text.done", **about, "text": "I think"},
+        *([{"type": f"{parts}.done", **about, "part": {**part, "text": "I think"}}] if parts else []),
+        *([finished(places[0], reasoning)] if done else []),
+        *(text_delta(places[1], delta, item_id=item_id) for delta in ("Hello ", "there")),
+        *([finished(places[1], message)] if done else []),
+        completed(*([reasoning, message] if listed else [])),
+    ]
+    streamed = heard(sse(*events))
+    assert faults(streamed) == []
+    read = fold(streamed)
+    assert [ThinkingBlock, TextBlock] == [type(block) for block in read.content or ()]
+    assert ("I think", "Hello there") == (read.thinking, read.text)
+    assert ["I ", "think"] == [event.delta for event in streamed if isinstance(event, ThinkingDelta)]
+    assert ["Hello ", "there"] == [event.delta for event in streamed if isinstance(event, TextDelta)]
 
 
 def test_refusals_stream() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from framing.reading import cut, outcome, read
 from interlingua.errors import BadWire
-from interlingua.framing import Frame, JSONArray, json_array
+from interlingua.framing import Frame, JSONArray, JSONDocuments, json_array
 
 EXAMPLES = {
     "7: an array of chunks": (b'[{"a": 1}\n,\r\n{"b": 2}]\n', [b'{"a": 1}', b'{"b": 2}']),
@@ -34,6 +34,19 @@ def test_an_array_gives_its_elements_and_anything_else_itself(wire, documents, s
     The outer brackets, commas and padding are no part of a frame.
     """
     assert [Frame(document) for document in documents] == read(JSONArray(), *cut(wire, size))
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+@pytest.mark.parametrize("between", [b"", b"\n", b"\r\n\r\n "])
+def test_documents_in_a_row_are_frames_of_their_own(between, size):
+    """
+    JSON lines under the label of JSON: each is a frame; a single document or array is read as ever.
+    """
+    documents = [b'{"a": [1]}', b'{\n "b": "}{"\n}', b"{}"]
+    wire = between.join(documents) + between
+    assert [Frame(document) for document in documents] == read(JSONDocuments(), *cut(wire, size))
+    for alone, frames in EXAMPLES.values():
+        assert [Frame(frame) for frame in frames] == read(JSONDocuments(), *cut(alone, size))
 
 
 JSON = st.recursive(

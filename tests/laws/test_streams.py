@@ -70,6 +70,20 @@ def test_a_stream_amounts_to_the_whole_answer(name: str, data: st.DataObject) ->
     assert spelled(even(whole, wire.UNEVEN)) == spelled(even(folded, wire.UNEVEN))
 
 
+@every_dialect
+@given(data=st.data())
+def test_a_whole_answer_in_place_of_a_stream_is_read_as_such(name: str, data: st.DataObject) -> None:
+    """
+    A host that was asked for a stream and sends one JSON document is understood; the events are well formed.
+    """
+    wire = dialect(name)
+    body = wire.encode_response(data.draw(messages_for_answers(owner(name)))).bytes()
+    events = understood(wire, [Frame(body)], **GIVEN)
+    assert faults(events) == []
+    whole, folded = wire.decode_response(body, **GIVEN), fold(events)
+    assert spelled(even(whole, wire.UNEVEN)) == spelled(even(folded, wire.UNEVEN))
+
+
 def is_reordered(said: Encoded) -> bool:
     """Whether the wire has a place for each kind of block, and so an order of its own, which is not the message's."""
     return any(loss.what == "order" for loss in said.losses)

@@ -17,7 +17,7 @@ from ..dialects._errors import provider_error
 from ..errors import Aborted, BadWire, ContentFiltered, DialectError, InterlinguaError, ProviderError
 from ..events import Done, Error, StreamEvent
 from ..folding import renamed, unfold
-from ..framing import Frame
+from ..framing import Frame, actual_type
 from ..messages import AssistantMessage, blocks_of
 from .transport import ERROR_BODY_LIMIT, Reply, Transport, whole
 from .watching import Timeouts, Watch
@@ -74,6 +74,7 @@ class Exchange:
         self._on_response = on_response
         self._scrub = scrub
         self._reply: Reply | None = None
+        self._head = b""  # of the body: what was read to see what it is
         self._watch: Watch | None = None
         self.failure: InterlinguaError | None = None
         self.losses: Any = ()
@@ -83,7 +84,8 @@ class Exchange:
         watch = self._watch = Watch(self._signal, self._timeouts)
         try:
             frames = await self._begin(watch)
-            while chunk := await self._chunk(watch):
+            while chunk := self._head or await self._chunk(watch):
+                self._head = b""
                 events = self._heard(frames.feed(chunk))
                 if not events:
                     continue
@@ -145,6 +147,7 @@ class Exchange:
         if reply.status != 200:
             body = await self._whole(watch)
             raise self._dialect.decode_error(reply.status, _words(body) if kind == "text/html" else body, reply.headers)
+        kind = await self._actual_type(kind, watch)
         framing = self._dialect.framing(kind)
         if kind == "application/json" and framing.name == "sse":
             base, body = self._base, await self._whole(watch, _LARGEST_ANSWER)
@@ -157,10 +160,19 @@ class Exchange:
             raise BadWire(self._dialect.API, f"a web page came instead of an answer; is the base URL right? {page!r}")
         return framing
 
+    async def _actual_type(self, declared: str, watch: Watch) -> str:
+        """The content type of the body by its first bytes, which are kept to be read again."""
+        found = None
+        while found is None and (chunk := await self._chunk(watch)):
+            self._head = (self._head + chunk).lstrip()  # padding before the first byte means nothing
+            found = actual_type(self._head, declared)
+        return found or declared
+
     async def _whole(self, watch: Watch, most: int = ERROR_BODY_LIMIT) -> bytes:
         assert self._reply is not None
+        head, self._head = self._head, b""
         try:
-            return await whole(self._reply, most)
+            return head + await whole(self._reply, most)
         except InterlinguaError as error:
             raise watch.why or error from None
 

@@ -108,6 +108,13 @@ def words_of(message: Any, wire: Any) -> str:
     return message if isinstance(message, str) else jsontext.compact(wire) if wire else ""
 
 
+def azure_code(error: Mapping[str, Any]) -> str | None:
+    """The code inside Azure's `innererror`, which alone says that a filter refused the prompt where `code` is null."""
+    inner = error.get("innererror")
+    code = inner.get("code") if isinstance(inner, dict) else None
+    return code if isinstance(code, str) else None
+
+
 def is_overflow(message: str) -> bool:
     """Whether an error text says that the conversation does not fit the context window."""
     if _THROTTLING.search(message):

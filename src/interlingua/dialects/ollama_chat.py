@@ -31,7 +31,7 @@ from ..events import (
     ToolCallEnd,
 )
 from ..folding import CUT_OFF, arguments_text, parse_arguments, settle
-from ..framing import NDJSON, Frame, write_ndjson
+from ..framing import NDJSON, Frame, Framing, framing_for, write_ndjson
 from ..losses import QUIET, SYSTEM, Encoded, Fates, Reporter, bookkeeping, dropped, encoded, kept, some
 from ..messages import (
     AssistantMessage,
@@ -797,8 +797,8 @@ ANSWER_FATES: Fates = {
 # --- streams ---------------------------------------------------------------------------------------------------------
 
 
-def framing(content_type: str | None = None) -> NDJSON:
-    return NDJSON()
+def framing(content_type: str | None = None) -> Framing:
+    return NDJSON() if content_type is not None and "ndjson" in content_type else framing_for(content_type, NDJSON)
 
 
 _TEXT, _THINKING = "text", "thinking"  # the two kinds of blocks that grow

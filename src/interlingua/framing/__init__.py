@@ -6,7 +6,8 @@ the dialect that reads it.
 
 from interlingua.framing._frame import DEFAULT_LIMIT, Frame, Framing
 from interlingua.framing.aws import AWSEventStream, write_aws
-from interlingua.framing.json_array import JSONArray
+from interlingua.framing.detection import actual_type, framing_for
+from interlingua.framing.json_array import JSONArray, JSONDocuments
 from interlingua.framing.ndjson import NDJSON, write_ndjson
 from interlingua.framing.sse import SSE, write_sse
 
@@ -18,6 +19,9 @@ __all__ = [
     "Frame",
     "Framing",
     "JSONArray",
+    "JSONDocuments",
+    "actual_type",
+    "framing_for",
     "write_aws",
     "write_ndjson",
     "write_sse",

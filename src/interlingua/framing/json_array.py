@@ -145,6 +145,17 @@ class JSONArray(Framing):
             raise self._broken("the stream ends before the array does", self._offset)
 
 
+class JSONDocuments(JSONArray):
+    """The same for a body that may go on after its first document: JSON lines under any name.
+
+    The limit is that of an answer that comes whole, which may hold pictures.
+    """
+
+    def __init__(self, limit: int = 4 * DEFAULT_LIMIT) -> None:
+        super().__init__(limit)
+        self._after_frame = JSONArray._before_document
+
+
 def _end(pattern: re.Pattern[bytes], window: bytes, at: int) -> int:
     """Where the pattern stops; each of ours matches everywhere."""
     found = pattern.match(window, at)

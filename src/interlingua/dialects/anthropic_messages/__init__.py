@@ -11,7 +11,7 @@ To read in this order: facts, content, messages, requests, answers, streams; err
 
 import sys
 
-from ...framing import SSE
+from ...framing import framing_for
 from .._variant import Variant
 from .answers import decode_response, encode_response
 from .chunks import AWSChunks, chunked
@@ -51,6 +51,6 @@ BEDROCK = Variant(
     sys.modules[__name__],
     "bedrock-invoke-anthropic",
     quirks={"hosted": True, "version": "bedrock-2023-05-31"},
-    framing=lambda content_type: SSE() if content_type == "text/event-stream" else AWSChunks(),
+    framing=lambda content_type: framing_for(content_type, AWSChunks),
     reframe=chunked,
 )

@@ -27,19 +27,19 @@ from ...events import (
     ToolCallStart,
 )
 from ...folding import CUT_OFF, parse_arguments
-from ...framing import SSE, Frame, write_sse
+from ...framing import SSE, Frame, Framing, framing_for, write_sse
 from ...losses import QUIET
-from ...messages import AssistantMessage, Block, OpaqueBlock, TextBlock, ThinkingBlock, ToolCall
+from ...messages import AssistantMessage, Block, OpaqueBlock, TextBlock, ThinkingBlock, ToolCall, blocks_of
 from ...request import Request
 from .._stream import Decoder
 from .answers import decode_answer, decode_envelope, decode_usage, whole_answer
-from .content import decode_block, decode_redacted, encode_block
+from .content import decode_block, decode_content, decode_redacted, encode_block
 from .errors import decode_error
 from .facts import API, STOP_REASONS
 
 
-def framing(content_type: str | None = None) -> SSE:
-    return SSE()
+def framing(content_type: str | None = None) -> Framing:
+    return framing_for(content_type, SSE)
 
 
 class StreamDecoder(Decoder):
@@ -53,9 +53,13 @@ class StreamDecoder(Decoder):
         self._blocks: dict[Any, dict[str, Any]] = {}  # the wire's open blocks, by index
 
     def _read(self, value: Any, frame: Frame) -> None:
-        kind = value["type"]
+        kind = value.get("type")
         if kind == "content_block_delta":
             self._delta(value["index"], value["delta"])
+        elif kind is None:
+            if "error" not in value:
+                raise KeyError("type")
+            self._failed(value)
         else:
             handle = _HANDLERS.get(kind)
             if handle is not None:
@@ -133,6 +137,14 @@ class StreamDecoder(Decoder):
                 self._shell[key] = value
         self._record.note(usage=decode_usage(self._shell.get("usage")))
 
+    def _whole(self, message: dict[str, Any]) -> None:
+        """An answer that came at once although a stream was asked for."""
+        self._start({"message": message})
+        content = decode_content(message.get("content"))
+        for key, block in enumerate(blocks_of(content)):
+            self._record.whole(key, block)
+        self._record.end(decode_answer(message, content, self._given))
+
     def _stop(self, event: dict[str, Any]) -> None:
         self._finish()
 
@@ -160,6 +172,7 @@ _UNOPENED = {
     "input_json_delta": {"type": "tool_use", "id": "", "name": "", "input": {}},
 }
 _HANDLERS = {
+    "message": StreamDecoder._whole,
     "message_start": StreamDecoder._start,
     "content_block_start": StreamDecoder._open,
     "content_block_stop": StreamDecoder._close,

@@ -30,7 +30,7 @@ from ...events import (
     ToolCallStart,
 )
 from ...folding import CUT_OFF, parse_arguments
-from ...framing import AWSEventStream, Frame, JSONArray, write_aws
+from ...framing import AWSEventStream, Frame, Framing, framing_for, write_aws
 from ...losses import QUIET
 from ...messages import AssistantMessage, Block, OpaqueBlock, ServerToolCall, TextBlock, ThinkingBlock, ToolCall
 from ...request import Request
@@ -42,10 +42,9 @@ from .errors import EXCEPTIONS, decode_error
 from .facts import API
 
 
-def framing(content_type: str | None = None) -> AWSEventStream | JSONArray:
-    if content_type is not None and content_type.partition(";")[0].strip().lower() == "application/json":
-        return JSONArray()  # an error, or a whole answer from a host that does not stream
-    return AWSEventStream()
+def framing(content_type: str | None = None) -> Framing:
+    """AWS frames; JSON is an error, or a whole answer from a host that does not stream."""
+    return framing_for(content_type, AWSEventStream)
 
 
 class _Open:

@@ -24,7 +24,7 @@ from ...events import (
     ToolCallEnd,
 )
 from ...folding import CUT_OFF
-from ...framing import SSE, Frame, JSONArray, write_sse
+from ...framing import SSE, Frame, Framing, framing_for, write_sse
 from ...losses import QUIET
 from ...messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
 from ...request import Request
@@ -45,12 +45,12 @@ from .answers import (
 from .citations import with_citations
 from .content import decode_block, decode_call, decode_text, decoder_of, encode_block
 from .errors import CODES, decode_error, error_body
-from .facts import API, CANDIDATE, ENVELOPE, JSON, PLAIN, STOP_REASONS, has_envelope
+from .facts import API, CANDIDATE, ENVELOPE, PLAIN, STOP_REASONS, has_envelope
 
 
-def framing(content_type: str | None = None) -> SSE | JSONArray:
+def framing(content_type: str | None = None) -> Framing:
     """Without `alt=sse`, a stream is one JSON array of chunks."""
-    return JSONArray() if content_type and content_type.startswith(JSON) else SSE()
+    return framing_for(content_type, SSE)
 
 
 class StreamDecoder(Decoder):

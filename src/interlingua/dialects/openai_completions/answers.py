@@ -23,7 +23,7 @@ from .._wire import (
 )
 from .calls import Pairing
 from .errors import decode_error
-from .facts import ANSWER_FATES, API, CHOICE, CHOICES, NONE, SAID_STOPS, STOP_REASONS
+from .facts import ANSWER_FATES, API, CHOICE, CHOICES, FILTERED, NONE, SAID_STOPS, STOP_REASONS, UNSAID
 from .hearing import decode_spoken
 from .hosts import Compat, compat_of
 from .speech import say
@@ -40,6 +40,8 @@ def read_answer(
 ) -> AssistantMessage:
     """The message of an answer whose content is read already; `choice` is None where the answer has none."""
     word = optional((choice or {}).get("finish_reason"))
+    if choice is None and is_prompt_filtered(envelope):
+        word = FILTERED
     reason = reason_of(word, content)
     message = replace(
         base,
@@ -48,7 +50,7 @@ def read_answer(
         usage=decode_usage(find_usage(envelope, choice or {}), compat),
         stop_reason=reason,
         stop_detail=word,
-        error_message=_what_went_wrong(word, choice or {}, content) if reason == "error" else None,
+        error_message=_what_went_wrong(word, choice or envelope, content) if reason == "error" else None,
     )
     held = {**residual(envelope, encode_envelope(message, compat)), **beside}
     if choice is None:
@@ -70,7 +72,32 @@ def _what_went_wrong(word: str | None, choice: Mapping[str, Any], content: tuple
     if isinstance(error, dict) and isinstance(error.get("message"), str):
         return str(error["message"])
     refusal = "".join(block.text for block in content if isinstance(block, TextBlock) and block.refusal)
-    return f"the model refused: {refusal}" if refusal else f"the provider stopped: {word or 'no reason given'}"
+    if refusal:
+        return f"the model refused: {refusal}"
+    filters = ", ".join(_filters(choice)) if word == FILTERED else ""
+    return f"the provider stopped: {word or 'no reason given'}{filters and f' ({filters})'}"
+
+
+def is_prompt_filtered(envelope: Mapping[str, Any]) -> bool:
+    """Whether Azure's filter took the prompt, so that there is no choice at all."""
+    return bool(_filters(envelope))
+
+
+def _filters(wire: Mapping[str, Any]) -> list[str]:
+    """The names of Azure's filters that took what was said, of a choice or of the prompts: `hate`, `jailbreak`, …
+
+    https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter
+    """
+    found = [wire]
+    prompts = wire.get("prompt_filter_results")
+    found += [prompt for prompt in prompts if isinstance(prompt, dict)] if isinstance(prompts, list) else []
+    names: dict[str, None] = {}
+    for holder in found:
+        results = holder.get("content_filter_results") or holder.get("content_filter_result")
+        for name, result in results.items() if isinstance(results, dict) else ():
+            if isinstance(result, dict) and result.get("filtered") is True:
+                names[name] = None
+    return list(names)
 
 
 def decode_envelope(wire: Mapping[str, Any], base: AssistantMessage) -> dict[str, Any]:
@@ -92,7 +119,8 @@ def whole_answer(message: AssistantMessage, compat: Compat, report: Reporter) ->
     if held.get(NONE):
         return body
     choice = put_back(_encode_choice_shell(message), held.get(CHOICE) or {})
-    choice["message"] = _said_answer(message, compat, report)
+    if message.content or not held.get(UNSAID):
+        choice["message"] = _said_answer(message, compat, report)
     body["choices"] = [choice, *(held.get(CHOICES) or ())]
     return body
 
@@ -153,14 +181,19 @@ def decode_response(
         empty = wire if "choices" in wire else envelope
         return read_answer(empty, None, (), {}, base, compat)
     choice, *others = each(choices, "choices", API, lambda item: an_object(item, API))
-    content, held = decode_spoken(
-        an_object(choice.get("message"), API, "$.choices[0].message"), compat, Pairing(mint).mint, answer=True
-    )
-    beside = {MESSAGE: held} if held else {}
-    if others:
-        beside[CHOICES] = others  # type: ignore[assignment]
+    beside: dict[str, Any] = {CHOICES: others} if others else {}
+    if choice.get("message") is None and _is_failed(choice):  # so Azure gives a choice of which its filter took all
+        return read_answer(envelope, choice, (), {**beside, UNSAID: True}, base, compat)
+    spoken = an_object(choice.get("message"), API, "$.choices[0].message")
+    content, held = decode_spoken(spoken, compat, Pairing(mint).mint, answer=True)
+    if held:
+        beside[MESSAGE] = held
     rest = {key: value for key, value in choice.items() if key != "message"}
     return read_answer(envelope, rest, content, beside, base, compat)
+
+
+def _is_failed(choice: Mapping[str, Any]) -> bool:
+    return bool(choice.get("error")) or STOP_REASONS.get(optional(choice.get("finish_reason")) or "") == "error"
 
 
 def encode_response(message: AssistantMessage, *, quirks: Mapping[str, Any] | None = None) -> Encoded:

@@ -6,12 +6,12 @@ from msgspec.structs import replace
 
 from ... import jsontext
 from ...events import StreamEvent
-from ...framing import SSE, Frame, JSONArray
+from ...framing import SSE, Frame, Framing, framing_for
 from ...losses import QUIET
 from ...messages import AudioBlock, Block, OpaqueBlock, TextBlock, ThinkingBlock, ToolCall
 from .._stream import Decoder
 from .._wire import MESSAGE, residual
-from .answers import decode_envelope, read_answer
+from .answers import decode_envelope, is_prompt_filtered, read_answer
 from .calls import Pairing, decode_call, real_id
 from .errors import decode_error
 from .facts import API, CHOICES, DETAILS, PART, PARTS, PIECES, PLAIN, RANKS, REPEATS, STRINGS, THOUGHTS, TRACKS
@@ -101,7 +101,9 @@ class StreamDecoder(Decoder):
                 self._hear(choice)
 
     def _complete(self) -> bool:
-        return self._ended or bool(self._choice.get("finish_reason"))
+        if self._ended or self._choice.get("finish_reason"):
+            return True
+        return not (self._choice or self._message or self._others) and is_prompt_filtered(self._shell)
 
     # the envelope
 
@@ -595,6 +597,6 @@ def _implies_parts(content: tuple[Block, ...]) -> bool:
     return isinstance(said, list) and len(said) == len(listed)
 
 
-def framing(content_type: str | None = None) -> SSE | JSONArray:
+def framing(content_type: str | None = None) -> Framing:
     """Server-sent events; a host that was asked for a stream and gives one JSON document is understood too."""
-    return JSONArray() if (content_type or "").partition(";")[0].strip() == "application/json" else SSE()
+    return framing_for(content_type, SSE)

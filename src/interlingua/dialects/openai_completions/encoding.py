@@ -335,7 +335,7 @@ class StreamEncoder:
         before = b"" if self._started else self._start(message)
         told = whole_answer(message, self._compat, QUIET)
         self._set_head(told)
-        choices = told.pop("choices", None) or [{"index": 0, "message": {}}]
+        choices = told.pop("choices", None) or [{"index": 0, "message": {}, "finish_reason": stop_word(message)}]
         usage = told.pop("usage") if isinstance(told.get("usage"), dict) else None
         chunks = [self._last_chunk({**told, **self._envelope}, choices[0])]
         for choice in choices[1:]:
@@ -352,7 +352,7 @@ class StreamEncoder:
         rest = {key: value for key, value in choice.items() if key != "message"}
         delta = {
             key: value
-            for key, value in choice["message"].items()
+            for key, value in (choice.get("message") or {"content": None}).items()
             if key != "role" and not (value and (key in TRACKS or (key == "annotations" and self._sources)))
         }
         return {**envelope, "choices": [{**rest, "delta": delta}]}

@@ -5,7 +5,7 @@ from typing import Any
 
 from ... import jsontext
 from ...errors import ProviderError
-from .._errors import provider_error, status_of
+from .._errors import azure_code, provider_error, status_of
 from .._wire import lenient, optional
 
 
@@ -24,7 +24,7 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
     return provider_error(
         _with_details(text, error),
         status=status,
-        code=optional(code) or optional(error.get("type")) or (str(code) if code else None),
+        code=optional(code) or azure_code(error) or optional(error.get("type")) or (str(code) if code else None),
         headers=headers,
         body=wire,
     )

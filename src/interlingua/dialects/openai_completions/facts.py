@@ -16,6 +16,8 @@ RANKS = {track: rank for rank, track in enumerate(TRACKS)}
 PARTS, REPEATS, INDEXED = "~parts", "~repeats", "~indexed"
 PART, FIELDS, DETAIL, AS, PLAIN, PREFIX, SPLIT = "~part", "~fields", "~detail", "~as", "~plain", "~prefix", "~split"
 OBJECT, CUSTOM, MINTED, CHOICE, CHOICES, NONE = "~object", "~custom", "~minted", "~choice", "~choices", "~none"
+UNSAID = "~unsaid"  # the choice has no message at all
+FILTERED = "content_filter"
 
 CACHE, BREAKPOINT = "cache_control", "prompt_cache_breakpoint"
 MEDIA_RULE = "a part has one source: data with its type, a URL or, for files, an id"
@@ -48,6 +50,7 @@ UNEVEN: tuple[str, ...] = (
     f"$.extra.{API}.{RESPONSE}.{MESSAGE}.{INDEXED}",
     f"$.extra.{API}.{RESPONSE}.{CHOICE}.delta",
     f"$.extra.{API}.{RESPONSE}.{CHOICES}",
+    f"$.extra.{API}.{RESPONSE}.{UNSAID}",
 )
 
 FATES: Fates = {

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ...framing import SSE
+from ...framing import SSE, Framing, framing_for
 from ...losses import Encoded
 from ...request import Conversation
 from .._variant import Variant
@@ -60,8 +60,8 @@ __all__ = [
 ]
 
 
-def framing(content_type: str | None = None) -> SSE:
-    return SSE()
+def framing(content_type: str | None = None) -> Framing:
+    return framing_for(content_type, SSE)
 
 
 def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:

@@ -42,8 +42,10 @@ class StreamDecoder(Decoder):
         super().__init__(**given)
         self._shell: dict[str, Any] = {}  # the wire's response, without its output
         self._items: list[_Item] = []
-        self._places: dict[Any, _Item] = {}  # by output index; ids may change from event to event at some hosts
-        self._ids: dict[str, _Item] = {}
+        # By output index and by id, each with the kind: ids change from event to event at some hosts, and Bedrock's
+        # service (gpt-oss) streams reasoning under the index and id of the message that it announced.
+        self._places: dict[tuple[Any, str], _Item] = {}
+        self._ids: dict[tuple[str, str], _Item] = {}
         # The delta that is most likely next: another of the same kind at the same place.
         self._same = ("", None, "", None)
         self._key: Any = None
@@ -61,7 +63,7 @@ class StreamDecoder(Decoder):
                     self._pieces.append(delta)
                 return
         if kind is None:
-            kind = "error" if "error" in value else frame.event
+            kind = "" if get("object") == "response" else "error" if "error" in value else frame.event
         handle = _HANDLERS.get(kind)
         if handle is not None:
             self._same = ("", None, "", None)
@@ -83,6 +85,11 @@ class StreamDecoder(Decoder):
         if not self._record.started:
             self._record.note(**decode_envelope(self._shell, self._given))
             self._record.begin()
+
+    def _whole(self, response: dict[str, Any]) -> None:
+        """An answer that came at once although a stream was asked for."""
+        self._began({"response": {key: value for key, value in response.items() if key != "output"}})
+        self._ended({"type": "", "response": response})
 
     def _ended(self, event: dict[str, Any]) -> None:
         response = event.get("response")
@@ -118,13 +125,11 @@ class StreamDecoder(Decoder):
 
     def _find(self, index: Any, id: str | None, kind: str) -> _Item | None:
         """The item of this kind that an event is about: by its id, or else, as ids change at some hosts, its index."""
-        item = self._ids.get(id) if id is not None else None
-        if item is not None and item.kind == kind:
+        item = self._ids.get((id, kind)) if id is not None else None
+        if item is not None:
             return item
-        item = self._places.get(index)
-        if item is None or item.kind != kind or (item.done and id is not None and item.wire.get("id", id) != id):
-            return None
-        return item
+        item = self._places.get((index, kind))
+        return None if item is None or (item.done and id is not None and item.wire.get("id", id) != id) else item
 
     def _open(self, wire: dict[str, Any], index: Any) -> _Item:
         item = self._new(wire, index)
@@ -155,22 +160,30 @@ class StreamDecoder(Decoder):
             item: _Item | None = self._items[-1]
         else:
             item = self._find(index, id, kind)
-        if item is None:
-            return self._open({"type": kind} if id is None else {"type": kind, "id": id}, index)
-        return None if item.done else item
+        if item is not None:
+            return None if item.done else item
+        if id is None:
+            return self._open({"type": kind}, index)
+        if all(known.wire.get("id") != id for known in self._items):
+            return self._open({"type": kind, "id": id}, index)
+        item = self._ids[id, kind] = self._open({"type": kind}, index)  # the id is that of another item
+        return item
 
     def _done(self, event: dict[str, Any]) -> None:
         wire, index = event["item"], event.get("output_index")
         item = self._find(index, optional(wire.get("id")), kind_of(wire))
+        if item is None or not (item.keys or item.done):
+            unfinished = (known for known in self._items if not known.done and self._same_text(known, 0, wire))
+            item = next(unfinished, item)
         self._close(self._new(wire, index) if item is None else item, wire)
 
     def _new(self, wire: dict[str, Any], index: Any) -> _Item:
         """An item of which no block is open yet."""
         item = _Item(wire, index if isinstance(index, int) else len(self._items))
         self._items.append(item)
-        self._places[item.at] = item
+        self._places[item.at, item.kind] = item
         if isinstance(wire.get("id"), str):
-            self._ids[wire["id"]] = item
+            self._ids[wire["id"], item.kind] = item
         return item
 
     def _close(self, item: _Item, wire: dict[str, Any]) -> None:
@@ -227,9 +240,9 @@ class StreamDecoder(Decoder):
 
     def _fill(self, output: list[Any]) -> None:
         """The output of the terminal event: only for what the events before did not say, or did not finish."""
-        left = list(self._items)
+        left = [item for item in self._items if item.keys or item.done]  # not those of which nothing came
         told = [(at, wire) for at, wire in enumerate(output) if isinstance(wire, dict)]
-        for match in (_same_id, _same_place):
+        for match in (_same_id, _same_place, self._same_text):
             rest = []
             for at, wire in told:
                 item = next((item for item in left if match(item, at, wire)), None)
@@ -241,6 +254,14 @@ class StreamDecoder(Decoder):
             told = rest
         for at, wire in told:
             self._close(self._new(wire, at), wire)
+
+    def _same_text(self, item: _Item, at: int, wire: dict[str, Any]) -> bool:
+        """Whether an item that was streamed under another id, at another place, says the same."""
+        if item.kind != kind_of(wire):
+            return False
+        streamed = "".join(self._record.text(key) for _, key in sorted(item.keys.items()))
+        blocks = decode_item(wire, at, answer=True, mint=self._mint) if streamed else ()
+        return streamed != "" and streamed == "".join(_text_of(block) for _, block in blocks)
 
     def _close_blocks(self) -> None:
         for item in self._items:
@@ -279,7 +300,7 @@ class StreamDecoder(Decoder):
     def _part_told(self, event: dict[str, Any]) -> None:
         part = event.get("part")
         kind = part.get("type") if isinstance(part, dict) else None
-        if kind == "reasoning_text":
+        if kind == "reasoning_text":  # in `content_part` events, or in `reasoning_part` ones (vLLM, Bedrock)
             self._reasoning_part(event, "content", "content_index")
         elif kind == "output_text" or kind == "refusal":
             item, place = self._place(event, "message"), _index(event, "content_index")
@@ -387,6 +408,8 @@ _HANDLERS: dict[Any, Callable[[StreamDecoder, dict[str, Any]], None]] = {
     "response.output_item.done": StreamDecoder._done,
     "response.content_part.added": StreamDecoder._part_told,
     "response.content_part.done": StreamDecoder._part_told,
+    "response.reasoning_part.added": StreamDecoder._part_told,
+    "response.reasoning_part.done": StreamDecoder._part_told,
     "response.output_text.delta": StreamDecoder._text,
     "response.output_text.done": StreamDecoder._text_done,
     "response.output_text.annotation.added": StreamDecoder._annotated,
@@ -405,6 +428,7 @@ _HANDLERS: dict[Any, Callable[[StreamDecoder, dict[str, Any]], None]] = {
     **dict.fromkeys(_ENDS, StreamDecoder._ended),
     "response.done": StreamDecoder._ended,  # the Codex backend's word
     "error": StreamDecoder._failed,
+    "": StreamDecoder._whole,
 }
 
 

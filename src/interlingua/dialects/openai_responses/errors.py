@@ -5,7 +5,7 @@ from typing import Any
 
 from ... import jsontext
 from ...errors import ProviderError
-from .._errors import provider_error, status_of
+from .._errors import azure_code, provider_error, status_of
 from .._wire import lenient, optional
 
 
@@ -19,7 +19,7 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
     if not isinstance(message, str):
         told = wire.get("error", wire.get("detail")) if isinstance(wire, dict) else wire
         message = told if isinstance(told, str) else jsontext.compact(wire) if wire else ""
-    code = optional(error.get("code"))
+    code = optional(error.get("code")) or azure_code(error)
     if code is None and error.get("type") != "error":
         code = optional(error.get("type"))
     return provider_error(message, status=status, code=code, headers=headers, body=wire)
