@@ -702,6 +702,54 @@ def _wellformed(draw: st.DrawFn, *, images: bool, thinking: bool, turns: int, ow
 
 
 @st.composite
+def scattered_requests(draw: st.DrawFn, own: str | None = None) -> Request:
+    """Conversations whose turns are spread over several assistant messages, with results anywhere: before, between,
+    long after their calls, twice or not at all. Each result says `result N`, once in the conversation.
+    """
+    said: list[Any] = []
+    calls: list[ToolCall] = []
+    for _ in range(draw(st.integers(1, 7))):
+        if draw(st.integers(0, 3)) == 0:
+            said.append(UserMessage(content=draw(st.sampled_from(["Go on.", " "]))))
+            continue
+        made = [
+            ToolCall(id=_id(draw, len(calls) + n), name=draw(st.sampled_from(["look", "ask"])), arguments={"n": n})
+            for n in range(draw(st.integers(0, 2)))
+        ]
+        calls += made
+        blocks: tuple[Block, ...] = (*draw(_proper_thoughts(True)), *draw(st.sampled_from([(), (_SPOKEN,)])), *made)
+        api = draw(st.sampled_from([own, own, "openai-responses", None]))
+        reason = draw(
+            st.sampled_from([None, "toolUse", "length", *(["error", "aborted"] if len(said) % 3 == 0 else [])])
+        )
+        said.append(AssistantMessage(content=blocks, api=api, stop_reason=reason))  # type: ignore[arg-type]
+    answered = draw(st.lists(st.sampled_from(calls), max_size=2 * len(calls))) if calls else []
+    for number, call in enumerate(answered):
+        result = ToolResultMessage(
+            tool_call_id=call.id,
+            tool_name=draw(st.sampled_from([call.name, None])),
+            content=(TextBlock(text=f"result {number}."),),
+            is_error=draw(st.booleans()),
+        )
+        behind = next(at for at, message in enumerate(said) if call in getattr(message, "tool_calls", ())) + 1
+        said.insert(draw(st.sampled_from([behind, len(said), draw(st.integers(0, len(said)))])), result)
+    reasoning = draw(st.sampled_from([None, Reasoning(), Reasoning(effort="low"), Reasoning(budget=2000)]))
+    return Request(
+        model=ModelDescriptor(id="", api=own or ""),
+        context=Context(messages=tuple(said)),
+        options=Options(max_tokens=4000, reasoning=reasoning),
+    )
+
+
+_SPOKEN = TextBlock(text="I will look.")
+
+
+def _id(draw: st.DrawFn, number: int) -> str:
+    """Mostly an id of its own; the id that generated ones begin with, now and then."""
+    return "call_0" if draw(st.integers(0, 4)) == 0 else f"call_{number}"
+
+
+@st.composite
 def _proper_words(draw: st.DrawFn, images: bool) -> Content:
     if draw(st.booleans()):
         return draw(_proper_text())

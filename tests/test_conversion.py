@@ -1,6 +1,7 @@
 """Any format in, any format out: what is detected, what is read, what is lost and said to be lost."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ import interlingua as il
 from corpus.cases import DIALECT_OF, cases, corpus
 from dialects.trips import accounted, foreign_conversations
 from interlingua.canonical import dump
-from interlingua.dialects import DIALECTS, FILES, dialect
+from interlingua.dialects import DIALECTS, FILES, WIRES, dialect
 from interlingua.errors import InterlinguaError, Unsupported
-from interlingua.handover import adapt
+from interlingua.handover import SYNTHETIC, adapt
 from interlingua.losses import Lines
-from interlingua.messages import AssistantMessage, UserMessage
-from interlingua.request import Conversation, Entry
+from interlingua.messages import AssistantMessage, ThinkingBlock, ToolResultMessage, UserMessage, blocks_of
+from interlingua.request import Conversation, Entry, Request
 from laws.differences import differing, is_under, view
 from laws.test_adapt import changes
 from laws.wires import RETURNED, every_dialect, every_file, owner, said_outside, stream_of, through_json
@@ -315,3 +316,50 @@ def test_the_same_dialect_is_not_adapted() -> None:
     assert [message["role"] for message in mended["messages"]] == ["user", "assistant", "user"]
     plain = il.encode(il.decode(broken, "openai-completions"), "anthropic-messages", adapt=False).body
     assert [message["role"] for message in plain["messages"]] == ["assistant"]
+
+
+# --- session files ---------------------------------------------------------------------------------------------------
+
+SESSIONS = corpus().parent / "sessions-corpus"
+
+
+@pytest.mark.skipif(not SESSIONS.is_dir(), reason=f"no session files at {SESSIONS}")
+@pytest.mark.parametrize("folder", ["codex-cli", "claude-code", "pi"])
+def test_no_recorded_result_is_replaced_when_a_session_goes_to_any_wire(folder: str) -> None:
+    """
+    Programs write each block of an answer as a line of its own; calls and their results are still found.
+    """
+    seen = 0
+    for path in sorted((SESSIONS / folder).glob("*.jsonl")):
+        try:
+            request = il.decode(path.read_bytes()).request()
+        except InterlinguaError:
+            continue  # other tests say which files are read
+        spoken = [m for m in request.context.messages if isinstance(m, AssistantMessage)]
+        sent = Counter(c.id for m in spoken if m.stop_reason not in ("error", "aborted") for c in m.tool_calls)
+        results = Counter(m.tool_call_id for m in request.context.messages if isinstance(m, ToolResultMessage))
+        unanswered = (sent - results).total()
+        seen += (sent & results).total()
+        for name in sorted(WIRES):
+            adapted = adapt(request, name).request
+            added = [m for m in adapted.context.messages if isinstance(m, ToolResultMessage) and m.extra == SYNTHETIC]
+            assert (path.name, name, unanswered) == (path.name, name, len(added))
+    assert seen > 100
+
+
+@pytest.mark.skipif(not SESSIONS.is_dir(), reason=f"no session files at {SESSIONS}")
+def test_reasoning_of_a_codex_session_goes_back_to_its_wire() -> None:
+    """
+    Sealed reasoning stands in lines of its own, before the call that it led to.
+    """
+    sealed = kept = 0
+    for path in sorted((SESSIONS / "codex-cli").glob("*codex-session.jsonl")):
+        request = il.decode(path.read_bytes()).request()
+        sealed += thoughts(request)
+        kept += thoughts(adapt(request, "openai-responses").request)
+    assert kept == sealed > 20
+
+
+def thoughts(request: Request) -> int:
+    messages = [message for message in request.context.messages if isinstance(message, AssistantMessage)]
+    return sum(isinstance(block, ThinkingBlock) for message in messages for block in blocks_of(message.content))

@@ -43,6 +43,7 @@ CHAT = ModelDescriptor(id="gpt-4o", api="openai-completions")
 GEMINI = ModelDescriptor(id="gemini-2.5-pro", api="google-generative-ai")
 GEMINI_3 = ModelDescriptor(id="gemini-3-pro", api="google-generative-ai")
 MISTRAL = ModelDescriptor(id="mistral-large", api="openai-completions")
+STRICT_CHAT = ModelDescriptor(id="some-model", api="openai-completions", compat={"mergeTurns": True})
 LLAMA = ModelDescriptor(id="llama3.3", api="ollama-chat")
 ALL = [CLAUDE, BEDROCK_CLAUDE, GPT, CHAT, GEMINI, GEMINI_3, MISTRAL, LLAMA]
 every_target = pytest.mark.parametrize("target", ALL, ids=lambda target: target.id)
@@ -590,7 +591,7 @@ def test_a_history_without_a_beginning_gets_one(target: ModelDescriptor) -> None
     assert (begun.content == CONTINUED) == PROFILES[target.api].user_first
 
 
-@pytest.mark.parametrize("target", [BEDROCK_CLAUDE, GEMINI], ids=lambda t: t.id)
+@pytest.mark.parametrize("target", [BEDROCK_CLAUDE, STRICT_CHAT], ids=lambda t: t.id)
 def test_neighbours_become_one_where_turns_alternate(target: ModelDescriptor) -> None:
     """
     String content and blocks are joined alike, and the places lead back.
@@ -600,6 +601,202 @@ def test_neighbours_become_one_where_turns_alternate(target: ModelDescriptor) ->
     assert mended(source, target).context.messages[0].content == (TextBlock(text="Hello"), TextBlock(text="And?"))
     assert adapted.source("$.messages[0].content[1].text") == "$.messages[1].content[0].text"
     assert adapted.places == (0, 2)
+
+
+# --- several assistant messages in a row are one turn ----------------------------------------------------------------
+
+SPREAD = request(HI, said_by(CHAT, call("c1")), said_by(CHAT, call("c2")), result("c1", "one"), result("c2", "two"), HI)
+
+
+def results_in(source: Request) -> list[tuple[str, str]]:
+    """Call ids and texts of the results, in order."""
+    results = [message for message in source.context.messages if isinstance(message, ToolResultMessage)]
+    return [(message.tool_call_id, il.messages.text_of(message.content)) for message in results]
+
+
+@every_target
+def test_the_calls_of_a_turn_may_be_spread_over_messages(target: ModelDescriptor) -> None:
+    """
+    Every call is sent with its own result, wherever the wire wants them.
+    """
+    source = replace(
+        SPREAD, context=replace(SPREAD.context, messages=tuple(map(signed_like(target), SPREAD.context.messages)))
+    )
+    adapted = mended(source, target)
+    assert [text for _, text in results_in(adapted)] == ["one", "two"]
+    calls = [block.id for block in blocks_of(adapted) if isinstance(block, ToolCall)]
+    assert [id for id, _ in results_in(adapted)] == calls
+
+
+def signed_like(target: ModelDescriptor) -> Any:
+    return lambda message: (
+        replace(message, api=target.api, model=target.id) if isinstance(message, AssistantMessage) else message
+    )
+
+
+@pytest.mark.parametrize("target", [None, CLAUDE, GEMINI, GPT, LLAMA], ids=str)
+def test_a_turn_in_several_messages_is_not_wrong_where_it_is_accepted(target: ModelDescriptor | None) -> None:
+    """
+    Anthropic and Google answer requests with neighbouring messages of the model and of the user; so they are sent.
+    """
+    source = replace(SPREAD, context=replace(SPREAD.context, messages=(*SPREAD.context.messages, HI)))
+    assert faults(source, target) == []
+
+
+@pytest.mark.parametrize("target", [CHAT, BEDROCK_CLAUDE], ids=lambda t: t.id)
+def test_a_turn_in_several_messages_is_joined_where_the_wire_wants_it(target: ModelDescriptor) -> None:
+    """
+    A chat message with calls wants their results right behind it: the calls go into one message, which is reported.
+    """
+    adapted = il.adapt(SPREAD, target)
+    assert [call.id for call in adapted.request.context.messages[1].tool_calls] == ["c1", "c2"]
+    joined = [loss.path for loss in adapted.losses if loss.what == "neighbours"]
+    assert [path.partition(".content")[0] for path in sorted(joined)] == ["$.messages[1]", "$.messages[2]"]
+
+
+@pytest.mark.parametrize(
+    ("order", "why"),
+    [
+        ((0, 1, 3, 2), "answers in another order"),
+        ((0, 3, 1, 2), "a result before its call"),
+        ((0, 2, 1, 3), "one after the other"),
+        ((0, HI, 1, 2, 3), "the user speaks in between"),
+        ((0, 1, HI, 2, HI, 3), "results long after"),
+        ((0, 1, 2, 2, 3, 3), "results twice"),
+        ((0, 1, 3, 0, 2), "an answer between the results"),
+        ((3, 2, HI, 0, 1), "all results before all calls"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@every_target
+def test_no_result_is_replaced_wherever_it_stands(target: ModelDescriptor, order: Any, why: str) -> None:
+    """
+    A result is that of the call with its id, and a placeholder stands only where none was given.
+    """
+    parts = (said_by(CHAT, call("c1")), said_by(CHAT, call("c2")), result("c1", "one"), result("c2", "two"))
+    source = request(HI, *(parts[part] if isinstance(part, int) else part for part in order))
+    adapted = il.adapt(source, target)
+    given = [(adapted.ids.get(id, id), text) for id, text in results_in(mended(source, target))]
+    assert sorted(pair for pair in given if pair[1] != NO_RESULT) == [("c1", "one"), ("c2", "two")]
+    assert len(given) == (3 if order.count(0) == 2 else 2)
+
+
+def test_reasoning_in_a_message_of_its_own_is_kept_with_what_follows() -> None:
+    """
+    The Responses wire has reasoning, calls and text in items of their own; files keep each as a message.
+    """
+    source = request(
+        HI, said_by(GPT, SIGNED), said_by(GPT, call("c1")), result("c1"), said_by(GPT, SIGNED), said_by(GPT, call("c2"))
+    )
+    assert thinking_in(il.adapt(source, GPT).request) == ["Let me see.", "Let me see."]
+    late = request(HI, said_by(GPT, call("c1")), said_by(GPT, SIGNED), result("c1"), said_by(GPT, call("c2")))
+    assert thinking_in(il.adapt(late, GPT).request) == ["Let me see."]
+    assert thinking_in(il.adapt(request(HI, said_by(GPT, SIGNED), HI), GPT).request) == []
+
+
+def test_reasoning_of_a_chat_model_travels_with_the_call_that_follows_it() -> None:
+    """
+    A chat message must have content or calls: reasoning alone is joined to them.
+    """
+    kimi = ModelDescriptor(id="kimi-k2-thinking", api="openai-completions")
+    source = request(HI, said_by(kimi, ThinkingBlock(thinking="Hm.")), said_by(kimi, call("c1")), result("c1"))
+    (spoken,) = [m for m in il.adapt(source, kimi).request.context.messages if isinstance(m, AssistantMessage)]
+    assert [type(block) for block in spoken.content] == [ThinkingBlock, ToolCall]
+
+
+def test_a_failed_turn_takes_only_its_own_results_along() -> None:
+    """
+    The model was asked again and used the same id: the result is that of the call which is sent.
+    """
+    source = request(HI, said_by(CHAT, call(), stop_reason="error"), said_by(CHAT, call()), result("c1", "found"))
+    assert results_in(mended(source, CHAT)) == [("c1", "found")]
+
+
+def test_what_a_provider_ran_may_be_spread_over_the_messages_of_a_turn() -> None:
+    """
+    Session files write each block of an answer as a line: a search and what it found are still a pair.
+    """
+    run = ServerToolCall(id="s1", name="web_search", arguments={"query": "x"})
+    found = ServerToolResult(tool_call_id="s1", tool_name="web_search", dialect=CLAUDE.api, content=[])
+    source = request(HI, said_by(CLAUDE, run), said_by(CLAUDE, found), said_by(CLAUDE, TextBlock(text="Found.")), HI)
+    assert il.adapt(source, CLAUDE).losses == ()
+
+
+@pytest.mark.parametrize("field", ["previous_response_id", "conversation"])
+def test_a_result_whose_call_the_provider_keeps_is_sent(field: str) -> None:
+    """
+    With a response to continue, the call is on the provider's side; elsewhere the result has no call.
+    """
+    body = {
+        "model": "gpt-5",
+        field: "resp_1",
+        "input": [{"type": "function_call_output", "call_id": "c1", "output": "x"}],
+    }
+    source = il.dialect("openai-responses").decode_request(body)
+    assert il.adapt(source, GPT).losses == ()
+    assert il.check(source, target=GPT) == ()
+    assert [loss.what for loss in il.adapt(source, CHAT).losses] == ["tool result", "beginning"]
+
+
+@pytest.mark.parametrize("reasoning", [Reasoning(), Reasoning(enabled=True), Reasoning(effort="low")])
+@pytest.mark.parametrize("last", [(), (UserMessage(content=" "),)], ids=["open", "blank"])
+def test_thinking_is_off_while_the_turn_of_another_model_waits_for_results(reasoning: Reasoning, last: Any) -> None:
+    """
+    Also when the result that makes the turn an open one was added, or what stood behind it was left out.
+    """
+    source = request(HI, said_by(GPT, call("c1")), *last, reasoning=reasoning)
+    asks_nothing = reasoning == Reasoning()
+    assert mended(source, CLAUDE).options.reasoning == (reasoning if asks_nothing else Reasoning(enabled=False))
+
+
+# --- arguments that are no JSON object -------------------------------------------------------------------------------
+
+BROKEN = ['{"city": "Par', "[1, 2]", '"Paris"', "not json", "{'city': 'Paris'}", '{"a":1}{"a":1}']
+
+
+def broken(text: str) -> Request:
+    wire = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": text}}
+    messages = [
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": None, "tool_calls": [wire]},
+        {"role": "tool", "tool_call_id": "c1", "content": "Error: no JSON"},
+    ]
+    return il.dialect("openai-completions").decode_request({"model": "gpt-4o", "messages": messages, "max_tokens": 9})
+
+
+@pytest.mark.parametrize("text", BROKEN)
+@every_target
+def test_broken_arguments_are_sent_as_an_object_that_shows_them(target: ModelDescriptor, text: str) -> None:
+    """
+    Strict hosts refuse a conversation with a broken string for ever, and the model should see what it wrote.
+    """
+    source = broken(text)
+    adapted = il.adapt(source, target)
+    (made,) = [block for block in blocks_of(mended(source, target)) if isinstance(block, ToolCall)]
+    assert (made.arguments, made.arguments_text, made.parse_error) == ({"invalid_arguments": text}, None, None)
+    assert ("$.messages[1].content[0]", "arguments", "weakened") in [
+        (x.path, x.what, x.severity) for x in adapted.losses
+    ]
+
+
+@pytest.mark.parametrize("text", [*BROKEN, "", " "])
+def test_broken_arguments_come_back_as_they_were_by_the_codec_alone(text: str) -> None:
+    """
+    Only `adapt` repairs: the record, and what the same dialect makes of it, keep the text.
+    """
+    body = il.dialect("openai-completions").encode_request(broken(text)).body
+    assert body["messages"][1]["tool_calls"][0]["function"]["arguments"] == text
+
+
+@pytest.mark.parametrize("text", ["", " ", "{broken", "[]"])
+def test_no_text_is_sent_that_is_not_what_the_arguments_are(text: str) -> None:
+    """
+    A call that was built by hand or changed since has no say in what its old text means; blank text is an object.
+    """
+    made = ToolCall(id="c1", name="search", arguments={}, arguments_text=text)
+    body = body_of(request(HI, said_by(CHAT, made), result()), CHAT)
+    sent = json.loads(body["messages"][1]["tool_calls"][0]["function"]["arguments"])
+    assert sent == ({} if not text.strip() else {"invalid_arguments": text})
 
 
 # --- schemas ---------------------------------------------------------------------------------------------------------

@@ -61,6 +61,7 @@ ADVICE: dict[str, _Advice] = {
     "cache": _Advice("error", "mark fewer blocks for caching, and no blank ones"),
     "schema": _Advice("error", "write the schema with the keywords that the target knows"),
     "no limit": _Advice("warning", "set max_tokens"),
+    "no name": _Advice("warning", "name the schema of the answer"),
     "max_tokens": _Advice("error", "set max_tokens to what the model gives, or less"),
     "sampling": _Advice("error", "leave it out, or lower it"),
     "service tier": _Advice("error", "leave it out"),

@@ -8,14 +8,15 @@ import base64
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from itertools import pairwise
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import accumulate, pairwise
+from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from . import jsontext, pictures, schemas
 from .errors import InterlinguaError
+from .folding import parse_arguments
 from .generations import UNKNOWN, bare, generation
 from .losses import Loss, Severity
 from .messages import (
@@ -47,6 +48,7 @@ FAILED = "Error: "
 CONTINUED = "(the conversation continues)"
 SHOWN = "From the tool results:"
 SYNTHETIC = {"interlingua": {"synthetic": True}}
+INVALID_ARGUMENTS = "invalid_arguments"  # the key under which a model sees arguments that are no JSON object
 
 MEDIA = (ImageBlock, AudioBlock, DocumentBlock)
 
@@ -200,7 +202,6 @@ class _Work:
             self.home = HOUSES.get(target, self.home)  # the id is still that of the model which is left behind
             if request.model.api and family(self.model.id, None) not in self.rules.families:
                 self.generation = UNKNOWN
-        self.open_foreign_turn = False
         self.thinking = thinking
         self.losses: list[Loss] = []
         self.turns: list[_Turn] = []
@@ -208,6 +209,7 @@ class _Work:
         self.tools = request.context.tools
         self.tool_places: list[int] | None = None  # where they were changed
         self.options = request.options
+        self.foreign: set[_Turn] = set()  # whose thinking the target cannot verify
         self.ids: dict[str, str] = {}
         self.names: dict[str, str] = {}
         for at, message in enumerate(request.context.messages):
@@ -220,6 +222,19 @@ class _Work:
         messages = tuple(turn.closed() for turn in self.turns)
         context = replace(self.source.context, system=self.system, messages=messages, tools=self.tools)
         return replace(self.source, model=self.model, context=context, options=self.options)
+
+    @property
+    def open_foreign_turn(self) -> bool:
+        """Whether the last step waits for an answer to its results, and the target cannot verify its thinking."""
+        steps = _steps(self.turns)
+        is_open = bool(steps) and isinstance(self.turns[-1].message, ToolResultMessage)
+        return is_open and not self.foreign.isdisjoint(steps[-1])
+
+    @property
+    def has_server_history(self) -> bool:
+        """Whether the target holds the messages before these."""
+        kept = self.source.extra.get(self.rules.api) or {}
+        return any(kept.get(key) is not None for key in self.rules.server_history)
 
     def tool(self, at: int) -> str:
         """Where in the source a tool is that still is on offer."""
@@ -244,27 +259,179 @@ def _owner(api: str | None) -> str | None:
     return rules.api if rules else api
 
 
-# --- turns that failed, blocks that have no business where they are --------------------------------------------------
+# --- turns that failed -----------------------------------------------------------------------------------------------
 
 
 def _drop_failed(work: _Work) -> None:
     """Turns that errored or were aborted, with their results: half a turn makes providers refuse the rest."""
-    kept: list[_Turn] = []
-    open_ids: Counter[str] = Counter()
+    failed = {turn for turn in work.turns if _has_failed(turn)}
+    if not failed:
+        return
+    results = {result for (turn, _), result in _match_results(work.turns).items() if turn in failed}
     for turn in work.turns:
-        message = turn.message
-        if isinstance(message, AssistantMessage):
-            failed = message.stop_reason in ("error", "aborted")
-            open_ids = Counter(call.id for call in turn.calls) if failed else Counter()
-            if failed:
-                work.lost(turn.path, "turn", f"it ended in {message.stop_reason} and is not sent", "dropped")
-                continue
-        elif isinstance(message, ToolResultMessage) and open_ids[message.tool_call_id]:
-            open_ids[message.tool_call_id] -= 1
+        if turn in failed:
+            work.lost(turn.path, "turn", f"it ended in {turn.message.stop_reason} and is not sent", "dropped")
+        elif turn in results:
             work.lost(turn.path, "turn", "the result of a call in a turn that is not sent", "dropped")
-            continue
-        kept.append(turn)
-    work.turns = kept
+    work.turns = [turn for turn in work.turns if turn not in failed and turn not in results]
+
+
+def _has_failed(turn: _Turn) -> bool:
+    return isinstance(turn.message, AssistantMessage) and turn.message.stop_reason in ("error", "aborted")
+
+
+# --- calls and results -----------------------------------------------------------------------------------------------
+
+
+def _pair(work: _Work) -> None:
+    """Behind each step of the model the results of its calls, one per call, in call order; then what else was said.
+
+    A step is a row of assistant messages up to the first result of one of them. The calls of one answer may stand in
+    one message or in several, and their results before, between or long after them.
+    """
+    answers = _match_results(work.turns)
+    callers = {result: turn for (turn, _), result in answers.items()}
+    turns: list[_Turn] = []
+    step: list[_Turn] = []
+    others: list[_Turn] = []
+    answered = False  # a result of the step was seen: the next assistant message begins another
+    for turn in work.turns:
+        if isinstance(turn.message, ToolResultMessage):
+            answered = answered or callers.get(turn) in step
+            if turn not in callers and work.has_server_history:
+                others.append(turn)
+            elif turn not in callers:
+                work.lost(turn.path, "tool result", "no call is without a result that has its id", "dropped")
+        elif not isinstance(turn.message, AssistantMessage):
+            others.append(turn)
+        else:
+            if answered or others:
+                ahead = _ahead(step) if not others else []
+                turns += [*_with_results(step[: len(step) - len(ahead)], answers, work), *others]
+                step, others, answered = ahead, [], False
+            step.append(turn)
+    work.turns = [*turns, *_with_results(step, answers, work), *others]
+    _report_moves(work)
+
+
+def _ahead(step: list[_Turn]) -> list[_Turn]:
+    """The reasoning at the end of a step whose results came in between: it belongs to what the model did next."""
+    at = len(step)
+    while at and step[at - 1].blocks and _is_reasoning(step[at - 1]):
+        at -= 1
+    return step[at:]
+
+
+class _OpenCall(NamedTuple):
+    turn: "_Turn"
+    at: int
+    ids: tuple[str, ...]  # a call of the Responses wire has two ids; a result may name either
+    row: int
+    sent: bool
+
+
+def _match_results(turns: list[_Turn]) -> dict[tuple[_Turn, int], _Turn]:
+    """The results of the calls, by the call's message and its place there. None is left over while a call lacks one.
+
+    Ids may repeat, since some wires have none and ours are generated: a result belongs to the latest row of assistant
+    messages before it that has an open call of its id, and in the row to the first; to a turn that failed only if
+    there is no other. A result that stands before its call belongs to the first call that nothing else answers.
+    """
+    answers: dict[tuple[_Turn, int], _Turn] = {}
+    open_calls: dict[str, list[_OpenCall]] = {}
+    early: list[_Turn] = []
+
+    def answer(result: _Turn, likely: Callable[[_OpenCall], Any]) -> bool:
+        id = result.message.tool_call_id
+        call = max(open_calls.get(id, ()), key=lambda call: (call.ids[0] == id, call.sent, likely(call)), default=None)
+        if call is None:
+            return False
+        answers[call.turn, call.at] = result
+        for id in call.ids:
+            open_calls[id].remove(call)
+        return True
+
+    for row, turn in _rows(turns):
+        if isinstance(turn.message, ToolResultMessage) and not answer(turn, lambda call: call.row):
+            early.append(turn)
+        for at, block in enumerate(turn.blocks):
+            if isinstance(block, ToolCall) and isinstance(turn.message, AssistantMessage):
+                call = _OpenCall(turn, at, _ids_of(block), row, not _has_failed(turn))
+                for id in call.ids:
+                    open_calls.setdefault(id, []).append(call)
+    for turn in early:
+        answer(turn, lambda call: 0)
+    return answers
+
+
+def _rows(turns: list[_Turn]) -> Iterator[tuple[int, _Turn]]:
+    """The turns, each with the number of the row of assistant messages that it belongs to or follows."""
+    row = 0
+    for before, turn in pairwise([None, *turns]):
+        assert turn is not None
+        if isinstance(turn.message, AssistantMessage) and not (before and isinstance(before.message, AssistantMessage)):
+            row += 1
+        yield row, turn
+
+
+def _steps(turns: list[_Turn]) -> list[list[_Turn]]:
+    """The rows of assistant messages. Once results are behind their calls, these are the steps of the model."""
+    rows: dict[int, list[_Turn]] = {}
+    for row, turn in _rows(turns):
+        if isinstance(turn.message, AssistantMessage):
+            rows.setdefault(row, []).append(turn)
+    return [*rows.values()]
+
+
+def _ids_of(call: ToolCall) -> tuple[str, ...]:
+    item = call.extra.get("openai-responses", {}).get("id")
+    return (call.id,) if item in (None, call.id) else (call.id, item)
+
+
+def _with_results(step: list[_Turn], answers: dict[tuple[_Turn, int], _Turn], work: _Work) -> Iterator[_Turn]:
+    """The step, and behind it the results of its calls in call order; for a call without one a result that says so."""
+    yield from step
+    for turn in step:
+        for at, block in enumerate(turn.blocks):
+            if not isinstance(block, ToolCall):
+                continue
+            result = answers.get((turn, at))
+            if result is None:
+                work.lost(turn.places[at], "tool result", f"none for the call of {block.name}: one was added")
+                result = _Turn(None, _no_result(block))
+            else:
+                _name_after(result, block, work)
+            yield result
+
+
+def _report_moves(work: _Work) -> None:
+    turns = [turn for turn in work.turns if turn.at is not None]
+    places = [turn.at or 0 for turn in turns]
+    furthest = [-1, *accumulate(places, max)]  # of those before
+    nearest = [*reversed([*accumulate(reversed(places), min)]), len(work.source.context.messages)][1:]  # of those after
+    for at, turn in enumerate(turns):
+        if isinstance(turn.message, ToolResultMessage) and (furthest[at] > places[at] or nearest[at] < places[at]):
+            work.lost(turn.path, "order", "results follow their calls at once, in call order")
+
+
+def _name_after(turn: _Turn, call: ToolCall, work: _Work) -> None:
+    """The result says the id and the name of its call; that it did not say the name is no loss."""
+    result = turn.message
+    if result.tool_call_id != call.id:
+        work.lost(f"{turn.path}.toolCallId", "id", "the call's other id: the target knows one")
+    if result.tool_name is not None and result.tool_name != call.name:
+        work.lost(f"{turn.path}.toolName", "tool name", "not the name of its call")
+    if result.tool_call_id != call.id or result.tool_name != call.name:
+        turn.set(tool_call_id=call.id, tool_name=call.name)
+
+
+def _no_result(call: ToolCall) -> ToolResultMessage:
+    return ToolResultMessage(
+        tool_call_id=call.id, tool_name=call.name, content=(TextBlock(text=NO_RESULT),), is_error=True, extra=SYNTHETIC
+    )
+
+
+# --- blocks that have no business where they are ---------------------------------------------------------------------
 
 
 _SPOKEN: dict[type, tuple[type, ...]] = {
@@ -277,11 +444,12 @@ _SPOKEN: dict[type, tuple[type, ...]] = {
 
 def _drop_strange(work: _Work) -> None:
     """Blocks that a role cannot say, and what only another wire can."""
+    steps = {turn: [block for other in step for block in other.blocks] for step in _steps(work.turns) for turn in step}
     for turn in work.turns:
         spoken = _SPOKEN[type(turn.message)]
         kept = []
         for at, block in enumerate(turn.blocks):
-            why = _strange(block, turn, spoken, work)
+            why = _strange(block, turn, spoken, steps.get(turn, []), work)
             if why is None:
                 kept.append(at)
             else:
@@ -289,28 +457,29 @@ def _drop_strange(work: _Work) -> None:
         turn.keep(kept)
 
 
-def _strange(block: Block, turn: _Turn, spoken: tuple[type, ...], work: _Work) -> str | None:
+def _strange(block: Block, turn: _Turn, spoken: tuple[type, ...], step: list[Block], work: _Work) -> str | None:
     if isinstance(block, OpaqueBlock):
         known = work.rules.opaque and block.dialect == work.rules.api
         return None if known else f"only {block.dialect} can say it"
     if not isinstance(block, spoken):
         return f"not a block of {type(turn.message).__name__}"
-    if isinstance(block, ServerToolCall | ServerToolResult) and not _ran_here(block, turn, work):
+    if isinstance(block, ServerToolCall | ServerToolResult) and not _ran_here(block, turn, step, work):
         return "the target's provider did not run it"
     return None
 
 
-def _ran_here(block: ServerToolCall | ServerToolResult, turn: _Turn, work: _Work) -> bool:
+def _ran_here(block: ServerToolCall | ServerToolResult, turn: _Turn, step: list[Block], work: _Work) -> bool:
     """Providers want their own calls and results in pairs; only a turn that was paused ends without its result."""
     if not work.rules.server_tools:
         return False
     if isinstance(block, ServerToolResult):
-        calls = {other.id for other in turn.blocks if isinstance(other, ServerToolCall)}
+        calls = {other.id for other in step if isinstance(other, ServerToolCall)}
         return block.dialect == work.rules.api and block.tool_call_id in calls
-    results = [other for other in turn.blocks if isinstance(other, ServerToolResult) and other.tool_call_id == block.id]
+    results = [other for other in step if isinstance(other, ServerToolResult) and other.tool_call_id == block.id]
     if results:
         return any(result.dialect == work.rules.api for result in results)
-    return turn is work.turns[-1] and _owner(turn.message.api) == work.rules.api
+    last = next(turn for turn in reversed(work.turns) if not isinstance(turn.message, ToolResultMessage))
+    return turn is last and _owner(turn.message.api) == work.rules.api
 
 
 # --- system messages -------------------------------------------------------------------------------------------------
@@ -346,14 +515,23 @@ def _system_blocks(system: Any) -> tuple[TextBlock, ...]:
 
 def _judge_thinking(work: _Work) -> None:
     """Reasoning that the target cannot verify is dropped (or said as text); so are foreign signatures."""
-    foreign: _Turn | None = None
-    for turn in work.turns:
-        if isinstance(turn.message, AssistantMessage):
-            native = _is_native(turn.message, work)
-            dropped = _judge(turn, native, work)
-            foreign = turn if dropped or not native else None
-    if foreign is not None and isinstance(work.turns[-1].message, ToolResultMessage):
-        work.open_foreign_turn = True
+    for step in _steps(work.turns):
+        if _judge_step(step, work):
+            work.foreign.update(step)
+
+
+def _judge_step(step: list[_Turn], work: _Work) -> bool:
+    """Whether any of it is another model's, or had thinking that had to go."""
+    foreign = dropped = False
+    for at, turn in enumerate(step):
+        native = _is_native(turn.message, work)
+        leads_on = any(_remains(block, work.rules) for later in step[at + 1 :] for block in later.blocks)
+        dropped = _judge(turn, native, leads_on, work) or dropped
+        foreign = foreign or dropped or not native
+        if dropped:
+            _stand_alone(turn, work)
+        _mark_call(turn, work)
+    return foreign
 
 
 def _is_native(message: AssistantMessage, work: _Work) -> bool:
@@ -366,12 +544,13 @@ def _is_native(message: AssistantMessage, work: _Work) -> bool:
     return minted == work.home and (here or minted in work.rules.families)
 
 
-def _judge(turn: _Turn, native: bool, work: _Work) -> bool:
+def _judge(turn: _Turn, native: bool, leads_on: bool, work: _Work) -> bool:
     """Whether any thinking had to go."""
     kept, dropped = [], False
     for at, block in enumerate(turn.blocks):
         if isinstance(block, ThinkingBlock):
-            why = _unverifiable(block, at, turn, native, work.rules)
+            follows = leads_on or any(_remains(later, work.rules) for later in turn.blocks[at:])
+            why = _unverifiable(block, follows, native, work.rules)
             if why is not None:
                 work.lost(turn.places[at], "thinking", why, "dropped")
                 dropped = True
@@ -380,25 +559,23 @@ def _judge(turn: _Turn, native: bool, work: _Work) -> bool:
                 turn.put(at, TextBlock(text=block.thinking))
         elif not native:
             _unsign(turn, at, work)
-        if isinstance(block, ToolCall) and block.parse_error is not None and block.arguments_text is None:
-            work.lost(f"{turn.places[at]}.parseError", "arguments", "without their text no wire can say it", "record")
-            turn.put(at, replace(turn.blocks[at], parse_error=None))
         kept.append(at)
     turn.keep(kept)
-    if dropped:
-        _stand_alone(turn, work)
-    _mark_call(turn, work)
     return dropped
 
 
-def _unverifiable(block: ThinkingBlock, at: int, turn: _Turn, native: bool, rules: Profile) -> str | None:
+def _remains(block: Block, rules: Profile) -> bool:
+    """Whether a block is sent, and is something that reasoning led to."""
+    return not isinstance(block, ThinkingBlock) and (rules.blank_text or not _is_blank(block))
+
+
+def _unverifiable(block: ThinkingBlock, follows: bool, native: bool, rules: Profile) -> str | None:
     if not native:
         return "minted by another model: the target cannot verify it"
     if block.thinking_signature is None and (rules.signed_thinking or not block.thinking.strip()):
         return "unsigned: the target cannot verify it"
-    if all(isinstance(later, ThinkingBlock) for later in turn.blocks[at:]):
-        return "nothing follows it"  # reasoning is only taken together with what it led to
-    return None
+    # The Responses wire refuses reasoning "without its required following item", Claude a turn that ends in thinking.
+    return None if follows else "nothing follows it"
 
 
 def _unsign(turn: _Turn, at: int, work: _Work) -> None:
@@ -432,6 +609,37 @@ def _mark_call(turn: _Turn, work: _Work) -> None:
             work.lost(f"{turn.places[at]}.thoughtSignature", "signature", "none: marked as not to be checked")
             turn.put(at, replace(block, thought_signature=marker))
             return
+
+
+# --- arguments -------------------------------------------------------------------------------------------------------
+
+
+def _fit_arguments(work: _Work) -> None:
+    """Arguments that are no JSON object are sent as one that holds their text: the model sees what it wrote.
+
+    Chat hosts that parse the string (vLLM, Mistral) refuse every later request over a broken one; Anthropic, Google,
+    Bedrock and Ollama have only objects. The record keeps the text as it came.
+    """
+    for turn in work.turns:
+        for at, block in enumerate(turn.blocks):
+            if not isinstance(block, ToolCall) or (block.arguments_text is None and block.parse_error is None):
+                continue
+            text = block.arguments_text
+            arguments, _, error = parse_arguments(text or "")
+            if block.parse_error is not None or error is not None:
+                work.lost(turn.places[at], "arguments", "not a JSON object: sent as one that holds the text")
+                given = block.arguments if text is None else {INVALID_ARGUMENTS: text}
+            elif arguments != block.arguments or not (text or "").strip():
+                work.lost(
+                    f"{turn.places[at]}.argumentsText",
+                    "arguments",
+                    "blank, or not what the arguments are: written anew",
+                    "record",
+                )
+                given = block.arguments
+            else:
+                continue
+            turn.put(at, replace(block, arguments=given, arguments_text=None, parse_error=None))
 
 
 # --- pictures, files, sounds -----------------------------------------------------------------------------------------
@@ -666,76 +874,7 @@ def _clean_system(work: _Work) -> None:
         work.system = kept or None
 
 
-# --- calls and results -----------------------------------------------------------------------------------------------
-
-
-def _pair(work: _Work) -> None:
-    """Behind each turn with calls their results, one per call, in call order; results without a call go."""
-    turns: list[_Turn] = []
-    head: _Turn | None = None
-    tail: list[_Turn] = []
-    for turn in work.turns:
-        if isinstance(turn.message, AssistantMessage):
-            turns += _paired(head, tail, work)
-            turns.append(turn)
-            head, tail = turn, []
-        else:
-            tail.append(turn)
-    work.turns = turns + _paired(head, tail, work)
-
-
-def _paired(head: _Turn | None, tail: list[_Turn], work: _Work) -> list[_Turn]:
-    """What came between a turn of the model's and the next: the results of its calls, then the rest."""
-    results = [turn for turn in tail if isinstance(turn.message, ToolResultMessage)]
-    others = [turn for turn in tail if not isinstance(turn.message, ToolResultMessage)]
-    ordered: list[_Turn] = []
-    for block, place in zip(head.blocks, head.places, strict=True) if head else ():
-        if isinstance(block, ToolCall):
-            found = next((result for result in results if _answers(result.message, block)), None)
-            if found is None:
-                work.lost(place, "tool result", f"none for the call of {block.name}: one was added")
-                found = _Turn(None, _no_result(block))
-            else:
-                results.remove(found)
-                _name_after(found, block, work)
-            ordered.append(found)
-    for result in results:
-        work.lost(result.path, "tool result", "no call before it is open", "dropped")
-    _report_moves([turn for turn in (*ordered, *others) if turn.at is not None], work)
-    return ordered + others
-
-
-def _report_moves(turns: list[_Turn], work: _Work) -> None:
-    places = [turn.at or 0 for turn in turns]
-    if places == sorted(places):
-        return
-    for at, turn in enumerate(turns):
-        overtaken = any(places[other] < places[at] for other in range(at + 1, len(places)))
-        if isinstance(turn.message, ToolResultMessage) and (overtaken or any(p > places[at] for p in places[:at])):
-            work.lost(turn.path, "order", "results follow their calls at once, in call order")
-
-
-def _answers(result: ToolResultMessage, call: ToolCall) -> bool:
-    """A call of the Responses wire has two ids; a result may name either."""
-    item = call.extra.get("openai-responses", {}).get("id")
-    return result.tool_call_id == call.id or (item is not None and result.tool_call_id == item)
-
-
-def _name_after(turn: _Turn, call: ToolCall, work: _Work) -> None:
-    """The result says the id and the name of its call; that it did not say the name is no loss."""
-    result = turn.message
-    if result.tool_call_id != call.id:
-        work.lost(f"{turn.path}.toolCallId", "id", "the call's other id: the target knows one")
-    if result.tool_name is not None and result.tool_name != call.name:
-        work.lost(f"{turn.path}.toolName", "tool name", "not the name of its call")
-    if result.tool_call_id != call.id or result.tool_name != call.name:
-        turn.set(tool_call_id=call.id, tool_name=call.name)
-
-
-def _no_result(call: ToolCall) -> ToolResultMessage:
-    return ToolResultMessage(
-        tool_call_id=call.id, tool_name=call.name, content=(TextBlock(text=NO_RESULT),), is_error=True, extra=SYNTHETIC
-    )
+# --- failures --------------------------------------------------------------------------------------------------------
 
 
 def _say_failures(work: _Work) -> None:
@@ -772,17 +911,17 @@ def _rename_ids(work: _Work) -> None:
     used: set[str] = set()
     seen: Counter[str] = Counter()
     pending: list[tuple[str, str]] = []
-    for turn in work.turns:
+    step = 0
+    for row, turn in _rows(work.turns):
         if isinstance(turn.message, ToolResultMessage):
             _follow(turn, pending, work)
             continue
-        if not isinstance(turn.message, AssistantMessage):
-            continue
-        pending = []
-        if work.rules.ids is None:  # these wires pair within the turn
-            used, seen = set(), Counter()
+        if row != step:
+            step, pending = row, []
+            if work.rules.ids is None:  # these wires pair within the step
+                used, seen = set(), Counter()
         for at, block in enumerate(turn.blocks):
-            if isinstance(block, ToolCall):
+            if isinstance(block, ToolCall) and isinstance(turn.message, AssistantMessage):
                 new = _fitting(block.id, seen[block.id], work.rules.ids, used)
                 seen[block.id] += 1
                 used.add(new)
@@ -887,20 +1026,32 @@ def _renamed(block: Block, names: dict[str, str]) -> Block:
 
 def _take_turns(work: _Work) -> None:
     """The user begins; where the target wants it, neighbours of one role become one."""
+    turns: list[_Turn] = []
+    for turn in work.turns:
+        if not turns or not _must_join(turns[-1], turn, work.rules) or not _merged(turns[-1], turn, work):
+            turns.append(turn)
+    work.turns = turns
     if work.rules.alternating:
-        turns: list[_Turn] = []
-        for turn in work.turns:
-            if not turns or not _merged(turns[-1], turn, work):
-                turns.append(turn)
-        work.turns = turns
         for before, turn in pairwise(turns):
             _join_results(before, turn, work)
-    if not work.turns:
+    if not work.turns and not work.has_server_history:
         work.lost("$.messages", "beginning", "there is nothing to answer: a placeholder was put there")
         work.turns = [_Turn(None, UserMessage(content=CONTINUED, extra=SYNTHETIC))]
-    elif work.rules.user_first and isinstance(work.turns[0].message, AssistantMessage):
+    elif work.turns and work.rules.user_first and isinstance(work.turns[0].message, AssistantMessage):
         work.lost("$.messages", "beginning", "the user begins: a placeholder was put first")
         work.turns.insert(0, _Turn(None, UserMessage(content=CONTINUED, extra=SYNTHETIC)))
+
+
+def _must_join(before: _Turn, turn: _Turn, rules: Profile) -> bool:
+    """Where calls must be in the last message of a step, the messages from the first call or bare reasoning on."""
+    if rules.alternating:
+        return True
+    spoken = isinstance(before.message, AssistantMessage) and isinstance(turn.message, AssistantMessage)
+    return spoken and rules.joined_calls and (before.calls != [] or _is_reasoning(before))
+
+
+def _is_reasoning(turn: _Turn) -> bool:
+    return all(isinstance(block, ThinkingBlock) for block in turn.blocks)
 
 
 def _merged(before: _Turn, turn: _Turn, work: _Work) -> bool:
@@ -1007,12 +1158,13 @@ def _with_schema(holder: Any, field: str, path: str, work: _Work) -> Any:
 
 _PASSES: tuple[Callable[[_Work], None], ...] = (
     _drop_failed,
+    _pair,
     _drop_strange,
     _place_system,
     _judge_thinking,
+    _fit_arguments,
     _fit_media,
     _clean_text,
-    _pair,
     _say_failures,
     _rename_ids,
     _rename_tools,

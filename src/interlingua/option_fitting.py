@@ -29,7 +29,9 @@ class Work(Protocol):
     generation: Generation
     options: Options
     tools: tuple[ToolSpec, ...] | None
-    open_foreign_turn: bool
+
+    @property
+    def open_foreign_turn(self) -> bool: ...
 
     def lost(self, path: str, what: str, why: str, severity: Severity = "weakened") -> None: ...
 

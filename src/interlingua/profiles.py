@@ -52,6 +52,11 @@ class Profile(Struct, frozen=True, kw_only=True):
     prefix_flag: bool = False  # a last message of the model is only taken where it says that it is a beginning
     user_first: bool = False
     alternating: bool = False  # user and assistant strictly take turns
+    # An assistant message with calls must be followed by their results at once ("An assistant message with
+    # 'tool_calls' must be followed by tool messages"): the calls of a step are in its last message.
+    joined_calls: bool = False
+    # Fields of the request by which the provider holds what came before: calls whose results are sent may be there.
+    server_history: tuple[str, ...] = ()
     # Media.
     images: tuple[Source, ...] = ("data", "url", "file")
     image_types: tuple[str, ...] = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -117,6 +122,7 @@ COMPLETIONS = Profile(
     ids=NameRule(WORD, 40),
     error_flag=False,
     later_system=True,
+    joined_calls=True,
     images=("data", "url"),
     documents=("data", "file"),
     audio=("data",),
@@ -135,6 +141,7 @@ RESPONSES = Profile(
     ids=NameRule(WORD, 64),
     error_flag=False,
     later_system=True,
+    server_history=("previous_response_id", "conversation", "prompt"),
     documents=("data", "url", "file"),
     families=("openai",),
     signed_thinking=True,
@@ -149,7 +156,6 @@ GOOGLE = Profile(
     names=NameRule(r"[A-Za-z_][A-Za-z0-9_.:-]*", 64),
     blank_text=False,
     user_first=True,
-    alternating=True,
     images=("data", "url"),
     image_types=("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "image/gif"),
     documents=("data", "text", "url"),

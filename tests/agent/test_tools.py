@@ -321,6 +321,7 @@ async def test_arguments_that_are_no_json_are_answered_and_not_run() -> None:
     result = results(agent.messages)[0]
     assert (True, []) == (result.is_error, seen)
     assert "no JSON object" in texts([result])[0]
+    assert """Received: "{\\"n\\": \"""" in texts([result])[0]
     check_wires(agent.messages)
 
 

@@ -1,5 +1,6 @@
 """Law 7: adapting mends everything, once, in the open, and never touches what is stored."""
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -10,13 +11,13 @@ from msgspec.structs import replace
 import interlingua as il
 from interlingua.canonical import dump
 from interlingua.dialects import dialect
-from interlingua.handover import Adapted
+from interlingua.handover import NO_RESULT, SYNTHETIC, Adapted
 from interlingua.messages import AssistantMessage, TextBlock, ToolResultMessage
 from interlingua.profiles import profile
 from interlingua.request import ModelDescriptor, Request
 from laws.differences import differing, is_under, view
 from laws.wires import every_dialect, owner
-from strategies import requests, wellformed_requests
+from strategies import requests, scattered_requests, wellformed_requests
 
 MODELS = [
     *("", "claude-opus-4-5", "gpt-5", "gemini-3-pro", "mistral-large", "amazon.nova-pro", "some-model"),
@@ -40,7 +41,12 @@ def targets(draw: st.DrawFn, name: str) -> ModelDescriptor | str:
 
 
 def histories(name: str) -> st.SearchStrategy[Request]:
-    return st.one_of(requests(owner(name), name, 6), requests(None, None, 6), wellformed_requests(own=name))
+    return st.one_of(
+        requests(owner(name), name, 6),
+        requests(None, None, 6),
+        wellformed_requests(own=name),
+        scattered_requests(own=name),
+    )
 
 
 @every_dialect
@@ -85,17 +91,34 @@ def test_the_source_is_left_as_it_was(name: str, data: st.DataObject) -> None:
 @given(data=st.data())
 def test_a_longer_history_begins_with_the_shorter_one(name: str, data: st.DataObject) -> None:
     """
-    Up to the last turn of the model, whose results may still be on their way, nothing changes by what comes later.
+    Up to the first call whose result may still come, or the last step of the model, later messages change nothing.
     """
     source, target = data.draw(histories(name)), data.draw(targets(name))
     messages = source.context.messages
     cut = data.draw(st.integers(0, len(messages)))
     shorter = replace(source, context=replace(source.context, messages=messages[:cut]))
     early, late = (unmarked(il.adapt(request, target).request.context.messages) for request in (shorter, source))
-    spoken = [at for at, message in enumerate(early) if isinstance(message, AssistantMessage)]
-    settled = spoken[-1] if spoken else 0
+    settled = min(last_step(early), first_open(early))
     note(f"early: {early}\nlate: {late}")
     assert early[:settled] == late[:settled]
+
+
+def last_step(messages: list[Any]) -> int:
+    """Where the last row of assistant messages begins, or the call of the last row of results."""
+    spoken = [at for at, message in enumerate(messages) if isinstance(message, AssistantMessage)]
+    at = spoken[-1] if spoken else 0
+    while at and isinstance(messages[at - 1], AssistantMessage):
+        at -= 1
+    return at
+
+
+def first_open(messages: list[Any]) -> int:
+    """Where the first row of assistant messages begins that has a call without a result."""
+    for at, message in enumerate(messages):
+        if isinstance(message, ToolResultMessage) and message.extra == SYNTHETIC:
+            before = [n for n, m in enumerate(messages[:at]) if not isinstance(m, AssistantMessage | ToolResultMessage)]
+            return before[-1] + 1 if before else 0
+    return len(messages)
 
 
 def unmarked(messages: tuple[Any, ...]) -> list[Any]:
@@ -118,16 +141,59 @@ def test_calls_and_results_are_paired_one_to_one(name: str, data: st.DataObject)
     source, target = data.draw(histories(name)), data.draw(targets(name))
     adapted = il.adapt(source, target)
     open_calls: list[Any] = []
+    rules = profile(target if isinstance(target, ModelDescriptor) else ModelDescriptor(id="", api=name))
+    in_one = rules.joined_calls or rules.alternating
+    before: Any = None
     for message in adapted.request.context.messages:
         if isinstance(message, ToolResultMessage):
             assert open_calls
             call = open_calls.pop(0)
             assert (call.id, call.name) == (message.tool_call_id, message.tool_name)
         else:
-            assert open_calls == []
-            open_calls = list(message.tool_calls) if isinstance(message, AssistantMessage) else []
+            same_step = isinstance(message, AssistantMessage) and isinstance(before, AssistantMessage)
+            assert open_calls == [] or (same_step and not in_one)
+            open_calls += message.tool_calls if isinstance(message, AssistantMessage) else []
+        before = message
     assert open_calls == []
     ids_lead_back(source, adapted, target, name)
+
+
+@every_dialect
+@given(data=st.data())
+def test_no_result_that_was_given_is_replaced_by_a_placeholder(name: str, data: st.DataObject) -> None:
+    """
+    However turns and results are spread, a result is left over only when every call of its id has one.
+    """
+    source, target = data.draw(scattered_requests(own=name)), data.draw(targets(name))
+    adapted = il.adapt(source, target)
+    body = json.dumps(dialect(name).encode_request(adapted.request).body, ensure_ascii=False)
+    note(f"adapted: {dump(adapted.request).decode()}\nlosses: {adapted.losses}\nbody: {body}")
+    calls: dict[str, Counter[str]] = {}
+    for at, message in enumerate(source.context.messages):
+        if isinstance(message, AssistantMessage):
+            kind = "failed" if message.stop_reason in ("error", "aborted") else "called"
+            for call in message.tool_calls:
+                calls.setdefault(call.id, Counter())[kind] += 1
+        elif isinstance(message, ToolResultMessage):
+            calls.setdefault(message.tool_call_id, Counter())[what_became(at, message, adapted, body)] += 1
+    for count in calls.values():
+        assert count["failed result"] <= count["failed"]
+        assert count["sent"] <= count["called"]
+        if count["left over"]:
+            assert (count["sent"], count["failed result"]) == (count["called"], count["failed"])
+    assert body.count(NO_RESULT) == sum(count["called"] - count["sent"] for count in calls.values())
+
+
+def what_became(at: int, result: ToolResultMessage, adapted: Adapted, body: str) -> str:
+    """Whether a result was sent with its call, or dropped, and why."""
+    (said,) = result.content or ()
+    assert isinstance(said, TextBlock)
+    if said.text in body:
+        ids = [m.tool_call_id for m in adapted.request.context.messages if said.text in str(m.content)]
+        assert [result.tool_call_id] == [adapted.ids.get(id, id) for id in ids]
+        return "sent"
+    (why,) = [loss.why for loss in adapted.losses if (loss.path, loss.severity) == (f"$.messages[{at}]", "dropped")]
+    return "failed result" if "turn that is not sent" in why else "left over"
 
 
 def ids_lead_back(source: Request, adapted: Adapted, target: ModelDescriptor | str, name: str) -> None:

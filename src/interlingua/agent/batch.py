@@ -180,7 +180,7 @@ class Batch:
             return await call_tool(
                 replace(tool, execute=self._hooked(tool, call)),
                 call.id,
-                call.arguments,
+                call.arguments if call.parse_error is None else call.arguments_text,
                 signal=self._signal,
                 on_update=updates,
                 context=self._rules.context,
