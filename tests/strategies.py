@@ -612,7 +612,9 @@ def requests(own: str | None = None, api: str | None = None, most: int = 4) -> S
 @cache
 def entries() -> SearchStrategy[Entry]:
     ids_of = st.sampled_from(["1", "2", "3", ""])
-    return sparse(Entry, {"message": messages()}, {"id": ids_of, "parent_id": ids_of, "extra": extras()})
+    further = st.lists(ids_of, min_size=1, max_size=2, unique=True).map(tuple)
+    may = {"id": ids_of, "parent_id": ids_of, "parents": further, "extra": extras()}
+    return sparse(Entry, {"message": messages()}, may)
 
 
 @cache

@@ -125,7 +125,7 @@ def _untold_branches(conversation: Conversation) -> Iterator[Loss]:
         if id(entry) not in path:
             yield Loss(f"$.entries[{at}]", "branch", "not on the path to the head", "dropped")
             continue
-        for name, value in (("id", entry.id), ("parentId", entry.parent_id)):
+        for name, value in (("id", entry.id), ("parentId", entry.parent_id), ("parents", entry.parents)):
             if value:
                 yield Loss(f"$.entries[{at}].{name}", "entry", "a request has no entries", "record")
         for owner, held in entry.extra.items():

@@ -243,6 +243,7 @@ def _in_conversation(source: Conversation, walk: "_Walk") -> Iterator[Loss]:
         yield from walk.over(entry.message, place)
         yield from walk.field("Entry.id", entry.id, f"{here}.id")
         yield from walk.field("Entry.parent_id", entry.parent_id, f"{here}.parentId")
+        yield from walk.field("Entry.parents", entry.parents or None, f"{here}.parents")
         yield from walk.extra(entry.extra, f"{here}.extra", KEPT)
     yield from walk.field("Conversation.head", source.head, "$.head")
     yield from walk.over(source.tools, "$.tools")

@@ -267,11 +267,15 @@ class Request(Wire, frozen=True, kw_only=True):
 
 
 class Entry(Wire, frozen=True, kw_only=True):
-    """A message in its place: ids and parents are the transcript's business, not the message's."""
+    """A message in its place: ids and parents are the transcript's business, not the message's.
+
+    `parents` are the further parents of a merge, beside `parent_id`; no path leads through them.
+    """
 
     message: Message
     id: str | None = None
     parent_id: str | None = None
+    parents: tuple[str, ...] = ()
     extra: Extra = {}
 
 

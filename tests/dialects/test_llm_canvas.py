@@ -146,7 +146,7 @@ def test_a_node_that_is_added_is_a_child_of_its_parent() -> None:
         "child_ids": [],
         "meta": {"timestamp": 1740000005.0},
     }
-    assert said["u2"]["child_ids"] == ["t1", "m1"]
+    assert said["u2"]["child_ids"] == ["m1", "t1"]
 
 
 def test_a_tree_of_another_format_becomes_a_canvas() -> None:

@@ -32,7 +32,7 @@ NO_CALL: Fates = {
 # Rows for formats that are a list of messages.
 LINEAR: Fates = {
     **dropped("Conversation.entries", "a list holds one path through the tree: this is not on the way to the head"),
-    **record("Entry.id Entry.parent_id", "the messages of a list have no ids"),
+    **record("Entry.id Entry.parent_id Entry.parents", "the messages of a list have no ids"),
     **kept("Conversation.head"),  # a list stands at its end
 }
 

@@ -108,6 +108,7 @@ FATES: Fates = {
     ),
     **dropped("Context.system_role", "one word for system messages"),
     **some("Entry.id Entry.parent_id", "every node has an id, and some get one"),
+    **some("Entry.parents", "a node names its children, so a parent must be there"),
     **kept("Conversation.entries"),
     **some("Conversation.head", "a canvas stands at its last node"),
 }
@@ -468,11 +469,14 @@ def _report_bookkeeping(message: Any, report: Reporter) -> None:
 def _decode_canvas(wire: dict[str, Any]) -> Conversation:
     nodes = an_object(wire["nodes"], API, "$.nodes")
     names: dict[str, str] = {}
-    children = _children(nodes)
+    children, further = _children(nodes), _merge_parents(nodes)
     entries: list[Entry] = []
     for key, node in nodes.items():
         try:
-            entries += _decode_node(key, an_object(node, API), children.get(key, []), names)
+            pieces = _decode_node(key, an_object(node, API), children.get(key, []), names)
+            if key in further:
+                pieces[-1] = replace(pieces[-1], parents=tuple(further[key]))
+            entries += pieces
         except BadWire as error:
             raise error.under(f"nodes.{key}") from None
     conversation = Conversation(entries=tuple(entries), extra={API: {CANVAS: True}})
@@ -485,12 +489,26 @@ def _decode_canvas(wire: dict[str, Any]) -> Conversation:
 
 
 def _children(nodes: dict[str, Any]) -> dict[str, list[str]]:
-    """By node, the nodes whose parent it is."""
+    """By node, the nodes that hang from it: those whose parent it is, and the merges that it is a source of."""
     out: dict[str, list[str]] = {}
+    further = _merge_parents(nodes)
     for key, node in nodes.items():
         parent = node.get("parent_id") if isinstance(node, dict) else None
-        if isinstance(parent, str):
-            out.setdefault(parent, []).append(key)
+        for above in (*([parent] if isinstance(parent, str) else []), *further.get(key, ())):
+            out.setdefault(above, []).append(key)
+    return out
+
+
+def _merge_parents(nodes: dict[str, Any]) -> dict[str, list[str]]:
+    """By node, its further parents: a merge is named as a child by its sources, and itself names only its target."""
+    out: dict[str, list[str]] = {}
+    for key, node in nodes.items():
+        given = node.get("child_ids") if isinstance(node, dict) else None
+        for child in given if isinstance(given, list) else ():
+            below = nodes.get(child) if isinstance(child, str) else None
+            known = out.get(child, ()) if isinstance(child, str) else ()
+            if isinstance(below, dict) and below.get("parent_id") != key and child != key and key not in known:
+                out.setdefault(child, []).append(key)
     return out
 
 
@@ -679,8 +697,10 @@ class _Canvas:
 
     def _nodes(self, groups: list[tuple[dict[str, Any], list[int], _Place]]) -> dict[str, Any]:
         children: dict[str | None, list[str]] = {}
-        for _, _, place in groups:
-            children.setdefault(place.parent, []).append(place.node)
+        known = {place.node for _, _, place in groups} | {self._root}
+        for _, entries, place in groups:
+            for above in (place.parent, *self._further(entries[-1], place, known)):
+                children.setdefault(above, []).append(place.node)
         nodes: dict[str, Any] = {}
         if self._root is not None:
             nodes[self._root] = self._system_node(children.get(self._root, []))
@@ -691,6 +711,14 @@ class _Canvas:
             self._check_meta(entries)
             nodes[place.node] = put_back(node, entry.extra.get(API, {})) if entry.extra else node
         return nodes
+
+    def _further(self, at: int, place: _Place, known: set[str | None]) -> list[str]:
+        """The nodes beside its parent that a node is a child of."""
+        given = self._entries[at].parents
+        said = [id for id in dict.fromkeys(given) if id in known and id not in (place.node, place.parent)]
+        if tuple(said) != given:
+            self._report.at(f"$.entries[{at}].parents", "parents", "a parent must be a node, each named once")
+        return said
 
     def _system_node(self, children: list[str]) -> dict[str, Any]:
         about = self._held.get(SYSTEM, {})

@@ -138,6 +138,7 @@ FATES: Fates = {
     ),
     **dropped("Context.system_role", "a session file does not hold the system text"),
     **kept("Entry.id Entry.parent_id Conversation.entries"),
+    **dropped("Entry.parents", "a line has one parent"),
     **some("Conversation.head", "a file stands at its last line"),
 }
 

@@ -61,6 +61,8 @@ def _is_head(line: dict[str, Any]) -> bool:
 
 def _decode_entry(line: dict[str, Any], number: int) -> Entry:
     place = {key: line[key] for key, kind in _PLACE.items() if isinstance(line.get(key), kind)}
+    if not place.get("parents") or not all(isinstance(id, str) for id in place["parents"]):
+        place.pop("parents", None)  # an empty list would not come back
     try:
         message = build({k: v for k, v in line.items() if k not in place}, Message)
     except FormatError as error:
@@ -69,11 +71,12 @@ def _decode_entry(line: dict[str, Any], number: int) -> Entry:
         message=message,
         id=place.get("id"),
         parent_id=place.get("parentId"),
+        parents=tuple(place.get("parents", ())),
         extra=place.get("entryExtra", {}),
     )
 
 
-_PLACE: dict[str, type] = {"id": str, "parentId": str, "entryExtra": dict}
+_PLACE: dict[str, type] = {"id": str, "parentId": str, "parents": list, "entryExtra": dict}
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -98,6 +101,8 @@ def _encode_entry(entry: Entry) -> dict[str, Any]:
         line["id"] = entry.id
     if entry.parent_id is not None:
         line["parentId"] = entry.parent_id
+    if entry.parents:
+        line["parents"] = list(entry.parents)
     if entry.extra:
         line["entryExtra"] = entry.extra
     return line
@@ -119,21 +124,25 @@ def sniff(value: Any) -> str | None:
 class _UserLine(UserMessage, frozen=True, kw_only=True, tag_field="role", tag="user"):
     id: str | None = None
     parent_id: str | None = None
+    parents: tuple[str, ...] = ()
 
 
 class _AssistantLine(AssistantMessage, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
     id: str | None = None
     parent_id: str | None = None
+    parents: tuple[str, ...] = ()
 
 
 class _ResultLine(ToolResultMessage, frozen=True, kw_only=True, tag_field="role", tag="toolResult"):
     id: str | None = None
     parent_id: str | None = None
+    parents: tuple[str, ...] = ()
 
 
 class _SystemLine(SystemMessage, frozen=True, kw_only=True, tag_field="role", tag="system"):
     id: str | None = None
     parent_id: str | None = None
+    parents: tuple[str, ...] = ()
 
 
 _line_decoder = msgspec.json.Decoder(_UserLine | _AssistantLine | _ResultLine | _SystemLine)
