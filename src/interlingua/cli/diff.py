@@ -9,19 +9,13 @@ from typing import Any
 import click
 from rich.text import Text
 
-from .. import conversion, jsontext
-from ..canonical import plain
+from .. import conversion
 from ..errors import InterlinguaError
-from ..messages import AgentMessage, text_of
+from ..messages import text_of
 from ..request import Conversation
+from ..sessions.comparison import aligned, comparable
 from . import output, sources
 from .convert import NAMES
-
-# What a format may or may not write down about a message, and what is not the message itself.
-_BOOKKEEPING = frozenset(
-    {"timestamp", "usage", "api", "provider", "model", "responseId", "responseModel", "stopReason", "stopDetail"}
-    | {"extra", "argumentsText", "toolName"}
-)
 
 
 @click.command("diff")
@@ -59,35 +53,16 @@ def _compare(a: Conversation, b: Conversation, everything: bool) -> Iterator[Row
     before, after = text_of(a.system), text_of(b.system)
     if before != after:
         yield "changed", None, None, _lines(before, after)
-    left = [_told(message, everything) for message in a.messages]
-    right = [_told(message, everything) for message in b.messages]
-    keys = [[jsontext.compact(value) for value in side] for side in (left, right)]
-    matcher = difflib.SequenceMatcher(None, keys[0], keys[1], autojunk=False)
-    for kind, a1, a2, b1, b2 in matcher.get_opcodes():
-        if kind == "equal":
-            continue
-        paired = min(a2 - a1, b2 - b1) if kind == "replace" else 0
-        for at in range(paired):
-            yield "changed", a1 + at, b1 + at, _lines(_pretty(left[a1 + at]), _pretty(right[b1 + at]))
-        for at in range(a1 + paired, a2):
-            yield "removed", at, None, [f"- {line}" for line in _pretty(left[at]).splitlines()]
-        for at in range(b1 + paired, b2):
-            yield "added", None, at, [f"+ {line}" for line in _pretty(right[at]).splitlines()]
-
-
-def _told(message: AgentMessage, everything: bool) -> Any:
-    """What a message says, in one spelling: text content as blocks, bookkeeping left out."""
-    value = plain(message)
-    if isinstance(value.get("content"), str):
-        value = {**value, "content": [{"type": "text", "text": value["content"]}]}
-    return value if everything else _stripped(value)
-
-
-def _stripped(value: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: item for key, item in value.items() if key not in _BOOKKEEPING}
-    if isinstance(kept.get("content"), list):
-        kept["content"] = [_stripped(item) if isinstance(item, dict) else item for item in kept["content"]]
-    return kept
+    left = [comparable(message, everything=everything) for message in a.messages]
+    right = [comparable(message, everything=everything) for message in b.messages]
+    for kind, at, bt in aligned(left, right):
+        if at is not None and bt is not None:
+            if kind == "changed":
+                yield kind, at, bt, _lines(_pretty(left[at]), _pretty(right[bt]))
+        elif at is not None:
+            yield kind, at, None, [f"- {line}" for line in _pretty(left[at]).splitlines()]
+        elif bt is not None:
+            yield kind, None, bt, [f"+ {line}" for line in _pretty(right[bt]).splitlines()]
 
 
 def _pretty(value: Any) -> str:

@@ -1,9 +1,24 @@
 """Sessions: conversations on disk, as append-only trees."""
 
+from .marks import Branch, Note
 from .session import Session, UnfinishedCall, save, store_at
-from .store import Problem, SessionBusy, SessionDamaged, SessionError, SessionInfo, SessionNotFound, Store
+from .store import (
+    EntryExists,
+    Problem,
+    SessionBusy,
+    SessionDamaged,
+    SessionError,
+    SessionInfo,
+    SessionNotFound,
+    StaleHead,
+    StaleVersion,
+    Store,
+)
 
 __all__ = [
+    "Branch",
+    "EntryExists",
+    "Note",
     "Problem",
     "Session",
     "SessionBusy",
@@ -11,6 +26,8 @@ __all__ = [
     "SessionError",
     "SessionInfo",
     "SessionNotFound",
+    "StaleHead",
+    "StaleVersion",
     "Store",
     "UnfinishedCall",
     "save",

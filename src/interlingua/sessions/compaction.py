@@ -25,7 +25,7 @@ from ..messages import (
     text_of,
 )
 from ..request import Entry
-from .tree import BOOKKEEPING
+from .tree import COMPACTION, ENTRY, MODEL, kind_of_message
 
 ROLE = "compaction"
 RESERVE_TOKENS = 16_384
@@ -45,14 +45,23 @@ def context(path: Sequence[Entry]) -> tuple[AgentMessage, ...]:
     What was kept stood behind other words when its signatures were made, so they no longer hold: they are left out,
     and so is the thinking that they seal.
     """
+    return tuple(message for _, message in context_pairs(path))
+
+
+def context_pairs(path: Sequence[Entry]) -> list[tuple[str | None, AgentMessage]]:
+    """What a model reads of a path, each message with the id of its entry; the summary with that of the compaction."""
     at = _latest(path)
     if at is None:
-        return tuple(_spoken(path))
+        return list(_spoken(path))
     first = _first_kept(path, at)
-    kept = (unsigned(message) for message in _spoken(path[first:at]))
     fields = _fields(path[at])
     summary = summary_message(str(fields.get("summary") or ""), fields.get("timestamp"))
-    return (summary, *(message for message in kept if message is not None), *_spoken(path[at + 1 :]))
+    kept = ((id, unsigned(message)) for id, message in _spoken(path[first:at]))
+    return [
+        (path[at].id, summary),
+        *((id, message) for id, message in kept if message is not None),
+        *_spoken(path[at + 1 :]),
+    ]
 
 
 def summary_message(summary: str, timestamp: Any = None) -> UserMessage:
@@ -84,16 +93,17 @@ def _unsigned(block: Block) -> Block:
     return block
 
 
-def _spoken(entries: Iterable[Entry]) -> Iterator[AgentMessage]:
+def _spoken(entries: Iterable[Entry]) -> Iterator[tuple[str | None, AgentMessage]]:
     for entry in entries:
         message: AgentMessage = entry.message
         if not is_bookkeeping(message):
-            yield message
+            yield entry.id, message
 
 
 def is_bookkeeping(message: AgentMessage) -> bool:
     """Whether a line is the session's own affair, of which no model is told."""
-    return isinstance(message, CustomMessage) and message.role in BOOKKEEPING
+    kind = kind_of_message(message)
+    return kind < ENTRY or kind in (COMPACTION, MODEL)
 
 
 def is_compaction(message: AgentMessage) -> bool:
@@ -140,7 +150,7 @@ def context_tokens(path: Sequence[Entry]) -> int:
     for at in range(len(path) - 1, since - 1, -1):
         used = budget.reported(path[at].message)
         if used:
-            return used + sum(map(estimate, _spoken(path[at + 1 :])))
+            return used + sum(estimate(message) for _, message in _spoken(path[at + 1 :]))
     return sum(map(estimate, context(path)))
 
 
@@ -309,7 +319,7 @@ def prefix_request(cut: Cut) -> str:
 
 def flat(entries: Iterable[Entry]) -> str:
     """A conversation as labelled text, which no model takes for its own."""
-    return "\n\n".join(part for message in _spoken(entries) for part in _flat(message) if part)
+    return "\n\n".join(part for _, message in _spoken(entries) for part in _flat(message) if part)
 
 
 def _flat(message: AgentMessage) -> Iterator[str]:

@@ -22,9 +22,10 @@ from .index import ORPHAN, Index, Record, StaleIndex, check_of
 from .store import Log, Problem, SessionBusy, SessionError, SessionInfo, SessionNotFound
 from .summary import foreign_summary, summary
 from .tree import BAD, BLANK, ENTRY, HEAD, ROOT, Place, place, position, told
+from .watching import PathWatch, Watch
 
 ENDING = ".jsonl"
-CATALOGUE = ".sessions.idx"
+CATALOGUE = ".sessions-2.idx"
 _CHUNK = 1 << 20
 _SAVED_EVERY = 512  # lines: how much of the index a crash may cost
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+=-]{0,200}")
@@ -39,6 +40,7 @@ class FileLog:
         self.path = path
         self.where = str(path)
         self.problems: list[Problem] = []
+        self.generation = 0
         self._index = Index()
         self._file = -1
         self._unsaved = 0
@@ -130,6 +132,12 @@ class FileLog:
     def orphans(self) -> list[int]:
         return self._index.orphans()
 
+    def children(self, number: int) -> list[int]:
+        return self._index.children(number)
+
+    def leaves(self) -> list[int]:
+        return self._index.leaves()
+
     def refresh(self) -> None:
         if self._lease is None and self._was_replaced():
             os.close(self._file)
@@ -155,6 +163,7 @@ class FileLog:
     def rebuild(self) -> None:
         self._index.close()
         self._index, self._stood = Index(), None
+        self.generation += 1
         self.refresh()
 
     def _read_lines(self, size: int) -> int:
@@ -277,6 +286,9 @@ class FileLog:
         with contextlib.suppress(OSError):  # a full disk costs the cache, never the session
             self._index.save(self._index_path, self._file)
         self._unsaved = 0
+
+    def watch(self) -> Watch:
+        return PathWatch([self.path])
 
     def close(self) -> None:
         if self._file >= 0:

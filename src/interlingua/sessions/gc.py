@@ -10,7 +10,7 @@ from .blobs import NAME
 from .lines import read_line
 from .session import Session
 from .store import SessionDamaged, SessionError, Store
-from .tree import BAD, BLANK, ENTRY, HEAD, JOURNAL, LABEL, is_positional, positional, told, walk
+from .tree import BAD, BLANK, ENTRY, HEAD, JOURNAL, LABEL, MARK, REVISION, is_positional, positional, told, walk
 
 GRACE = 3600.0  # seconds for which a blob is kept that nothing names: its line may be on the way
 
@@ -24,7 +24,7 @@ class Collected(NamedTuple):
 
 
 def collect_branches(store: Store, agent: str, id: str, *, delete: bool = False) -> Collected:
-    """Leaves in a session the way to its head and the ways to its labels; the original is kept unless `delete`.
+    """Leaves in a session the ways to its head, its labels and its branches; the original is kept unless `delete`.
 
     Refuses while lines cannot be read, and where entries have no ids to be found by afterwards.
     """
@@ -47,16 +47,35 @@ def collect_branches(store: Store, agent: str, id: str, *, delete: bool = False)
 
 
 def _living(session: Session) -> Iterator[bytes]:
-    log, labels = session._log, session.labels()
+    log, labels, branches = session._log, session.labels(), session.branches()
     alive: set[int] = set()
-    for target in (log.stand, *(number for number in map(log.find, labels) if number is not None)):
+    ends = (*labels, *(branch.head for branch in branches.values() if branch.head is not None))
+    for target in (log.stand, *(number for number in map(log.find, ends) if number is not None)):
         alive.update(itertools.takewhile(lambda at: at not in alive, walk(session._parent, target)))
     open_calls = {unfinished.call.id for unfinished in session.unfinished_calls()}
+    latest = _latest_branch_lines(session)
     for number in range(len(log)):
-        if _lives(session, number, alive, open_calls, labels):
+        if _lives(session, number, alive, open_calls, labels) and (number in latest or not _is_branch(session, number)):
             yield log.line(number)
-    if log.stand != max(alive, default=-1):
-        yield jsontext.write({"role": "head", "target": session.head})
+    current = session.current_branch
+    if log.stand != max(alive, default=-1) or current is not None:
+        where = {} if current is None else {"branch": current}
+        yield jsontext.write({"role": "head", "target": session.head, **where})
+
+
+def _latest_branch_lines(session: Session) -> set[int]:
+    """Of each branch that there is, the first line, which says what it is, and the last, which says where it stands."""
+    lines: dict[str, list[int]] = {}
+    for number in session._log.numbers(MARK):
+        line = read_line(session._log.line(number))
+        if line.get("role") == "branch" and line.get("name") in session.branches():
+            known = lines.setdefault(line["name"], [])
+            known[:] = [number] if line.get("deleted") else [*known[:1], number]
+    return {number for numbers in lines.values() for number in numbers}
+
+
+def _is_branch(session: Session, number: int) -> bool:
+    return session._log.place(number).kind == MARK and told(session._log.line(number)).role == "branch"
 
 
 def _lives(session: Session, number: int, alive: set[int], open_calls: set[str], labels: dict[str, str]) -> bool:
@@ -69,6 +88,9 @@ def _lives(session: Session, number: int, alive: set[int], open_calls: set[str],
         line = read_line(session._log.line(number))
         target = line.get("target", line.get("targetId"))
         return bool((session.title if target is None else labels.get(target)) == line.get("label"))
+    if kind == REVISION or (kind == MARK and not _is_branch(session, number)):
+        target = told(session._log.line(number)).target
+        return isinstance(target, str) and session._log.find(target) in alive
     return kind not in (BLANK, HEAD)
 
 
@@ -100,7 +122,10 @@ def _verify(store: Store, agent: str, name: str, source: Session) -> None:
     """Reads what was written as the source is read."""
     copy = Session(store.open(agent, name, write=False, create=False), store, id=name, agent=agent)
     try:
-        same = (copy.path(), copy.labels(), copy.title) == (source.path(), source.labels(), source.title)
+        same = all(
+            look(copy) == look(source)
+            for look in (Session.path, Session.labels, Session.branches, lambda one: (one.title, one.current_branch))
+        )
     finally:
         copy.close()
     if not same:

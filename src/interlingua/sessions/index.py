@@ -20,8 +20,9 @@ from .tree import ENTRY, ROOT, stand_after
 
 _RECORD = struct.Struct("<QIiIBB2x")  # offset, length, parent, checksum of the id, kind, flags
 _HEADER = struct.Struct("<8sQQq16s16sII")  # magic, records, bytes, time, first and last bytes, last records, itself
-_MAGIC = b"ILIDX\x00\x00\x01"
-_CHECK_AT, _KIND_AT, _FLAGS_AT = 16, 20, 21
+_MAGIC = b"ILIDX\x00\x00\x02"
+_LINK = struct.Struct("<12xi4xB3x")  # of a record, parent and kind
+_PARENT_AT, _CHECK_AT, _KIND_AT, _FLAGS_AT = 12, 16, 20, 21
 _SIZE = _RECORD.size
 _SAMPLE = 4096  # bytes of the session file at either end that are looked at
 _LAST = 512  # records that are checked on loading: they say where the session stands
@@ -85,14 +86,14 @@ class Index:
             if self[number].kind >= ENTRY:
                 yield number
 
-    def _matches(self, wanted: bytes) -> Iterator[int]:
+    def _matches(self, wanted: bytes, field: int = _CHECK_AT) -> Iterator[int]:
         for data, start, first in ((self._tail, 0, self._base), (self._saved, _HEADER.size, 0)):
             if data is None:
                 continue
             end = len(data)
             while (at := data.rfind(wanted, start, end)) >= 0:
                 number, where = divmod(at - start, _SIZE)
-                if where == _CHECK_AT:
+                if where == field:
                     yield first + number
                 end = at + len(wanted) - 1
 
@@ -110,6 +111,28 @@ class Index:
 
     def orphans(self) -> list[int]:
         return list(_positions(self._column(_FLAGS_AT), ORPHAN))
+
+    def children(self, parent: int) -> list[int]:
+        """Entries whose record names this parent."""
+        wanted = parent.to_bytes(4, "little", signed=True)
+        return sorted(number for number in self._matches(wanted, _PARENT_AT) if self[number].kind >= ENTRY)
+
+    def leaves(self) -> list[int]:
+        """Entries that are nobody's parent."""
+        is_leaf = bytearray(len(self))
+        for number, (parent, kind) in enumerate(self._links()):
+            if kind >= ENTRY:
+                is_leaf[number] = 1
+                if parent > ROOT:
+                    is_leaf[parent] = 0
+        return list(_positions(bytes(is_leaf), 1))
+
+    def _links(self) -> Iterator[tuple[int, int]]:
+        """Parent and kind of every record."""
+        if self._saved is not None:
+            with memoryview(self._saved) as saved:
+                yield from _LINK.iter_unpack(saved[_HEADER.size : _HEADER.size + self._base * _SIZE])
+        yield from _LINK.iter_unpack(bytes(self._tail))
 
     def _column(self, at: int) -> bytes:
         saved = self._saved

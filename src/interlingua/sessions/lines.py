@@ -12,14 +12,19 @@ from ..dialects import transcript
 from ..errors import FormatError
 from ..messages import AgentMessage, CustomMessage, Message
 from ..request import Conversation, Entry
-from .tree import ENTRY, kind_of
+from .tree import ENTRY, kind_of_message
 
-_PLACES = ("id", "parentId", "entryExtra")
+_PLACES = ("id", "parentId", "parents", "entryExtra")
 
 
 def _placed(message: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """The message's struct with the keys that a line has beside it."""
-    fields = [("id", str | None, None), ("parent_id", str | None, None)]
+    fields: list[Any] = [
+        ("id", str | None, None),
+        ("parent_id", str | None, None),
+        ("parents", tuple[str, ...], ()),
+        ("entry_extra", dict[str, Any], {}),
+    ]
     tag = message.__struct_config__.tag
     return msgspec.defstruct(
         f"_{message.__name__}Line", fields, bases=(message,), frozen=True, kw_only=True, tag_field="role", tag=tag
@@ -39,7 +44,8 @@ def decode_line(raw: bytes) -> Entry:
             return _decode_slowly(raw)
         message, fields = _KNOWN[type(line)]
         made: Any = message(**{name: getattr(line, name) for name in fields})
-        return Entry(message=made, id=line.id, parent_id=line.parent_id)
+        place = {"id": line.id, "parent_id": line.parent_id, "parents": line.parents, "extra": line.entry_extra}
+        return Entry(message=made, **place)
     return _decode_slowly(raw)
 
 
@@ -65,10 +71,14 @@ def encode_line(entry: Entry) -> bytes:
     if isinstance(held, dict) and not held.keys().isdisjoint(_PLACES):
         taken = next(key for key in _PLACES if key in held)
         raise FormatError(f"a message cannot have the key {taken!r} of its own: it is the entry's place in the session")
-    if entry.extra:
-        return jsontext.write(transcript.encode(Conversation(entries=(entry,))).body[0])
     raw = dump(message)
-    for key, value in (("id", entry.id), ("parentId", entry.parent_id)):
+    place = (
+        ("id", entry.id),
+        ("parentId", entry.parent_id),
+        ("parents", entry.parents or None),
+        ("entryExtra", entry.extra or None),
+    )
+    for key, value in place:
         if value is not None:
             raw = b'%s,"%s":%s}' % (raw[:-1], key.encode(), jsontext.write(value))
     return raw
@@ -88,11 +98,12 @@ def placed(
         parent = before if entry.id is None else None
         if entry.parent_id is not None:
             parent = names.get(entry.parent_id, before)
-        if isinstance(message, CustomMessage) and kind_of(message.role) < ENTRY:
+        if kind_of_message(message) < ENTRY:
             yield replace(entry, id=None, parent_id=None)
             before = parent
         else:
             before = entry.id if entry.id is not None and entry.id not in names else mint()
-            yield replace(entry, id=before, parent_id=parent)
+            parents = tuple(known for id in entry.parents if (known := names.get(id)) is not None)
+            yield replace(entry, id=before, parent_id=parent, parents=parents)
         if entry.id is not None:
             names[entry.id] = before

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .sql import TABLES, SqlStore
 from .store import SessionBusy, SessionError
+from .watching import ThreadWatch, Watch
 
 if TYPE_CHECKING:
     import psycopg
@@ -63,6 +64,22 @@ class _Postgres:
     def sync(self) -> None:
         """A commit is on the server's disk when it returns."""
 
+    def notify(self, session: int) -> None:
+        self.rows("SELECT pg_notify(?, ?)", _CHANNEL, str(session))
+
+    def watch(self, session: int) -> Watch:
+        """The server tells, on a connection of its own."""
+        connection = self._connect()
+        connection.execute(f"LISTEN {_CHANNEL}")
+
+        def block(seconds: float) -> bool:
+            try:
+                return any(told.payload == str(session) for told in connection.notifies(timeout=seconds, stop_after=1))
+            except self._psycopg.Error:
+                return True  # whoever reads next is told what is wrong
+
+        return ThreadWatch(block, connection.close)
+
     def lease(self, agent: str, id: str) -> Callable[[], None]:
         """On a connection of its own, so that two sessions of one process exclude each other too."""
         connection = self._connect()
@@ -87,6 +104,8 @@ class _Postgres:
     def close(self) -> None:
         self._connection.close()
 
+
+_CHANNEL = "interlingua_sessions"
 
 # A writer whose machine loses power is noticed within half a minute, and its sessions are free again.
 _ALIVE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=4"

@@ -39,10 +39,13 @@ from .tree import (
     ENTRY,
     HEAD,
     LABEL,
+    MARK,
+    REVISION,
     ROOT,
     Place,
     Told,
     kind_of,
+    kind_of_message,
     place,
     position,
     positional,
@@ -109,6 +112,7 @@ class _Item(NamedTuple):
     message: AgentMessage | None  # None beside the tree
     changed: bool = False
     extra: Extra = {}
+    parents: tuple[str, ...] = ()
 
 
 def _items(data: bytes, findings: list[Finding]) -> Iterator[_Item]:
@@ -190,8 +194,8 @@ def _foreign(lines: list[tuple[int, bytes]], findings: list[Finding]) -> Iterato
 def _entry_item(entry: Entry) -> _Item:
     raw = encode_line(entry)
     message: AgentMessage = entry.message
-    beside = isinstance(message, CustomMessage) and kind_of(message.role) < ENTRY
-    return _Item(None, raw, told(raw), None if beside else message, extra=entry.extra)
+    beside = kind_of_message(message) < ENTRY
+    return _Item(None, raw, told(raw), None if beside else message, extra=entry.extra, parents=entry.parents)
 
 
 def _aside(number: int | None, line: dict[str, Any]) -> _Item:
@@ -201,7 +205,7 @@ def _aside(number: int | None, line: dict[str, Any]) -> _Item:
 
 def _item(number: int, raw: bytes, findings: list[Finding]) -> Iterator[_Item]:
     line = told(raw)
-    if kind_of(line.role) < ENTRY:
+    if kind_of(line) < ENTRY:
         yield _Item(number, raw, line, None)
         return
     try:
@@ -210,7 +214,7 @@ def _item(number: int, raw: bytes, findings: list[Finding]) -> Iterator[_Item]:
     except InterlinguaError as error:
         entry, why = None, getattr(error, "message", str(error))
     if entry is not None and not why:
-        yield _Item(number, raw, line, entry.message, extra=entry.extra)
+        yield _Item(number, raw, line, entry.message, extra=entry.extra, parents=entry.parents)
         return
     messages = _understood(jsontext.read(raw.removeprefix(b"\xef\xbb\xbf")))
     findings.append(Finding(number, "shape", why, _read_as(messages)))
@@ -415,10 +419,10 @@ class _Repair:
                 self._move(self._places.get(parent, ROOT), item.raw)
             return
         target = item.line.target
-        if kind == LABEL and isinstance(target, str):
+        if kind in (LABEL, MARK, REVISION) and isinstance(target, str):
             named = self._places.get(self._old.find(target, before=old), ROOT)
             if named == ROOT:
-                self._find(item, "label", f"names {target!r}, which is not there", "left out")
+                self._find(item, item.line.role, f"names {target!r}, which is not there", "left out")
                 return
             name = self._name(named)
             if name != target:
@@ -582,8 +586,8 @@ class _Repair:
             raw = item.raw
         else:
             name = None if parent == ROOT or (id is None and parent == self._stand) else self._name(parent)
-            extra = {} if item is None else item.extra
-            entry = Entry(message=message, id=id, parent_id=name, extra=extra)  # type: ignore[arg-type]
+            extra, parents = ({}, ()) if item is None else (item.extra, item.parents)
+            entry = Entry(message=message, id=id, parent_id=name, parents=parents, extra=extra)  # type: ignore[arg-type]
             raw = self._written(item if same else None, entry)
         number = self._write(raw, _kind(message), parent)
         if id is not None:
@@ -674,7 +678,7 @@ class _Reckoning:
 
 
 def _kind(message: AgentMessage) -> int:
-    return kind_of(_role(message))
+    return kind_of_message(message)
 
 
 def _str(value: Any) -> str | None:

@@ -4,14 +4,17 @@ The session is a tree of entries in a log that only grows. It stands at one entr
 child of the head, and the head moves there. Moving the head back and appending makes a branch.
 """
 
+import asyncio
+import contextlib
 import functools
 import os
 import secrets
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from itertools import takewhile
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from itertools import islice, takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
@@ -22,23 +25,38 @@ from .. import jsontext
 from ..canonical import build, plain
 from ..dialects import transcript
 from ..errors import FormatError, InterlinguaError
-from ..messages import AgentMessage, AssistantMessage, CustomMessage, ToolCall, ToolResultMessage
+from ..messages import AgentMessage, AssistantMessage, CustomMessage, Message, ToolCall, ToolResultMessage
 from ..request import Conversation, Entry, ModelDescriptor, Options
 from . import blobs as media
 from . import compaction, tree
 from .files import ENDING, FileLog, FileStore
 from .index import StaleIndex
 from .lines import decode_line, encode_line, placed, read_line
-from .store import Log, Problem, SessionDamaged, SessionError, SessionNotFound, Store
+from .marks import Branch, Marks, Note
+from .store import (
+    EntryExists,
+    Log,
+    Problem,
+    SessionDamaged,
+    SessionError,
+    SessionNotFound,
+    StaleHead,
+    StaleVersion,
+    Store,
+)
 from .summary import is_foreign
-from .tree import ASSISTANT, BAD, COMPACTION, ENTRY, JOURNAL, LABEL, MODEL, ROOT, SESSION
+from .tree import ASSISTANT, BAD, BLANK, COMPACTION, ENTRY, HEAD, JOURNAL, LABEL, MARK, MODEL, REVISION, ROOT, SESSION
+from .watching import Watch
 
 Sync: TypeAlias = Literal["always", "turn", "never"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_NO_MESSAGES = frozenset({"session", "head", "label", "journal"})  # lines that say something about the session
+_MARKS = (HEAD, LABEL, MARK, REVISION)  # kinds of lines that say something about entries
 _HERE: Any = object()  # the head, wherever it is by then
+_REMEMBERED = 256  # entries by which a follower finds its place in a log that was replaced
+_ANY: Any = object()  # wherever a branch stands
+_LONGEST_NAME = 200  # characters of a branch's name
 _OWN = ("role", "version", "id", "createdAt", "agentId", "forkedFrom")  # of the first line: the session's own affair
 
 
@@ -53,6 +71,17 @@ class UnfinishedCall(NamedTuple):
     started: bool
     ended: bool
     result: Any = None  # what the journal holds of its outcome
+
+
+class Line(NamedTuple):
+    """A line of a session: an entry, or fields beside the tree, or what is wrong with it; `kind` is one of `tree`'s."""
+
+    number: int
+    kind: int
+    entry: Entry | None = None
+    fields: dict[str, Any] | None = None
+    problem: str | None = None
+    id: str | None = None  # of an entry that cannot be read
 
 
 def _checked(method: F) -> F:
@@ -87,6 +116,8 @@ class Session:
         self._known = (ROOT, "")  # the number and the id of what was appended last
         self._found: list[Problem] = []
         self._about: dict[str, Any] = {}
+        self._marked = Marks()
+        self._marked_until = (log.generation, 0)
 
     @classmethod
     def open(
@@ -176,34 +207,106 @@ class Session:
         return tuple(message for message in spoken if not compaction.is_bookkeeping(message))
 
     @_checked
-    def path(self, *, last: int | None = None) -> tuple[Entry, ...]:
-        """The entries from the root to the head; or the last so many of them, without reading the others."""
-        return self._entries(_limited(self._walk(), last))
+    def path(self, *, to: str | None = None, last: int | None = None) -> tuple[Entry, ...]:
+        """The entries from the root to an entry (the head, if not given); or the last so many, reading no others."""
+        walk = self._walk() if to is None else tree.walk(self._parent, self._number(to))
+        return self._entries(_limited(walk, last))
 
     @_checked
-    def entry(self, id: str) -> Entry:
-        """One entry, wherever it is in the tree."""
-        return self._entry_at(self._number(id))
+    def path_lines(self, *, to: str | None = None, last: int | None = None) -> list[int]:
+        """The numbers of the lines of a path's entries; none of them is read."""
+        return _limited(self._walk() if to is None else tree.walk(self._parent, self._number(to)), last)
 
-    def entries(self) -> Iterator[Entry]:
-        """All entries of the tree in the order in which they came; what cannot be read is left out and reported."""
-        for number in range(len(self._log)):
-            found = self._entry_if_any(number)
-            if found is not None:
-                yield found
+    @_checked
+    def roots(self) -> tuple[Entry, ...]:
+        """The entries that follow nothing, in the order in which they came."""
+        return self._entries(self._log.children(ROOT))
+
+    @_checked
+    def children(self, id: str) -> tuple[Entry, ...]:
+        """The entries that follow an entry, in the order in which they came; nothing else is read."""
+        return self._entries(self._log.children(self._number(id)))
+
+    @_checked
+    def leaves(self) -> tuple[Entry, ...]:
+        """The entries that nothing follows: the ends of all branches, named or not."""
+        return self._entries(self._log.leaves())
+
+    @_checked
+    def entry(self, id: str, *, media: bool = True) -> Entry:
+        """One entry, wherever it is in the tree; without `media`, large data stay addresses (`blob:sha256:…`)."""
+        return self._entry_at(self._number(id), media_in_place=media)
+
+    @property
+    def line_count(self) -> int:
+        """The number of lines, those beside the tree included."""
+        return len(self._log)
+
+    @property
+    def generation(self) -> int:
+        """Counts how often the log was replaced or read anew: line numbers of before may mean other lines."""
+        return self._log.generation
+
+    @_checked
+    def lines(self, since: int = 0, limit: int | None = None) -> list[Line]:
+        """Lines by their number, in order, whatever they are: for readers that show all of a session, page by page.
+
+        Large media stay addresses.
+        """
+        end = len(self._log) if limit is None else min(len(self._log), since + limit)
+        return [self._line(number) for number in range(since, end)]
+
+    def _line(self, number: int) -> Line:
+        kind = self._log.place(number).kind
+        if kind in (BLANK, BAD):
+            return Line(number, kind, problem=self._why_bad(number) if kind == BAD else None)
+        if kind < ENTRY:
+            return Line(number, kind, fields=read_line(self._log.line(number)))
+        try:
+            return Line(number, kind, entry=self._entry_at(number, media_in_place=False))
+        except InterlinguaError as error:
+            return Line(number, kind, problem=str(error), id=self._name(number))
+
+    @_checked
+    def line_of(self, id: str) -> int:
+        """The number of an entry's line."""
+        return self._number(id)
+
+    @_checked
+    def raw(self, number: int) -> bytes:
+        """A line as it is stored."""
+        return self._log.line(number)
+
+    @_checked
+    def leaf_ids(self) -> tuple[str, ...]:
+        """The ids of the leaves, whose messages are not read."""
+        return tuple(map(self._name, self._log.leaves()))
+
+    def entries(self, *, since: str | None = None, limit: int | None = None) -> Iterator[Entry]:
+        """Entries of the tree in the order in which they came: all, or those after `since`, at most `limit` of them.
+
+        What cannot be read is left out and reported.
+        """
+        first = 0 if since is None else self._after(since)
+        wanted = (entry for entry in map(self._entry_if_any, range(first, len(self._log))) if entry is not None)
+        return islice(wanted, limit)
+
+    @_checked
+    def _after(self, id: str) -> int:
+        return self._number(id) + 1
 
     @_checked
     def _entry_if_any(self, number: int) -> Entry | None:
         return self._readable(number) if self._log.place(number).kind >= ENTRY else None
 
     @_checked
-    def context_entries(self) -> tuple[Entry, ...]:
-        """The end of the path that the model's view is made of: no more of the session is read."""
-        return self._entries(self._context_numbers())
+    def context_entries(self, *, to: str | None = None) -> tuple[Entry, ...]:
+        """The end of the path to an entry (the head, if not given) that the model's view is made of, and no more."""
+        return self._entries(self._context_numbers(self._stand if to is None else self._number(to)))
 
-    def context_messages(self) -> tuple[AgentMessage, ...]:
+    def context_messages(self, *, to: str | None = None) -> tuple[AgentMessage, ...]:
         """What a model reads: the latest summary, what it kept, and everything since."""
-        return compaction.context(self.context_entries())
+        return compaction.context(self.context_entries(to=to))
 
     @_checked
     def conversation(self) -> Conversation:
@@ -219,32 +322,77 @@ class Session:
     def _all(self) -> Iterator[Entry]:
         for number in range(len(self._log)):
             kind = self._log.place(number).kind
-            found = self._readable(number) if kind >= ENTRY or kind == LABEL else None
+            found = self._readable(number) if kind >= ENTRY or kind in (LABEL, MARK) else None
             if found is not None:
                 yield found if kind >= ENTRY else replace(found, id=None, parent_id=None)
 
     @_checked
     def labels(self) -> dict[str, str]:
         """Labels by the id of their entry."""
-        labels: dict[str, str] = {}
-        for line in self._labels():
-            target, label = line.get("target", line.get("targetId")), line.get("label")
-            if isinstance(target, str):
-                labels.pop(target, None)
-                if isinstance(label, str):
-                    labels[target] = label
-        return labels
+        return dict(self._marks().labels)
 
     @property
     @_checked
     def title(self) -> str | None:
         """The label of the session itself."""
-        titles = [line.get("label") for line in self._labels() if line.get("target", line.get("targetId")) is None]
-        return titles[-1] if titles and isinstance(titles[-1], str) else None
+        return self._marks().title
 
-    def _labels(self) -> Iterator[dict[str, Any]]:
-        for number in self._log.numbers(LABEL):
-            yield read_line(self._log.line(number))
+    @_checked
+    def branches(self) -> dict[str, Branch]:
+        """Named branches, the oldest first."""
+        return dict(self._marks().branches)
+
+    @property
+    @_checked
+    def current_branch(self) -> str | None:
+        """The branch that moves with what is appended; None where the session stands on none."""
+        marks = self._marks()
+        return marks.current if marks.current in marks.branches else None
+
+    @_checked
+    def notes(self, id: str | None = None) -> tuple[Note, ...]:
+        """The notes on an entry, or on all, the oldest first."""
+        notes = self._marks().notes
+        chosen = notes.values() if id is None else [notes.get(self._name(self._number(id)), {})]
+        return tuple(note for some in chosen for note in some.values())
+
+    @_checked
+    def version(self, id: str) -> int:
+        """How often an entry was revised."""
+        return len(self._marks().revisions.get(self._name(self._number(id)), ()))
+
+    @_checked
+    def versions(self, id: str) -> tuple[AgentMessage, ...]:
+        """What an entry said at each version, as it was first and after each revision."""
+        number = self._number(id)
+        revised = self._marks().revisions.get(self._name(number), [])
+        return tuple(self._message_at(number, line) for line in (number, *revised))
+
+    @property
+    @_checked
+    def marks(self) -> Marks:
+        """All that is said of entries beside the tree. It grows with the session: read it, do not keep it."""
+        return self._marks()
+
+    @_checked
+    def blob(self, name: str) -> bytes | None:
+        """The large data of this name; None where it is missing."""
+        return self._blobs.get(name)
+
+    def _marks(self) -> Marks:
+        """The marks, with what came since; all of them anew where the log was."""
+        generation, seen = self._marked_until
+        if generation != self._log.generation:
+            self._marked, seen = Marks(), 0
+        size = len(self._log)
+        if seen == 0:
+            numbers: Iterable[int] = self._log.numbers(*_MARKS) if size else ()
+        else:
+            numbers = (at for at in range(seen, size) if self._log.place(at).kind in _MARKS)
+        for number in numbers:
+            self._marked.take(number, read_line(self._log.line(number)))
+        self._marked_until = (self._log.generation, size)
+        return self._marked
 
     @property
     @_checked
@@ -313,39 +461,80 @@ class Session:
 
     @_checked
     def append(
-        self, message: AgentMessage, *, id: str | None = None, parent_id: str | None = _HERE, sync: bool | None = None
+        self,
+        message: AgentMessage,
+        *,
+        id: str | None = None,
+        parent_id: str | None = _HERE,
+        parents: Sequence[str] = (),
+        branch: str | None = None,
+        expect: str | None = _ANY,
+        extra: dict[str, Any] | None = None,
+        sync: bool | None = None,
     ) -> Entry:
         """Adds a message behind the head (or behind `parent_id`; None begins a new root) and moves the head to it.
 
-        When it returns, the message is saved; on disk too, if the session syncs `always` or `sync` is true.
+        With `branch` it goes behind the head of that branch, which moves along; `expect` refuses if that is not where
+        the branch stands. `parents` are the further parents of a merge. When it returns, the message is saved; on disk
+        too, if the session syncs `always` or `sync` is true.
         """
-        if isinstance(message, CustomMessage) and message.role in _NO_MESSAGES:
+        if tree.kind_of_message(message) < ENTRY:
             raise SessionError(f"the role {message.role!r} is the session's own: a message cannot have it")
         self._log.refresh()
-        parent = self._stand if parent_id is _HERE else ROOT if parent_id is None else self._number(parent_id)
+        if branch is not None:
+            parent = self._branch_end(branch, expect)
+        else:
+            parent = self._stand if parent_id is _HERE else ROOT if parent_id is None else self._number(parent_id)
+            branch = self._moving_branch(parent)
         if id is not None and self._log.find(id) is not None:
-            raise SessionError(f"{self.where}: there is an entry {id!r} already")
-        name = None if parent == ROOT else self._name(parent)
-        made = Entry(message=message, id=id or secrets.token_hex(8), parent_id=name)  # type: ignore[arg-type]
-        self._insert(made, sync)
+            raise EntryExists(f"{self.where}: there is an entry {id!r} already; choose another id, or revise it")
+        made = Entry(
+            message=message,  # type: ignore[arg-type]
+            id=id or secrets.token_hex(8),
+            parent_id=None if parent == ROOT else self._name(parent),
+            parents=tuple(self._name(self._number(one)) for one in parents),
+            extra=extra or {},
+        )
+        self._insert(made, sync, branch)
         return made
 
-    def _insert(self, entry: Entry, sync: bool | None = None) -> None:
+    def _branch_end(self, name: str, expect: str | None) -> int:
+        """The entry at which a branch stands, if that is the one expected."""
+        known = self._marks().branches.get(name)
+        if known is None:
+            raise SessionNotFound(f"{self.where}: no branch {name!r}; make it with set_branch or checkout")
+        if expect is not _ANY and expect != known.head:
+            raise StaleHead(self.where, name, known.head)
+        return ROOT if known.head is None else self._number(known.head)
+
+    def _moving_branch(self, parent: int) -> str | None:
+        """The branch on which the session stands, if an entry behind `parent` moves it on."""
+        name = self.current_branch
+        return name if name is not None and self._branch_end(name, _ANY) == parent else None
+
+    def _insert(self, entry: Entry, sync: bool | None = None, branch: str | None = None) -> None:
         message: AgentMessage = entry.message
         stored = media.put_away(message, self._blobs)
-        self._add(encode_line(entry if stored is message else replace(entry, message=stored)), sync)
+        lines = [encode_line(entry if stored is message else replace(entry, message=stored))]
+        if branch is not None:  # in the same write: the branch and its commit are there together, or neither is
+            lines.append(jsontext.write({"role": "branch", "name": branch, "target": entry.id, "parentId": entry.id}))
+        self._add(*lines, sync=sync)
         self._at, self._known = None, (self._log.stand, entry.id or "")
 
-    def _add(self, line: bytes, sync: bool | None = None) -> None:
-        """Writes a line, after the session's own if it is the first."""
-        lines = [line] if len(self._log) else [jsontext.write(self._about), line]
-        self._log.add(lines, sync=self._sync == "always" if sync is None else sync)
+    def _add(self, *lines: bytes, sync: bool | None = None) -> None:
+        """Writes lines, after the session's own if they are the first."""
+        first = () if len(self._log) else (jsontext.write(self._about),)
+        self._log.add([*first, *lines], sync=self._sync == "always" if sync is None else sync)
 
     def _aside(self, role: str, /, **fields: Any) -> None:
         """A line beside the tree. It says where the session stands, for readers that take it for an entry."""
         head = self.head
-        said = {key: value for key, value in fields.items() if value is not None}
+        said = {key: value for key, value in fields.items() if value is not None or key == "target"}
         self._add(jsontext.write({"role": role, **said} | ({"parentId": head} if head is not None else {})))
+
+    def _mark(self, role: str, target: str | None, **fields: Any) -> None:
+        """A line about an entry, with its time."""
+        self._aside(role, target=target, **fields, timestamp=_now())
 
     @_checked
     def rewind(self, id: str | None) -> None:
@@ -360,10 +549,92 @@ class Session:
         self._at = ROOT if at is None else self._number(at)
 
     @_checked
+    def set_branch(
+        self, name: str, head: str | None, *, expect: str | None = _ANY, description: str | None = None
+    ) -> Branch:
+        """Makes a named branch, or moves it to another entry; `expect` refuses if it stands elsewhere than that.
+
+        `expect=None` also means that there is no such branch yet, or that nothing was committed to it.
+        """
+        if not name.strip() or len(name) > _LONGEST_NAME:
+            raise SessionError(f"{name!r} is no name for a branch; use 1 to {_LONGEST_NAME} characters")
+        self._log.refresh()
+        known = self._marks().branches.get(name)
+        at = None if known is None else known.head
+        if expect is not _ANY and expect != at:
+            raise StaleHead(self.where, name, at)
+        target = None if head is None else self._name(self._number(head))
+        self._mark("branch", target, name=name, description=description)
+        return self._marks().branches[name]
+
+    @_checked
+    def delete_branch(self, name: str) -> None:
+        """Takes the name away; the entries stay."""
+        self._log.refresh()
+        if name not in self._marks().branches:
+            raise SessionNotFound(f"{self.where}: no branch {name!r}")
+        self._mark("branch", None, name=name, deleted=True)
+
+    @_checked
+    def checkout(self, name: str, *, create: bool = False, at: str | None = _HERE) -> Branch:
+        """Stands on a branch: what is appended goes behind its head, and the branch moves along.
+
+        With `create` the branch is made first, at the entry `at` (the present head, if not given).
+        """
+        self._log.refresh()
+        known = self._marks().branches.get(name)
+        if known is None:
+            if not create:
+                raise SessionNotFound(f"{self.where}: no branch {name!r}; make it with create=True")
+            known = self.set_branch(name, self.head if at is _HERE else at)
+        self._add(jsontext.write({"role": "head", "target": known.head, "branch": name}))
+        self._at = None
+        return known
+
+    @_checked
+    def revise(self, id: str, message: AgentMessage, *, version: int | None = None) -> int:
+        """Puts another message in the place of an entry's, and returns its new version. What it was stays in the log.
+
+        `version` refuses if the entry was revised since it had that version.
+        """
+        if tree.kind_of_message(message) < ENTRY:
+            raise SessionError(f"the role {message.role!r} is the session's own: a message cannot have it")
+        self._log.refresh()
+        name = self._name(self._number(id))
+        present = len(self._marks().revisions.get(name, ()))
+        if version is not None and version != present:
+            raise StaleVersion(self.where, name, present)
+        stored = media.put_away(message, self._blobs)
+        self._mark("revision", name, version=present + 1, message=plain(stored))
+        return present + 1
+
+    @_checked
+    def note(self, id: str, text: str | None = None, *, rating: int | None = None, by: str | None = None) -> Note:
+        """Puts a note on an entry, or a rating of it: -1, 0 or 1."""
+        if rating not in (None, -1, 0, 1):
+            raise SessionError(f"a rating is -1, 0 or 1, not {rating!r}")
+        if rating is None and not (text or "").strip():
+            raise SessionError("an empty note says nothing; give a text or a rating")
+        self._log.refresh()
+        name, own = self._name(self._number(id)), secrets.token_hex(8)
+        self._mark("note", name, note=own, text=text, rating=rating, by=by)
+        return self._marks().notes[name][own]
+
+    @_checked
+    def delete_note(self, note: str) -> None:
+        """Takes a note back."""
+        self._log.refresh()
+        for target, notes in self._marks().notes.items():
+            if note in notes:
+                self._mark("note", target, note=note, deleted=True)
+                return
+        raise SessionNotFound(f"{self.where}: no note {note!r}")
+
+    @_checked
     def label(self, id: str | None, text: str | None) -> None:
         """Names an entry, or takes its name away (None); without an id, names the session."""
-        target = None if id is None else self._name(self._number(id))
-        self._aside("label", target=target, label=text)
+        target = {} if id is None else {"target": self._name(self._number(id))}
+        self._aside("label", **target, label=text)
 
     def set_model(self, model: ModelDescriptor | str, *, provider: str | None = None, options: Any = None) -> Entry:
         """From here on the session talks to another model; `options` are kept with it."""
@@ -400,34 +671,56 @@ class Session:
         self._aside("journal", kind=kind, callId=call_id, name=name, timestamp=_now(), **fields)
 
     @_checked
-    def fork(self, at: str | None = None, *, id: str | None = None, agent: str | None = None) -> "Session":
-        """A new session with the path to `at` (the head, if not given), open for writing; this one stays as it is."""
+    def fork(
+        self,
+        at: str | None = None,
+        *,
+        id: str | None = None,
+        agent: str | None = None,
+        store: Store | None = None,
+        linked: bool = False,
+    ) -> "Session":
+        """A new session with the path to `at` (the head, if not given), open for writing; this one stays as it is.
+
+        It is kept in `store` (this one's, if not given). `linked` says that it goes on for this session, which cannot
+        be written: viewers show both as one tree.
+        """
         numbers = list(self._walk() if at is None else tree.walk(self._parent, self._number(at)))[::-1]
         self._refuse_damage(before=numbers[-1] if numbers else 0)
-        new, whose = id or str(uuid.uuid4()), agent or self.agent
-        log = self._store.open(whose, new, write=True, create=True)
-        other = Session(log, self._store, id=new, agent=whose, sync=self._sync)
+        new, whose, where = id or str(uuid.uuid4()), agent or self.agent, store or self._store
+        log = where.open(whose, new, write=True, create=True)
+        other = Session(log, where, id=new, agent=whose, sync=self._sync)
         try:
-            other._take_over(self, numbers)
+            other._take_over(self, numbers, linked)
         except BaseException:
             other.close()
             raise
         return other
 
-    def _take_over(self, source: "Session", numbers: list[int]) -> None:
+    def _take_over(self, source: "Session", numbers: list[int], linked: bool) -> None:
         """Lines as they are, and the labels of their entries."""
         if len(self._log):
             raise SessionError(f"{self.where}: there is a session already")
-        last = {"entry": source._name(numbers[-1])} if numbers else {}
-        own = {"id": self.id, "createdAt": _now(), "agentId": self.agent, "forkedFrom": {"id": source.id, **last}}
+        origin: dict[str, Any] = {"id": source.id} | ({"agent": source.agent} if source.agent != self.agent else {})
+        origin |= ({"entry": source._name(numbers[-1])} if numbers else {}) | ({"linked": True} if linked else {})
+        own = {"id": self.id, "createdAt": _now(), "agentId": self.agent, "forkedFrom": origin}
         self._about = {**source._about, **own}
         lines, names = _moved([(number, source._log.line(number)) for number in numbers])
-        if self.agent != source.agent:
+        lines += source._marks_of(names)
+        if self.agent != source.agent or self._store is not source._store:
             _copy_blobs(lines, source._blobs, self._blobs)
         self._log.add([jsontext.write(self._about), *lines], sync=self._sync != "never")
         for target, label in source.labels().items():
             if target in names:
                 self.label(names[target], label)
+
+    def _marks_of(self, names: dict[str, str]) -> Iterator[bytes]:
+        """The notes and revisions of some entries, as lines for a session in which the entries have these names."""
+        for number in self._log.numbers(MARK, REVISION):
+            line = read_line(self._log.line(number))
+            if line.get("role") in ("note", "revision") and line.get("target") in names:
+                own = {key: value for key, value in line.items() if key != "parentId"}
+                yield jsontext.write({**own, "target": names[line["target"]]})
 
     def sync(self) -> None:
         """Waits until everything is on disk, unless the session was opened with `sync="never"`."""
@@ -438,6 +731,43 @@ class Session:
         """Takes in what another process has appended: for readers that stay open."""
         with self._lock:
             self._log.refresh()
+
+    def watch(self) -> Watch:
+        """Waits for what others append, on an event loop; `refresh` then takes it in."""
+        return self._log.watch()
+
+    async def follow(self, *, since: str | None = None) -> AsyncGenerator[Entry, None]:
+        """The entries that others append, as they come: those after `since`, else those after this moment.
+
+        It ends only with its reader. What is not finished is not in the log, so it is not seen here.
+        """
+        watch = self.watch()
+        try:
+            at = self._after(since) if since is not None else self.line_count
+            seen = deque(line.entry.id for line in self.lines(max(0, at - _REMEMBERED), _REMEMBERED) if line.entry)
+            generation = self.generation
+            while True:
+                await asyncio.to_thread(self.refresh)
+                if self.generation != generation:  # other lines have these numbers now: go on behind what was seen
+                    generation, at = self.generation, self._behind(seen)
+                for number in range(at, self.line_count):
+                    found = self._entry_if_any(number)
+                    at = number + 1
+                    if found is not None:
+                        seen.append(found.id)
+                        if len(seen) > _REMEMBERED:
+                            seen.popleft()
+                        yield found
+                await watch.wait()
+        finally:
+            watch.close()
+
+    def _behind(self, seen: Iterable[str | None]) -> int:
+        """The line behind the latest entry of these that is still there."""
+        for id in reversed(list(seen)):
+            with contextlib.suppress(SessionNotFound):
+                return self._after(id or "")
+        return 0
 
     def close(self) -> None:
         """Ends the session; the next writer may begin."""
@@ -496,11 +826,11 @@ class Session:
         id = tree.told(self._log.line(number)).id
         return id if isinstance(id, str) else tree.positional(number)
 
-    def _context_numbers(self) -> list[int]:
-        """From the head back to what the latest compaction kept first; to the root where there is none."""
+    def _context_numbers(self, at: int) -> list[int]:
+        """From an entry back to what the latest compaction kept first; to the root where there is none."""
         numbers: list[int] = []
         kept: int | None = None
-        for number in self._walk():
+        for number in tree.walk(self._parent, at):
             if kept is not None and number < kept:
                 break
             numbers.append(number)
@@ -521,19 +851,32 @@ class Session:
             self._report(Problem(number + 1, f"skipped: {error}"))
             return None
 
-    def _entry_at(self, number: int) -> Entry:
+    def _entry_at(self, number: int, *, media_in_place: bool = True) -> Entry:
         raw = self._log.line(number)
         entry = decode_line(raw)
         parent = self._parent(number)
         if entry.id is None or (parent != ROOT and entry.parent_id is None):
             name = None if parent == ROOT else self._name(parent)
             entry = replace(entry, id=entry.id or tree.positional(number), parent_id=name)
-        if media.NAME.search(raw):
-            message, missing = media.bring_back(entry.message, self._blobs)
-            for name in missing:
-                self._report(Problem(number + 1, f"the blob {name} is missing: its block holds the address alone"))
-            entry = replace(entry, message=message)
+        revised = self._marks().revisions.get(entry.id or "")
+        if revised:
+            raw = self._log.line(revised[-1])
+            entry = replace(entry, message=_revised(raw))
+        if media_in_place and media.NAME.search(raw):
+            entry = replace(entry, message=self._with_media(number, entry.message))
         return entry
+
+    def _message_at(self, number: int, line: int) -> AgentMessage:
+        """What an entry said: at first, or in the revision of that line."""
+        raw = self._log.line(line)
+        message: AgentMessage = decode_line(raw).message if line == number else _revised(raw)
+        return self._with_media(number, message) if media.NAME.search(raw) else message
+
+    def _with_media(self, number: int, message: AgentMessage) -> Any:
+        message, missing = media.bring_back(message, self._blobs)
+        for name in missing:
+            self._report(Problem(number + 1, f"the blob {name} is missing: its block holds the address alone"))
+        return message
 
     def _report(self, problem: Problem) -> None:
         if problem not in self._found:
@@ -565,27 +908,32 @@ def store_at(store: Store | str | None, home: str | Path | None = None) -> Store
     raise SessionError(f"{store!r} is no address of a store: write sqlite:FILE or postgresql://HOST/NAME")
 
 
-def save(conversation: Conversation, **where: Any) -> Session:
-    """A new session that holds a conversation; takes what `Session.open` takes."""
+def save(conversation: Conversation, *, new_id: Callable[[], str] | None = None, **where: Any) -> Session:
+    """A new session that holds a conversation; takes what `Session.open` takes.
+
+    `new_id` makes the ids of entries that have none; random ones otherwise.
+    """
     session = Session.open(where.pop("id", None), about=conversation, **where)
     try:
-        _write(session, conversation)
+        _write(session, conversation, new_id or (lambda: secrets.token_hex(8)))
     except BaseException:
         session.close()
         raise
     return session
 
 
-def _write(session: Session, conversation: Conversation) -> None:
+def _write(session: Session, conversation: Conversation, new_id: Callable[[], str]) -> None:
     if len(session._log):
         raise SessionError(f"{session.where}: there is a session already")
     names: dict[str, str | None] = {}
-    for entry in placed(conversation, lambda: secrets.token_hex(8), names):
+    for entry in placed(conversation, new_id, names):
         message: AgentMessage = entry.message
         if entry.id is not None:
             session._insert(entry)
         elif isinstance(message, CustomMessage):
-            session._aside(message.role, **message.fields, entryExtra=entry.extra or None)
+            target = message.fields.get("target")
+            moved = {"target": names[target]} if isinstance(target, str) and target in names else {}
+            session._aside(message.role, **{**message.fields, **moved}, entryExtra=entry.extra or None)
     head = session.head if conversation.head is None else names.get(conversation.head, session.head)
     if head != session.head:
         session.rewind(head)
@@ -648,6 +996,11 @@ def _limited(walk: Iterator[int], last: int | None) -> list[int]:
 def _options(value: dict[str, Any]) -> Options:
     options: Options = build(value, Options)
     return options
+
+
+def _revised(raw: bytes) -> Any:
+    """The message that a revision puts in the place of an entry's."""
+    return build(read_line(raw)["message"], Message, "$.message")
 
 
 def _is_path(name: str) -> bool:

@@ -11,6 +11,7 @@ from ..errors import FormatError
 from .store import Log, Problem, SessionError, SessionInfo, SessionNotFound
 from .summary import summary
 from .tree import BAD, BLANK, ENTRY, ROOT, Place, place, position, stand_after, told
+from .watching import Watch
 
 TABLES = (
     """CREATE TABLE IF NOT EXISTS sessions (
@@ -21,6 +22,7 @@ TABLES = (
         PRIMARY KEY (session, n))""",
     "CREATE INDEX IF NOT EXISTS lines_by_id ON lines (session, id, n)",
     "CREATE INDEX IF NOT EXISTS lines_by_kind ON lines (session, kind, n)",
+    "CREATE INDEX IF NOT EXISTS lines_by_parent ON lines (session, parent, n)",
     """CREATE TABLE IF NOT EXISTS blobs (
         agent TEXT NOT NULL, name TEXT NOT NULL, wanted DOUBLE PRECISION NOT NULL, data {bytes} NOT NULL,
         PRIMARY KEY (agent, name))""",
@@ -39,6 +41,11 @@ class Database(Protocol):
         ...
 
     def sync(self) -> None: ...
+    def notify(self, session: int) -> None:
+        """Has those who watch a session know that it grew, once the transaction is over."""
+        ...
+
+    def watch(self, session: int) -> Watch: ...
     def lease(self, agent: str, id: str) -> Callable[[], None]:
         """Takes the right to write and returns what gives it back; raises SessionBusy."""
         ...
@@ -54,6 +61,7 @@ class SqlLog:
     ) -> None:
         self.where = f"{database.where}: {agent}/{id}"
         self.problems: list[Problem] = []
+        self.generation = 0
         self._database = database
         self._release = release
         self._number = number
@@ -75,6 +83,7 @@ class SqlLog:
             self._count, self._stand = number + 1, stand_after(number, kind, parent)
 
     def rebuild(self) -> None:
+        self.generation += 1
         self._blocks.clear()
         self.refresh()
 
@@ -121,6 +130,15 @@ class SqlLog:
     def orphans(self) -> list[int]:
         return [number for (number,) in self._rows("SELECT n FROM lines WHERE session = ? AND orphan = 1 ORDER BY n")]
 
+    def children(self, number: int) -> list[int]:
+        below = "SELECT n FROM lines WHERE session = ? AND parent = ? AND kind >= ? ORDER BY n"
+        return [n for (n,) in self._rows(below, number, ENTRY)]
+
+    def leaves(self) -> list[int]:
+        ends = """SELECT n FROM lines AS above WHERE session = ? AND kind >= ? AND NOT EXISTS
+            (SELECT 1 FROM lines WHERE session = above.session AND parent = above.n AND kind >= ?) ORDER BY n"""
+        return [n for (n,) in self._rows(ends, ENTRY, ENTRY)]
+
     def add(self, lines: Sequence[bytes], *, sync: bool) -> int:
         if self._release is None:
             raise SessionError(f"{self.where}: opened read-only; open it for writing, or fork it")
@@ -136,6 +154,7 @@ class SqlLog:
                     added[id] = number
             now = int(time.time() * 1000)
             self._database.rows("UPDATE sessions SET modified = ? WHERE number = ?", now, self._number)
+            self._database.notify(self._number)
         self._count, self._stand = first + len(lines), stand
         if sync:
             self.sync()
@@ -144,6 +163,9 @@ class SqlLog:
     def sync(self) -> None:
         if self._release is not None:
             self._database.sync()
+
+    def watch(self) -> Watch:
+        return self._database.watch(self._number)
 
     def close(self) -> None:
         if self._release is not None:

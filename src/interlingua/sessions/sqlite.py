@@ -12,6 +12,7 @@ from typing import Any
 from .lease import Lease
 from .sql import TABLES, SqlStore
 from .store import SessionBusy, SessionError
+from .watching import PathWatch, Watch
 
 
 def sqlite_store(path: Path | str) -> SqlStore:
@@ -59,6 +60,12 @@ class _Sqlite:
     def sync(self) -> None:
         """With a write-ahead log, a commit reaches the disk when the log is synced: a checkpoint does it."""
         self.rows("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def notify(self, session: int) -> None:
+        """A commit is written to the log beside the file, which watchers see."""
+
+    def watch(self, session: int) -> Watch:
+        return PathWatch([self._path.with_name(f"{self._path.name}-wal"), self._path])
 
     def lease(self, agent: str, id: str) -> Callable[[], None]:
         name = hashlib.sha256(f"{agent}\0{id}".encode()).hexdigest()[:24]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from ..errors import InterlinguaError
 from ..messages import Wire
 from .tree import Place
+from .watching import Watch
 
 
 class SessionError(InterlinguaError):
@@ -34,6 +35,28 @@ class SessionBusy(SessionError):
         self.owner = owner
 
 
+class EntryExists(SessionError):
+    """An entry has the id that was asked for."""
+
+
+class StaleHead(SessionError):
+    """A branch stands elsewhere than the caller thought; `head` says where."""
+
+    def __init__(self, where: str, branch: str, head: str | None) -> None:
+        super().__init__(f"{where}: the branch {branch!r} stands at {head!r} by now; look at what is new and try again")
+        self.branch = branch
+        self.head = head
+
+
+class StaleVersion(SessionError):
+    """An entry was revised since the caller read it; `version` is the present one."""
+
+    def __init__(self, where: str, entry: str, version: int) -> None:
+        super().__init__(f"{where}: {entry!r} is at version {version} by now; read it again, then revise that")
+        self.entry = entry
+        self.version = version
+
+
 class Problem(NamedTuple):
     """Something found in a session: the line in the file (from one), if it is about one, and what it is."""
 
@@ -44,8 +67,19 @@ class Problem(NamedTuple):
         return self.message if self.line is None else f"line {self.line}: {self.message}"
 
 
+class SpawnedBy(Wire, frozen=True, kw_only=True):
+    """The call by which a session was started from another."""
+
+    session: str
+    entry: str | None = None
+    call_id: str | None = None
+
+
 class SessionInfo(Wire, frozen=True, kw_only=True):
-    """A session in a list. Times are milliseconds; `messages` counts every branch."""
+    """A session in a list. Times are milliseconds; `messages` counts every branch.
+
+    A `linked` session goes on where another could not be written: viewers show both as one tree.
+    """
 
     id: str
     agent: str
@@ -57,6 +91,9 @@ class SessionInfo(Wire, frozen=True, kw_only=True):
     size: int = 0
     bad_lines: int = 0
     forked_from: str | None = None
+    forked_at: str | None = None
+    linked: bool = False
+    spawned_by: SpawnedBy | None = None
     where: str | None = None
 
 
@@ -65,6 +102,7 @@ class Log(Protocol):
 
     where: str
     problems: list[Problem]  # what opening it met and mended
+    generation: int  # counts how often everything was read anew: line numbers of before may mean other lines
 
     def __len__(self) -> int: ...
     @property
@@ -91,6 +129,14 @@ class Log(Protocol):
         """The lines that name a parent or target which is not there."""
         ...
 
+    def children(self, number: int) -> list[int]:
+        """The entries that follow an entry, in order; of ROOT, the roots."""
+        ...
+
+    def leaves(self) -> list[int]:
+        """The entries that no entry follows, in order."""
+        ...
+
     def add(self, lines: Sequence[bytes], *, sync: bool) -> int:
         """Appends whole lines, all or none, and returns the number of the first."""
         ...
@@ -102,6 +148,10 @@ class Log(Protocol):
 
     def rebuild(self) -> None:
         """Reads everything anew, where what is remembered turned out to be wrong."""
+        ...
+
+    def watch(self) -> Watch:
+        """Waits for what others append; to be made and used on an event loop."""
         ...
 
     def close(self) -> None: ...

@@ -10,7 +10,7 @@ from ..errors import InterlinguaError
 from ..messages import AssistantMessage, UserMessage, text_of
 from ..request import Conversation
 from .lines import read_line
-from .store import Log, SessionInfo
+from .store import Log, SessionInfo, SpawnedBy
 from .tree import ASSISTANT, BAD, LABEL, MESSAGES, MODEL, SESSION, USER
 
 _TITLE = 80
@@ -21,6 +21,7 @@ def summary(log: Log, base: SessionInfo) -> SessionInfo:
     """The row of a session; what cannot be read is left out."""
     header = _value(log, log.numbers(SESSION, first=1))
     created, forked = header.get("createdAt"), header.get("forkedFrom")
+    origin = forked if isinstance(forked, dict) else {}
     return replace(
         base,
         title=_name(log) or _first_words(log),
@@ -28,8 +29,24 @@ def summary(log: Log, base: SessionInfo) -> SessionInfo:
         model=_model(log),
         created=created if isinstance(created, int) else None,
         bad_lines=log.count(BAD),
-        forked_from=forked.get("id") if isinstance(forked, dict) else None,
+        forked_from=_str(origin.get("id")),
+        forked_at=_str(origin.get("entry")),
+        linked=origin.get("linked") is True,
+        spawned_by=_spawned_by(header.get("spawnedBy")),
     )
+
+
+def _spawned_by(value: Any) -> SpawnedBy | None:
+    """Who started a session: the session, its entry and the call; or, as hosts write it, `agent:NAME:SESSION`."""
+    if isinstance(value, str):
+        return SpawnedBy(session=value.rpartition(":")[2])
+    if not isinstance(value, dict) or not isinstance(value.get("session"), str):
+        return None
+    return SpawnedBy(session=value["session"], entry=_str(value.get("entry")), call_id=_str(value.get("callId")))
+
+
+def _str(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _value(log: Log, numbers: list[int]) -> dict[str, Any]:

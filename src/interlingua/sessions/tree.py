@@ -1,9 +1,10 @@
 """Where the lines of a session stand. Pure: what lines say goes in, places come out.
 
 A line is an entry of the tree (a message, a compaction, a change of model, any role that is not known here), or it
-stands beside the tree (`session`, `head`, `label`, `journal`). After every line the session stands at some entry: an
-entry moves it there, a `head` line moves it to its target, the others leave it. A line without `id` and `parentId`
-follows the entry at which the session stood. Parents are always earlier lines, so no path can run in circles.
+stands beside the tree (`session`, `head`, `label`, `journal`, `branch`, `note`, `revision`). After every line the
+session stands at some entry: an entry moves it there, a `head` line moves it to its target, the others leave it. A line
+without `id` and `parentId` follows the entry at which the session stood. Parents are always earlier lines, so no path
+can run in circles.
 """
 
 import re
@@ -15,11 +16,12 @@ from msgspec import UNSET, Struct
 
 from .. import jsontext
 from ..errors import FormatError
+from ..messages import AgentMessage, CustomMessage
 
 ROOT = -1  # the parent of what has none
 
 # Kinds of lines. From ENTRY on they are entries of the tree.
-BLANK, BAD, SESSION, HEAD, LABEL, JOURNAL = range(6)
+BLANK, BAD, SESSION, HEAD, LABEL, JOURNAL, MARK, REVISION = range(8)
 ENTRY, USER, ASSISTANT, RESULT, SYSTEM, COMPACTION, MODEL = range(8, 15)
 
 _KINDS = {
@@ -27,6 +29,9 @@ _KINDS = {
     "head": HEAD,
     "label": LABEL,
     "journal": JOURNAL,
+    "branch": MARK,
+    "note": MARK,
+    "revision": REVISION,
     "user": USER,
     "assistant": ASSISTANT,
     "toolResult": RESULT,
@@ -35,7 +40,6 @@ _KINDS = {
     "model": MODEL,
 }
 MESSAGES = (USER, ASSISTANT, RESULT, SYSTEM)
-BOOKKEEPING = frozenset({"session", "head", "label", "journal", "compaction", "model"})  # roles no model is told of
 
 _MARK = b"\xef\xbb\xbf"
 _POSITIONAL = re.compile(r"line-([1-9][0-9]{0,9})")
@@ -77,7 +81,7 @@ def told(raw: bytes) -> Told:
 
 def place(line: Told, stand: int, find: Callable[[str], int | None]) -> Place:
     """The place of a line, when the session stood at `stand` before it; `find` gives the number of an earlier entry."""
-    kind = _KINDS.get(line.role, ENTRY)
+    kind = kind_of(line)
     if kind == HEAD:
         return _head(line, stand, find)
     if kind < ENTRY:
@@ -95,8 +99,17 @@ def _head(line: Told, stand: int, find: Callable[[str], int | None]) -> Place:
     return Place(HEAD, stand, line.target is not UNSET) if target is None else Place(HEAD, target)
 
 
-def kind_of(role: str) -> int:
-    return _KINDS.get(role, ENTRY)
+def kind_of(line: Told) -> int:
+    """The kind of a line. Other programs have messages of the roles `branch` and `note`: ours name a `target`."""
+    kind = _KINDS.get(line.role, ENTRY)
+    is_ours = line.target is not UNSET and not isinstance(line.id, str)
+    return ENTRY if kind in (MARK, REVISION) and not is_ours else kind
+
+
+def kind_of_message(message: AgentMessage) -> int:
+    """The kind of the line that a message would be."""
+    fields = message.fields if isinstance(message, CustomMessage) else {}
+    return kind_of(Told(message.role, fields.get("id"), None, fields.get("target", UNSET)))
 
 
 def stand_after(number: int, kind: int, parent: int) -> int:
