@@ -1,0 +1,217 @@
+"""Who may do what: one-time tokens, signed cookies for browsers, keys for programs.
+
+A token is printed once and works once. It buys a cookie: an id, a scope and an end, signed with a secret that only this
+user can read, so that viewers stay logged in when the server restarts. Of keys only the digests are kept.
+"""
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from collections import deque
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from ..errors import InterlinguaError
+from .problems import HttpProblem
+
+Scope: TypeAlias = Literal["read", "write"]
+
+COOKIE_LIFE = 7 * 24 * 3600  # seconds
+MAX_GUESSES = 20  # wrong tokens, keys and cookies within a minute, before all are refused for the rest of it
+_MINUTE = 60.0
+
+
+class Visitor(Struct, frozen=True):
+    """Whoever sends a request: the scope, and the CSRF token that a browser must send with what changes something."""
+
+    scope: Scope
+    csrf: str | None = None
+    name: str = ""
+    only: str | None = None  # the one thing that may be seen, for an embedded frame
+
+
+class Key(Struct, frozen=True, omit_defaults=True):
+    """A key by its digest: the key itself is shown once, when it is made."""
+
+    name: str
+    scope: Scope
+    digest: str
+    created: float = 0.0
+
+
+class KeyRing:
+    """The keys in a file that only its owner can read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def keys(self) -> list[Key]:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=list[Key])
+        except FileNotFoundError:
+            return []
+        except msgspec.MsgspecError as error:
+            raise InterlinguaError(f"{self._path}: not a list of keys: {error}; correct or delete the file") from None
+
+    def add(self, name: str, scope: Scope) -> str:
+        """A new key, to be shown once."""
+        keys = self.keys()
+        if any(key.name == name for key in keys):
+            raise InterlinguaError(f"there is a key {name!r} already; remove it first, or choose another name")
+        value = f"il-{secrets.token_urlsafe(32)}"
+        write_private(self._path, msgspec.json.encode([*keys, Key(name, scope, digest_of(value), time.time())]))
+        return value
+
+    def remove(self, name: str) -> bool:
+        keys = self.keys()
+        kept = [key for key in keys if key.name != name]
+        if len(kept) != len(keys):
+            write_private(self._path, msgspec.json.encode(kept))
+        return len(kept) != len(keys)
+
+    def find(self, value: str) -> Key | None:
+        wanted = digest_of(value)
+        found = None
+        for key in self.keys():  # all of them, so that the time taken tells nothing
+            if hmac.compare_digest(key.digest, wanted):
+                found = key
+        return found
+
+
+class _Claims(Struct, array_like=True, frozen=True):
+    id: str
+    scope: Scope
+    until: int
+    only: str | None = None
+
+
+class Access:
+    """Tokens, cookies and keys of one server. `folder` keeps the secret; without one it ends with the process."""
+
+    def __init__(self, folder: Path | None = None, keys: KeyRing | None = None) -> None:
+        self._secret = secrets.token_bytes(32) if folder is None else _kept_secret(folder / "secret")
+        self._revoked_path = None if folder is None else folder / "revoked"
+        self._keys = keys
+        self._tokens: dict[str, tuple[Scope, str | None]] = {}
+        self._wrong: deque[float] = deque()
+        self._revoked: set[str] = _read_revoked(self._revoked_path)
+
+    @property
+    def has_keys(self) -> bool:
+        return self._keys is not None and bool(self._keys.keys())
+
+    def new_token(self, scope: Scope = "write", *, only: str | None = None) -> str:
+        """A token that works once."""
+        token = secrets.token_urlsafe(24)
+        self._tokens[digest_of(token)] = (scope, only)
+        return token
+
+    def redeem(self, token: str) -> str | None:
+        """The cookie that a token buys; None for one that is wrong or used. Too many wrong ones raise 429."""
+        self._refuse_guessing()
+        found = self._tokens.pop(digest_of(token), None)
+        if found is None:
+            self._wrong.append(time.monotonic())
+            return None
+        return self.cookie(found[0], only=found[1])
+
+    def redeem_key(self, value: str) -> str | None:
+        """The cookie that a key buys."""
+        visitor = self.by_key(value)
+        return None if visitor is None else self.cookie(visitor.scope)
+
+    def cookie(self, scope: Scope, *, only: str | None = None) -> str:
+        claims = msgspec.msgpack.encode(_Claims(secrets.token_hex(16), scope, int(time.time()) + COOKIE_LIFE, only))
+        return f"{_text(claims)}.{_text(self._signature(b'cookie', claims))}"
+
+    def by_cookie(self, value: str) -> Visitor | None:
+        payload, _, signature = value.partition(".")
+        claims = _bytes(payload)
+        if not hmac.compare_digest(_bytes(signature), self._signature(b"cookie", claims)):
+            return None
+        found = msgspec.msgpack.decode(claims, type=_Claims)
+        if found.until < time.time() or found.id in self._revoked:
+            return None
+        return Visitor(found.scope, _text(self._signature(b"csrf", found.id.encode())), "viewer", found.only)
+
+    def by_key(self, value: str) -> Visitor | None:
+        self._refuse_guessing()
+        key = self._keys.find(value) if self._keys is not None else None
+        if key is None:
+            self._wrong.append(time.monotonic())
+            return None
+        return Visitor(key.scope, None, key.name)
+
+    def revoke(self, cookie: str) -> None:
+        """Makes a cookie worthless before its end, over restarts too."""
+        claims = _bytes(cookie.partition(".")[0])
+        with contextlib.suppress(msgspec.MsgspecError):
+            self._revoked.add(msgspec.msgpack.decode(claims, type=_Claims).id)
+            if self._revoked_path is not None:
+                write_private(self._revoked_path, "\n".join(sorted(self._revoked)).encode())
+
+    def _refuse_guessing(self) -> None:
+        now = time.monotonic()
+        while self._wrong and self._wrong[0] < now - _MINUTE:
+            self._wrong.popleft()
+        if len(self._wrong) >= MAX_GUESSES:
+            wait = int(self._wrong[0] + _MINUTE - now) + 1
+            raise HttpProblem(
+                429, "too many wrong tokens", remedy=f"try again in {wait} s", headers={"Retry-After": str(wait)}
+            )
+
+    def _signature(self, purpose: bytes, data: bytes) -> bytes:
+        return hmac.digest(self._secret, purpose + b"\0" + data, "sha256")
+
+
+def digest_of(value: str) -> str:
+    return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replaces a file that only its owner can read."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(data)
+    part.replace(path)
+
+
+def _kept_secret(path: Path) -> bytes:
+    """The secret in a file, made if it is not there; two servers that begin at once end up with the same one."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with contextlib.suppress(FileExistsError):
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(secrets.token_bytes(32))
+    found = path.read_bytes()
+    if len(found) != 32:  # the other server is writing it, or a disk was full
+        path.unlink(missing_ok=True)
+        return _kept_secret(path)
+    return found
+
+
+def _read_revoked(path: Path | None) -> set[str]:
+    try:
+        return set(path.read_text().split()) if path is not None else set()
+    except FileNotFoundError:
+        return set()
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+    except ValueError:  # also what is not ASCII
+        return b""

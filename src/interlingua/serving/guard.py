@@ -1,0 +1,151 @@
+"""What keeps other web pages out: the checks of every request, and the headers of every response.
+
+- `Host` must be ours: a page that rebinds its own name to this machine's address still sends its own name.
+- `Origin` and `Sec-Fetch-Site`, where a browser sends them, must say that the request comes from our own pages. Other
+  ports of this machine are other origins, but the same *site*, so `same-site` is refused as well.
+- What changes something needs a header that no form and no foreign script can send.
+"""
+
+import hmac
+import ipaddress
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from typing import TypeAlias
+
+from aiohttp import web
+
+from .access import Access, Visitor
+from .problems import HttpProblem, problem_of
+
+CSRF_HEADER = "X-Canvas-CSRF"
+VISITOR = "visitor"  # the key of a request under which its visitor is kept
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:;"
+    " font-src 'self'; connect-src 'self'; worker-src 'self' blob:; frame-src 'self' blob:; frame-ancestors 'none';"
+    " base-uri 'none'; form-action 'none'"
+)
+API_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_log = logging.getLogger(__name__)
+
+
+def refuse_foreign_host(request: web.Request, names: Collection[str] = ()) -> None:
+    """Refuses a `Host` that is neither an address of this machine's nor one of the given names."""
+    host = request.headers.get("Host", "")
+    name, port = _split(host)
+    if name not in names and name != "localhost" and not _is_address(name):
+        raise HttpProblem(
+            403, f"the host {host!r} is not this server's", code="bad_host", remedy="use the address that was printed"
+        )
+    local = request.transport.get_extra_info("sockname") if request.transport is not None else None
+    if name not in names and local is not None and port != local[1]:
+        raise HttpProblem(403, f"the host {host!r} has another port than this server", code="bad_host")
+
+
+def refuse_foreign_origin(request: web.Request) -> None:
+    """Refuses what a browser says comes from another origin than our own pages."""
+    origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
+    if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
+        raise HttpProblem(
+            403, f"the origin {origin!r} is not this server's", code="bad_origin", remedy="open the page itself"
+        )
+    site = request.headers.get("Sec-Fetch-Site", "none")
+    # A link that is clicked elsewhere, or typed, may open a page; nothing else may come from another site.
+    navigates = request.headers.get("Sec-Fetch-Mode") == "navigate" and request.method == "GET"
+    if site not in ("same-origin", "none") and not (navigates and not is_private(request)):
+        why = f"a request from another site ({site})"
+        raise HttpProblem(403, why, code="bad_origin", remedy="open the page itself")
+
+
+def refuse_browsers(request: web.Request) -> None:
+    """Refuses whatever a browser marks: for listeners that are meant for programs on this machine alone."""
+    for name in request.headers:
+        if name.lower() in ("origin", "cookie", "referer") or name.lower().startswith("sec-"):
+            raise HttpProblem(
+                403, f"requests from browsers are refused here ({name})", code="bad_origin", remedy="use a program"
+            )
+
+
+def is_private(request: web.Request) -> bool:
+    """Whether the path shows what belongs to the user: pages and their scripts do not."""
+    return request.path.startswith(("/api", "/blobs", "/embed"))
+
+
+def authenticate(request: web.Request, access: Access, cookie_name: str) -> Visitor | None:
+    """The visitor by the key or the cookie of a request; None without either. A wrong one counts as none."""
+    given = request.headers.get("Authorization", "")
+    if given.startswith("Bearer "):
+        return access.by_key(given.removeprefix("Bearer ").strip())
+    cookie = request.cookies.get(cookie_name)
+    return access.by_cookie(cookie) if cookie is not None else None
+
+
+def authorize(request: web.Request, visitor: Visitor | None) -> Visitor:
+    """Refuses a request that its visitor may not make."""
+    if visitor is None:
+        raise HttpProblem(
+            401, "not logged in", remedy="open the address with its one-time token, or send a key as a bearer token"
+        )
+    if request.method not in SAFE_METHODS:
+        if visitor.scope != "write":
+            raise HttpProblem(403, "this access may only read", remedy="use a key with the scope `write`")
+        if visitor.csrf is not None:
+            sent = request.headers.get(CSRF_HEADER, "")
+            if not hmac.compare_digest(sent.encode(), visitor.csrf.encode()):
+                raise HttpProblem(
+                    403, f"the header {CSRF_HEADER} is missing or wrong", code="bad_csrf", remedy="reload the page"
+                )
+    return visitor
+
+
+def guarded(handler: Handler, *, policy: str = API_POLICY) -> Handler:
+    """A handler whose failures are answered in the error shape, with the headers that every response has."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except (HttpProblem, web.HTTPException) as error:
+            return problem_of(error).response()
+        except Exception as error:
+            found = problem_of(error)
+            if found.status >= 500:
+                _log.error("%s %s failed", request.method, request.path, exc_info=error)
+            return found.response()
+
+    return handle
+
+
+async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """A signal handler: every response gets the defensive headers, unless it has its own."""
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers.setdefault("Content-Security-Policy", API_POLICY if is_private(request) else PAGE_POLICY)
+    response.headers.setdefault("Cache-Control", "no-store")
+    response.headers.pop("Server", None)
+
+
+def _split(host: str) -> tuple[str, int]:
+    """Name and port of a Host header."""
+    name, colon, port = host.rpartition(":")
+    if not colon or (host.startswith("[") and not name.endswith("]")):
+        name, port = host, "80"
+    return name.strip("[]").lower(), int(port) if port.isascii() and port.isdecimal() else -1
+
+
+def _is_address(name: str) -> bool:
+    """An address as such cannot be rebound: only names can."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

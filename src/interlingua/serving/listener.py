@@ -1,0 +1,101 @@
+"""Listening: an aiohttp application on a port of this machine, started and stopped gracefully."""
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+
+from aiohttp import web
+
+from ..errors import InterlinguaError
+
+GRACE = 3.0  # seconds that open requests have when the server stops
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Listener:
+    """One application on one port. `port` 0 takes any that is free; with `fallback` so does one that is taken."""
+
+    def __init__(self, app: web.Application, host: str = "127.0.0.1", port: int = 0, *, fallback: bool = False) -> None:
+        self._app = app
+        self._host = host
+        self._wanted = port
+        self._fallback = fallback
+        self._runner: web.AppRunner | None = None
+        self.port = port
+
+    @property
+    def address(self) -> str:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self.port}"
+
+    async def start(self) -> None:
+        self._runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=GRACE, handle_signals=False)
+        await self._runner.setup()
+        try:
+            bound = self._bind()
+            self.port = bound.getsockname()[1]
+            await web.SockSite(self._runner, bound).start()
+        except BaseException:
+            await self._runner.cleanup()
+            raise
+
+    def _bind(self) -> socket.socket:
+        """The socket is bound here, so that another's port is an error and never shared."""
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        for port in (self._wanted, 0) if self._fallback and self._wanted else (self._wanted,):
+            bound = socket.socket(family, socket.SOCK_STREAM)
+            if os.name == "posix":
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                bound.bind((self._host, port))
+            except OSError as error:
+                bound.close()
+                if error.errno == errno.EADDRINUSE and port and self._fallback:
+                    continue
+                why = error.strerror or str(error)
+                raise InterlinguaError(f"cannot listen on {self._host}:{port}: {why}; choose another port") from None
+            return bound
+        raise InterlinguaError(f"cannot listen on {self._host}: no port is free")
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+
+@contextlib.asynccontextmanager
+async def until_signalled() -> AsyncIterator[asyncio.Event]:
+    """An event that SIGINT and SIGTERM set; a second signal ends the process as usual."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stopping(number: int) -> Callable[[], None]:
+        def stopped() -> None:
+            stop.set()
+            loop.remove_signal_handler(number)
+
+        return stopped
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        with contextlib.suppress(NotImplementedError, ValueError):  # not on this system, or not in the main thread
+            loop.add_signal_handler(number, stopping(number))
+    try:
+        yield stop
+    finally:
+        for number in numbers:
+            with contextlib.suppress(NotImplementedError, ValueError):
+                loop.remove_signal_handler(number)

@@ -1,0 +1,183 @@
+"""Server-sent events for viewers: numbered, replayed after a lost connection, and never stale in silence.
+
+A `Channel` keeps the latest events, encoded once for all viewers. A viewer is a position in it: one that reads too
+slowly costs the others nothing, and is told to reload once what it missed is no longer kept. Ids are `EPOCH.NUMBER`;
+the epoch is the server's life, so that a number from before a restart is not mistaken for one of today.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from .. import jsontext
+
+HEARTBEAT = 10.0  # seconds
+STALLED = 30.0  # seconds that a viewer's connection may take no bytes before it is closed
+MAX_EVENTS = 4096
+MAX_BYTES = 8 << 20
+
+
+def frame(event: str, data: bytes, id: str | None = None) -> bytes:
+    """One event as it goes over the wire; JSON has no line breaks, so `data` is one line."""
+    head = f"id: {id}\n" if id is not None else ""
+    return f"{head}event: {event}\ndata: ".encode() + data + b"\n\n"
+
+
+class Channel:
+    """Events that viewers follow. Used from one event loop."""
+
+    def __init__(self, epoch: str, *, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> None:
+        self.epoch = epoch
+        self.last = 0  # the number of the latest event
+        self.viewers = 0
+        self._frames: deque[bytes] = deque()
+        self._size = 0
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        self._changed = asyncio.Event()
+        self.closing: str | None = None  # the last event that viewers get: `shutdown`, `reload`, `deleted`
+
+    @property
+    def first(self) -> int:
+        """The number of the earliest event that is still kept."""
+        return self.last - len(self._frames) + 1
+
+    def publish(self, event: str, data: bytes) -> None:
+        self.last += 1
+        encoded = frame(event, data, f"{self.epoch}.{self.last}")
+        self._frames.append(encoded)
+        self._size += len(encoded)
+        # The latest event always stays: one that is larger than the limit must still be delivered.
+        while len(self._frames) > self._max_events or (self._size > self._max_bytes and len(self._frames) > 1):
+            self._size -= len(self._frames.popleft())
+        self._wake()
+
+    def close(self, event: str) -> None:
+        """Ends every viewer's stream with this event."""
+        self.closing = event
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def position(self, id: str | None) -> int | None:
+        """The number in an id of this epoch from which on everything is still kept; None: begin with a snapshot."""
+        epoch, _, number = (id or "").rpartition(".")
+        if epoch != self.epoch or not number.isascii() or not number.isdecimal():
+            return None
+        at = int(number)
+        return at if self.first - 1 <= at <= self.last else None
+
+    def after(self, at: int) -> list[bytes] | None:
+        """The events behind a position; None when some of them are gone."""
+        if at < self.first - 1:
+            return None
+        return [self._frames[number - self.first] for number in range(at + 1, self.last + 1)]
+
+    async def wait(self, at: int, timeout: float) -> None:
+        """Until there is something behind the position, the channel closes, or the time is over."""
+        if at < self.last or self.closing is not None:
+            return
+        changed = self._changed
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await changed.wait()
+
+
+async def serve_events(
+    request: web.Request,
+    channel: Channel,
+    snapshot: Callable[[], Awaitable[tuple[int, bytes]]],
+    *,
+    heartbeat: float = HEARTBEAT,
+    stalled: float = STALLED,
+) -> web.StreamResponse:
+    """Streams a channel to one viewer, from its `Last-Event-ID` (or `since`) on, else after a snapshot.
+
+    `snapshot` gives the number of the last event that it includes, and its JSON.
+    """
+    response = web.StreamResponse(
+        headers={
+            "Content-Type": "text/event-stream; charset=utf-8",
+            "Cache-Control": "no-store",
+            "X-Accel-Buffering": "no",
+        }
+    )
+    await response.prepare(request)
+    viewer = _Viewer(response, stalled)
+    channel.viewers += 1
+    try:
+        at = channel.position(request.headers.get("Last-Event-ID") or request.query.get("since"))
+        if at is None:
+            at, data = await snapshot()
+            await viewer.write(frame("snapshot", data, f"{channel.epoch}.{at}"))
+        else:
+            await viewer.write(frame("resume", b"{}", f"{channel.epoch}.{at}"))
+        await _follow(viewer, channel, at, heartbeat)
+    except (ConnectionResetError, TimeoutError):
+        # The viewer left, or took nothing for too long: its browser comes back with the last id that it saw.
+        if request.transport is not None:
+            request.transport.abort()
+    finally:
+        channel.viewers -= 1
+    return response
+
+
+class _Viewer:
+    def __init__(self, response: web.StreamResponse, stalled: float) -> None:
+        self._response = response
+        self._stalled = stalled
+
+    async def write(self, data: bytes) -> None:
+        async with asyncio.timeout(self._stalled):
+            await self._response.write(data)
+
+
+async def _follow(viewer: _Viewer, channel: Channel, at: int, heartbeat: float) -> None:
+    while True:
+        await channel.wait(at, heartbeat)
+        frames = channel.after(at)
+        if frames is None:
+            await viewer.write(frame("reload", b'{"reason":"slow"}'))
+            return
+        if frames:
+            at += len(frames)
+            await viewer.write(b"".join(frames))
+        elif channel.closing is not None:
+            await viewer.write(frame(channel.closing, _CLOSING.get(channel.closing, b"{}")))
+            return
+        else:
+            await viewer.write(frame("heartbeat", jsontext.write({"at": int(time.time() * 1000)})))
+
+
+_CLOSING: dict[str, bytes] = {"reload": b'{"reason":"rewritten"}'}
+
+
+class Joiner:
+    """Joins pieces that come faster than a screen is drawn: `add` collects, and what is there is sent per frame."""
+
+    def __init__(self, send: Callable[[list[Any]], None], interval: float = 1 / 30) -> None:
+        self._send = send
+        self._interval = interval
+        self._waiting: list[Any] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, piece: Any) -> None:
+        self._waiting.append(piece)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._interval, self.flush)
+
+    def flush(self) -> None:
+        """Sends what is waiting now: before anything that must come after it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._send(waiting)
