@@ -22,6 +22,7 @@ COMMANDS = {
     "models": "List models: context window, inputs, thinking, prices.",
     "auth": "List, store, forget and check keys and logins.",
     "tools": "List the tools, show what one takes, run one, or serve them over MCP.",
+    "canvas": "See, search, compare and continue conversations in the browser.",
     "sessions": "List, show, import, export, fork, compact and clear up sessions.",
     "doctor": "Say what is wrong with a session file, line by line, and repair it into a new one.",
     "worker": "Carry out durable runs from a queue that many workers share.",

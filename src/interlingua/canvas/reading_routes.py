@@ -1,0 +1,435 @@
+"""Routes that read: sessions, trees, contents, figures, and the views that only a lossless format can show."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+from urllib.parse import unquote
+
+from msgspec import field
+
+from ..dialects import FILES, WIRES
+from ..serving.problems import HttpProblem
+from . import server
+from .caching import cache_view
+from .checkup import doctor_view
+from .comparing import compare_view
+from .context import context_view
+from .figures import timeline, totals_of, totals_view
+from .listing import searched
+from .models import target
+from .routing import BYTES, Call, read_limited, route
+from .shapes import (
+    CacheView,
+    Comparison,
+    ContextView,
+    Dialects,
+    DialectView,
+    DoctorView,
+    EntryPage,
+    EntryView,
+    Group,
+    IndexState,
+    OpenedFiles,
+    SessionList,
+    SessionView,
+    Shape,
+    SourceList,
+    SourceView,
+    TextPart,
+    Timeline,
+    TotalsView,
+    TreePage,
+    Versions,
+    WireView,
+)
+from .wire import wire_view
+
+PAGE_LIMIT = 10_000
+ENTRIES_LIMIT = 200
+TEXT_LIMIT = 2_000_000
+T = TypeVar("T")
+
+
+async def in_thread(call: Call, key: str, work: Callable[..., T], *values: Any) -> T:
+    """Does something with an open session's tree, in a thread."""
+    hub = await call.canvas.hub(key)
+    return await asyncio.to_thread(work, hub.tree, *values)
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+
+class SessionsQuery(Shape, frozen=True, kw_only=True):
+    source: str | None = None
+    group: str | None = None
+    q: str | None = None
+    sort: Literal["modified", "cost", "messages", "title"] = "modified"
+    filter: Literal["rated", "notes", "live", "bad"] | None = None
+    limit: int = 100
+    cursor: str | None = None
+
+
+@route("GET", "/api/sessions", query=SessionsQuery, returns=SessionList)
+async def sessions(call: Call) -> SessionList:
+    """List the sessions."""
+    return await asyncio.to_thread(_listed, call.canvas, call.query)
+
+
+def _listed(canvas: Any, query: SessionsQuery) -> SessionList:
+    places = canvas.describer.places()
+    groups: dict[tuple[Any, str], int] = {}
+    for place in places:
+        groups[place.source, place.group] = groups.get((place.source, place.group), 0) + 1
+    views = [
+        canvas.describe(place)
+        for place in places
+        if query.source in (None, place.source) and query.group in (None, place.group)
+    ]
+    views = [view for view in views if not query.q or searched(view, query.q)]
+    views = [view for view in views if query.filter is None or _FILTERS[query.filter](view)]
+    views.sort(key=_SORTS[query.sort])
+    start = int(query.cursor) if query.cursor is not None and query.cursor.isdecimal() else 0
+    limit = _within(query.limit, 1, 1000, "query.limit")
+    shown = views[start : start + limit]
+    return SessionList(
+        sessions=tuple(shown),
+        total=len(views),
+        next=str(start + limit) if start + limit < len(views) else None,
+        groups=tuple(Group(source=source, group=group, count=count) for (source, group), count in groups.items()),
+        size=sum(view.size for view in views),
+        index=canvas.index_state(),
+    )
+
+
+_FILTERS: dict[str, Callable[[SessionView], bool]] = {
+    "rated": lambda view: view.rated > 0,
+    "notes": lambda view: view.notes > 0,
+    "live": lambda view: view.live is not None,
+    "bad": lambda view: view.bad_lines > 0 or view.problems > 0,
+}
+_SORTS: dict[str, Callable[[SessionView], Any]] = {
+    "modified": lambda view: (-view.modified, view.key),
+    "cost": lambda view: (-(view.cost or 0.0), view.key),
+    "messages": lambda view: (-view.messages, view.key),
+    "title": lambda view: (view.title.lower(), view.key),
+}
+
+
+@route("GET", "/api/sessions/{key}", returns=SessionView)
+async def session(call: Call) -> SessionView:
+    """One session of the list."""
+    hub = await call.canvas.hub(call["key"])
+    return await asyncio.to_thread(call.canvas.describe, hub.place)
+
+
+class FilesQuery(Shape, frozen=True, kw_only=True):
+    name: str = "dropped"
+    dialect: str | None = None
+
+
+@route("POST", "/api/files", query=FilesQuery, body=BYTES, returns=OpenedFiles, status=201)
+async def files(call: Call) -> OpenedFiles:
+    """Open a file of any dialect."""
+    if call.request.content_type not in (BYTES, "application/json", "text/plain", "application/x-ndjson"):
+        raise HttpProblem(415, f"a body of type {call.request.content_type!r}", remedy=f"send {BYTES}")
+    data = await read_limited(call.request, server.LIMITS["file"])
+    name = call.query.name.replace("\\", "/").rpartition("/")[2][:200] or "dropped"
+    places, problems = await asyncio.to_thread(call.canvas.library.open_data, data, name, call.query.dialect)
+    if not places:
+        why = problems[0].message if problems else "no conversation was found"
+        raise HttpProblem(
+            422, f"{name}: {why}", path="$", remedy="name the dialect", problems=[p.message for p in problems[:50]]
+        )
+    call.canvas.describer.forget("")
+    views = await asyncio.to_thread(lambda: tuple(map(call.canvas.describe, places)))
+    return OpenedFiles(sessions=views, problems=tuple(problems))
+
+
+@route("GET", "/api/sources", returns=SourceList)
+async def sources(call: Call) -> SourceList:
+    """Where sessions come from."""
+    return await asyncio.to_thread(_sources, call.canvas)
+
+
+def _sources(canvas: Any) -> SourceList:
+    library, places = canvas.library, canvas.describer.places()
+    counts: dict[str, int] = {}
+    for place in places:
+        counts[place.source if place.source != "watch" else place.group] = (
+            counts.get(place.source if place.source != "watch" else place.group, 0) + 1
+        )
+    own = SourceView(
+        id="home",
+        kind="home",
+        label="Own sessions",
+        where=str(library.home),
+        sessions=sum(counts.get(name, 0) for name in ("own", "client", "gateway")),
+        watching=True,
+    )
+    opened = SourceView(
+        id="opened", kind="file", label="Opened files", where="", sessions=counts.get("file", 0), read_only=True
+    )
+    return SourceList(sources=(own, opened, *canvas.watched_sources(counts)))
+
+
+# --- tree and contents -----------------------------------------------------------------------------------------------
+
+
+class TreeQuery(Shape, frozen=True, kw_only=True):
+    since: int = 0
+    limit: int = 2000
+    last: int | None = None
+
+
+@route("GET", "/api/sessions/{key}/tree", query=TreeQuery, returns=TreePage)
+async def tree(call: Call) -> TreePage:
+    """A page of the tree's rows, in the order of the log."""
+    query, hub = call.query, await call.canvas.hub(call["key"])
+    limit = _within(query.limit, 1, PAGE_LIMIT, "query.limit")
+
+    def page() -> TreePage:
+        total = hub.tree.total
+        since = (
+            max(0, query.since)
+            if query.last is None
+            else max(0, total - _within(query.last, 1, PAGE_LIMIT, "query.last"))
+        )
+        rows = hub.tree.rows(since, limit)
+        return TreePage(
+            epoch=call.canvas.epoch,
+            rows=tuple(rows),
+            next=since + limit if since + limit < total else None,
+            total=total,
+            head=hub.tree.head(),
+            branches=hub.tree.branches(),
+            session=call.canvas.describe(hub.place),
+            problems=hub.tree.problems() if since == 0 or query.last is not None else (),
+        )
+
+    return await asyncio.to_thread(page)
+
+
+class EntriesQuery(Shape, frozen=True, kw_only=True):
+    ids: str | None = None
+    to: str | None = None
+    last: int = 50
+    before: str | None = None
+
+
+@route("GET", "/api/sessions/{key}/entries", query=EntriesQuery, returns=EntryPage)
+async def entries(call: Call) -> EntryPage:
+    """Contents of entries: those named, or the end of a path."""
+    query = call.query
+
+    def page(tree: Any) -> EntryPage:
+        if query.ids is not None:
+            wanted = [unquote(id) for id in query.ids.split(",") if id]
+            if len(wanted) > ENTRIES_LIMIT:
+                raise HttpProblem(422, f"more than {ENTRIES_LIMIT} ids", path="query.ids", remedy="ask in pages")
+            return EntryPage(entries=tuple(tree.view(tree.entry(id)) for id in wanted))
+        last = _within(query.last, 1, ENTRIES_LIMIT, "query.last")
+        if query.before is not None:
+            first = tree.entry(query.before).parent_id
+            if first is None:
+                return EntryPage(entries=())
+            found = tree.path(first, last + 1)
+        else:
+            found = tree.path(query.to, last + 1)
+        shown = found[-last:]
+        views = tuple(tree.view(tree.entry(entry.id)) for entry in shown)
+        return EntryPage(entries=views, more=len(found) > last)
+
+    return await in_thread(call, call["key"], page)
+
+
+@route("GET", "/api/sessions/{key}/entries/{id}", returns=EntryView)
+async def entry(call: Call) -> EntryView:
+    """One entry with its contents."""
+    return await in_thread(call, call["key"], lambda tree: tree.view(tree.entry(call["id"])))
+
+
+class TextQuery(Shape, frozen=True, kw_only=True):
+    block: int = 0
+    offset: int = 0
+    limit: int = 200_000
+
+
+@route("GET", "/api/sessions/{key}/entries/{id}/text", query=TextQuery, returns=TextPart)
+async def text(call: Call) -> TextPart:
+    """A piece of a long block."""
+    query = call.query
+    limit = _within(query.limit, 1, TEXT_LIMIT, "query.limit")
+    offset = _within(query.offset, 0, 1 << 40, "query.offset")
+    return await in_thread(call, call["key"], lambda tree: tree.text(call["id"], query.block, offset, limit))
+
+
+class RawQuery(Shape, frozen=True, kw_only=True):
+    offset: int = 0
+    limit: int = 200_000
+
+
+@route("GET", "/api/sessions/{key}/entries/{id}/raw", query=RawQuery, returns=TextPart)
+async def raw(call: Call) -> TextPart:
+    """A piece of an entry's stored JSON, indented."""
+    limit = _within(call.query.limit, 1, TEXT_LIMIT, "query.limit")
+    offset = _within(call.query.offset, 0, 1 << 40, "query.offset")
+    return await in_thread(call, call["key"], lambda tree: tree.raw(call["id"], offset, limit))
+
+
+@route("GET", "/api/sessions/{key}/entries/{id}/versions", returns=Versions)
+async def versions(call: Call) -> Versions:
+    """What an entry said at each version."""
+    return await in_thread(call, call["key"], lambda tree: Versions(versions=tree.versions(call["id"])))
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+class ToQuery(Shape, frozen=True, kw_only=True):
+    to: str | None = None
+
+
+@route("GET", "/api/sessions/{key}/stats", query=ToQuery, returns=TotalsView)
+async def stats(call: Call) -> TotalsView:
+    """Totals of a branch, or of the whole tree."""
+
+    def counted(tree: Any) -> TotalsView:
+        if call.query.to is None:
+            return totals_view(totals_of(entry.message for entry in tree.session.entries()))
+        path = tree.path(call.query.to)
+        return totals_view(totals_of(entry.message for entry in path), path)
+
+    return await in_thread(call, call["key"], counted)
+
+
+@route("GET", "/api/sessions/{key}/timeline", query=ToQuery, returns=Timeline)
+async def times(call: Call) -> Timeline:
+    """Times, tokens and costs along a branch."""
+
+    def rows(tree: Any) -> Timeline:
+        return timeline(tree.path_rows(call.query.to, 2000))
+
+    return await in_thread(call, call["key"], rows)
+
+
+# --- what only a lossless format can show ----------------------------------------------------------------------------
+
+
+class CompareQuery(Shape, frozen=True, kw_only=True):
+    a: str
+    b: str
+    a_to: str | None = None
+    b_to: str | None = None
+    offset: int = 0
+    limit: int = 200
+
+
+@route("GET", "/api/compare", query=CompareQuery, returns=Comparison)
+async def compare(call: Call) -> Comparison:
+    """Two branches, or two sessions, message by message."""
+    query, canvas = call.query, call.canvas
+    left, right = await canvas.hub(query.a), await canvas.hub(query.b)
+
+    def compared() -> Comparison:
+        titles = (canvas.describe(left.place).title, canvas.describe(right.place).title)
+        limit = _within(query.limit, 1, 1000, "query.limit")
+        offset = _within(query.offset, 0, 1 << 40, "query.offset")
+        return compare_view(left.tree, query.a_to, right.tree, query.b_to, titles, offset, limit)
+
+    return await asyncio.to_thread(compared)
+
+
+@route("GET", "/api/dialects", returns=Dialects)
+async def dialects(call: Call) -> Dialects:
+    """The formats that conversations can be shown and written in."""
+    return Dialects(
+        wires=tuple(DialectView(id=name, label=name) for name in WIRES),
+        files=tuple(DialectView(id=name, label=name) for name in FILES),
+    )
+
+
+class WireQuery(Shape, frozen=True, kw_only=True):
+    to: str | None = None
+    as_: str | None = field(default=None, name="as")
+    model: str | None = None
+    thinking: Literal["drop", "text"] = "drop"
+    part: Literal["request", "answer", "stream"] = "request"
+    kept: bool = False
+
+
+@route("GET", "/api/sessions/{key}/wire", query=WireQuery, returns=WireView)
+async def wire(call: Call) -> WireView:
+    """The request or answer as a dialect would say it, each loss where it applies."""
+    query = call.query
+
+    def seen(tree: Any) -> WireView:
+        chosen = target(query.model) if query.model else target(query.as_ or _usual_wire(tree))
+        if query.model and query.as_:
+            from msgspec.structs import replace
+
+            chosen = replace(chosen, api=query.as_)
+        return wire_view(tree, query.to, chosen, part=query.part, thinking=query.thinking, with_kept=query.kept)
+
+    return await in_thread(call, call["key"], seen)
+
+
+def _usual_wire(tree: Any) -> str:
+    """The wire of the model in use, where it is one."""
+    model = tree.session.base.model or tree.session.model
+    return model.api if model is not None and model.api in WIRES else "anthropic-messages"
+
+
+class DoctorQuery(Shape, frozen=True, kw_only=True):
+    to: str | None = None
+    model: str | None = None
+
+
+@route("GET", "/api/sessions/{key}/doctor", query=DoctorQuery, returns=DoctorView)
+async def doctor(call: Call) -> DoctorView:
+    """What is wrong with the conversation for a model, before anything is sent."""
+    query = call.query
+
+    def examined(tree: Any) -> DoctorView:
+        return doctor_view(tree, query.to, target(query.model) if query.model else None)
+
+    return await in_thread(call, call["key"], examined)
+
+
+class CacheQuery(Shape, frozen=True, kw_only=True):
+    to: str | None = None
+    as_: str | None = field(default=None, name="as")
+
+
+@route("GET", "/api/sessions/{key}/cache", query=CacheQuery, returns=CacheView)
+async def cache(call: Call) -> CacheView:
+    """Which prefix each request shares with the one before, and what broke it."""
+    if call.query.as_ is not None and call.query.as_ not in WIRES:
+        raise HttpProblem(422, f"no wire {call.query.as_!r}", path="query.as", remedy="see /api/dialects")
+    return await in_thread(call, call["key"], lambda tree: cache_view(tree, call.query.to, call.query.as_))
+
+
+class ContextQuery(Shape, frozen=True, kw_only=True):
+    to: str | None = None
+    model: str | None = None
+
+
+@route("GET", "/api/sessions/{key}/context", query=ContextQuery, returns=ContextView)
+async def context(call: Call) -> ContextView:
+    """What the model read at an entry, and how much of its window that took."""
+    query = call.query
+
+    def measured(tree: Any) -> ContextView:
+        chosen = target(query.model) if query.model else None
+        named = (chosen.provider or None, chosen.id or None) if chosen is not None else None
+        return context_view(tree, query.to, named)
+
+    return await in_thread(call, call["key"], measured)
+
+
+def _within(value: int, low: int, high: int, path: str) -> int:
+    if not low <= value <= high:
+        raise HttpProblem(422, f"{value} is not between {low} and {high}", path=path, remedy=f"use {low} to {high}")
+    return value
+
+
+__all__ = ["IndexState", "in_thread"]

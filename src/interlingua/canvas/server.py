@@ -1,0 +1,297 @@
+"""The canvas server: sessions on HTTP for a page on this machine, and for programs with a key."""
+
+import asyncio
+import contextlib
+import mimetypes
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from msgspec.structs import replace
+
+from .. import __version__
+from ..errors import InterlinguaError
+from ..serving import guard
+from ..serving.access import COOKIE_LIFE, Access, KeyRing, Visitor
+from ..serving.listener import Listener, is_loopback
+from ..serving.problems import HttpProblem
+from ..serving.sse import Channel
+from .hubs import Hub
+from .library import Library, Place
+from .listing import Describer
+from .routing import ROUTES, Call, Route, answer, encode
+from .shapes import IndexState, Me, SessionView, SourceView
+from .trees import Tree
+
+ASSETS = Path(__file__).parent / "assets"
+PORT = 8642
+IDLE = 60.0  # seconds after which a session that nobody looks at is closed
+MAX_STREAMS = 64
+LIMITS = {
+    "json": 8 << 20,
+    "upload": 25 << 20,
+    "file": 512 << 20,
+    "message": 32 << 20,
+    "streams": MAX_STREAMS,
+    "runs": 8,
+}
+_HASHED = re.compile(r"[.-][A-Za-z0-9_-]{8,}\.\w+$")  # a file name with a hash of its content in it
+_NO_PAGE = (
+    b"<!doctype html><meta charset=utf-8><title>Interlingua canvas</title>"
+    b"<p>The page of the canvas is not part of this installation; the API is at /api."
+)
+
+
+class Canvas:
+    """One canvas: what it shows, who may see it, and where it listens."""
+
+    def __init__(
+        self,
+        library: Library,
+        *,
+        host: str = "127.0.0.1",
+        port: int = PORT,
+        names: Sequence[str] = (),
+        fallback_port: bool = True,
+        assets: Path = ASSETS,
+    ) -> None:
+        self.library = library
+        self.epoch = secrets.token_hex(4)
+        self.keys = KeyRing(library.folder / "keys.json")
+        self.access = Access(library.folder, self.keys)
+        self.describer = Describer(library)
+        self.events = Channel(self.epoch)
+        self.streams = 0
+        self._names = frozenset(names)
+        self._host = host
+        self._assets = assets
+        self._hubs: dict[str, asyncio.Task[Hub]] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+        self._listener = Listener(self._app(), host, port, fallback=fallback_port)
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        if not is_loopback(self._host) and not self.access.has_keys:
+            raise InterlinguaError(
+                f"without keys the canvas listens on this machine alone, not on {self._host};"
+                " make one first: interlingua canvas keys add NAME"
+            )
+        await self._listener.start()
+        self._sweeper = asyncio.ensure_future(self._sweep())
+
+    async def stop(self) -> None:
+        """Tells viewers, lets open requests end, closes every session."""
+        self.events.close("shutdown")
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for opening in list(self._hubs.values()):
+            with contextlib.suppress(Exception, asyncio.CancelledError):
+                await (await opening).stop()
+        self._hubs.clear()
+        await self._listener.stop()
+
+    async def __aenter__(self) -> "Canvas":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @property
+    def port(self) -> int:
+        return self._listener.port
+
+    @property
+    def address(self) -> str:
+        return self._listener.address
+
+    @property
+    def cookie_name(self) -> str:
+        """Cookies do not tell ports apart, so the name does: two canvases on one machine do not log each other out."""
+        return f"interlingua_canvas_{self.port}"
+
+    def link(self, path: str = "/", *, scope: Any = "write") -> str:
+        """An address that lets one browser in, once."""
+        return f"{self.address}{path}?token={self.access.new_token(scope)}"
+
+    # --- sessions ----------------------------------------------------------------------------------------------------
+
+    async def hub(self, key: str) -> Hub:
+        """The open session of a key; opened if it is not."""
+        opening = self._hubs.get(key)
+        if opening is not None and opening.done() and (opening.exception() or opening.result().channel.closing):
+            opening = None
+        if opening is None:
+            opening = self._hubs[key] = asyncio.ensure_future(self._open(key))
+        hub = await asyncio.shield(opening)
+        hub.used = time.monotonic()
+        return hub
+
+    async def _open(self, key: str) -> Hub:
+        tree = await asyncio.to_thread(self._opened, key)
+        hub = Hub(tree, self.epoch, self.describe)
+        hub.start()
+        return hub
+
+    def _opened(self, key: str) -> Tree:
+        place = self.library.place(key)
+        tree = Tree(self.library, place)
+        for link in self.describer.links_of(place):
+            tree.link(link.key, link)
+        tree.set_spawned(self.describer.spawned_of(place, tree))
+        tree.refresh()
+        return tree
+
+    def describe(self, place: Place) -> SessionView:
+        """What the list says of a session, with what runs in it now."""
+        view = self.describer.view(place)
+        live = self.live_state(place.key)
+        return view if live is None else replace(view, live=live)
+
+    def live_state(self, key: str) -> Any:
+        return None
+
+    def index_state(self) -> IndexState:
+        return IndexState(state="off", done=0, total=0)
+
+    def watched_sources(self, counts: dict[str, int]) -> list[SourceView]:
+        return []
+
+    def live_sessions(self) -> list[SessionView]:
+        """The sessions in which something runs now."""
+        return []
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(IDLE / 4)
+            for key, opening in list(self._hubs.items()):
+                if not opening.done() or opening.exception():
+                    continue
+                hub = opening.result()
+                if hub.channel.closing or (hub.is_idle and time.monotonic() - hub.used > IDLE):
+                    self._hubs.pop(key, None)
+                    await hub.stop("reload")
+
+    # --- HTTP --------------------------------------------------------------------------------------------------------
+
+    def _app(self) -> web.Application:
+        from . import reading_routes, viewer_routes  # noqa: F401
+
+        app = web.Application(client_max_size=LIMITS["file"], handler_args={"max_field_size": 16 << 10})
+        app.on_response_prepare.append(guard.add_headers)
+        for found in ROUTES:
+            app.router.add_route(found.method, found.path, guard.guarded(self._checked(found)))
+        app.router.add_route("GET", "/blobs/{sha256}", guard.guarded(self._checked(viewer_routes.BLOB)))
+        app.router.add_route("*", "/api/{rest:.*}", guard.guarded(self._no_route))
+        app.router.add_route("GET", "/{path:.*}", guard.guarded(self._page))
+        return app
+
+    def _checked(self, found: Route) -> guard.Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            guard.refuse_foreign_host(request, self._names)
+            guard.refuse_foreign_origin(request)
+            visitor = guard.authenticate(request, self.access, self.cookie_name)
+            if found.path not in viewer_open:
+                visitor = guard.authorize(request, visitor)
+                _refuse_other_sessions(request, visitor)
+            return await answer(found, self, request, visitor or Visitor("read"))
+
+        from .viewer_routes import OPEN as viewer_open
+
+        return handle
+
+    async def _no_route(self, request: web.Request) -> web.StreamResponse:
+        guard.refuse_foreign_host(request, self._names)
+        guard.refuse_foreign_origin(request)
+        guard.authorize(request, guard.authenticate(request, self.access, self.cookie_name))
+        raise HttpProblem(404, f"no route {request.method} {request.path}", remedy="see /api/openapi.json")
+
+    async def _page(self, request: web.Request) -> web.StreamResponse:
+        """The page and its files; a one-time token in the address is taken here."""
+        guard.refuse_foreign_host(request, self._names)
+        guard.refuse_foreign_origin(request)
+        if "token" in request.query:
+            return self._let_in(request)
+        path = _inside(self._assets, request.match_info["path"])
+        if path is not None and path.is_file():
+            return _file(path, immutable=bool(_HASHED.search(path.name)))
+        if "." in request.path.rpartition("/")[2] and request.path.startswith("/assets/"):
+            raise HttpProblem(404, f"no file {request.path}")
+        index = self._assets / "index.html"
+        if not index.is_file():
+            return web.Response(body=_NO_PAGE, content_type="text/html")
+        return _file(index, immutable=False)
+
+    def _let_in(self, request: web.Request) -> web.StreamResponse:
+        # A browser that only prepares a page must not use the token up.
+        if "prefetch" in request.headers.get("Sec-Purpose", request.headers.get("Purpose", "")):
+            raise HttpProblem(403, "the address works once, and is not for prefetching")
+        cookie = self.access.redeem(request.query["token"])
+        rest = request.rel_url.without_query_params("token")
+        # Browsers read a backslash as a slash, and two of either as the beginning of another host.
+        target = rest.path_qs if re.match(r"/(?![/\\])", rest.path_qs) else "/"
+        response = web.Response(status=303, headers={"Location": target if cookie else "/?login=failed"})
+        if cookie is not None:
+            self.set_cookie(response, cookie)
+        return response
+
+    def set_cookie(self, response: web.StreamResponse, cookie: str) -> None:
+        response.set_cookie(self.cookie_name, cookie, max_age=COOKIE_LIFE, path="/", httponly=True, samesite="Strict")
+
+    def me(self, visitor: Visitor) -> Me:
+        return Me(
+            scope=visitor.scope,
+            csrf=visitor.csrf,
+            version=__version__,
+            epoch=self.epoch,
+            address=self.address,
+            capabilities=self.capabilities(),
+            limits=LIMITS,
+        )
+
+    def capabilities(self) -> tuple[str, ...]:
+        return ("read",)
+
+
+def _refuse_other_sessions(request: web.Request, visitor: Visitor) -> None:
+    """An embedded frame sees the one session that it was made for."""
+    if visitor.only is None:
+        return
+    named = request.match_info.get("key") or request.query.get("in", "").partition("/")[0]
+    if named != visitor.only and request.path not in ("/api/me", "/api/dialects"):
+        raise HttpProblem(403, "this frame shows one session alone", remedy="open the canvas itself")
+
+
+def _inside(folder: Path, name: str) -> Path | None:
+    """A file below a folder; None for anything that leads out of it, through links too."""
+    if not name or "\0" in name or name.startswith("/"):
+        return None
+    try:
+        path = (folder / name).resolve()
+    except (OSError, ValueError):
+        return None
+    return path if path.is_relative_to(folder.resolve()) else None
+
+
+def _file(path: Path, *, immutable: bool) -> web.FileResponse:
+    kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    cache = "public, max-age=31536000, immutable" if immutable else "no-cache"
+    return web.FileResponse(path, headers={"Content-Type": kind, "Cache-Control": cache})
+
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+    ".txt": "text/plain; charset=utf-8",
+    ".woff2": "font/woff2",
+}
+
+__all__ = ["Call", "Canvas", "encode"]

@@ -1,0 +1,761 @@
+"""What the canvas says over HTTP: every JSON shape of its API, as values. The OpenAPI document is made from these.
+
+Absent means default or unknown; a `cost` that is absent is unknown, never zero. Times are milliseconds.
+"""
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from ..messages import Citation, Usage
+
+
+class Shape(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Base of everything in the API: snake_case here, camelCase there."""
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+Source: TypeAlias = Literal["own", "file", "watch", "client", "gateway"]
+
+
+class LiveState(Shape, frozen=True, kw_only=True):
+    """What runs in a session now."""
+
+    runs: int
+    state: Literal["running", "waiting"]
+    model: str | None = None
+    doing: str | None = None
+    since: int
+
+
+class ForkedFrom(Shape, frozen=True, kw_only=True):
+    key: str
+    entry: str | None = None
+
+
+class SpawnedBy(Shape, frozen=True, kw_only=True):
+    """The call that started a sub-agent's session."""
+
+    session: str
+    key: str | None = None
+    entry: str | None = None
+    call_id: str | None = None
+
+
+class SessionView(Shape, frozen=True, kw_only=True):
+    """A session in the list. `shape` is a sketch of its tree: lanes of roles, 8 added where something failed."""
+
+    key: str
+    title: str
+    titled: bool = False
+    source: Source
+    group: str
+    project: str | None = None
+    written_as: str
+    models: tuple[str, ...] = ()
+    messages: int = 0
+    branches: int = 0
+    size: int = 0
+    created: int | None = None
+    modified: int = 0
+    cost: float | None = None
+    unpriced: int = 0
+    bad_lines: int = 0
+    problems: int = 0
+    read_only: bool = False
+    forked_from: ForkedFrom | None = None
+    spawned_by: SpawnedBy | None = None
+    shape: tuple[tuple[int, ...], ...] = ()
+    live: LiveState | None = None
+    rated: int = 0
+    notes: int = 0
+    deleted_until: int | None = None
+
+
+class IndexState(Shape, frozen=True, kw_only=True):
+    """How far the search index has followed the sessions."""
+
+    state: Literal["ready", "indexing", "off"]
+    done: int
+    total: int
+
+
+class Group(Shape, frozen=True, kw_only=True):
+    source: Source
+    group: str
+    count: int
+
+
+class SessionList(Shape, frozen=True, kw_only=True):
+    sessions: tuple[SessionView, ...]
+    total: int
+    next: str | None = None
+    groups: tuple[Group, ...]
+    size: int
+    index: IndexState
+
+
+class FileProblem(Shape, frozen=True, kw_only=True):
+    name: str
+    line: int | None = None
+    message: str
+
+
+class OpenedFiles(Shape, frozen=True, kw_only=True):
+    sessions: tuple[SessionView, ...]
+    problems: tuple[FileProblem, ...]
+
+
+class SourceView(Shape, frozen=True, kw_only=True):
+    id: str
+    kind: Literal["home", "watch", "file", "gateway"]
+    label: str
+    where: str
+    sessions: int
+    read_only: bool = False
+    watching: bool = False
+    error: str | None = None
+
+
+class SourceList(Shape, frozen=True, kw_only=True):
+    sources: tuple[SourceView, ...]
+
+
+class Me(Shape, frozen=True, kw_only=True):
+    """Who is asking, and what the server can do."""
+
+    scope: Literal["read", "write"]
+    csrf: str | None = None
+    version: str
+    epoch: str
+    address: str
+    capabilities: tuple[str, ...]
+    limits: dict[str, int]
+
+
+# --- the tree --------------------------------------------------------------------------------------------------------
+
+
+class RowUsage(Shape, frozen=True, kw_only=True):
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+    total: int
+    reasoning: int | None = None
+
+
+class CallRow(Shape, frozen=True, kw_only=True):
+    """A call in its answer's row. Results are rows of their own; which belongs to which depends on the branch."""
+
+    id: str
+    name: str
+    arg: str | None = None
+    bad: bool = False
+    server: bool = False
+
+
+class AnsweredCall(Shape, frozen=True, kw_only=True):
+    id: str
+    name: str | None = None
+    error: bool = False
+
+
+class Row(Shape, frozen=True, kw_only=True):
+    """An entry of the tree, small enough to send all of them. `seq` grows in the order of the log."""
+
+    seq: int
+    id: str
+    parent: str | None = None
+    parents: tuple[str, ...] = ()
+    role: str
+    text: str
+    chars: int | None = None
+    at: int | None = None
+    ms: int | None = None
+    model: str | None = None
+    provider: str | None = None
+    stop: str | None = None
+    stop_detail: str | None = None
+    usage: RowUsage | None = None
+    cost: float | int | None = None
+    calls: tuple[CallRow, ...] = ()
+    call: AnsweredCall | None = None
+    thinking: int = 0
+    images: int = 0
+    files: int = 0
+    audio: int = 0
+    opaque: int = 0
+    error: str | None = None
+    origin: str | None = None
+    version: int = 0
+    label: str | None = None
+    rating: int | None = None
+    notes: int = 0
+    session: str | None = None
+    spawned: tuple[str, ...] = ()
+    live: str | None = None
+    bad: str | None = None
+
+
+class BranchView(Shape, frozen=True, kw_only=True):
+    """A named head. `merged`: its head is a parent of a merge."""
+
+    name: str
+    head: str | None = None
+    description: str | None = None
+    created: int | None = None
+    current: bool = False
+    live: bool = False
+    merged: bool = False
+
+
+class LineProblem(Shape, frozen=True, kw_only=True):
+    line: int | None = None
+    after: str | None = None
+    message: str
+
+
+class TreePage(Shape, frozen=True, kw_only=True):
+    epoch: str
+    rows: tuple[Row, ...]
+    next: int | None = None
+    total: int
+    head: str | None = None
+    branches: tuple[BranchView, ...]
+    session: SessionView
+    problems: tuple[LineProblem, ...] = ()
+
+
+# --- contents --------------------------------------------------------------------------------------------------------
+
+
+class Media(Shape, frozen=True, kw_only=True):
+    """Where a block's data is: `src` on this server, or a remote `url` that is never loaded unasked."""
+
+    mime_type: str | None = None
+    src: str | None = None
+    size: int | None = None
+    width: int | None = None
+    height: int | None = None
+    url: str | None = None
+    file_id: str | None = None
+    missing: bool = False
+
+
+class TextView(Shape, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    text: str
+    more: int | None = None
+    refusal: bool = False
+    citations: tuple[Citation, ...] = ()
+    cached: bool = False
+
+
+class ThinkingView(Shape, frozen=True, kw_only=True, tag_field="type", tag="thinking"):
+    text: str
+    more: int | None = None
+    signed: bool = False
+    redacted: bool = False
+
+
+class ImageView(Media, frozen=True, kw_only=True, tag_field="type", tag="image"):
+    pass
+
+
+class AudioView(Media, frozen=True, kw_only=True, tag_field="type", tag="audio"):
+    transcript: str | None = None
+
+
+class DocumentView(Media, frozen=True, kw_only=True, tag_field="type", tag="document"):
+    title: str | None = None
+    text: str | None = None
+    more: int | None = None
+
+
+class ToolCallView(Shape, frozen=True, kw_only=True, tag_field="type", tag="toolCall"):
+    """`made` is what could be read of arguments that are no JSON object; such a call is never run."""
+
+    id: str
+    name: str
+    arguments: Any = None
+    arguments_text: str | None = None
+    parse_error: str | None = None
+    made: Any = None
+    more: int | None = None
+    cached: bool = False
+
+
+class ServerToolCallView(Shape, frozen=True, kw_only=True, tag_field="type", tag="serverToolCall"):
+    id: str
+    name: str
+    arguments: Any = None
+    more: int | None = None
+
+
+class ServerToolResultView(Shape, frozen=True, kw_only=True, tag_field="type", tag="serverToolResult"):
+    tool_call_id: str
+    tool_name: str
+    dialect: str
+    content: Any = None
+    is_error: bool = False
+    more: int | None = None
+
+
+class OpaqueView(Shape, frozen=True, kw_only=True, tag_field="type", tag="opaque"):
+    dialect: str
+    name: str | None = None
+    value: Any = None
+    more: int | None = None
+
+
+BlockView: TypeAlias = (
+    TextView
+    | ThinkingView
+    | ImageView
+    | AudioView
+    | DocumentView
+    | ToolCallView
+    | ServerToolCallView
+    | ServerToolResultView
+    | OpaqueView
+)
+
+
+class MessageView(Shape, frozen=True, kw_only=True):
+    """A message for the page: media by address, long texts cut with the number of characters left out."""
+
+    role: str
+    content: tuple[BlockView, ...]
+    as_text: bool = False
+    at: int | None = None
+    model: str | None = None
+    provider: str | None = None
+    api: str | None = None
+    response_model: str | None = None
+    response_id: str | None = None
+    usage: Usage | None = None
+    stop: str | None = None
+    stop_detail: str | None = None
+    error: str | None = None
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    is_error: bool = False
+    details: Any = None
+    details_more: int | None = None
+    origin: str | None = None
+    developer: bool = False
+    fields: dict[str, Any] | None = None
+
+
+class Note(Shape, frozen=True, kw_only=True):
+    id: str
+    text: str | None = None
+    rating: int | None = None
+    by: str | None = None
+    at: int
+
+
+class EntryView(Shape, frozen=True, kw_only=True):
+    id: str
+    parent: str | None = None
+    version: int = 0
+    message: MessageView
+    notes: tuple[Note, ...] = ()
+
+
+class EntryPage(Shape, frozen=True, kw_only=True):
+    entries: tuple[EntryView, ...]
+    more: bool = False
+
+
+class TextPart(Shape, frozen=True, kw_only=True):
+    """A piece of a long text. `line` is the line in the file that it is stored in, from one."""
+
+    text: str
+    offset: int
+    total: int
+    line: int | None = None
+
+
+class Version(Shape, frozen=True, kw_only=True):
+    version: int
+    at: int | None = None
+    message: MessageView
+
+
+class Versions(Shape, frozen=True, kw_only=True):
+    versions: tuple[Version, ...]
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+class Tokens(Shape, frozen=True, kw_only=True):
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+    reasoning: int = 0
+    total: int = 0
+
+
+class ModelTotals(Shape, frozen=True, kw_only=True):
+    """`cost` is the sum of what is known; `unpriced` counts the answers whose cost is not."""
+
+    messages: dict[str, int]
+    tokens: Tokens
+    cost: float | None = None
+    unpriced: int = 0
+    ms: int | None = None
+    thinking: int = 0
+    tools: dict[str, int]
+    failed_tools: dict[str, int]
+    stop_reasons: dict[str, int]
+
+
+class TotalsView(ModelTotals, frozen=True, kw_only=True):
+    models: dict[str, ModelTotals]
+
+
+class Point(Shape, frozen=True, kw_only=True):
+    id: str
+    role: str
+    at: int | None = None
+    ms: int | None = None
+    model: str | None = None
+    input: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    output: int | None = None
+    cost: float | int | None = None
+
+
+class Timeline(Shape, frozen=True, kw_only=True):
+    points: tuple[Point, ...]
+
+
+# --- find ------------------------------------------------------------------------------------------------------------
+
+
+class SnippetPart(Shape, frozen=True, kw_only=True):
+    text: str
+    hit: bool = False
+
+
+HitKind: TypeAlias = Literal[
+    "text", "thinking", "arguments", "result", "system", "summary", "note", "document", "title", "other"
+]
+
+
+class Hit(Shape, frozen=True, kw_only=True):
+    """A place where the words were found. `number` counts messages on the way from the root."""
+
+    key: str
+    title: str
+    entry: str
+    block: int | None = None
+    role: str
+    kind: HitKind
+    tool: str | None = None
+    model: str | None = None
+    at: int | None = None
+    number: int | None = None
+    spawned: bool = False
+    snippet: tuple[SnippetPart, ...]
+
+
+class SearchResult(Shape, frozen=True, kw_only=True):
+    hits: tuple[Hit, ...]
+    total: int
+    sessions: int
+    ms: int
+    next: str | None = None
+    index: IndexState
+
+
+# --- compare ---------------------------------------------------------------------------------------------------------
+
+
+class SpanView(Shape, frozen=True, kw_only=True):
+    """A run of words that both sides have, or one of them."""
+
+    text: str
+    in_: Literal["both", "a", "b"] = field(name="in")
+
+
+class ArgumentDifference(Shape, frozen=True, kw_only=True):
+    key: str
+    a: Any = None
+    b: Any = None
+    same: bool
+    spans: tuple[SpanView, ...] = ()
+
+
+class CallDifference(Shape, frozen=True, kw_only=True):
+    name: str
+    a: int | None = None
+    b: int | None = None
+    args: tuple[ArgumentDifference, ...]
+
+
+class OtherDifference(Shape, frozen=True, kw_only=True):
+    what: str
+    a: Any = None
+    b: Any = None
+
+
+class Pair(Shape, frozen=True, kw_only=True):
+    a: float | int | None = None
+    b: float | int | None = None
+
+
+class CompareRow(Shape, frozen=True, kw_only=True):
+    kind: Literal["equal", "changed", "onlyA", "onlyB"]
+    a: str | None = None
+    b: str | None = None
+    role: str
+    same: int | None = None
+    words: int | None = None
+    spans: tuple[SpanView, ...] = ()
+    calls: tuple[CallDifference, ...] = ()
+    other: tuple[OtherDifference, ...] = ()
+    ms: Pair | None = None
+    cost: Pair | None = None
+
+
+class Side(Shape, frozen=True, kw_only=True):
+    key: str
+    to: str | None = None
+    title: str
+    branch: str | None = None
+    models: tuple[str, ...]
+    after: int
+    totals: TotalsView
+    system: str | None = None
+
+
+class ForkPoint(Shape, frozen=True, kw_only=True):
+    a: str
+    b: str
+
+
+class Comparison(Shape, frozen=True, kw_only=True):
+    a: Side
+    b: Side
+    common: int
+    fork: ForkPoint | None = None
+    total: int
+    rows: tuple[CompareRow, ...]
+    next: int | None = None
+
+
+# --- what only a lossless format can show ----------------------------------------------------------------------------
+
+
+class DialectView(Shape, frozen=True, kw_only=True):
+    id: str
+    label: str
+    can_write: bool = True
+
+
+class Dialects(Shape, frozen=True, kw_only=True):
+    wires: tuple[DialectView, ...]
+    files: tuple[DialectView, ...]
+
+
+class JsonLine(Shape, frozen=True, kw_only=True):
+    """A line of indented JSON. `source` is the stored path of a sent value; `cut` counts what is left out."""
+
+    depth: int
+    text: str
+    path: str
+    source: str | None = field(default=None, name="from")
+    entry: str | None = None
+    block: int | None = None
+    loss: tuple[int, ...] = ()
+    cut: int | None = None
+
+
+class LossView(Shape, frozen=True, kw_only=True):
+    """`ghost` is the index of the sent line before which something is missing; `kept_by` dialects that keep it."""
+
+    n: int
+    path: str
+    what: str
+    why: str
+    severity: Literal["dropped", "weakened", "record"]
+    entry: str | None = None
+    block: int | None = None
+    ghost: int | None = None
+    kept_by: tuple[str, ...] = ()
+
+
+class WireView(Shape, frozen=True, kw_only=True):
+    """`back`: the dialect is the conversation's own, and what is sent comes back value for value."""
+
+    dialect: str
+    model: str | None = None
+    stored: tuple[JsonLine, ...]
+    sent: tuple[JsonLine, ...]
+    losses: tuple[LossView, ...]
+    bytes: int
+    media_bytes: int
+    hidden: int
+    back: bool = False
+    curl: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class FindingView(Shape, frozen=True, kw_only=True):
+    """`repaired`: sending mends it on a copy; what is stored stays as it is."""
+
+    n: int
+    path: str
+    severity: Literal["error", "warning"]
+    effect: Literal["refuses", "weakens", "drops"]
+    message: str
+    remedy: str
+    entry: str | None = None
+    block: int | None = None
+    repaired: bool = False
+
+
+class Fit(Shape, frozen=True, kw_only=True):
+    tokens: int
+    window: int | None = None
+    max: int | None = None
+
+
+class DoctorView(Shape, frozen=True, kw_only=True):
+    target: str | None = None
+    findings: tuple[FindingView, ...]
+    fits: Fit | None = None
+    problems: tuple[LineProblem, ...] = ()
+
+
+class Marker(Shape, frozen=True, kw_only=True):
+    entry: str | None = None
+    block: int | None = None
+
+
+class CacheTokens(Shape, frozen=True, kw_only=True):
+    read: int
+    written: int
+    fresh: int
+
+
+class Broken(Shape, frozen=True, kw_only=True):
+    """The first place at which a request differs from the one before: from there on nothing can be reused."""
+
+    path: str
+    entry: str | None = None
+    why: str
+    was: str | None = None
+    is_: str | None = field(default=None, name="is")
+    extra_cost: float | None = None
+
+
+class CacheRow(Shape, frozen=True, kw_only=True):
+    entry: str
+    model: str | None = None
+    dialect: str
+    bytes: int
+    shared: int
+    tokens: CacheTokens | None = None
+    markers: tuple[Marker, ...] = ()
+    broke: Broken | None = None
+
+
+class CacheView(Shape, frozen=True, kw_only=True):
+    dialect: str | None = None
+    answers: tuple[CacheRow, ...]
+
+
+class Segment(Shape, frozen=True, kw_only=True):
+    kind: Literal["system", "tools", "message", "summary"]
+    entry: str | None = None
+    role: str | None = None
+    tokens: int
+    estimated: bool
+
+
+class CompactionMark(Shape, frozen=True, kw_only=True):
+    entry: str
+    first_kept: str | None = None
+    before: int | None = None
+    after: int | None = None
+
+
+class Reading(Shape, frozen=True, kw_only=True):
+    """What one answer read, in tokens."""
+
+    entry: str
+    number: int
+    read: int | None = None
+    fresh: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    output: int | None = None
+    cost: float | int | None = None
+    broke: str | None = None
+    extra_cost: float | None = None
+
+
+class ContextView(Shape, frozen=True, kw_only=True):
+    """What a model reads at an entry. `exact`: the total is the provider's count; `left` messages it does not read."""
+
+    model: str | None = None
+    window: int | None = None
+    max: int | None = None
+    total: int
+    exact: bool
+    segments: tuple[Segment, ...]
+    cached: int | None = None
+    compactions: tuple[CompactionMark, ...] = ()
+    left: int = 0
+    answers: tuple[Reading, ...] = ()
+
+
+# --- going on --------------------------------------------------------------------------------------------------------
+
+
+class Price(Shape, frozen=True, kw_only=True):
+    """Dollars per million tokens."""
+
+    input: float | int
+    output: float | int
+    cache_read: float | int | None = None
+    cache_write: float | int | None = None
+
+
+class ModelView(Shape, frozen=True, kw_only=True):
+    """A model to choose. `ready`: a key was found, or none is needed."""
+
+    name: str
+    id: str
+    provider: str
+    label: str | None = None
+    api: str
+    window: int | None = None
+    max: int | None = None
+    price: Price | None = None
+    ready: bool
+    why: str | None = None
+    input: tuple[str, ...] = ()
+    reasoning: bool | None = None
+    local: bool = False
+    used: bool = False
+
+
+class ProviderView(Shape, frozen=True, kw_only=True):
+    id: str
+    label: str
+    ready: bool
+    why: str | None = None
+
+
+class ModelList(Shape, frozen=True, kw_only=True):
+    models: tuple[ModelView, ...]
+    providers: tuple[ProviderView, ...]
+    total: int

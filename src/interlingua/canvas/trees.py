@@ -1,0 +1,444 @@
+"""An open session as the page sees it: one tree, whose rows are numbered in the order in which they came.
+
+A session that could not be written goes on in linked forks; their entries are rows of the same tree. Nothing is held in
+memory but where the parts are: rows are made from the log when they are asked for. All of it blocks: use threads.
+"""
+
+import base64
+import hashlib
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from .. import jsontext
+from ..errors import InterlinguaError
+from ..messages import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage, blocks_of
+from ..pictures import look
+from ..request import Context, Entry, ModelDescriptor, Request
+from ..serving.problems import HttpProblem
+from ..sessions import Branch, Session, SessionNotFound, compaction
+from ..sessions import Note as StoredNote
+from ..sessions.session import Line
+from ..sessions.tree import BAD, ENTRY, JOURNAL
+from .library import Library, Place
+from .rows import row_of
+from .shapes import BranchView, EntryView, LineProblem, Note, Row, TextPart, Version
+from .views import MediaData, block_text, message_view, pretty, raw_of
+
+LOOKED_BACK = 64  # lines before a page in which the beginnings of its calls are looked for
+END_STAMPED = frozenset({"claude-code", "codex-cli", "gemini-cli"})  # formats that note when a message was complete
+
+
+class Part(NamedTuple):
+    """A session of the tree: its own entries begin at line `first`."""
+
+    key: str | None  # None for the session itself
+    session: Session
+    first: int
+
+
+class Span(NamedTuple):
+    """Lines `first` to `first + size` of a part, as rows from `start` on."""
+
+    start: int
+    part: int
+    first: int
+    size: int
+
+
+class Tree:
+    """One session and its linked forks, open for reading."""
+
+    def __init__(self, library: Library, place: Place) -> None:
+        self._library = library
+        self.place = place
+        self._lock = threading.RLock()
+        self._parts: list[Part] = [Part(None, library.open(place), 0)]
+        self._spans: list[Span] = []
+        self._generation = 0
+        self._measured: dict[str, MediaData | None] = {}
+        self._spawned: dict[str, list[str]] = {}
+        self.refresh()
+
+    @property
+    def session(self) -> Session:
+        return self._parts[0].session
+
+    @property
+    def total(self) -> int:
+        """The number that the next row gets."""
+        return self._spans[-1].start + self._spans[-1].size if self._spans else 0
+
+    def close(self) -> None:
+        with self._lock:
+            for part in self._parts:
+                part.session.close()
+
+    # --- growing -----------------------------------------------------------------------------------------------------
+
+    def link(self, key: str, place: Place) -> bool:
+        """Adds a linked fork to the tree; False if it is part of it already."""
+        with self._lock:
+            if any(part.key == key for part in self._parts):
+                return False
+            session = self._library.open(place)
+            origin = session.about.get("forkedFrom")
+            entry = origin.get("entry") if isinstance(origin, dict) else None
+            try:
+                first = session.line_of(entry) + 1 if isinstance(entry, str) else 0
+            except SessionNotFound:
+                first = 0
+            self._parts.append(Part(key, session, first))
+            return True
+
+    def refresh(self) -> bool:
+        """Takes in what came since; False where the log was replaced, so that the numbers of rows mean others."""
+        with self._lock:
+            for at, part in enumerate(self._parts):
+                part.session.refresh()
+                counted = sum(span.size for span in self._spans if span.part == at)
+                fresh = part.session.line_count - part.first - counted
+                if fresh < 0:
+                    return False
+                if fresh:
+                    self._grow(at, part.first + counted, fresh)
+            generation = sum(part.session.generation for part in self._parts)
+            is_same, self._generation = generation == self._generation or not self._generation, generation
+            return is_same or generation == 0
+
+    def _grow(self, part: int, first: int, count: int) -> None:
+        last = self._spans[-1] if self._spans else None
+        if last is not None and last.part == part:
+            self._spans[-1] = last._replace(size=last.size + count)
+        else:
+            self._spans.append(Span(self.total, part, first, count))
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def rows(self, since: int, limit: int) -> list[Row]:
+        """The rows of `limit` lines from `since` on; lines beside the tree are no rows."""
+        with self._lock:
+            rows: list[Row] = []
+            for span in self._spans:
+                begin = max(since, span.start)
+                end = min(since + limit, span.start + span.size)
+                if begin < end:
+                    rows += self._rows_of(span, begin, end - begin)
+            return rows
+
+    def _rows_of(self, span: Span, since: int, count: int) -> Iterator[Row]:
+        part = self._parts[span.part]
+        first = span.first + since - span.start
+        maker = _RowMaker(part, self.place, self._spawned)
+        back = max(part.first, first - LOOKED_BACK)
+        for line in part.session.lines(back, first - back):
+            maker.note(line)
+        for line in part.session.lines(first, count):
+            row = maker.row(line, since + line.number - first)
+            if row is not None:
+                yield row
+
+    def path_rows(self, to: str | None, last: int) -> list[Row]:
+        """The rows of the end of a path."""
+        with self._lock:
+            if to is None and self.head() is None:
+                return []
+            part = self._parts[0 if to is None else self._find(to)[0]]
+            numbers = part.session.path_lines(to=to, last=last)
+            maker = _RowMaker(part, self.place, self._spawned)
+            rows, before = [], -1
+            for number in numbers:
+                back = max(before + 1, number - LOOKED_BACK)
+                for line in part.session.lines(back, number - back):
+                    maker.note(line)
+                rows += [row for line in part.session.lines(number, 1) if (row := maker.row(line, number)) is not None]
+                before = number
+            return rows
+
+    def row(self, id: str) -> Row:
+        """The row of one entry."""
+        with self._lock:
+            part, number = self._find(id)
+            for span in self._spans:
+                if span.part == part and span.first <= number < span.first + span.size:
+                    found = list(self._rows_of(span, span.start + number - span.first, 1))
+                    if found:
+                        return found[0]
+            raise _no_entry(id)
+
+    def number_of(self, id: str) -> int:
+        """The `seq` of an entry's row."""
+        return self.row(id).seq
+
+    # --- entries -----------------------------------------------------------------------------------------------------
+
+    def _find(self, id: str) -> tuple[int, int]:
+        """The part that an entry belongs to, and its line there."""
+        for at, part in enumerate(self._parts):
+            try:
+                number = part.session.line_of(id)
+            except SessionNotFound:
+                continue
+            if number >= part.first:
+                return at, number
+        raise _no_entry(id)
+
+    def session_at(self, id: str | None) -> Session:
+        """The session in which the path to an entry is whole."""
+        return self.session if id is None else self._parts[self._find(id)[0]].session
+
+    def key_at(self, id: str | None) -> str:
+        """The key of the session in which an entry is stored."""
+        part = 0 if id is None else self._find(id)[0]
+        return self._parts[part].key or self.place.key
+
+    def entry(self, id: str) -> Entry:
+        """An entry with large media as addresses."""
+        return self.session_at(id).entry(id, media=False)
+
+    def path(self, to: str | None, last: int | None = None) -> tuple[Entry, ...]:
+        return self.session_at(to).path(to=to, last=last)
+
+    def view(self, entry: Entry) -> EntryView:
+        """An entry as the page shows it."""
+        id = entry.id or ""
+        session = self.session_at(id)
+        address = f"?in={quote(self.place.key, safe='~')}/{quote(id, safe='')}"
+        return EntryView(
+            id=id,
+            parent=entry.parent_id,
+            version=session.version(id),
+            message=message_view(entry.message, address, lambda name: self._measure(session, name)),
+            notes=tuple(map(note_view, session.notes(id))),
+        )
+
+    def versions(self, id: str) -> tuple[Version, ...]:
+        session = self.session_at(id)
+        address = f"?in={quote(self.place.key, safe='~')}/{quote(id, safe='')}"
+        return tuple(
+            Version(version=at, message=message_view(message, address, lambda name: self._measure(session, name)))
+            for at, message in enumerate(session.versions(id))
+        )
+
+    def text(self, id: str, block: int, offset: int, limit: int) -> TextPart:
+        """A piece of a block's text."""
+        message: AgentMessage = self.entry(id).message
+        if isinstance(message, CustomMessage):
+            text = pretty(message.fields)
+        else:
+            blocks = blocks_of(message.content)
+            if not 0 <= block < len(blocks):
+                raise HttpProblem(404, f"{id!r} has no block {block}", code="entry_not_found", path="query.block")
+            text = block_text(blocks[block])
+        return TextPart(text=text[offset : offset + limit], offset=offset, total=len(text))
+
+    def raw(self, id: str, offset: int, limit: int) -> TextPart:
+        """A piece of an entry's line, indented."""
+        part, number = self._find(id)
+        raw = self._parts[part].session.raw(number)
+        try:
+            text = pretty(jsontext.read(raw.removeprefix(b"\xef\xbb\xbf")))
+        except InterlinguaError:
+            text = raw.decode("utf-8", "replace")
+        return TextPart(text=text[offset : offset + limit], offset=offset, total=len(text), line=number + 1)
+
+    def blob(self, id: str, sha256: str) -> tuple[bytes, str | None] | None:
+        """The data with this hash in an entry (or in one of its versions), and its media type."""
+        session = self.session_at(id)
+        for message in reversed(session.versions(id)):
+            if isinstance(message, CustomMessage):
+                continue
+            for block in blocks_of(message.content):
+                found = self._data(session, block, sha256)
+                if found is not None:
+                    return found, getattr(block, "mime_type", None)
+        return None
+
+    def _data(self, session: Session, block: Any, sha256: str) -> bytes | None:
+        data = getattr(block, "data", None)
+        if not isinstance(data, str):
+            return None
+        raw = raw_of(data)
+        return raw if hashlib.sha256(raw).hexdigest() == sha256 else None
+
+    def _measure(self, session: Session, name: str) -> MediaData | None:
+        """Size and pixels of a blob, read once."""
+        if name not in self._measured:
+            data = session.blob(name)
+            picture = look(base64.b64encode(data[: 48 * 1024]).decode()) if data is not None else None
+            width, height = (picture.width, picture.height) if picture is not None else (0, 0)
+            self._measured[name] = None if data is None else MediaData(name, len(data), width, height)
+        return self._measured[name]
+
+    # --- what a model reads ------------------------------------------------------------------------------------------
+
+    def request(self, to: str | None, model: ModelDescriptor | None = None) -> Request:
+        """What a model is asked with at an entry: the conversation's own, up to there, after compaction."""
+        return self.request_with_entries(to, model)[0]
+
+    def request_with_entries(
+        self, to: str | None, model: ModelDescriptor | None = None
+    ) -> tuple[Request, list[str | None]]:
+        """The request at an entry, and for each of its messages the entry that it is; None for a summary's."""
+        session = self.session_at(to)
+        return self.request_of(session.context_entries(to=to), session, model or session.base.model or session.model)
+
+    def request_of(
+        self, entries: Sequence[Entry], session: Session, model: ModelDescriptor | None
+    ) -> tuple[Request, list[str | None]]:
+        """The request that the end of a path amounts to."""
+        base = session.base
+        read = compaction.context_pairs(entries)
+        request = Request(
+            model=model or ModelDescriptor(id=""),
+            context=Context(
+                system=base.system,
+                messages=tuple(message for _, message in read),  # type: ignore[misc]
+                tools=base.tools,
+                system_role=base.system_role,
+                extra=base.extra.get("context", {}),
+            ),
+            options=base.options,
+            extra={key: value for key, value in base.extra.items() if key != "context"},
+        )
+        return request, [id for id, _ in read]
+
+    # --- what is beside the tree -------------------------------------------------------------------------------------
+
+    def head(self) -> str | None:
+        return self.session.head
+
+    def branches(self) -> tuple[BranchView, ...]:
+        """Named branches of the session and its linked forks."""
+        views: dict[str, BranchView] = {}
+        for part in self._parts:
+            current = part.session.current_branch
+            for branch in part.session.branches().values():
+                views.setdefault(branch.name, branch_view(branch, part.key is None and branch.name == current))
+        return tuple(views.values())
+
+    def problems(self) -> tuple[LineProblem, ...]:
+        """What is wrong with the stored lines, each with the entry that it follows."""
+        noted = [LineProblem(line=note.line, message=note.message) for note in self.place.problems]
+        found = [
+            LineProblem(line=problem.line, message=problem.message, after=self._before(problem.line))
+            for part in self._parts
+            for problem in part.session.problems
+        ]
+        return tuple(dict.fromkeys((*found, *noted)))
+
+    def _before(self, line: int | None) -> str | None:
+        """The entry before a line of the session itself."""
+        if line is None or self.place.written_as != "transcript":
+            return None
+        for number in range(min(line - 1, self.session.line_count) - 1, max(-1, line - 1000), -1):
+            found = self.session.lines(number, 1)[0]
+            if found.entry is not None:
+                return found.entry.id
+        return None
+
+    def take_changed(self) -> list[str]:
+        """Entries about which something was said beside the tree since this was last asked."""
+        with self._lock:
+            changed: dict[str, None] = {}
+            for part in self._parts:
+                marks = part.session.marks
+                changed |= dict.fromkeys(marks.changed)
+                marks.changed = []
+            return list(changed)
+
+    def set_spawned(self, spawned: dict[str, list[str]]) -> None:
+        """Which sub-agents' sessions each entry started."""
+        with self._lock:
+            self._spawned = spawned
+
+    def spawner(self, call_id: str | None, entry: str | None) -> str | None:
+        """The entry that started a sub-agent: the one named, or the one with that call."""
+        if entry is not None or call_id is None:
+            return entry
+        for line in self.session.lines():
+            message: AgentMessage | None = line.entry.message if line.entry is not None else None
+            if isinstance(message, AssistantMessage) and any(call.id == call_id for call in message.tool_calls):
+                assert line.entry is not None
+                return line.entry.id
+        return None
+
+
+class _RowMaker:
+    """Rows of a part, with what only the lines around them tell: durations, and marks."""
+
+    def __init__(self, part: Part, place: Place, spawned: dict[str, list[str]]) -> None:
+        self._part = part
+        self._session = part.session
+        self._marks = part.session.marks
+        self._spawned = spawned
+        self._begun: dict[str, int] = {}  # by call id, when the call began
+        self._times: dict[str, int] = {}  # by entry, when it came
+        self._end_stamped = place.written_as in END_STAMPED
+
+    def note(self, line: Line) -> None:
+        """Takes in a line before the first row."""
+        if line.kind == JOURNAL and line.fields is not None:
+            call, at = line.fields.get("callId"), line.fields.get("timestamp")
+            if line.fields.get("kind") == "tool_start" and isinstance(call, str) and isinstance(at, int):
+                self._begun[call] = at
+        elif line.entry is not None:
+            at = getattr(line.entry.message, "timestamp", None)
+            if at is not None and line.entry.id is not None:
+                self._times[line.entry.id] = at
+
+    def row(self, line: Line, seq: int) -> Row | None:
+        self.note(line)
+        if line.kind == BAD or (line.kind >= ENTRY and line.entry is None):
+            raw = self._session.raw(line.number)[:160].decode("utf-8", "replace")
+            id = line.id or f"line-{line.number + 1}"
+            return Row(seq=seq, id=id, role="unreadable", text=raw, bad=line.problem or "", session=self._part.key)
+        if line.entry is None:
+            return None
+        id = line.entry.id or ""
+        marks = self._marks
+        return row_of(
+            line.entry,
+            seq,
+            ms=self._duration(line.entry),
+            version=len(marks.revisions.get(id, ())),
+            label=marks.labels.get(id),
+            rating=marks.rating(id),
+            notes=len(marks.notes.get(id, ())),
+            session=self._part.key,
+            spawned=tuple(self._spawned.get(id, ())),
+        )
+
+    def _duration(self, entry: Entry) -> int | None:
+        message: AgentMessage = entry.message
+        if isinstance(message, ToolResultMessage) and message.timestamp is not None:
+            began = self._begun.get(message.tool_call_id)
+            if began is None and self._end_stamped:
+                began = self._times.get(entry.parent_id or "")
+            return _positive(message.timestamp, began)
+        if isinstance(message, AssistantMessage) and message.timestamp is not None and self._end_stamped:
+            return _positive(message.timestamp, self._times.get(entry.parent_id or ""))
+        return None
+
+
+def _positive(end: int, began: int | None) -> int | None:
+    return end - began if began is not None and end >= began else None
+
+
+def branch_view(branch: Branch, current: bool = False) -> BranchView:
+    return BranchView(
+        name=branch.name,
+        head=branch.head,
+        description=branch.description,
+        created=branch.created,
+        current=current,
+    )
+
+
+def note_view(note: StoredNote) -> Note:
+    return Note(id=note.id, text=note.text, rating=note.rating, by=note.by, at=note.timestamp or 0)
+
+
+def _no_entry(id: str) -> HttpProblem:
+    return HttpProblem(404, f"no entry {id!r} in this session", code="entry_not_found", remedy="reload the tree")

@@ -1,0 +1,260 @@
+"""A message as the page shows it: media by address, long texts cut with the number of characters left out. Pure.
+
+What the blocks hold beside that (signatures, extras) is behind the raw view.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .. import jsontext
+from ..canonical import plain
+from ..messages import (
+    AgentMessage,
+    AssistantMessage,
+    AudioBlock,
+    Block,
+    CustomMessage,
+    DocumentBlock,
+    ImageBlock,
+    OpaqueBlock,
+    ServerToolCall,
+    ServerToolResult,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    blocks_of,
+)
+from ..partials import partial_arguments
+from ..pictures import look
+from ..sessions.blobs import SCHEME
+from .shapes import (
+    AudioView,
+    BlockView,
+    DocumentView,
+    ImageView,
+    MessageView,
+    OpaqueView,
+    ServerToolCallView,
+    ServerToolResultView,
+    TextView,
+    ThinkingView,
+    ToolCallView,
+)
+
+TEXT_LIMIT = 20_000  # characters of a block that are sent unasked
+
+
+class MediaData(NamedTuple):
+    """What is known of a block's data: its hash, size in bytes, and pixels where it is a picture."""
+
+    sha256: str
+    size: int
+    width: int = 0
+    height: int = 0
+    mime_type: str | None = None
+
+
+Locate = Callable[[str], MediaData | None]  # what is known of a blob by its hash; None when it is missing
+
+
+def message_view(message: AgentMessage, address: str, locate: Locate, limit: int = TEXT_LIMIT) -> MessageView:
+    """A message for the page. `address` is what follows `/blobs/HASH`, so that data can be found again."""
+    viewer = _Viewer(address, locate, limit)
+    if isinstance(message, CustomMessage):
+        return _custom_view(message, limit)
+    common: dict[str, Any] = {
+        "role": message.role,
+        "content": tuple(viewer.block(block) for block in blocks_of(message.content)),
+        "as_text": isinstance(message.content, str),
+        "at": message.timestamp,
+    }
+    match message:
+        case AssistantMessage():
+            return MessageView(
+                **common,
+                model=message.model,
+                provider=message.provider,
+                api=message.api,
+                response_model=message.response_model,
+                response_id=message.response_id,
+                usage=message.usage,
+                stop=message.stop_reason,
+                stop_detail=message.stop_detail,
+                error=message.error_message,
+            )
+        case ToolResultMessage():
+            details, more = _cut_json(plain(message.details), limit)
+            return MessageView(
+                **common,
+                tool_call_id=message.tool_call_id,
+                tool_name=message.tool_name,
+                is_error=message.is_error,
+                details=details,
+                details_more=more,
+            )
+        case SystemMessage():
+            return MessageView(**common, developer=message.developer)
+        case _:
+            return MessageView(**common, origin=getattr(message, "origin", None))
+
+
+def _custom_view(message: CustomMessage, limit: int) -> MessageView:
+    at = message.fields.get("timestamp")
+    summary = message.fields.get("summary")
+    text, more = _cut(summary, limit) if isinstance(summary, str) else ("", None)
+    fields, left = _cut_json({k: v for k, v in message.fields.items() if k != "summary"}, limit)
+    return MessageView(
+        role=message.role,
+        content=(TextView(text=text, more=more),) if isinstance(summary, str) else (),
+        at=at if isinstance(at, int) else None,
+        fields=fields if left is None else {"json": fields},
+        details_more=left,
+    )
+
+
+class _Viewer:
+    def __init__(self, address: str, locate: Locate, limit: int) -> None:
+        self._address = address
+        self._locate = locate
+        self._limit = limit
+
+    def block(self, block: Block) -> BlockView:
+        match block:
+            case TextBlock():
+                text, more = _cut(block.text, self._limit)
+                return TextView(
+                    text=text,
+                    more=more,
+                    refusal=block.refusal,
+                    citations=block.citations,
+                    cached=block.cache is not None,
+                )
+            case ThinkingBlock():
+                text, more = _cut(block.thinking, self._limit)
+                return ThinkingView(
+                    text=text, more=more, signed=block.thinking_signature is not None, redacted=block.redacted
+                )
+            case ImageBlock():
+                return ImageView(**self._media(block))
+            case AudioBlock():
+                return AudioView(**self._media(block), transcript=block.transcript)
+            case DocumentBlock():
+                shown, more = _cut(block.text or "", self._limit)
+                text_or_none = None if block.text is None else shown
+                return DocumentView(**self._media(block), title=block.title, text=text_or_none, more=more)
+            case ToolCall():
+                return self._call(block)
+            case ServerToolCall():
+                value, more = _cut_json(block.arguments, self._limit)
+                return ServerToolCallView(id=block.id, name=block.name, arguments=value, more=more)
+            case ServerToolResult():
+                value, more = _cut_json(block.content, self._limit)
+                return ServerToolResultView(
+                    tool_call_id=block.tool_call_id,
+                    tool_name=block.tool_name,
+                    dialect=block.dialect,
+                    content=value,
+                    is_error=block.is_error,
+                    more=more,
+                )
+            case OpaqueBlock():
+                value, more = _cut_json(block.value, self._limit)
+                kind = block.value.get("type") if isinstance(block.value, dict) else None
+                return OpaqueView(
+                    dialect=block.dialect, name=kind if isinstance(kind, str) else None, value=value, more=more
+                )
+
+    def _call(self, call: ToolCall) -> ToolCallView:
+        if call.parse_error is None:
+            value, more = _cut_json(call.arguments, self._limit)
+            return ToolCallView(id=call.id, name=call.name, arguments=value, more=more, cached=call.cache is not None)
+        text, more = _cut(call.arguments_text or "", self._limit)
+        made = partial_arguments(call.arguments_text or "") if more is None else None
+        return ToolCallView(
+            id=call.id,
+            name=call.name,
+            arguments={},
+            arguments_text=text,
+            parse_error=call.parse_error,
+            made=made or None,
+            more=more,
+        )
+
+    def _media(self, block: Any) -> dict[str, Any]:
+        fields: dict[str, Any] = {"mime_type": block.mime_type, "file_id": block.file_id}
+        if isinstance(block.url, str) and block.url.startswith(SCHEME):
+            name = block.url.removeprefix(SCHEME)
+            found = self._locate(name)
+            return {**fields, "missing": True} if found is None else fields | self._found(found)
+        fields["url"] = block.url
+        if block.data is None:
+            return fields
+        return fields | self._found(data_of(block.data))
+
+    def _found(self, data: MediaData) -> dict[str, Any]:
+        return {
+            "src": f"/blobs/{data.sha256}{self._address}",
+            "size": data.size,
+            "width": data.width or None,
+            "height": data.height or None,
+        }
+
+
+def data_of(encoded: str) -> MediaData:
+    """What base64 in a block amounts to. What is no base64 is hashed as it stands, and cannot be drawn."""
+    data = raw_of(encoded)
+    picture = look(encoded)
+    width, height = (picture.width, picture.height) if picture is not None else (0, 0)
+    return MediaData(hashlib.sha256(data).hexdigest(), len(data), width, height)
+
+
+def raw_of(encoded: str) -> bytes:
+    import base64
+    import binascii
+
+    try:
+        return base64.b64decode(encoded, validate=False)
+    except (binascii.Error, ValueError):
+        return encoded.encode("utf-8", "replace")
+
+
+def _cut(text: str, limit: int) -> tuple[str, int | None]:
+    return (text, None) if len(text) <= limit else (text[:limit], len(text) - limit)
+
+
+def _cut_json(value: Any, limit: int) -> tuple[Any, int | None]:
+    """A JSON value; beyond the limit the beginning of its text, and how much is missing."""
+    if value is None or isinstance(value, bool | int | float):
+        return value, None
+    text = jsontext.compact(value)
+    return (value, None) if len(text) <= limit else (text[:limit], len(text) - limit)
+
+
+def block_text(block: Block) -> str:
+    """All of a block as text: its words, or its JSON, indented."""
+    match block:
+        case TextBlock():
+            return block.text
+        case ThinkingBlock():
+            return block.thinking
+        case ToolCall():
+            return block.arguments_text or pretty(block.arguments) if block.parse_error else pretty(block.arguments)
+        case ServerToolCall():
+            return pretty(block.arguments)
+        case ServerToolResult():
+            return pretty(block.content)
+        case OpaqueBlock():
+            return pretty(block.value)
+        case DocumentBlock() if block.text is not None:
+            return block.text
+        case _:
+            return pretty(plain(block))
+
+
+def pretty(value: Any) -> str:
+    import msgspec
+
+    return msgspec.json.format(jsontext.write(value), indent=2).decode()

@@ -1,0 +1,418 @@
+"""What the page reads: sessions of every dialect, rows, contents, media, figures, and the lossless views."""
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlingua as il
+from canvas.driving import browsing
+from interlingua.sessions import Session
+from interlingua.sessions.compaction import cut, finished
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
+
+
+def usage(input: int, output: int, cost: float | None = None, **more: int) -> il.Usage:
+    return il.Usage.of(input, output, cost=None if cost is None else il.Cost(total=cost), **more)
+
+
+def weather(home: Path) -> str:
+    """A session with two branches, tools, thinking, a picture, and its key."""
+    about = il.Conversation(system="You know the weather.", model=il.ModelDescriptor(id="claude-sonnet-4-5"))
+    with Session.open("weather", home=home, about=about) as session:
+        session.append(il.UserMessage(content="Is it raining in Oslo?", timestamp=1000), id="q")
+        call = il.ToolCall(id="c1", name="look", arguments={"city": "Oslo", "days": 2})
+        thought = il.ThinkingBlock(thinking="I should look it up.", thinking_signature="c2ln")
+        session.append(
+            il.AssistantMessage(
+                content=(thought, il.TextBlock(text="Let me look."), call),
+                api="anthropic-messages",
+                provider="anthropic",
+                model="claude-sonnet-4-5",
+                stop_reason="toolUse",
+                usage=usage(100, 20, 0.01),
+                timestamp=2000,
+            ),
+            id="a1",
+        )
+        session.journal("tool_start", call_id="c1", name="look")
+        picture = il.ImageBlock(data=base64.b64encode(PNG).decode(), mime_type="image/png")
+        session.append(
+            il.ToolResultMessage(
+                tool_call_id="c1",
+                tool_name="look",
+                content=(il.TextBlock(text="rain"), picture),
+                is_error=False,
+                timestamp=3000,
+            ),
+            id="r1",
+        )
+        answer = il.AssistantMessage(
+            content="Yes, it rains.",
+            api="anthropic-messages",
+            provider="anthropic",
+            model="claude-sonnet-4-5",
+            stop_reason="stop",
+            usage=usage(50, 10, 0.02, cache_read=120),
+            timestamp=4000,
+        )
+        session.append(answer, id="a2")
+        session.append(
+            il.AssistantMessage(content="No.", provider="openai", model="gpt-5", stop_reason="stop"),
+            id="b2",
+            parent_id="r1",
+        )
+        session.set_branch("lease", "a2")
+        session.note("a2", "right", rating=1)
+        session.label("b2", "wrong")
+    return "own~main~weather"
+
+
+async def test_the_list_says_what_there_is(tmp_path: Path) -> None:
+    """Title, models, cost, branches, and how much is not known."""
+    key = weather(tmp_path)
+    async with browsing(tmp_path) as (_, browser):
+        listed = await browser.get("/api/sessions")
+        (session,) = listed["sessions"]
+        assert (key, "Is it raining in Oslo?") == (session["key"], session["title"])
+        assert (5, 2, 0.03) == (session["messages"], session["branches"], pytest.approx(session["cost"]))
+        assert ["claude-sonnet-4-5", "gpt-5"] == session["models"]
+        assert [[0, 1, 2, 1], [1]] == session["shape"]
+        assert (1, 1) == (session["rated"], session["notes"])
+        assert [{"source": "own", "group": "main", "count": 1}] == listed["groups"]
+        assert [] == (await browser.get("/api/sessions?q=tromsø"))["sessions"]
+        assert 1 == len((await browser.get("/api/sessions?filter=rated"))["sessions"])
+        assert 422 == (await browser.ask("GET", "/api/sessions?sort=colour"))[0]
+
+
+async def test_the_tree_is_sent_as_small_rows(tmp_path: Path) -> None:
+    """In the order of the log, page by page, without contents."""
+    key = weather(tmp_path)
+    async with browsing(tmp_path) as (_, browser):
+        page = await browser.get(f"/api/sessions/{key}/tree")
+        rows = {row["id"]: row for row in page["rows"]}
+        assert ["q", "a1", "r1", "a2", "b2"] == list(rows)
+        assert [None, "q", "a1", "r1", "r1"] == [row.get("parent") for row in rows.values()]
+        assert ("look", "Oslo") == (rows["a1"]["calls"][0]["name"], rows["a1"]["calls"][0]["arg"])
+        assert (1, 0.01, "toolUse") == (rows["a1"]["thinking"], rows["a1"]["cost"], rows["a1"]["stop"])
+        assert {"id": "c1", "name": "look"} == rows["r1"]["call"]
+        assert (1, "rain") == (rows["r1"]["images"], rows["r1"]["text"])
+        assert (1, 2, "wrong") == (rows["a2"]["rating"], rows["a2"]["notes"] + 1, rows["b2"]["label"])
+        assert "cost" not in rows["b2"], "a cost that is not known is not there"
+        assert ("b2", "lease", "a2") == (page["head"], page["branches"][0]["name"], page["branches"][0]["head"])
+        seen, since = [], 0
+        while since is not None:
+            part = await browser.get(f"/api/sessions/{key}/tree?since={since}&limit=2")
+            seen += [row["id"] for row in part["rows"]]
+            since = part.get("next")
+        assert list(rows) == seen
+        assert ["a2", "b2"] == [r["id"] for r in (await browser.get(f"/api/sessions/{key}/tree?last=5"))["rows"]][:2]
+
+
+async def test_contents_come_by_page_and_media_by_hash(tmp_path: Path) -> None:
+    """No data of a picture is in any JSON."""
+    key = weather(tmp_path)
+    async with browsing(tmp_path) as (_, browser):
+        page = await browser.get(f"/api/sessions/{key}/entries?to=a2&last=3")
+        assert ["a1", "r1", "a2"] == [entry["id"] for entry in page["entries"]] and page["more"]
+        thinking, text, call = page["entries"][0]["message"]["content"]
+        assert ("thinking", True, "Let me look.") == (thinking["type"], thinking["signed"], text["text"])
+        assert {"city": "Oslo", "days": 2} == call["arguments"]
+        picture = page["entries"][1]["message"]["content"][1]
+        assert ("image/png", 1, 1, len(PNG)) == tuple(picture[k] for k in ("mimeType", "width", "height", "size"))
+        assert base64.b64encode(PNG).decode() not in json.dumps(page)
+        assert picture["src"].startswith(f"/blobs/{hashlib.sha256(PNG).hexdigest()}")
+        status, data = await browser.ask("GET", picture["src"])
+        assert (200, PNG) == (status, data)
+        status, data = await browser.ask("GET", picture["src"], Range="bytes=0-3")
+        assert (206, PNG[:4]) == (status, data)
+        chosen = await browser.get(f"/api/sessions/{key}/entries?ids=b2,q")
+        assert ["b2", "q"] == [entry["id"] for entry in chosen["entries"]]
+        before = await browser.get(f"/api/sessions/{key}/entries?before=a1&last=9")
+        assert ["q"] == [entry["id"] for entry in before["entries"]]
+        notes = (await browser.get(f"/api/sessions/{key}/entries/a2"))["notes"]
+        assert [("right", 1)] == [(note["text"], note["rating"]) for note in notes]
+        raw = await browser.get(f"/api/sessions/{key}/entries/a1/raw")
+        assert "c2ln" in raw["text"] and raw["total"] == len(raw["text"])
+
+
+async def test_large_media_are_read_from_the_blobs(tmp_path: Path) -> None:
+    """A session keeps them beside its lines; the page sees no difference."""
+    data = PNG + b"\0" * 100_000
+    with Session.open("s", home=tmp_path) as session:
+        block = il.ImageBlock(data=base64.b64encode(data).decode(), mime_type="image/png")
+        session.append(il.UserMessage(content=(block,)), id="q")
+    async with browsing(tmp_path) as (_, browser):
+        entry = await browser.get("/api/sessions/own~main~s/entries/q")
+        (picture,) = entry["message"]["content"]
+        assert (1, 1, len(data)) == (picture["width"], picture["height"], picture["size"])
+        assert (200, data) == await browser.ask("GET", picture["src"])
+
+
+async def test_a_long_text_is_cut_with_its_number_and_can_be_read_on(tmp_path: Path) -> None:
+    """20 MB in one message: the page gets the beginning, and the rest in pieces."""
+    text = "".join(f"line {at}\n" for at in range(2_000_000))
+    with Session.open("s", home=tmp_path) as session:
+        session.append(il.UserMessage(content=text), id="q")
+    async with browsing(tmp_path) as (_, browser):
+        tree = await browser.get("/api/sessions/own~main~s/tree")
+        assert len(json.dumps(tree)) < 2_000 and tree["rows"][0]["chars"] == len(text)
+        (block,) = (await browser.get("/api/sessions/own~main~s/entries/q"))["message"]["content"]
+        assert len(text) == len(block["text"]) + block["more"]
+        part = await browser.get(
+            f"/api/sessions/own~main~s/entries/q/text?block=0&offset={len(block['text'])}&limit=50"
+        )
+        assert text[len(block["text"]) :][:50] == part["text"]
+        assert 404 == (await browser.ask("GET", "/api/sessions/own~main~s/entries/q/text?block=7"))[0]
+
+
+async def test_malformed_arguments_are_shown_as_they_came(tmp_path: Path) -> None:
+    """With what could be made of them; such a call never runs."""
+    call = il.ToolCall(id="c", name="f", arguments={}, arguments_text='{"a": 1, "b": [2', parse_error="EOF")
+    with Session.open("s", home=tmp_path) as session:
+        session.append(il.AssistantMessage(content=(call,), stop_reason="toolUse"), id="a")
+    async with browsing(tmp_path) as (_, browser):
+        (block,) = (await browser.get("/api/sessions/own~main~s/entries/a"))["message"]["content"]
+        assert ('{"a": 1, "b": [2', "EOF") == (block["argumentsText"], block["parseError"])
+        assert {"a": 1, "b": [2]} == block["made"]
+        assert (await browser.get("/api/sessions/own~main~s/tree"))["rows"][0]["calls"][0]["bad"]
+
+
+async def test_figures_are_summed_and_unknown_stays_unknown(tmp_path: Path) -> None:
+    """Totals per branch; an answer without a price is counted, not taken as free."""
+    key = weather(tmp_path)
+    async with browsing(tmp_path) as (_, browser):
+        path = await browser.get(f"/api/sessions/{key}/stats?to=a2")
+        assert pytest.approx(0.03) == path["cost"] and path.get("unpriced", 0) == 0
+        assert {"look": 1} == path["tools"]
+        whole = await browser.get(f"/api/sessions/{key}/stats")
+        assert {"user": 1, "assistant": 3, "toolResult": 1} == whole["messages"]
+        other = await browser.get(f"/api/sessions/{key}/stats?to=b2")
+        assert pytest.approx(0.01) == other["cost"]
+        points = (await browser.get(f"/api/sessions/{key}/timeline?to=a2"))["points"]
+        assert ["q", "a1", "r1", "a2"] == [point["id"] for point in points]
+
+
+async def test_the_wire_view_marks_each_loss_where_it_applies(tmp_path: Path) -> None:
+    """What is stored, what is sent, and the losses between, by entry and block."""
+    key = weather(tmp_path)
+    async with browsing(tmp_path) as (_, browser):
+        view = await browser.get(f"/api/sessions/{key}/wire?as=openai-completions&to=a2&kept=1")
+        by_place = {(loss.get("entry"), loss["what"]): loss for loss in view["losses"]}
+        thought = by_place["a1", "thinking"]
+        assert ("dropped", 0) == (thought["severity"], thought["block"])
+        assert "anthropic-messages" in thought["keptBy"]
+        sent = "\n".join(line["text"] for line in view["sent"])
+        assert "I should look it up." not in sent and "Is it raining in Oslo?" in sent
+        stored = [line for line in view["stored"] if thought["n"] in line.get("loss", ())]
+        assert stored and stored[0]["entry"] == "a1"
+        came = [line for line in view["sent"] if "Is it raining" in line["text"]]
+        assert came[0]["entry"] == "q" and came[0]["from"].startswith("$.messages[0]")
+        assert [loss["n"] for loss in view["losses"]] == list(range(1, len(view["losses"]) + 1))
+        assert 422 == (await browser.ask("GET", f"/api/sessions/{key}/wire?as=esperanto"))[0]
+
+
+@pytest.mark.parametrize("part", ["answer", "stream"])
+async def test_an_answer_can_be_seen_on_the_wire_too(tmp_path: Path, part: str) -> None:
+    """As a whole, or as the stream it would come in."""
+    key = weather(tmp_path)
+    async with browsing(tmp_path) as (_, browser):
+        view = await browser.get(f"/api/sessions/{key}/wire?as=anthropic-messages&to=a2&part={part}")
+        assert "Yes, it rains." in "\n".join(line["text"] for line in view["sent"]) or part == "stream"
+        status, body = await browser.ask("GET", f"/api/sessions/{key}/wire?as=anthropic-messages&to=q&part={part}")
+        assert (422, "query.to") == (status, body["detail"]["path"])
+
+
+async def test_the_doctor_finds_what_a_model_would_refuse(tmp_path: Path) -> None:
+    """On the entry that it is about, with what to do."""
+    with Session.open("s", home=tmp_path) as session:
+        session.append(il.UserMessage(content="q"), id="q")
+        call = il.ToolCall(id="c", name="f", arguments={})
+        session.append(il.AssistantMessage(content=(call,), stop_reason="toolUse"), id="a")
+        session.append(il.UserMessage(content="and?"), id="q2")
+    async with browsing(tmp_path) as (_, browser):
+        for chosen in ("", "?model=anthropic-messages", "?model=debug/parrot-1"):
+            view = await browser.get(f"/api/sessions/own~main~s/doctor{chosen}")
+            assert any(found.get("entry") in ("a", "q2") and found["remedy"] for found in view["findings"]), chosen
+        assert 422 == (await browser.ask("GET", "/api/sessions/own~main~s/doctor?model=nobody/nothing"))[0]
+
+
+async def test_the_context_ruler_says_what_the_model_read(tmp_path: Path) -> None:
+    """After a compaction the summary and what was kept, nothing else; the provider's count where there is one."""
+    with Session.open("s", home=tmp_path) as session:
+        for at in range(6):
+            session.append(il.UserMessage(content=f"Question {at} " + "word " * 400), id=f"q{at}")
+            session.append(
+                il.AssistantMessage(content="word " * 400, model="m", usage=usage(700 * (at + 1), 400)), id=f"a{at}"
+            )
+        found = cut(session.context_entries(), keep_recent_tokens=1000)
+        summary, details = finished(found, "They asked.")
+        session.compact(summary, found.first_kept, tokens_before=4200, details=details)
+        session.append(il.UserMessage(content="And now?"), id="last")
+        session.append(il.AssistantMessage(content="Now.", model="m", usage=usage(900, 5, cache_read=300)), id="end")
+    async with browsing(tmp_path) as (_, browser):
+        before = await browser.get("/api/sessions/own~main~s/context?to=a5")
+        assert (4200, True, 0) == (before["total"], before["exact"], before.get("left", 0))
+        after = await browser.get("/api/sessions/own~main~s/context?to=end")
+        assert (1200, True, 300) == (after["total"], after["exact"], after["cached"])
+        assert "summary" == after["segments"][0]["kind"] and after["left"] > 0
+        assert 4200 == after["compactions"][0]["before"]
+        assert [f"a{at}" for at in range(6)] + ["end"] == [reading["entry"] for reading in after["answers"]]
+
+
+async def test_the_cache_view_says_what_broke_the_prefix(tmp_path: Path) -> None:
+    """Two requests share what was appended to; an edit before is found and named."""
+    with Session.open("s", home=tmp_path) as session:
+        model: dict[str, Any] = {"api": "anthropic-messages", "provider": "anthropic", "model": "claude-sonnet-4-5"}
+        session.append(il.UserMessage(content="One " * 50), id="q1")
+        session.append(il.AssistantMessage(content="1", stop_reason="stop", **model), id="a1")
+        session.append(il.UserMessage(content="Two " * 50), id="q2")
+        session.append(il.AssistantMessage(content="2", stop_reason="stop", **model), id="a2")
+        session.compact("a summary", "q2")
+        session.append(il.UserMessage(content="Three"), id="q3")
+        session.append(il.AssistantMessage(content="3", stop_reason="stop", **model), id="a3")
+    async with browsing(tmp_path) as (_, browser):
+        first, second, third = (await browser.get("/api/sessions/own~main~s/cache"))["answers"]
+        assert (0, None) == (first["shared"], first.get("broke"))
+        assert second["shared"] == first["bytes"] and "broke" not in second
+        assert third["shared"] < second["bytes"] and third["broke"]["path"] == "$.messages[0]"
+
+
+async def test_two_branches_are_compared_message_by_message(tmp_path: Path) -> None:
+    """From where they part, word by word, with cost."""
+    key = weather(tmp_path)
+    async with browsing(tmp_path) as (_, browser):
+        found = await browser.get(f"/api/compare?a={key}&aTo=a2&b={key}&bTo=b2")
+        assert (3, {"a": "r1", "b": "r1"}) == (found["common"], found["fork"])
+        (row,) = found["rows"]
+        assert ("changed", "a2", "b2") == (row["kind"], row["a"], row["b"])
+        assert [("Yes, it rains", "a"), ("No", "b"), (".", "both")] == [(s["text"], s["in"]) for s in row["spans"]]
+        assert {"a": 0.02} == row["cost"]
+        assert ("lease", 1) == (found["a"]["branch"], found["a"]["after"])
+        assert 0.02 == found["a"]["totals"]["cost"] and "cost" not in found["b"]["totals"]
+
+
+async def test_arguments_are_compared_key_by_key(tmp_path: Path) -> None:
+    """And what only one side has stands alone."""
+    with Session.open("s", home=tmp_path) as session:
+        session.append(il.UserMessage(content="go"), id="q")
+        for id, arguments in (("a", {"path": "x", "n": 1}), ("b", {"path": "y", "n": 1})):
+            call = il.ToolCall(id="c", name="read", arguments=arguments)
+            session.append(il.AssistantMessage(content=(call,)), id=id, parent_id="q")
+        session.append(il.UserMessage(content="only in b"), id="more")
+    async with browsing(tmp_path) as (_, browser):
+        found = await browser.get("/api/compare?a=own~main~s&aTo=a&b=own~main~s&bTo=more")
+        changed, only = found["rows"]
+        arguments = {arg["key"]: arg["same"] for arg in changed["calls"][0]["args"]}
+        assert {"path": False, "n": True} == arguments
+        assert ("onlyB", "more") == (only["kind"], only["b"])
+
+
+DIALECT_SAMPLES: dict[str, Any] = {
+    "anthropic-messages": {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hello"}]},
+    "openai-completions": {"model": "m", "messages": [{"role": "user", "content": "Hello"}], "stream_options": {}},
+    "openai-responses": {"model": "m", "input": [{"role": "user", "content": "Hello"}]},
+    "google-generative-ai": {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]},
+    "llm-canvas": {
+        "canvas_id": "c",
+        "nodes": {
+            "n": {
+                "id": "n",
+                "message": {"role": "user", "content": "Hello"},
+                "parent_id": None,
+                "child_ids": [],
+                "meta": None,
+            }
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECT_SAMPLES)
+async def test_a_dropped_file_of_any_dialect_opens(tmp_path: Path, dialect: str) -> None:
+    """Read-only, with what it was written as; its address stays the same over a restart."""
+    data = json.dumps(DIALECT_SAMPLES[dialect]).encode()
+    async with browsing(tmp_path) as (_, browser):
+        opened = await browser.post(f"/api/files?name=a.json&dialect={dialect}", data, status=201)
+        (session,) = opened["sessions"]
+        assert (dialect, True) == (session["writtenAs"], session["readOnly"])
+        page = await browser.get(f"/api/sessions/{session['key']}/tree")
+        assert "Hello" in [row["text"] for row in page["rows"]]
+    async with browsing(tmp_path) as (_, browser):
+        again = await browser.get(f"/api/sessions/{session['key']}/tree")
+        assert [row["id"] for row in page["rows"]] == [row["id"] for row in again["rows"]]
+
+
+async def test_a_broken_file_opens_with_findings_on_its_lines(tmp_path: Path) -> None:
+    """What can be read is shown, what cannot is a row that says why."""
+    lines = [
+        b'{"role":"session","version":1,"id":"s"}',
+        b'{"role":"user","content":"q","id":"q"}',
+        b'{"role":"assistant","content":',
+        b'{"role":"assistant","content":"a","id":"a","parentId":"q"}',
+    ]
+    async with browsing(tmp_path) as (_, browser):
+        opened = await browser.post("/api/files?name=broken.jsonl", b"\n".join(lines) + b"\n", status=201)
+        (session,) = opened["sessions"]
+        assert [3] == [problem["line"] for problem in opened["problems"]]
+        page = await browser.get(f"/api/sessions/{session['key']}/tree")
+        assert ["q", "line-3", "a"] == [row["id"] for row in page["rows"]]
+        assert page["rows"][1]["bad"] and page["rows"][1]["text"].startswith('{"role":"assistant"')
+        assert ("q", 3) == (page["problems"][0]["after"], page["problems"][0]["line"])
+        status, body = await browser.ask("POST", "/api/files?name=x.bin", b"\x00\x01\x02")
+        assert (422, "invalid") == (status, body["detail"]["error"])
+
+
+async def test_unknown_blocks_and_roles_are_shown_raw(tmp_path: Path) -> None:
+    """With the name that their own wire gives them."""
+    block = il.OpaqueBlock(dialect="anthropic-messages", value={"type": "hologram", "data": [1]})
+    with Session.open("s", home=tmp_path) as session:
+        session.append(il.AssistantMessage(content=(block,)), id="a")
+        session.append(il.CustomMessage("weather-report", {"sky": "blue"}), id="c")
+    async with browsing(tmp_path) as (_, browser):
+        shown = (await browser.get("/api/sessions/own~main~s/entries?ids=a,c"))["entries"]
+        assert {"type": "opaque", "dialect": "anthropic-messages", "name": "hologram", "value": block.value} == (
+            shown[0]["message"]["content"][0]
+        )
+        assert ("weather-report", {"sky": "blue"}) == (shown[1]["message"]["role"], shown[1]["message"]["fields"])
+
+
+async def test_what_the_page_keeps_is_kept_over_a_restart(tmp_path: Path) -> None:
+    """Positions and folds; too much of it is refused."""
+    key = weather(tmp_path)
+    async with browsing(tmp_path) as (_, browser):
+        assert {} == await browser.get(f"/api/sessions/{key}/view")
+        await browser.post(f"/api/sessions/{key}/view", {"folds": ["a1"]}, method="PUT")
+        status, body = await browser.ask("PUT", f"/api/sessions/{key}/view", {"x": "y" * 300_000})
+        assert (413, "too_large") == (status, body["detail"]["error"])
+    async with browsing(tmp_path) as (_, browser):
+        assert {"folds": ["a1"]} == await browser.get(f"/api/sessions/{key}/view")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("/api/sessions/own~main~nothing/tree", 404, "not_found"),
+        ("/api/sessions/file~nothing/tree", 404, "session_not_found"),
+        ("/api/sessions/own~main~weather/entries/nothing", 404, "entry_not_found"),
+        ("/api/sessions/own~main~weather/tree?limit=0", 422, "invalid"),
+        ("/api/sessions/own~main~weather/tree?since=abc", 422, "invalid"),
+        ("/api/nothing", 404, "not_found"),
+        ("/blobs/zz?in=own~main~weather/q", 404, "blob_not_found"),
+        ("/blobs/" + "0" * 64 + "?in=own~main~weather/q", 404, "blob_not_found"),
+        ("/blobs/" + "0" * 64, 422, "invalid"),
+    ],
+)
+async def test_what_is_not_there_is_said_in_one_shape(tmp_path: Path, path: str, status: int, code: str) -> None:
+    """Code, message, and where it applies a path and a remedy."""
+    weather(tmp_path)
+    async with browsing(tmp_path) as (_, browser):
+        found, body = await browser.ask("GET", path)
+        assert (status, code) == (found, body["detail"]["error"])
+        assert body["detail"]["message"] and "Traceback" not in json.dumps(body)
