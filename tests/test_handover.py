@@ -407,18 +407,22 @@ def png(width: int, height: int) -> str:
     return base64.b64encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", width, height) + b"\x08\x06").decode()
 
 
-def test_case_60_the_size_of_pictures_depends_on_their_number() -> None:
+def test_case_60_the_21st_picture_does_not_change_how_the_earlier_ones_are_sent() -> None:
     """
-    Past twenty pictures a request takes only smaller ones: the larger are told in words.
+    Past twenty pictures a request takes only smaller ones. What cannot be made smaller keeps its place among the
+    first twenty, and it is the later ones that are told in words.
     """
     large, small = (ImageBlock(data=png(side, 10), mime_type="image/png") for side in (3000, 1000))
     few = request(UserMessage(content=(large, small)))
     assert blocks_of(mended(few, CLAUDE)) == [large, small]
     many = request(UserMessage(content=(large, *[small] * 20)))
-    first, *rest = blocks_of(mended(many, CLAUDE))
-    assert first == TextBlock(text="(image omitted: 3000 by 10 pixels, where 2000 are the most)")
-    assert rest == [small] * 20
-    assert ("error", "$.messages[0].content[0]") in faults(many, CLAUDE)
+    *first, last = blocks_of(mended(many, CLAUDE))
+    assert first == [large, *[small] * 19]
+    assert "(image omitted: one of 20 images before it has more than 2000 pixels" in last.text
+    assert ("error", "$.messages[0].content[20]") in faults(many, CLAUDE)
+    *first, last = blocks_of(mended(request(UserMessage(content=(*[small] * 20, large))), CLAUDE))
+    assert first == [small] * 20
+    assert last == TextBlock(text="(image omitted: 3000 by 10 pixels, where 2000 are the most)")
     assert blocks_of(mended(request(UserMessage(content=(replace(large, data=png(9000, 1)),))), GPT))[0].data
 
 
@@ -441,7 +445,8 @@ def test_case_62_63_documents_have_clean_names_each_once() -> None:
     """
     documents = [DocumentBlock(data="UERG", mime_type="application/pdf", title=title) for title in TITLES]
     source = request(UserMessage(content=(TextBlock(text="Read"), *documents)))
-    titles = [block.title for block in blocks_of(mended(source, BEDROCK_CLAUDE))[1:]]
+    roomy = replace(BEDROCK_CLAUDE, compat={"maxDocuments": 10})
+    titles = [block.title for block in blocks_of(mended(source, roomy))[1:]]
     assert titles[:7] == [
         "report v1 2 (final) pdf",
         "a b",
@@ -521,7 +526,11 @@ def test_pictures_in_results_follow_the_run_of_results(target: ModelDescriptor) 
 
 
 UNSEEN = [
-    (ImageBlock(data=PNG, mime_type="image/svg+xml"), "(image omitted: the target takes no image/svg+xml)", CLAUDE),
+    (
+        ImageBlock(data="PHN2Zz4=", mime_type="image/svg+xml"),
+        "(image omitted: the target takes no image/svg+xml)",
+        CLAUDE,
+    ),
     (ImageBlock(url="https://example.org/a.png"), "(image omitted: the target takes no images by address)", LLAMA),
     (ImageBlock(), "(image omitted: it is empty)", GPT),
     (DocumentBlock(data="aGk=", mime_type="text/csv"), "hi", CLAUDE),

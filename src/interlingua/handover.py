@@ -4,7 +4,6 @@ The passes run in one order and each leaves a request that the later ones do not
 nothing, and a longer history never changes how a shorter one was adapted (providers cache by prefix).
 """
 
-import base64
 import hashlib
 import re
 from collections import Counter
@@ -14,18 +13,17 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from . import jsontext, pictures, schemas
+from . import jsontext, schemas
 from .errors import InterlinguaError
 from .folding import parse_arguments
 from .generations import UNKNOWN, bare, generation
 from .losses import Loss, Severity
+from .media import MEDIA, MediaFitter
 from .messages import (
     AssistantMessage,
-    AudioBlock,
     Block,
     CustomMessage,
     DocumentBlock,
-    ImageBlock,
     Message,
     OpaqueBlock,
     ServerToolCall,
@@ -39,7 +37,7 @@ from .messages import (
     blocks_of,
 )
 from .option_fitting import fit_options
-from .profiles import HOUSES, PROFILES, NameRule, Profile, Source, family, profile
+from .profiles import HOUSES, PROFILES, NameRule, Profile, family, profile
 from .request import ModelDescriptor, Request, ToolSpec
 
 NO_RESULT = "No result was recorded for this call. Do not assume that the tool ran or what it did."
@@ -47,10 +45,9 @@ NO_OUTPUT = "(no output)"
 FAILED = "Error: "
 CONTINUED = "(the conversation continues)"
 SHOWN = "From the tool results:"
+DOCUMENTS = "(see the documents)"
 SYNTHETIC = {"interlingua": {"synthetic": True}}
 INVALID_ARGUMENTS = "invalid_arguments"  # the key under which a model sees arguments that are no JSON object
-
-MEDIA = (ImageBlock, AudioBlock, DocumentBlock)
 
 
 class Adapted(tuple[Request, tuple[Loss, ...]]):
@@ -647,142 +644,28 @@ def _fit_arguments(work: _Work) -> None:
 
 def _fit_media(work: _Work) -> None:
     """What the target cannot see is said in words, so that the model knows something was there."""
-    titles: set[str] = set()
-    side = _longest_side(work)
+    fitter = MediaFitter(work.rules, work.model)
     for turn in work.turns:
         for at, block in enumerate(turn.blocks):
             if isinstance(block, MEDIA):
-                _retype(turn, at, work)
-                why = _unfit(turn.blocks[at], turn.message, side, work)
-                if why is not None:
-                    _say_instead(turn, at, why, work)
-                elif isinstance(block, DocumentBlock) and work.rules.document_names:
-                    _title(turn, at, titles, work)
+                fitted, changes = fitter.fit(block, turn.message)
+                for change in changes:
+                    work.lost(f"{turn.places[at]}{change.field}", change.what, change.why, change.severity)
+                if changes:
+                    turn.put(at, fitted)
 
 
-def _longest_side(work: _Work) -> int | None:
-    """The greatest width or height of a picture, which may depend on how many there are."""
-    many = work.rules.many_images
-    if many is None:
-        return work.rules.image_side
-    count = sum(isinstance(block, ImageBlock) for turn in work.turns for block in turn.blocks)
-    return many[1] if count > many[0] else work.rules.image_side
-
-
-_TYPES = {"image/jpg": "image/jpeg", "audio/mp3": "audio/mpeg", "audio/x-wav": "audio/wav", "audio/wave": "audio/wav"}
-
-
-def _retype(turn: _Turn, at: int, work: _Work) -> None:
-    """A media type is two words: parameters, capitals and nicknames do not matter. A picture shows its own."""
-    block: Any = turn.blocks[at]
-    given = block.mime_type or ""
-    plain = given.partition(";")[0].strip().lower()
-    plain = _TYPES.get(plain, plain)
-    if isinstance(block, ImageBlock) and not plain and block.data is not None:
-        seen = pictures.look(block.data)
-        plain = seen.mime_type if seen else ""
-    if plain != given:
-        work.lost(f"{turn.places[at]}.mimeType", "media type", f"said as {plain}", "record")
-        turn.put(at, replace(block, mime_type=plain or None))
-
-
-def _unfit(block: Any, message: Message, side: int | None, work: _Work) -> str | None:
-    rules = work.rules
-    if isinstance(message, AssistantMessage) and not rules.answer_media:
-        own_sound = isinstance(block, AudioBlock) and rules.api == "openai-completions" and block.file_id is not None
-        return None if own_sound else "not in an answer of the model"
-    if isinstance(block, ImageBlock):
-        return _unfit_image(block, side, work)
-    if isinstance(block, DocumentBlock):
-        return _unfit_source(block, "documents", rules.documents, rules.document_types)
-    if isinstance(message, ToolResultMessage) and rules.result_media:
-        return "the target takes no audio in results"
-    return _unfit_source(block, "audio", rules.audio, rules.audio_types)
-
-
-def _unfit_source(
-    block: Any, kind: str, taken: tuple[Source, ...], types: tuple[str, ...] | None, strict: bool = False
-) -> str | None:
-    if not taken:
-        return f"the target takes no {kind}"
-    given = _source(block)
-    if given is None:
-        return "it is empty"
-    if given not in taken:
-        return f"the target takes no {kind} by {_BY[given]}"
-    if given == "data" and types is not None and (block.mime_type or strict) and block.mime_type not in types:
-        return f"the target takes no {block.mime_type or 'data without a type'}"
-    return None
-
-
-_BY: dict[str, str] = {"data": "data", "text": "text", "url": "address", "file": "the id of an upload"}
-
-
-def _source(block: Any) -> Source | None:
-    """How the block is given, in the order in which encoders look."""
-    if block.data is not None:
-        return "data"
-    if getattr(block, "text", None) is not None:
-        return "text"
-    if block.url is not None:
-        return "url"
-    return "file" if block.file_id is not None else None
-
-
-def _unfit_image(block: ImageBlock, side: int | None, work: _Work) -> str | None:
-    rules, takes = work.rules, work.model.input
-    if takes is not None and "image" not in takes:
-        return "the model takes no images"
-    why = _unfit_source(block, "images", rules.images, rules.image_types, strict=True)
-    if why is not None or block.data is None:
-        return why
-    if rules.image_bytes is not None and len(block.data) > rules.image_bytes:
-        return f"larger than {rules.image_bytes} bytes as sent"
-    seen = pictures.look(block.data) if side is not None else None
-    if side is not None and seen is not None and max(seen.width, seen.height) > side:
-        return f"{seen.width} by {seen.height} pixels, where {side} are the most"
-    return None
-
-
-def _say_instead(turn: _Turn, at: int, why: str, work: _Work) -> None:
-    block: Any = turn.blocks[at]
-    work.lost(turn.places[at], "media", why, "dropped")
-    text = _text_of_document(block)
-    if text is None:
-        text = f"({_NAMES[type(block)]} omitted: {why})"
-    turn.put(at, TextBlock(text=text, cache=block.cache))
-
-
-_NAMES: dict[type, str] = {ImageBlock: "image", AudioBlock: "audio", DocumentBlock: "document"}
-
-
-def _text_of_document(block: Any) -> str | None:
-    """A document that is words can be said in words."""
-    if isinstance(block, AudioBlock):
-        return block.transcript or None
-    if not isinstance(block, DocumentBlock):
-        return None
-    text = block.text
-    if text is None and block.data is not None and (block.mime_type or "").startswith("text/"):
-        try:
-            text = base64.b64decode(block.data).decode()
-        except ValueError:
-            return None
-    return text or None
-
-
-def _title(turn: _Turn, at: int, titles: set[str], work: _Work) -> None:
-    """A document name of the few characters that are allowed, each once in a request."""
-    block: Any = turn.blocks[at]
-    clean = re.sub(r"\s+", " ", re.sub(r"[^A-Za-z0-9\s\-()\[\]]", " ", block.title or "")).strip()[:180].strip()
-    title, number = clean or "document", 1
-    while title in titles:
-        number += 1
-        title = f"{clean or 'document'} {number}"
-    titles.add(title)
-    if title != block.title:
-        work.lost(f"{turn.places[at]}.title", "title", "not a name for documents that the target takes")
-        turn.put(at, replace(block, title=title))
+def _accompany_documents(work: _Work) -> None:
+    """Where a message with a document needs a text too, one is put before it."""
+    if not work.rules.document_text:
+        return
+    for turn in work.turns:
+        kinds = {type(block) for block in turn.blocks}
+        if isinstance(turn.message, UserMessage) and DocumentBlock in kinds and TextBlock not in kinds:
+            work.lost(f"{turn.path}.content", "document text", "a document needs a text beside it: one was added")
+            turn.blocks.insert(0, TextBlock(text=DOCUMENTS))
+            turn.places.insert(0, "")
+            turn.changed = True
 
 
 def _move_result_media(work: _Work) -> None:
@@ -1170,6 +1053,7 @@ _PASSES: tuple[Callable[[_Work], None], ...] = (
     _rename_tools,
     _move_result_media,
     _take_turns,
+    _accompany_documents,
     _budget_markers,
     _fit_schemas,
     fit_options,

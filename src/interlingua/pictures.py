@@ -51,7 +51,9 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"II*\0", "image/tiff"),
     (b"MM\0*", "image/tiff"),
     (b"%PDF-", "application/pdf"),
-    (b"ID3", "audio/mpeg"),
+    (b"ID3\x02", "audio/mpeg"),
+    (b"ID3\x03", "audio/mpeg"),
+    (b"ID3\x04", "audio/mpeg"),
     (b"fLaC", "audio/flac"),
     (b"OggS", "audio/ogg"),
 )

@@ -62,13 +62,22 @@ class Profile(Struct, frozen=True, kw_only=True):
     image_types: tuple[str, ...] = ("image/png", "image/jpeg", "image/gif", "image/webp")
     image_bytes: int | None = None  # of base64, as sent
     image_side: int | None = None  # in pixels
+    image_pixels: int | None = None  # width times height
+    max_images: int | None = None  # in a request
     many_images: tuple[int, int] | None = None  # in a request of more than so many pictures, the side is at most that
     documents: tuple[Source, ...] = ("data", "text", "url", "file")
     document_types: tuple[str, ...] | None = None  # of documents given as data; None: any
     document_names: bool = False  # names are needed, of few characters, each once
+    document_text: bool = False  # a message with a document needs a text too
+    document_bytes: int | None = None  # of base64, as sent
+    unbounded_documents: tuple[str, ...] = ()  # types to which that limit does not apply
+    max_documents: int | None = None  # in a request
     audio: tuple[Source, ...] = ()
     audio_types: tuple[str, ...] | None = None
+    media_bytes: int | None = None  # of base64 in a request, pictures and all
+    url_schemes: tuple[str, ...] = ("https", "http")  # of addresses from which media are taken
     result_media: bool = True  # a tool result may hold pictures and documents
+    mixed_content: bool = True  # texts and pictures of a message may alternate
     answer_media: bool = False  # so may an answer of the model
     # Thinking.
     families: tuple[str, ...] = ()  # whose signatures are verified here
@@ -95,6 +104,9 @@ class Profile(Struct, frozen=True, kw_only=True):
 
 
 CLAUDE = "claude"
+# https://platform.claude.com/docs/en/build-with-claude/vision, General limits: 5 MB of base64 and 8000 px a picture;
+# 100 pictures (600 where the window is larger than 200k tokens); in requests of more than 20 pictures 2000 px each.
+# A request has at most 32 MB (…/api/overview, Request size limits), of which 2 are left for text here.
 ANTHROPIC = Profile(
     api="anthropic-messages",
     ids=NameRule(WORD, 64),
@@ -104,8 +116,10 @@ ANTHROPIC = Profile(
     user_first=True,
     image_bytes=5 * 1024 * 1024,
     image_side=8000,
+    max_images=100,
     many_images=(20, 2000),
     document_types=("application/pdf",),
+    media_bytes=30_000_000,
     families=(CLAUDE,),
     signed_thinking=True,
     forced_with_thinking=False,
@@ -117,6 +131,10 @@ ANTHROPIC = Profile(
     hottest=1,
     tiers=("auto", "standard_only"),
 )
+# On Amazon Bedrock media come as base64 only (the same page), and a picture has at most 3.75 MB.
+BEDROCK_ANTHROPIC = replace(ANTHROPIC, images=("data",), image_bytes=5_000_000, documents=("data", "text"))
+# https://platform.openai.com/docs/guides/images-vision, Image input requirements: PNG, JPEG, WebP, GIF; 500 pictures
+# and 50 MB a request. Both were raised in the page since, but it is the 50 MB that are enforced.
 COMPLETIONS = Profile(
     api="openai-completions",
     ids=NameRule(WORD, 40),
@@ -124,9 +142,11 @@ COMPLETIONS = Profile(
     later_system=True,
     joined_calls=True,
     images=("data", "url"),
+    max_images=500,
     documents=("data", "file"),
     audio=("data",),
     audio_types=("audio/wav", "audio/mpeg"),
+    media_bytes=50_000_000,
     result_media=False,
     reasoning=("effort",),
     cache_markers=0,  # OpenAI's own service refuses `cache_control`; hosts that take it say so in `compat`
@@ -142,7 +162,9 @@ RESPONSES = Profile(
     error_flag=False,
     later_system=True,
     server_history=("previous_response_id", "conversation", "prompt"),
+    max_images=500,
     documents=("data", "url", "file"),
+    media_bytes=50_000_000,
     families=("openai",),
     signed_thinking=True,
     reasoning=("effort", "switch"),
@@ -151,15 +173,21 @@ RESPONSES = Profile(
     named_schemas=True,
     hottest=2,
 )
+# https://ai.google.dev/gemini-api/docs/image-understanding: these types, 3,600 files; …/file-input-methods: 100 MB of
+# inline data. https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/image-understanding: 3,000
+# pictures, 7 MB each where they are inline.
 GOOGLE = Profile(
     api="google-generative-ai",
     names=NameRule(r"[A-Za-z_][A-Za-z0-9_.:-]*", 64),
     blank_text=False,
     user_first=True,
     images=("data", "url"),
-    image_types=("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "image/gif"),
+    image_types=("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"),
+    max_images=3600,
     documents=("data", "text", "url"),
     audio=("data", "url"),
+    media_bytes=100_000_000,
+    url_schemes=("https", "http", "gs"),
     result_media=False,
     answer_media=True,
     families=("gemini",),
@@ -167,6 +195,10 @@ GOOGLE = Profile(
     stops=5,
     hottest=2,
 )
+VERTEX = replace(GOOGLE, max_images=3000, image_bytes=7_000_000 * 4 // 3)
+# https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Message.html: 20 pictures of 3.75 MB and 8000 px,
+# five documents of 4.5 MB, a text beside a document, S3 locations besides bytes. The newer page
+# …/userguide/inference-api-restrictions.html leaves pictures to the models, and the size of some PDF and DOCX files.
 BEDROCK = Profile(
     api="bedrock-converse-stream",
     ids=NameRule(WORD, 64),
@@ -175,12 +207,17 @@ BEDROCK = Profile(
     blank_text=False,
     user_first=True,
     alternating=True,
-    images=("data",),
-    image_bytes=5 * 1024 * 1024,
+    images=("data", "url"),
+    image_bytes=5_000_000,
     image_side=8000,
-    documents=("data", "text"),
+    max_images=20,
+    documents=("data", "text", "url"),
     document_names=True,
-    audio=("data",),
+    document_text=True,
+    document_bytes=6_000_000,
+    max_documents=5,
+    audio=("data", "url"),
+    url_schemes=("s3",),
     families=(CLAUDE,),
     signed_thinking=True,
     forced_with_thinking=False,
@@ -197,19 +234,20 @@ OLLAMA = Profile(
     images=("data",),
     documents=(),
     result_media=False,
+    mixed_content=False,
     reasoning=("effort", "switch"),
     opaque=False,
 )
 
 PROFILES: dict[str, Profile] = {
     "anthropic-messages": ANTHROPIC,
-    "bedrock-invoke-anthropic": ANTHROPIC,
+    "bedrock-invoke-anthropic": BEDROCK_ANTHROPIC,
     "openai-completions": COMPLETIONS,
     "openai-responses": RESPONSES,
     "azure-openai-responses": RESPONSES,
     "openai-codex-responses": RESPONSES,
     "google-generative-ai": GOOGLE,
-    "google-vertex": GOOGLE,
+    "google-vertex": VERTEX,
     "google-gemini-cli": GOOGLE,
     "bedrock-converse-stream": BEDROCK,
     "ollama-chat": OLLAMA,
@@ -237,6 +275,8 @@ HOUSES: dict[str, str] = {
     api: rules.families[0] for api, rules in PROFILES.items() if rules.families and rules is not BEDROCK
 }
 
+PDF = "application/pdf"
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 OTHERS = rf"nova|titan|llama|{MISTRAL}|deepseek|qwen|gpt|kimi|glm|minimax|cohere|jamba"
 
 # Refinements: (wire, pattern over the model's id, what changes).
@@ -249,6 +289,8 @@ MODELS: list[tuple[str, str, dict[str, Any]]] = [
         {"ids": NameRule(r"[A-Za-z0-9]{9}", 9), "answer_after_results": True, "prefix_flag": True},
     ),
     ("google-generative-ai", r"gemini-3", {"unsigned_call": "skip_thought_signature_validator", "result_media": True}),
+    ("bedrock-converse-stream", r"claude-\w+-(?:[4-9]|\d\d)", {"unbounded_documents": (PDF,)}),
+    ("bedrock-converse-stream", r"nova", {"unbounded_documents": (PDF, DOCX)}),
     # Only Claude's fields are known: others refuse `thinking`, `top_k` and cache points.
     (
         "bedrock-converse-stream",
@@ -317,6 +359,8 @@ def _told(compat: dict[str, Any], rules: Profile) -> dict[str, Any]:
     for name, field in _FLAGS.items():
         if isinstance(compat.get(name), int):
             told[field] = compat[name]
+    if isinstance(compat.get("imageTypes"), list | tuple):
+        told["image_types"] = tuple(compat["imageTypes"])
     return told
 
 
@@ -328,6 +372,13 @@ _FLAGS = {
     "supportsCustomTools": "custom_tools",
     "requiresAssistantAfterToolResult": "answer_after_results",
     "requiresPrefixFlag": "prefix_flag",
+    "maxImages": "max_images",
+    "imageBytes": "image_bytes",
+    "imageSide": "image_side",
+    "imagePixels": "image_pixels",
+    "maxDocuments": "max_documents",
+    "documentBytes": "document_bytes",
+    "mediaBytes": "media_bytes",
 }
 
 

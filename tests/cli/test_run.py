@@ -97,8 +97,8 @@ def test_system_prompt_and_options_arrive(server: Server) -> None:
 
 
 def test_files_are_attached_as_what_they_are(server: Server, tmp_path: Path) -> None:
-    """A picture by its bytes, whatever its name; a document; a text."""
-    picture, document, text = tmp_path / "picture.dat", tmp_path / "paper.pdf", tmp_path / "notes.md"
+    """Pictures, sound and PDF by their bytes, whatever their names; a text."""
+    picture, document, text = tmp_path / "picture.dat", tmp_path / "paper.txt", tmp_path / "notes.md"
     picture.write_bytes(base64.b64decode(PNG))
     document.write_bytes(b"%PDF-1.4\n%%EOF\n")
     text.write_text("Remember the milk.")

@@ -32,10 +32,7 @@ def _linked(url: str) -> Attached:
 
 def _block(place: Path, raw: bytes) -> Attached:
     data = base64.b64encode(raw).decode("ascii")
-    picture = pictures.look(data)
-    if picture is not None:
-        return ImageBlock(data=data, mime_type=picture.mime_type)
-    kind = "application/pdf" if raw.startswith(b"%PDF-") else mimetypes.guess_type(place.name)[0] or ""
+    kind = pictures.sniff(data) or mimetypes.guess_type(place.name)[0] or ""
     if kind.startswith("audio/"):
         return AudioBlock(data=data, mime_type=kind)
     if kind.startswith("image/"):

@@ -27,7 +27,7 @@ from ..request import Api, CallOptions, Context, ModelDescriptor, Options, Reque
 from .auth import AuthResolver, authenticate, convention, missing, resolve_auth
 from .credentials import scrub
 from .exchange import Call, Exchange
-from .providers import Provider, Route, is_login_token
+from .providers import Provider, Route, has_image, is_login_token
 from .stream import Stream
 from .transport import Transport, shared, whole
 from .watching import Timeouts
@@ -162,7 +162,7 @@ class HttpConnector:
     async def _prepare(
         self, request: Request, call: CallOptions, secrets: "list[str | None]", *, renew: bool = False
     ) -> Call:
-        """The call as it goes out. A request of many megabytes is worked on beside the event loop."""
+        """The call as it goes out. What may take long (many messages, pictures) is worked on beside the event loop."""
         model = request.model
         wire = dialect(model.api)
         env = os.environ if call.env is None else call.env
@@ -355,7 +355,8 @@ _LARGE = 200  # messages; a request of this size takes about a millisecond to en
 
 
 async def _beside_the_loop(request: Request, work: Any) -> Any:
-    if len(request.context.messages) < _LARGE:
+    messages = request.context.messages
+    if len(messages) < _LARGE and not any(map(has_image, messages)):  # a picture may have to be resized
         return work()
     return await asyncio.to_thread(work)
 

@@ -148,10 +148,10 @@ def _copilot(request: Request, key: str | None) -> Mapping[str, str]:
     messages = request.context.messages
     begun_by_user = not messages or isinstance(messages[-1], UserMessage)
     said = {"X-Initiator": "user" if begun_by_user else "agent", "Openai-Intent": "conversation-edits"}
-    return said | {"Copilot-Vision-Request": "true"} if any(map(_has_image, messages)) else said
+    return said | {"Copilot-Vision-Request": "true"} if any(map(has_image, messages)) else said
 
 
-def _has_image(message: Any) -> bool:
+def has_image(message: Any) -> bool:
     return isinstance(message, UserMessage | ToolResultMessage) and any(
         isinstance(block, ImageBlock) for block in (message.content if isinstance(message.content, tuple) else ())
     )
@@ -321,6 +321,8 @@ ROWS: tuple[Provider, ...] = (
             "seedField": "random_seed",
             "toolCallIdLength": 9,
             "requiresToolResultName": True,
+            "maxImages": 8,  # https://docs.mistral.ai/capabilities/vision: 8 pictures a request, 10 MB each
+            "imageBytes": 13_333_333,
         },
         prices="mistral",
     ),
@@ -330,7 +332,15 @@ ROWS: tuple[Provider, ...] = (
         api="openai-completions",
         base_url="https://api.groq.com/openai/v1",
         env=("GROQ_API_KEY",),
-        compat={"reasoningField": "reasoning"},
+        # https://console.groq.com/docs/vision: 5 pictures of 33 megapixels; 4 MB for a request with base64, of which
+        # some are left for text.
+        compat={
+            "reasoningField": "reasoning",
+            "maxImages": 5,
+            "imagePixels": 33_177_600,
+            "imageBytes": 3_600_000,
+            "mediaBytes": 3_600_000,
+        },
         routes=(
             Route(
                 pattern=r"qwen/qwen3-32b",
@@ -361,7 +371,13 @@ ROWS: tuple[Provider, ...] = (
         api="openai-completions",
         base_url="https://api.x.ai/v1",
         env=("XAI_API_KEY",),
-        compat={"supportsDeveloperRole": False, "usageIncludesReasoning": False},
+        compat={
+            "supportsDeveloperRole": False,
+            "usageIncludesReasoning": False,
+            # https://docs.x.ai/docs/guides/image-understanding: JPEG and PNG of at most 20 MiB, in any number
+            "imageTypes": ["image/jpeg", "image/png"],
+            "imageBytes": 27_962_026,
+        },
         prices="x-ai",
     ),
     Provider(
@@ -388,7 +404,8 @@ ROWS: tuple[Provider, ...] = (
         api="openai-completions",
         base_url="https://api.fireworks.ai/inference/v1",
         env=("FIREWORKS_API_KEY",),
-        compat=_PLAIN,
+        # https://docs.fireworks.ai/guides/querying-vision-language-models: 30 pictures, 10 MB of base64 in all
+        compat={**_PLAIN, "maxImages": 30, "mediaBytes": 10_000_000},
         prices="fireworks",
     ),
     Provider(

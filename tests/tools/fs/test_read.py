@@ -1,12 +1,14 @@
 """`read`: pages, pictures, encodings, refusals."""
 
 import base64
+import io
 
 import pytest
 
 from interlingua import Abort
 from interlingua.errors import ToolInputError
 from interlingua.messages import ImageBlock
+from interlingua.pictures import look
 from interlingua.tools.core import read
 from interlingua.tools.tool import FsBridge
 
@@ -134,11 +136,27 @@ async def test_what_is_only_named_a_picture_is_an_error(bridge: FsBridge, call):
             await call("read", path="a.png")
 
 
-async def test_a_picture_that_is_too_large_is_an_error_with_its_size(bridge: FsBridge, call):
+async def test_a_picture_that_is_too_large_and_cannot_be_made_smaller_is_an_error(bridge: FsBridge, call):
     """No provider would take it."""
-    await bridge.write_bytes("a.png", PNG + bytes(read.MAX_PICTURE_BYTES))
-    with pytest.raises(ToolInputError, match=r"image/png of 3,750,0\d\d bytes"):
+    await bridge.write_bytes("a.png", PNG[:40] + bytes(read.MAX_PICTURE_BYTES))
+    with pytest.raises(ToolInputError, match=r"image/png of 3,750,040 bytes"):
         await call("read", path="a.png")
+
+
+async def test_a_picture_that_is_too_large_is_shown_smaller(bridge: FsBridge, call):
+    """The header and the details say how it is, and how it is shown."""
+    image = pytest.importorskip("PIL.Image").effect_noise((2400, 1800), 100)
+    file = io.BytesIO()
+    image.save(file, format="PNG")
+    await bridge.write_bytes("a.png", file.getvalue())
+    result = await call("read", path="a.png")
+    assert result.text.startswith("Image a.png [image/png, 2400×1800, ")
+    assert result.text.endswith(" bytes], shown as image/png of 2000×1500")
+    assert (2400, {"mimeType": "image/png", "width": 2000, "height": 1500}) == (
+        result.details["width"],
+        result.details["shown"],
+    )
+    assert ("image/png", 2000, 1500) == look(result.content[1].data)
 
 
 async def test_other_tools_name_for_the_path_works(bridge: FsBridge, call):

@@ -4,7 +4,7 @@ import asyncio
 import base64
 from typing import Any
 
-from ... import pictures
+from ... import pictures, resizing
 from ...abort import Abort
 from ...errors import ToolInputError
 from ...messages import ImageBlock, TextBlock
@@ -21,6 +21,7 @@ MAX_LINES = 2000
 PAGE_BYTES = 32 * 1024
 MAX_PAGE_BYTES = 128 * 1024  # when the caller says how many lines it wants
 MAX_PICTURE_BYTES = 3_750_000  # 5 MB as base64, the least that a provider takes
+_RESIZED = resizing.Limits(side=2000, length=MAX_PICTURE_BYTES // 3 * 4)  # taken by all, also of many pictures
 _PICTURE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
 _DESCRIPTION = f"""Read a file. Text comes with line numbers (number, tab, line; they are not part of the file), at most
@@ -56,7 +57,7 @@ def read_tool(context: ToolContext) -> Tool:
         stop_if_aborted(signal)
         picture = pictures.look(base64.b64encode(data[: 64 * 1024]).decode())
         if picture is not None:
-            return _picture(path, data, picture)
+            return await asyncio.to_thread(_picture, path, data, picture)
         if path.lower().endswith(_PICTURE_NAMES):
             raise ToolInputError(f"{shown(path)}: named as an image, but its {len(data):,} bytes are none")
         return await asyncio.to_thread(_page, path, data, offset, limit, numbered)
@@ -78,21 +79,28 @@ def _positive(params: dict[str, Any], key: str) -> int | None:
 
 
 def _picture(path: str, data: bytes, picture: pictures.Picture) -> ToolResult:
-    if len(data) > MAX_PICTURE_BYTES:
-        raise ToolInputError(
-            f"{shown(path)}: {picture.mime_type} of {len(data):,} bytes, more than the {MAX_PICTURE_BYTES:,} "
-            "that can be shown; make it smaller first"
-        )
     size = f", {picture.width}×{picture.height}" if picture.width else ""
     header = f"Image {shown(path)} [{picture.mime_type}{size}, {len(data):,} bytes]"
-    block = ImageBlock(data=base64.b64encode(data).decode(), mime_type=picture.mime_type)
-    details = {
+    details: dict[str, Any] = {
         "path": path,
         "mimeType": picture.mime_type,
         "bytes": len(data),
         "width": picture.width,
         "height": picture.height,
     }
+    encoded = base64.b64encode(data).decode()
+    block = ImageBlock(data=encoded, mime_type=picture.mime_type)
+    if len(data) > MAX_PICTURE_BYTES:
+        smaller = resizing.resized(encoded, _RESIZED)
+        if smaller is None:
+            remedy = "" if resizing.is_available() else f", or {resizing.INSTALL}"
+            raise ToolInputError(
+                f"{shown(path)}: {picture.mime_type} of {len(data):,} bytes, more than the {MAX_PICTURE_BYTES:,} "
+                f"that can be shown; make it smaller first{remedy}"
+            )
+        block = ImageBlock(data=smaller.data, mime_type=smaller.mime_type)
+        header += f", shown as {smaller.mime_type} of {smaller.width}×{smaller.height}"
+        details["shown"] = {"mimeType": smaller.mime_type, "width": smaller.width, "height": smaller.height}
     return ToolResult(content=(TextBlock(text=header), block), details=details)
 
 
