@@ -11,8 +11,9 @@ import pytest
 import interlingua as il
 from agent.grammar import check_events, check_pairing, check_wires
 from agent.making import agent_of, call, calling, events_of, noted, results, said, texts, told, tool_of, waiting
-from interlingua.agent import AfterCall, BeforeCall, Verdict
+from interlingua.agent import AfterCall, BeforeCall, Limits, Verdict
 from interlingua.events import AgentEvent, ToolExecutionEnd, ToolExecutionUpdate
+from interlingua.testing import Server
 from interlingua.tools import calling as tool_calling
 from interlingua.tools.policy import ApprovalRequest, Policy
 from interlingua.tools.tool import Tool, ToolResult, ToolUpdateCallback
@@ -355,6 +356,23 @@ async def test_a_call_cut_by_the_length_limit_is_never_run() -> None:
     assert [True, True] == [result.is_error for result in results(agent.messages)]
     assert "cut off by the output limit" in texts(results(agent.messages))[0]
     assert "done" == texts(agent.messages)[-1]
+    check_wires(agent.messages)
+
+
+@pytest.mark.parametrize("word", ["length", "max_tokens", "MAX_TOKENS", "model_length"])
+async def test_no_call_runs_that_a_chat_host_cut_in_its_own_words(word: str) -> None:
+    """The call looks complete; the word says that the answer was cut. The next request goes out as usual."""
+    note, seen = noted()
+    made = {"id": "c1", "type": "function", "function": {"name": "note", "arguments": '{"n": 1}'}}
+    message = {"role": "assistant", "content": None, "tool_calls": [made]}
+    with Server() as server:
+        server.route("POST", "/chat/completions", {"choices": [{"message": message, "finish_reason": word}]})
+        how = {"base_url": server.url, "api_key": "none", "limits": Limits(turns=2)}
+        agent = il.Agent("openai-compatible/m", [note], **how)  # type: ignore[arg-type]
+        await agent.prompt("go")
+    assert [] == seen
+    assert ["length", "length"] == [m.stop_reason for m in agent.messages if isinstance(m, il.AssistantMessage)]
+    assert all("cut off by the output limit" in text for text in texts(results(agent.messages)))
     check_wires(agent.messages)
 
 

@@ -17,7 +17,7 @@ from ..errors import BadWire, DialectError, FormatError, InterlinguaError
 from ..folding import settle
 from ..jsontext import same as same
 from ..losses import Encoded, Reporter
-from ..messages import AssistantMessage, Block, Extra, StopReason, blocks_of
+from ..messages import AssistantMessage, Block, Extra, StopReason, ToolCall, blocks_of
 from ..request import Conversation, ModelDescriptor, Request, ToolSpec
 
 # Keys of `extra[API]` that start with this are ours (hints, places); all others are the wire's own.
@@ -252,6 +252,35 @@ def model_of(given: Any, told: str | ModelDescriptor | None, api: str) -> ModelD
     if isinstance(told, ModelDescriptor):
         return told
     return ModelDescriptor(id=optional(given) or told or "", api=api)
+
+
+# What hosts say that pass on the words of the model's own provider (OpenRouter, LiteLLM and Anthropic- or Gemini-like
+# servers do), in any spelling: lower case, with underscores.
+_SPELLINGS: dict[StopReason, str] = {
+    "stop": "stop end eos end_turn stop_sequence complete completed",
+    "toolUse": "tool_calls tool_call tool_use function_call function_calls",
+    "length": "length max_tokens max_output_tokens max_completion_tokens max_new_tokens max_length model_length"
+    " token_limit length_limit truncated incomplete model_context_window_exceeded",
+    "error": "content_filter content_filtered safety refusal recitation blocklist prohibited_content spii language"
+    " image_safety guardrail_intervened malformed_function_call malformed_tool_use unexpected_tool_call"
+    " error failed timeout abort aborted cancelled canceled",
+}
+STOP_WORDS = {word: reason for reason, words in _SPELLINGS.items() for word in words.split()}
+
+
+def meaning(word: str | None, reasons: Mapping[str, StopReason]) -> StopReason | None:
+    """What a word for the end of an answer means: the wire's own, else another's; None for one that none has."""
+    return reasons.get(word or "") or STOP_WORDS.get((word or "").lower().replace("-", "_").replace(" ", "_"))
+
+
+def reason_for(word: str | None, reasons: Mapping[str, StopReason], content: tuple[Block, ...]) -> StopReason:
+    """Why an answer ended that the wire ends with this word.
+
+    An unknown word is a stop when something usable came; but calls whose arguments break off show that it was cut.
+    """
+    known = meaning(word, reasons)
+    broken = any(isinstance(block, ToolCall) and block.parse_error is not None for block in content)
+    return "length" if word and known is None and broken else settle(known, content)
 
 
 def own_word(message: AssistantMessage, reasons: Mapping[str, StopReason]) -> str | None:

@@ -52,6 +52,7 @@ from ._wire import (
     optional,
     put_back,
     reading,
+    reason_for,
     residual,
     restored,
     say_tools,
@@ -690,7 +691,7 @@ def decode_response(
         model=model or named,
         response_model=named if model and named != model else None,
         usage=_decode_usage(wire.get("usage")),
-        stop_reason=settle(STOP_REASONS.get(word or ""), tuple(content)),
+        stop_reason=reason_for(word, STOP_REASONS, tuple(content)),
         stop_detail=word,
         timestamp=timestamp,
     )

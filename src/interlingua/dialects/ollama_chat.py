@@ -30,7 +30,7 @@ from ..events import (
     ThinkingStart,
     ToolCallEnd,
 )
-from ..folding import CUT_OFF, arguments_text, parse_arguments, settle
+from ..folding import CUT_OFF, arguments_text, parse_arguments
 from ..framing import NDJSON, Frame, Framing, framing_for, write_ndjson
 from ..losses import QUIET, SYSTEM, Encoded, Fates, Reporter, bookkeeping, dropped, encoded, kept, some
 from ..messages import (
@@ -84,6 +84,7 @@ from ._wire import (
     own_word,
     put_back,
     reading,
+    reason_for,
     residual,
     restored,
     say_tools,
@@ -705,7 +706,7 @@ def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assis
     """The message whose wire is `wire` and whose content is read already."""
     word = optional(wire.get("done_reason"))
     cut_off = wire.get("done") is False
-    reason = "error" if cut_off else settle(STOP_REASONS.get(word or ""), content)
+    reason = "error" if cut_off else reason_for(word, STOP_REASONS, content)
     problem = CUT_OFF if cut_off else f"the provider stopped: {word or 'no reason given'}"
     message = replace(
         base,

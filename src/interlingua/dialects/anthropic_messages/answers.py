@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...folding import settle
 from ...losses import QUIET, Encoded, Reporter, encoded
 from ...messages import AssistantMessage, Content, Usage, blocks_of
 from .._wire import (
@@ -20,6 +19,7 @@ from .._wire import (
     own_word,
     put_back,
     reading,
+    reason_for,
     residual,
     restored,
     whole,
@@ -50,7 +50,7 @@ def decode_response(
 def decode_answer(wire: dict[str, Any], content: Content, base: AssistantMessage) -> AssistantMessage:
     """The message whose envelope is `wire` and whose content is read already."""
     word = optional(wire.get("stop_reason"))
-    reason = settle(STOP_REASONS.get(word or ""), blocks_of(content))
+    reason = reason_for(word, STOP_REASONS, blocks_of(content))
     message = replace(
         base,
         content=content,

@@ -4,7 +4,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...folding import settle
 from ...losses import Encoded, Reporter, encoded
 from ...messages import AssistantMessage, Block, Usage
 from .._wire import (
@@ -20,6 +19,7 @@ from .._wire import (
     own_word,
     put_back,
     reading,
+    reason_for,
     residual,
     restored,
     whole,
@@ -46,7 +46,7 @@ def decode_response(
 def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
     """The message whose envelope is `wire` and whose content is read already."""
     word = optional(wire.get("stopReason"))
-    reason = settle(STOP_REASONS.get(word or ""), content)
+    reason = reason_for(word, STOP_REASONS, content)
     message = replace(
         base,
         content=content,

@@ -23,6 +23,7 @@ from .._wire import (
     own_word,
     put_back,
     reading,
+    reason_for,
     residual,
     whole,
     with_held,
@@ -109,7 +110,7 @@ def _decode_stop(
         blocked = block_reason(wire)
         return blocked, "error" if blocked is not None else settle(None, content)
     word = _stop_name(first.get("finishReason"))
-    return word, settle(STOP_REASONS.get(word or ""), content)
+    return word, reason_for(word, STOP_REASONS, content)
 
 
 def block_reason(wire: dict[str, Any]) -> str | None:

@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...folding import settle
 from ...losses import Encoded, Reporter, encoded
 from ...messages import AssistantMessage, Block, StopReason, TextBlock, blocks_of
 from .._wire import (
@@ -18,6 +17,7 @@ from .._wire import (
     optional,
     put_back,
     reading,
+    reason_for,
     residual,
     with_held,
 )
@@ -64,7 +64,7 @@ def reason_of(word: str | None, content: tuple[Block, ...]) -> StopReason:
     """Why the answer ended. A refusal is no answer, whatever the wire calls it."""
     if any(isinstance(block, TextBlock) and block.refusal for block in content):
         return "error"
-    return settle(STOP_REASONS.get(word or ""), content)
+    return reason_for(word, STOP_REASONS, content)
 
 
 def _what_went_wrong(word: str | None, choice: Mapping[str, Any], content: tuple[Block, ...]) -> str:

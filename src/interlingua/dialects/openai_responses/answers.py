@@ -16,6 +16,7 @@ from .._wire import (
     body_of,
     count,
     keeping,
+    meaning,
     number,
     optional,
     put_back,
@@ -97,7 +98,7 @@ def _stop_word(wire: Mapping[str, Any]) -> str | None:
 
 
 def _reason(word: str | None, status: Any, content: tuple[Block, ...]) -> StopReason:
-    known = STOP_REASONS.get(word or "", "length" if status == "incomplete" else None)
+    known = meaning(word, STOP_REASONS) or ("length" if status == "incomplete" else None)
     if known in (None, "stop") and any(isinstance(block, TextBlock) and block.refusal for block in content):
         return "error"
     return settle(known, content)
