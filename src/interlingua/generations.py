@@ -65,6 +65,7 @@ class Generation(Struct, frozen=True, kw_only=True, rename="camel"):
     prefill: bool | None = None  # the last message may be the beginning of the answer
     forced_tools: Forcing | None = None
     strict: bool | None = None  # strict tools and answers of a given schema
+    cache_breakpoints: bool = False  # it takes OpenAI's own cache markers
 
 
 def _claude(name: str, pattern: str, **facts: Any) -> Generation:
@@ -306,9 +307,13 @@ GENERATIONS: tuple[Generation, ...] = (
     Generation(
         name="GPT-5.6 and 6",
         pattern=rf"gpt-(5\.6|6)(-sol|-terra|-luna)?{_DATED}",
-        **{**_OPT_OUT, "efforts": ("none", *LOW_TO_MAX)},
+        **{**_OPT_OUT, "efforts": ("none", *LOW_TO_MAX), "cache_breakpoints": True},
     ),
-    Generation(name="GPT-6.1", pattern=rf"gpt-6\.1-sol{_DATED}", **{**_OPT_OUT, "efforts": None, "can_be_off": None}),
+    Generation(
+        name="GPT-6.1",
+        pattern=rf"gpt-6\.1-sol{_DATED}",
+        **{**_OPT_OUT, "efforts": None, "can_be_off": None, "cache_breakpoints": True},
+    ),
     Generation(
         name="o1-mini, o1-preview",
         pattern=rf"o1-(mini|preview){_DATED}",

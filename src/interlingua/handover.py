@@ -7,13 +7,14 @@ nothing, and a longer history never changes how a shorter one was adapted (provi
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import accumulate, pairwise
 from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from . import jsontext, schemas
+from .cache_markers import fit_markers, place_markers
 from .errors import InterlinguaError
 from .folding import parse_arguments
 from .generations import UNKNOWN, bare, generation
@@ -110,12 +111,20 @@ _IN_MESSAGES = re.compile(r"\$\.messages\[(\d+)\](?:\.content\[(\d+)\])?(.*)", r
 _IN_TOOLS = re.compile(r"\$\.tools\[(\d+)\](.*)", re.DOTALL)
 
 
-def adapt(request: Request, target: ModelDescriptor | str, *, thinking: Literal["drop", "text"] = "drop") -> Adapted:
+def adapt(
+    request: Request,
+    target: ModelDescriptor | str,
+    *,
+    thinking: Literal["drop", "text"] = "drop",
+    caching: bool = False,
+) -> Adapted:
     """The request as `target` (a model, or the name of a dialect) can take it, and what that cost.
 
-    `thinking` says what becomes of reasoning that the target cannot verify: dropped, or turned into plain text.
+    `thinking` says what becomes of reasoning that the target cannot verify: dropped, or turned into plain text. With
+    `caching`, `options.cache_retention` becomes cache markers where the provider caches only what is marked.
     """
     work = _Work(request, target, thinking)
+    work.caching = caching
     for mend in _PASSES:
         mend(work)
     return Adapted(work)
@@ -199,6 +208,7 @@ class _Work:
             self.home = HOUSES.get(target, self.home)  # the id is still that of the model which is left behind
             if request.model.api and family(self.model.id, None) not in self.rules.families:
                 self.generation = UNKNOWN
+        self.caching = False
         self.thinking = thinking
         self.losses: list[Loss] = []
         self.turns: list[_Turn] = []
@@ -967,46 +977,6 @@ def _join_results(before: _Turn, turn: _Turn, work: _Work) -> None:
 # --- caching, schemas, options ---------------------------------------------------------------------------------------
 
 
-def _budget_markers(work: _Work) -> None:
-    """At most so many cache markers: the last ones, which cover the longest prefixes."""
-    most = work.rules.cache_markers
-    if most is None:
-        return
-    surplus = sum(holder.cache is not None for holder in _holders(work)) - most
-
-    def strip(value: Any, path: str) -> Any:
-        nonlocal surplus
-        if surplus <= 0 or getattr(value, "cache", None) is None:
-            return value
-        surplus -= 1
-        work.lost(path, "cache", f"the target takes at most {most} cache markers", "dropped")
-        return replace(value, cache=None)
-
-    if surplus > 0:
-        if work.tools:
-            work.tools = tuple(strip(tool, f"{work.tool(at)}.cache") for at, tool in enumerate(work.tools))
-        if isinstance(work.system, tuple):
-            own = work.system == work.source.context.system
-            paths = (f"$.system[{at}].cache" if own else "$.system" for at in range(len(work.system)))
-            work.system = tuple(map(strip, work.system, paths))
-        for turn in work.turns:
-            for at, block in enumerate(turn.blocks):
-                stripped = strip(block, f"{turn.places[at]}.cache")
-                if stripped is not block:
-                    turn.put(at, stripped)
-            turn.message = strip(turn.message, f"{turn.path}.cache")
-
-
-def _holders(work: _Work) -> Iterable[Any]:
-    """All that may carry a cache marker."""
-    yield from work.tools or ()
-    yield from _system_blocks(work.system)
-    for turn in work.turns:
-        yield from (block for block in turn.blocks if not isinstance(block, ThinkingBlock | OpaqueBlock))
-        if isinstance(turn.message, ToolResultMessage):
-            yield turn.message
-
-
 def _fit_schemas(work: _Work) -> None:
     if work.tools:
         work.tools = tuple(
@@ -1039,6 +1009,11 @@ def _with_schema(holder: Any, field: str, path: str, work: _Work) -> Any:
     return replace(holder, **{field: fitted})
 
 
+def _place_markers(work: _Work) -> None:
+    if work.caching:
+        place_markers(work)
+
+
 _PASSES: tuple[Callable[[_Work], None], ...] = (
     _drop_failed,
     _pair,
@@ -1054,7 +1029,8 @@ _PASSES: tuple[Callable[[_Work], None], ...] = (
     _move_result_media,
     _take_turns,
     _accompany_documents,
-    _budget_markers,
+    _place_markers,
+    fit_markers,
     _fit_schemas,
     fit_options,
 )

@@ -118,6 +118,9 @@ async def test_what_a_run_used_is_told() -> None:
     )
     spent = (await agent.prompt("go")).spent
     assert Spent(turns=2, tokens=12, cost=0.0) == spent
+    cached = agent_of(Step(text="d", usage={"input": 1, "output": 1, "cacheRead": 9, "cacheWrite": 4}))
+    spent = (await cached.prompt("go")).spent
+    assert (15, 9, 4) == (spent.tokens, spent.cache_read, spent.cache_write)
     unknown = agent_of(priced(None), limits=Limits(turns=1))
     assert (await unknown.prompt("go")).spent.cost is None
 

@@ -586,7 +586,7 @@ def test_ids_of_another_api_are_not_taken_for_ids_of_items_9() -> None:
         ("output_schema", OutputSchema(), "text", {"format": {"type": "json_object"}}),
         ("output_schema", OutputSchema(schema={"a": 1}, strict=True), "text",
          {"format": {"type": "json_schema", "strict": True, "schema": {"a": 1}}}),
-        ("cache_retention", "short", "prompt_cache_retention", "in_memory"),
+        ("cache_retention", "long", "prompt_cache_retention", "24h"),
         ("service_tier", "flex", "service_tier", "flex"),
         ("stream", False, "stream", False),
     ],

@@ -141,7 +141,8 @@ class Agent:
         self.limits = limits or Limits()
         self.retries = retries
         self.compaction = compaction
-        self.options = {**_cache_key(session), **options}
+        # Each turn reads what the last one wrote; "none" turns it off. See `cache_markers.place_markers`.
+        self.options = {"cache_retention": "short", **_cache_key(session), **options}
         if "output_schema" in options:
             raise InterlinguaError("an agent's final answer is given its schema as output=…, not output_schema=…")
         # A misspelt name is an error now, not in the first run.

@@ -73,11 +73,16 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Spent(Struct):
-    """What a run has used so far. `cost` is None once an answer came whose price is unknown."""
+    """What a run has used so far; of the tokens, those read from and written to a prompt cache are counted apart too.
+
+    `cost` is None once an answer came whose price is unknown.
+    """
 
     turns: int = 0
     tokens: int = 0
     cost: float | None = 0.0
+    cache_read: int = 0
+    cache_write: int = 0
 
     def add(self, answer: AssistantMessage) -> None:
         self.turns += 1
@@ -86,6 +91,8 @@ class Spent(Struct):
             return  # nothing came
         if usage is not None:
             self.tokens += usage.total_tokens
+            self.cache_read += usage.cache_read
+            self.cache_write += usage.cache_write
         known = usage.cost.total if usage is not None and usage.cost is not None else None
         self.cost = self.cost + known if self.cost is not None and known is not None else None
 

@@ -193,7 +193,7 @@ class HttpConnector:
 
     def _body(self, wire: Dialect, request: Request) -> tuple[dict[str, Any], Mapping[str, str], Any]:
         request = replace(request, options=replace(request.options, stream=True))
-        adapted = adapt(request, request.model)
+        adapted = adapt(request, request.model, caching=True)
         encoded = wire.encode_request(adapted.request)
         body = {**self.row.body, **encoded.body}
         if _keeps_reasoning_sealed(request):

@@ -296,6 +296,8 @@ ROWS: tuple[Provider, ...] = (
         headers={"X-Title": "Interlingua"},
         compat={**_OLD_LIMIT, "thinkingFormat": "openrouter", "reasoningField": "reasoning"},
         body={"usage": {"include": True}},
+        # openrouter.ai/docs/features/prompt-caching: these take `cache_control` on parts of messages.
+        routes=(Route(pattern=r"(anthropic|google|qwen)/.*", api="openai-completions", compat={"cacheMarkers": 4}),),
         tells_cost=True,
         prices="openrouter",
     ),

@@ -236,7 +236,7 @@ def _encode_options(body: dict[str, Any], options: Options, report: Reporter) ->
     if options.metadata is not None:
         _encode_metadata(body, options.metadata, report)
     if options.cache_retention == "none":
-        report.at("$.options.cacheRetention", "cache_retention", "caching is off unless asked for", "weakened")
+        report.at("$.options.cacheRetention", "cache_retention", "caching is off unless asked for", "record")
     elif options.cache_retention is not None:
         body["cache_control"] = {"type": "ephemeral"} | ({"ttl": "1h"} if options.cache_retention == "long" else {})
 

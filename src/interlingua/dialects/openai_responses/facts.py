@@ -23,7 +23,6 @@ STOP_REASONS: dict[str, StopReason] = {
 REASONS = frozenset({"max_output_tokens", "max_messages", "content_filter"})
 SAID_STOPS = {"length": "max_output_tokens", "error": "failed", "aborted": "cancelled"}
 RETENTIONS: dict[Any, Literal["short", "long"]] = {"24h": "long", "in_memory": "short", "in-memory": "short"}
-SAID_RETENTIONS = {"long": "24h", "short": "in_memory"}
 
 # Calls that the provider runs itself: our name for the tool, and where the item has the arguments. The name of a remote
 # tool is in the item.
@@ -119,7 +118,7 @@ FATES: Fates = {
     **some("ToolChoice.names", "no tool at all cannot be narrowed"),
     **some("Reasoning.effort Reasoning.enabled", "one word says both"),
     **some("OutputSchema.name OutputSchema.description OutputSchema.strict", "only of a schema, not of any object"),
-    **some("Options.cache_retention", "the cache cannot be switched off"),
+    **some("Options.cache_retention", "only that caches be kept for long"),
     **dropped("Options.top_k Options.stop Options.seed Reasoning.budget"),
     **dropped(
         "Options.extra Reasoning.extra ToolChoice.extra OutputSchema.extra",

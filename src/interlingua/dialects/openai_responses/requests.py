@@ -28,7 +28,7 @@ from .._wire import (
     whole,
 )
 from .content import decode_content, decode_part
-from .facts import API, FATES, FORM, INPUT, RETENTIONS, SAID_RETENTIONS, TEXT
+from .facts import API, FATES, FORM, INPUT, RETENTIONS, TEXT
 from .holding import filed, kind_of
 from .messages import decode_messages, encode_messages, said_message
 
@@ -276,8 +276,10 @@ def _encode_service(body: dict[str, Any], options: Options, report: Reporter) ->
         body["prompt_cache_key"] = options.session_id
     if options.cache_retention == "none":
         report.at("$.options.cacheRetention", "cache_retention", "the cache cannot be switched off", "weakened")
-    elif options.cache_retention is not None:
-        body["prompt_cache_retention"] = SAID_RETENTIONS[options.cache_retention]
+    elif options.cache_retention == "long":
+        body["prompt_cache_retention"] = "24h"
+    elif options.cache_retention is not None:  # a word that new models refuse
+        report.at("$.options.cacheRetention", "cache_retention", "what is usual needs no word", "record")
     if options.service_tier is not None:
         body["service_tier"] = options.service_tier
     if options.stream is not None:

@@ -1,0 +1,341 @@
+"""Cache markers: an ability of the target, with lifetimes that never rise, and none where it is refused."""
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import interlingua as il
+from interlingua.connect.client import Client, builtin_connectors
+from interlingua.connect.connector import HttpConnector
+from interlingua.connect.providers import ROWS
+from interlingua.dialects import dialect
+from interlingua.messages import (
+    AssistantMessage,
+    CacheMarker,
+    OpaqueBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+from interlingua.profiles import profile
+from interlingua.request import Context, ModelDescriptor, Options, Request, ToolSpec
+from interlingua.testing import Server
+from strategies import wellformed_requests
+
+CLAUDE = ModelDescriptor(id="claude-opus-4-6", api="anthropic-messages")
+BEDROCK = ModelDescriptor(id="us.anthropic.claude-opus-4-6-v1", api="bedrock-converse-stream")
+MARK, HOUR = CacheMarker(), CacheMarker(ttl="1h")
+LOOK = ToolSpec(name="look", description="Looks.", input_schema={"type": "object", "properties": {}})
+
+
+def text(words: str = "x", cache: CacheMarker | None = None) -> TextBlock:
+    return TextBlock(text=words, cache=cache)
+
+
+def request(*messages: Any, system: Any = None, tools: Any = None, **options: Any) -> Request:
+    return Request(
+        model=ModelDescriptor(id=""),
+        context=Context(messages=messages or (UserMessage(content="Hi"),), system=system, tools=tools),
+        options=Options(**{"max_tokens": 9000, **options}),
+    )
+
+
+def body(source: Request, target: ModelDescriptor, **how: Any) -> str:
+    adapted = il.adapt(source, target, **how).request
+    assert il.adapt(adapted, target).losses == ()
+    return json.dumps(dialect(target.api).encode_request(adapted).body)
+
+
+def lost(source: Request, target: ModelDescriptor | str) -> dict[str, str]:
+    return {loss.path: loss.severity for loss in il.adapt(source, target).losses if loss.what == "cache"}
+
+
+MARKED = request(
+    UserMessage(content=(text("a", MARK), text("b"))),
+    AssistantMessage(content=(text("c", MARK), ToolCall(id="c1", name="look", arguments={}))),
+    ToolResultMessage(tool_call_id="c1", content=(text("d", MARK),), is_error=False),
+    system=(text("e", MARK), text("f")),
+    tools=(replace(LOOK, cache=MARK),),
+)
+PATHS = {
+    "$.tools[0].cache",
+    "$.system[0].cache",
+    "$.messages[0].content[0].cache",
+    "$.messages[1].content[0].cache",
+    "$.messages[2].content[0].cache",
+}
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.api == "openai-completions"], ids=lambda row: row.id)
+def test_hosts_without_markers_get_none_and_each_is_named(row: Any) -> None:
+    """OpenAI, Azure, Groq, Mistral, xAI, DeepSeek and all other chat hosts that do not say that they take them."""
+    target = HttpConnector(row).complete(ModelDescriptor(id="some-model"))
+    assert "cache_control" not in body(MARKED, target)
+    assert {path for path, severity in lost(MARKED, target).items() if severity == "dropped"} == PATHS
+    findings = {finding.path for finding in il.check(MARKED, target=target) if "cache" in finding.message}
+    assert findings >= PATHS
+
+
+def test_text_in_pieces_for_markers_is_said_as_one_where_there_are_none() -> None:
+    """Attocode's structured content: plain strings for a host without markers, and the loss is told."""
+    piece = {"type": "text", "text": "Stable.", "cache_control": {"type": "ephemeral"}}
+    call = {"id": "call_1", "name": "look", "arguments": {}}
+    chat = [
+        {"role": "system", "content": [piece, {"type": "text", "text": " Now."}]},
+        {"role": "user", "content": [piece]},
+        {"role": "assistant", "content": [piece, {"type": "text", "text": " Go."}], "toolCalls": [call]},
+        {"role": "tool", "toolCallId": "call_1", "content": [piece, {"type": "text", "text": " Done."}]},
+    ]
+    said, losses = il.convert(chat, "openai-completions", "attocode")
+    messages = said if isinstance(said, list) else said["messages"]
+    assert [m["content"] for m in messages] == ["Stable. Now.", "Stable.", "Stable. Go.", "Stable. Done."]
+    gone = {loss.path for loss in losses if loss.severity == "dropped" and loss.path.endswith(".cache")}
+    assert gone == {"$.system[0].cache", *(f"$.messages[{at}].content[0].cache" for at in range(3))}
+
+
+def test_markers_reach_claude_through_openrouter() -> None:
+    """The row says which models take them there."""
+    row = next(row for row in ROWS if row.id == "openrouter")
+    connector = HttpConnector(row)
+    taken = {
+        id: body(MARKED, connector.complete(ModelDescriptor(id=id))).count("cache_control")
+        for id in ("anthropic/claude-opus-4.6", "openai/gpt-5", "x-ai/grok-4")
+    }
+    assert taken == {"anthropic/claude-opus-4.6": 4, "openai/gpt-5": 0, "x-ai/grok-4": 0}
+
+
+def test_openais_own_markers_go_to_models_that_know_them() -> None:
+    """From GPT-5.6 on, as breakpoints on what the model reads; before that none are sent."""
+    for api in ("openai-responses", "openai-completions"):
+        new, old = (ModelDescriptor(id=id, api=api) for id in ("gpt-5.6-sol", "gpt-5.4"))
+        assert "prompt_cache_breakpoint" in body(MARKED, new)
+        assert "cache_control" not in body(MARKED, new)
+        assert "cache" not in body(MARKED, old)
+
+
+@pytest.mark.parametrize("target", [CLAUDE, BEDROCK], ids=lambda target: target.api)
+def test_a_lifetime_is_never_followed_by_a_longer_one(target: ModelDescriptor) -> None:
+    """In the order tools, system, messages; what is lowered is reported."""
+    rising = request(UserMessage(content=(text("a", HOUR),)), system=(text("s", MARK),))
+    assert '"1h"' not in body(rising, target)
+    assert lost(rising, target) == {"$.messages[0].content[0].cache": "weakened"}
+    falling = request(UserMessage(content=(text("a", MARK),)), system=(text("s", HOUR),))
+    assert lost(falling, target) == {}
+    tool = request(system=(text("s", HOUR),), tools=(replace(LOOK, cache=MARK),))
+    assert lost(tool, target) == {"$.system[0].cache": "weakened"}
+
+
+def test_the_providers_own_marker_at_the_end_counts() -> None:
+    """Automatic caching takes one of the four places, and its lifetime may not rise either."""
+    four = request(
+        UserMessage(content=tuple(text("a", MARK) for _ in range(4))), cache_retention="long", system="Be brief."
+    )
+    said = json.loads(body(four, CLAUDE))
+    assert json.dumps(said).count("cache_control") == 4
+    assert said["cache_control"] == {"type": "ephemeral"}
+    assert {"$.messages[0].content[0].cache", "$.options.cacheRetention"} == set(lost(four, CLAUDE))
+
+
+def test_an_hour_is_asked_for_only_where_it_is_known() -> None:
+    """Bedrock's older Claudes keep caches for five minutes."""
+    source = request(UserMessage(content=(text("a", HOUR),)))
+    old = replace(BEDROCK, id="anthropic.claude-3-7-sonnet-20250219-v1:0")
+    assert ('"1h"' in body(source, BEDROCK), '"1h"' in body(source, old)) == (True, False)
+    assert lost(source, old) == {"$.messages[0].content[0].cache": "weakened"}
+
+
+def test_bedrock_models_without_caching_get_no_cache_points() -> None:
+    """Llama and others refuse them; Nova takes none behind tools."""
+    llama = replace(BEDROCK, id="meta.llama3-3-70b-instruct-v1:0")
+    nova = replace(BEDROCK, id="amazon.nova-pro-v1:0")
+    assert "cachePoint" not in body(MARKED, llama)
+    said = json.loads(body(MARKED, nova))
+    assert "cachePoint" not in json.dumps(said["toolConfig"])
+    assert "cachePoint" in json.dumps(said["system"])
+
+
+SIGNED = ThinkingBlock(thinking="Hm.", thinking_signature="c2ln")
+
+
+def test_a_marker_on_thinking_moves_to_what_can_carry_it() -> None:
+    """As Anthropic's field on the block, or as Bedrock's point behind it; none is sent on thinking."""
+    own = replace(SIGNED, extra={"anthropic-messages": {"cache_control": {"type": "ephemeral", "ttl": "1h"}}})
+    said = AssistantMessage(content=(own, text("Yes")), api=CLAUDE.api, model=CLAUDE.id)
+    source = request(UserMessage(content="Hi"), said, UserMessage(content="Go on"))
+    thinking, words = json.loads(body(source, CLAUDE))["messages"][1]["content"]
+    assert ("cache_control" in thinking, words["cache_control"]) == (False, {"type": "ephemeral", "ttl": "1h"})
+    point = OpaqueBlock(dialect=BEDROCK.api, value={"cachePoint": {"type": "default"}})
+    said = AssistantMessage(content=(SIGNED, point, text("Yes")), api=BEDROCK.api, model=BEDROCK.id)
+    source = request(UserMessage(content="Hi"), said, UserMessage(content="Go on"))
+    blocks = json.loads(body(source, BEDROCK))["messages"][1]["content"]
+    assert [next(iter(block)) for block in blocks] == ["reasoningContent", "text", "cachePoint"]
+
+
+def test_a_bedrock_body_with_a_point_behind_reasoning_is_mended() -> None:
+    """Read from the wire and adapted to it again: the point stands behind the text."""
+    reasoning = {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "c2ln"}}}
+    point = {"cachePoint": {"type": "default"}}
+    spoken = {"role": "assistant", "content": [reasoning, point, {"text": "Yes"}]}
+    hello = {"role": "user", "content": [{"text": "Hi"}]}
+    source = dialect(BEDROCK.api).decode_request({"messages": [hello, spoken, hello]}, model=BEDROCK)
+    adapted = il.adapt(source, BEDROCK)
+    said = dialect(BEDROCK.api).encode_request(adapted.request).body["messages"][1]["content"]
+    assert said == [reasoning, {"text": "Yes"}, point]
+    assert adapted.losses
+
+
+def test_a_blank_text_is_not_marked_on_any_wire() -> None:
+    """Anthropic refuses it, also behind another host's door."""
+    host = ModelDescriptor(id="anthropic/claude-opus-4.6", api="openai-completions", compat={"cacheMarkers": 4})
+    source = request(UserMessage(content=(text("a"), text(" ", MARK))))
+    assert "cache_control" not in body(source, host)
+    assert "$.messages[0].content[1].cache" in lost(source, host)
+
+
+markers = st.sampled_from([None, MARK, HOUR, CacheMarker(ttl="5m")])
+
+
+@given(
+    tools=st.lists(markers, max_size=3),
+    system=st.lists(markers, max_size=3),
+    turns=st.lists(st.lists(markers, min_size=1, max_size=3), max_size=4),
+    retention=st.sampled_from([None, "short", "long", "none"]),
+    target=st.sampled_from([CLAUDE, BEDROCK, replace(BEDROCK, id="amazon.nova-lite-v1:0"), replace(CLAUDE, id="x")]),
+    caching=st.booleans(),
+)
+def test_what_is_sent_keeps_the_rules(
+    tools: Any, system: Any, turns: Any, retention: Any, target: ModelDescriptor, caching: bool
+) -> None:
+    """At most four, none longer than one before it, whoever placed them."""
+    source = request(
+        *(UserMessage(content=tuple(text("a", cache) for cache in turn)) for turn in turns),
+        system=tuple(text("s", cache) for cache in system) or None,
+        tools=tuple(replace(LOOK, name=f"t{at}", cache=cache) for at, cache in enumerate(tools)) or None,
+        cache_retention=retention,
+    )
+    adapted = il.adapt(source, target, caching=caching).request
+    assert il.adapt(adapted, target).losses == ()
+    found = list(lifetimes(dialect(target.api).encode_request(adapted).body))
+    assert len(found) <= (profile(target).cache_markers or 0)
+    assert found == sorted(found, reverse=True)
+
+
+def lifetimes(wire: Any) -> Iterator[int]:
+    """The lifetimes of all markers of a body, in the order in which a provider reads."""
+    parts = [wire.get("toolConfig", {}).get("tools"), wire.get("tools"), wire.get("system"), wire.get("messages")]
+    for value in (*parts, {"cache_control": wire.get("cache_control")}):
+        yield from _lifetimes(value)
+
+
+def _lifetimes(value: Any) -> Iterator[int]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _lifetimes(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key in ("cache_control", "cachePoint") and item is not None:
+                yield 3600 if item.get("ttl") == "1h" else 300
+            else:
+                yield from _lifetimes(item)
+
+
+# --- caching for agents -----------------------------------------------------------------------------------------------
+
+
+def unmarked(value: Any) -> Any:
+    """A body without its markers."""
+    if isinstance(value, list):
+        return [unmarked(item) for item in value if not (isinstance(item, dict) and item.keys() == {"cachePoint"})]
+    if isinstance(value, dict):
+        return {key: unmarked(item) for key, item in value.items() if key != "cache_control"}
+    return value
+
+
+def last_marker(messages: list[Any]) -> int:
+    """The index of the last message that is marked."""
+    return max(at for at, message in enumerate(messages) if "cache" in json.dumps(message).replace("cached", ""))
+
+
+SERVED = {
+    "anthropic": ("anthropic/claude-opus-4-6", "anthropic-messages"),
+    "bedrock": ("amazon-bedrock/us.anthropic.claude-opus-4-6-v1", "bedrock-converse-stream"),
+    "openrouter": ("openrouter/anthropic/claude-opus-4.6", "openai-completions"),
+}
+
+
+@pytest.mark.parametrize("name", SERVED)
+async def test_each_request_of_an_agent_begins_with_what_the_last_one_marked(name: str) -> None:
+    """Byte for byte but for the markers themselves, over prompts, parallel calls and answers; four at most."""
+
+    @il.tool
+    def look(at: str) -> str:
+        """Looks."""
+        return f"seen {at}"
+
+    model, api = SERVED[name]
+    with Server(strict=name != "openrouter") as server:  # the strict chat server is OpenAI's, which has no markers
+        for turn in range(3):
+            calls = tuple(ToolCall(id=f"c{turn}{n}", name="look", arguments={"at": f"{turn}{n}"}) for n in range(3))
+            server.answer(AssistantMessage(content=(TextBlock(text="Let me see."), *calls), stop_reason="toolUse"))
+            server.say(f"Answer {turn}.")
+        agent = il.Agent(
+            model,
+            [look],
+            system="You look at things.",
+            client=Client(connectors=builtin_connectors()),
+            api_key="key-1",
+            base_url=server.base_url(api),
+        )
+        for turn in range(3):
+            result = await agent.prompt(f"Look {turn}.")
+            assert result.reason == "done", result.failure
+        bodies = [received.json for received in server.requests if received.json and "messages" in received.json]
+    assert len(bodies) == 6
+    for before, after in pairwise(bodies):
+        assert 1 <= json.dumps(after).count('"cache') <= 4
+        for key in ("system", "tools", "toolConfig"):
+            assert json.dumps(before.get(key)) == json.dumps(after.get(key))
+        end = last_marker(before["messages"]) + 1
+        assert end == len(before["messages"])
+        first, second = (json.dumps(unmarked(wire["messages"])[:end]) for wire in (before, after))
+        assert first == second
+        assert "cache" in json.dumps(after["messages"][end - 1])  # it is looked for where the last request put it
+
+
+async def test_caching_is_off_when_asked_for() -> None:
+    """`cache_retention="none"` marks nothing; providers that cache by themselves are told nothing either way."""
+    with Server() as server:
+        for model, api, how in (
+            ("anthropic/claude-opus-4-6", "anthropic-messages", {"cache_retention": "none"}),
+            ("openai/gpt-5", "openai-responses", {}),
+            ("google/gemini-2.5-flash", "google-generative-ai", {}),
+            ("groq/llama-3.3-70b-versatile", "openai-completions", {}),
+        ):
+            agent = il.Agent(model, api_key="key-1", base_url=server.base_url(api), **how)  # type: ignore[arg-type]
+            await agent.prompt("Hi")
+            assert "cache" not in json.dumps(server.last.json)
+
+
+@given(source=wellformed_requests(own="anthropic-messages"))
+def test_placed_markers_do_not_shape_what_came_before(source: Request) -> None:
+    """The messages of a shorter history are the same in the longer one, but for the markers."""
+    source = replace(source, options=replace(source.options, cache_retention="short"))
+    messages = source.context.messages
+    bodies = []
+    for end in range(len(messages) + 1):
+        part = replace(source, context=replace(source.context, messages=messages[:end]))
+        adapted = il.adapt(part, CLAUDE, caching=True).request
+        bodies.append(unmarked(dialect(CLAUDE.api).encode_request(adapted).body["messages"]))
+    settled = [at for at, message in enumerate(messages) if isinstance(message, AssistantMessage)]
+    for at in settled:
+        short, long = bodies[at], bodies[-1]
+        if short and short == unmarked(short) and len(short) <= len(long) and short[-1]["role"] == "user":
+            assert json.dumps(long)[: len(json.dumps(short[:-1])) - 1] == json.dumps(short[:-1])[:-1]
