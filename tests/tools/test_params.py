@@ -7,35 +7,13 @@ import pytest
 from interlingua.errors import InterlinguaError, ToolAuthorizationError, ToolInputError
 from interlingua.tools.params import (
     assert_required_params,
-    camel_case,
     read_boolean_param,
     read_number_param,
     read_string_array_param,
     read_string_param,
-    snake_case,
 )
 
 ABSENT: dict[str, Any] = {}
-
-
-@pytest.mark.parametrize(
-    ("name", "snake"),
-    [
-        ("workDir", "work_dir"),
-        ("baseURL", "base_url"),
-        ("HTMLParser", "html_parser"),
-        ("a1B", "a1_b"),
-        ("path", "path"),
-    ],
-)
-def test_names_have_a_snake_case_form(name: str, snake: str) -> None:
-    """Words are parted where a capital begins one, runs of capitals are one word."""
-    assert snake == snake_case(name)
-
-
-def test_names_have_a_camel_case_form() -> None:
-    """The way back for plain words."""
-    assert ("workDir", "path") == (camel_case("work_dir"), camel_case("path"))
 
 
 STRINGS: list[tuple[Any, dict[str, Any], str | None]] = [

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast, overload
 
 from ..errors import ToolInputError
+from ..interop import camel_case, snake_case
 
-_BEFORE_A_WORD = re.compile(r"([A-Z]+)([A-Z][a-z])")
-_AFTER_A_WORD = re.compile(r"([a-z\d])([A-Z])")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WHOLE = re.compile(r"[+-]?\d+|0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+")
 
@@ -148,17 +147,6 @@ def assert_required_params(params: Mapping[str, Any], keys: Iterable[str]) -> No
     for key in keys:
         if _value(params, key) in (None, ""):
             raise ToolInputError(f"{key} required")
-
-
-def snake_case(name: str) -> str:
-    """`baseURL` → `base_url`, `HTMLParser` → `html_parser`."""
-    return _AFTER_A_WORD.sub(r"\1_\2", _BEFORE_A_WORD.sub(r"\1_\2", name)).lower()
-
-
-def camel_case(name: str) -> str:
-    """`work_dir` → `workDir`."""
-    first, *rest = name.split("_")
-    return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
 def number_text(number: int | float) -> str:

@@ -1,0 +1,104 @@
+"""Values and functions as other programs give them.
+
+Names are in snake_case or camelCase, a value is a mapping or an object, a function takes only the arguments it uses.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import fields
+
+from .errors import FormatError
+
+T = TypeVar("T", bound=Struct)
+
+_BEFORE_A_WORD = re.compile(r"([A-Z]+)([A-Z][a-z])")
+_AFTER_A_WORD = re.compile(r"([a-z0-9])([A-Z])")
+
+
+def snake_case(name: str) -> str:
+    """`baseURL` → `base_url`, `HTMLParser` → `html_parser`."""
+    return _AFTER_A_WORD.sub(r"\1_\2", _BEFORE_A_WORD.sub(r"\1_\2", name)).lower()
+
+
+def camel_case(name: str) -> str:
+    """`work_dir` → `workDir`."""
+    first, *rest = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+def attribute(value: Any, name: str, default: Any = None) -> Any:
+    """An item of a mapping or an attribute of an object, under the snake_case `name` or its camelCase form.
+
+    None is as good as absent.
+    """
+    for spelling in dict.fromkeys((name, camel_case(name))):
+        found = value.get(spelling) if isinstance(value, Mapping) else getattr(value, spelling, None)
+        if found is not None:
+            return found
+    return default
+
+
+def attributes(value: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Those of `names` that a mapping or an object has, in either spelling."""
+    found = ((name, attribute(value, name)) for name in names)
+    return {name: item for name, item in found if item is not None}
+
+
+def struct_of(value: Any, kind: type[T], what: str) -> T:
+    """A `kind` as it is, or made from a mapping with its fields in either spelling.
+
+    Raises `FormatError` that names the valid fields for anything else. `what` is the value's name in that error.
+    """
+    if isinstance(value, kind):
+        return value
+    known = [field.name for field in fields(kind)]
+    if not isinstance(value, Mapping):
+        raise FormatError(f"{what} must be a {kind.__name__} or a mapping, not {type(value).__name__}", what)
+    unknown = [name for name in value if name not in known and snake_case(str(name)) not in known]
+    if unknown:
+        names = ", ".join(repr(name) for name in unknown)
+        raise FormatError(f"{what} has unknown fields {names}; valid fields: {', '.join(known)}", what)
+    try:
+        return kind(**attributes(value, known))
+    except TypeError:
+        missing = [field.name for field in fields(kind) if field.required and attribute(value, field.name) is None]
+        raise FormatError(f"{what} lacks {', '.join(missing)}", what) from None
+
+
+def with_arguments(
+    function: Any, names: tuple[str, ...], *, least: int = 0, what: str = "function"
+) -> Callable[..., Any]:
+    """`function`, callable with as many arguments as there are `names`, of which it gets those that it takes.
+
+    By position as many as it has places for; by name what it has as a keyword-only parameter, in either spelling.
+    Raises `FormatError` where it takes fewer than the first `least`, or needs more than there are.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin, which has no signature: the call will tell
+        return function  # type: ignore[no-any-return]
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return function  # type: ignore[no-any-return]
+    places = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    required = [one for one in places if one.default is one.empty]
+    if len(places) < least or len(required) > len(names):
+        optional = f"; all after the first {least} may be left out" if least < len(names) else ""
+        raise FormatError(f"{what} takes {len(places)} arguments, but is given ({', '.join(names)}){optional}")
+    if len(places) >= len(names):
+        return function  # type: ignore[no-any-return]
+    by_name = {
+        one.name: names.index(name)
+        for one in parameters
+        if one.kind is one.KEYWORD_ONLY and (name := snake_case(one.name)) in names
+    }
+
+    def call(*args: Any) -> Any:
+        every = (*args, *[None] * (len(names) - len(args)))
+        keywords = {name: every[at] for name, at in by_name.items() if at >= len(places)}
+        return function(*every[: len(places)], **keywords)
+
+    return call
