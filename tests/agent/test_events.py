@@ -277,6 +277,19 @@ async def test_a_listener_that_fails_is_reported_and_harms_nobody(caplog: pytest
     assert {"a bug"} == {str(failure) for failure in failures}
 
 
+@pytest.mark.parametrize("error", [SystemExit(2), asyncio.CancelledError(), BaseException("odd")])
+async def test_a_listener_cannot_end_the_host(error: BaseException) -> None:
+    """Nor can whoever is told of its failure."""
+    agent = agent_of("done")
+
+    def fail(_: Any) -> None:
+        raise error
+
+    agent.subscribe(fail)
+    agent._on_listener_error = fail
+    assert "done" == (await agent.prompt("go")).reason
+
+
 async def test_a_listener_may_leave() -> None:
     """`subscribe` gives the way out, and using it twice is no mistake."""
     agent, heard = agent_of("done"), list[AgentEvent]()

@@ -15,7 +15,7 @@ from interlingua.agent import AfterCall, BeforeCall, Limits, Verdict
 from interlingua.events import AgentEvent, ToolExecutionEnd, ToolExecutionUpdate
 from interlingua.testing import Server
 from interlingua.tools import calling as tool_calling
-from interlingua.tools.policy import ApprovalRequest, Policy
+from interlingua.tools.policy import ASK, ApprovalRequest, Policy
 from interlingua.tools.tool import Tool, ToolResult, ToolUpdateCallback
 
 NUMBER = {"type": "integer"}
@@ -212,11 +212,65 @@ async def test_a_hook_after_a_call_may_replace_its_result() -> None:
     assert ("note", "noted", [{"n": 1}]) == (seen[0].call.name, seen[0].result.text, ran)
 
 
-async def test_a_hook_after_a_call_that_fails_is_the_result() -> None:
-    """The call has run; that the hook failed is said, and the run goes on."""
+async def test_a_hook_after_a_call_that_fails_leaves_the_result(caplog: pytest.LogCaptureFixture) -> None:
+    """The call has run, and what came of it is not replaced; that the hook failed is logged."""
     result, seen = await one_call(after_tool_call=broken_hook)
-    assert (True, [{"n": 1}]) == (result.is_error, seen)
-    assert "a bug in a hook" in texts([result])[0]
+    assert ("noted", False, [{"n": 1}]) == (texts([result])[0], result.is_error, seen)
+    assert "a bug in a hook" in caplog.text
+
+
+@pytest.mark.parametrize("error", [SystemExit(2), asyncio.CancelledError(), BaseException("odd")])
+@pytest.mark.parametrize("hook", ["before_tool_call", "after_tool_call"])
+@pytest.mark.parametrize("asynchronous", [True, False])
+async def test_a_hook_cannot_end_the_host(hook: str, error: BaseException, asynchronous: bool) -> None:
+    """Not by `SystemExit`, nor by a cancellation that nobody asked for."""
+
+    def fail(_: Any) -> None:
+        raise error
+
+    async def fail_later(_: Any) -> None:
+        fail(_)
+
+    result, seen = await one_call(**{hook: fail_later if asynchronous else fail})
+    assert (hook == "before_tool_call", [{"n": 1}] if hook == "after_tool_call" else []) == (result.is_error, seen)
+
+
+async def test_a_verdict_may_be_a_mapping_and_is_never_ignored() -> None:
+    """A block is a block; what cannot be understood has not allowed anything."""
+    result, seen = await one_call(before_tool_call=lambda call: {"block": True, "reason": "not today"})
+    assert (["not today"], []) == (texts([result]), seen)
+    result, seen = await one_call(before_tool_call=lambda call: {"arguments": {"n": 5}})
+    assert [{"n": 5}] == seen
+    for odd in (False, {"blocked": True}):
+        result, seen = await one_call(before_tool_call=lambda call, odd=odd: odd)
+        assert (True, []) == (result.is_error, seen)
+
+
+async def test_a_result_of_a_hook_may_be_a_mapping() -> None:
+    """As the documents write a tool's result."""
+    result, _ = await one_call(after_tool_call=lambda call: {"content": [{"type": "text", "text": "other"}]})
+    assert ["other"] == texts([result])
+
+
+@pytest.mark.parametrize("name", ["transform_context", "convert", "get_api_key", "approve", "policy"])
+@pytest.mark.parametrize("error", [SystemExit(2), asyncio.CancelledError()])
+async def test_no_other_callback_ends_the_host(name: str, error: BaseException) -> None:
+    """The run ends in an error that names it, or the call is refused; nothing is raised."""
+
+    def fail(*_: Any) -> Any:
+        raise error
+
+    class Failing:
+        decide = staticmethod(fail)
+
+    how = {"policy": Failing()} if name == "policy" else {name: fail}
+    if name == "approve":
+        how["policy"] = ASK
+    note, seen = noted(n=NUMBER)
+    agent = agent_of(calling(call("note", "a", n="1")), "done", tools=[note], **how)
+    result = await agent.prompt("go")
+    assert [] == seen
+    assert result.reason == ("done" if name in ("approve", "policy") else "error")
 
 
 # --- approval ---------------------------------------------------------------------------------------------------------

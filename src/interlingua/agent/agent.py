@@ -5,7 +5,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from msgspec import Struct
 from ..abort import Abort
 from ..connect.connector import options_of
 from ..connect.resilience import Retry
+from ..containment import must_propagate
 from ..errors import InterlinguaError
 from ..events import (
     AgentEvent,
@@ -38,7 +39,7 @@ from ..messages import (
 from ..request import ModelDescriptor, OutputSchema
 from ..tools.calling import Approve
 from ..tools.decorator import tool
-from ..tools.tool import Tool, ToolContext, ToolResult
+from ..tools.tool import Tool, ToolContext, ToolResult, as_tool
 from .batch import UNKNOWN, AfterCall, BeforeCall, Rules
 from .compaction import Compaction
 from .conversion import for_models
@@ -100,13 +101,13 @@ class Agent:
     def __init__(
         self,
         model: str | ModelDescriptor,
-        tools: Iterable[Tool | Callable[..., Any]] = (),
+        tools: Iterable[Tool | Callable[..., Any] | Mapping[str, Any]] = (),
         *,
         system: Any = None,
         session: Any = None,
         messages: Iterable[AgentMessage] = (),
         client: Any = None,
-        context: ToolContext | None = None,
+        context: ToolContext | Mapping[str, Any] | None = None,
         policy: Any = None,
         approve: Approve | None = None,
         before_tool_call: Callable[[BeforeCall], Any] | None = None,
@@ -122,13 +123,13 @@ class Agent:
         retries: int | Retry = 2,
         compaction: Compaction | None = None,
         output: Any = None,
-        on_listener_error: Callable[[Exception], object] | None = None,
+        on_listener_error: Callable[[BaseException], object] | None = None,
         **options: Any,
     ) -> None:
         self.model = model
-        self.tools: list[Tool] = [one if isinstance(one, Tool) else tool(one) for one in tools]
+        self.tools: list[Tool] = [as_tool(one) or tool(cast(Callable[..., Any], one)) for one in tools]
         self.system = system
-        self.context = context
+        self.context = None if context is None else ToolContext.of(context)
         self.policy = policy
         self.approve = approve
         self.before_tool_call = before_tool_call
@@ -343,15 +344,19 @@ class Agent:
                 heard = listener(event)
                 if isinstance(heard, Awaitable):
                     await heard
-            except Exception as error:
+            except BaseException as error:
+                if must_propagate(error):
+                    raise
                 self._report(error)
 
-    def _report(self, error: Exception) -> None:
+    def _report(self, error: BaseException) -> None:
         try:
             if self._on_listener_error is not None:
                 self._on_listener_error(error)
                 return
-        except Exception as worse:
+        except BaseException as worse:
+            if must_propagate(worse):
+                raise
             error = worse
         _log.error("a listener of the agent failed", exc_info=error)
 

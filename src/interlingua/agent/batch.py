@@ -5,6 +5,7 @@ follow in call order. What finished before its turn is written to the journal, s
 """
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -17,12 +18,17 @@ from msgspec.structs import replace
 from .. import jsontext
 from ..abort import Abort
 from ..canonical import plain
+from ..containment import describe, must_propagate
 from ..errors import FormatError
+from ..interop import struct_of
 from ..events import MessageEnd, MessageStart, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
 from ..messages import AssistantMessage, TextBlock, ToolCall, ToolResultMessage
 from ..tools.calling import Approve, call_tool, failure
+from ..tools.results import as_result
 from ..tools.tool import Tool, ToolContext, ToolResult
 from .telling import Emit
+
+_log = logging.getLogger(__name__)
 
 SKIPPED = "This call was skipped: new input arrived before it was begun. It did not run."
 CUT_SHORT = (
@@ -54,7 +60,7 @@ class AfterCall(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What a hook decides: `block` with a reason, or other `arguments`."""
+    """What a hook decides: `block` with a reason, or other `arguments`. A mapping with these fields does as well."""
 
     block: bool = False
     reason: str | None = None
@@ -194,14 +200,20 @@ class Batch:
     def _hooked(self, tool: Tool, call: ToolCall) -> Any:
         """The tool as it runs here: the hook is asked first, then the beginning goes into the journal."""
 
-        async def execute(id: str, params: dict[str, Any], signal: Any = None, on_update: Any = None) -> ToolResult:
-            verdict = await self._before(call, params)
+        async def execute(id: str, params: dict[str, Any], signal: Any = None, on_update: Any = None) -> Any:
+            try:
+                verdict = await self._before(call, params)
+            except BaseException as error:  # a hook that fails has allowed nothing
+                if must_propagate(error):
+                    raise
+                _log.error("the hook before %s failed", call.name, exc_info=error)
+                return failure(call.name, f"{call.name} was not run: the hook failed: {describe(error)}", "hook")
             if verdict is not None and verdict.block:
                 return failure(call.name, verdict.reason or f"{call.name} was blocked", "blocked")
             if verdict is not None and verdict.arguments is not None:
                 params = verdict.arguments
             self._journal.note_begun(call)
-            return await tool.execute(id, params, signal, on_update)
+            return await _awaited(tool.execute(id, params, signal, on_update))
 
         return execute
 
@@ -212,7 +224,7 @@ class Batch:
             verdict = await _awaited(
                 self._rules.before(BeforeCall(message=self._message, call=call, arguments=arguments))
             )
-        return verdict if isinstance(verdict, Verdict) else None
+        return None if verdict is None else struct_of(verdict, Verdict, "what the hook returned")
 
     async def _after(self, call: ToolCall, result: ToolResult) -> ToolResult:
         if self._rules.after is None:
@@ -220,9 +232,12 @@ class Batch:
         seen = AfterCall(message=self._message, call=call, arguments=call.arguments, result=result)
         try:
             changed = await _awaited(self._rules.after(seen))
-        except Exception as error:
-            return failure(call.name, f"the hook after {call.name} failed: {error!r}", "hook")
-        return changed if isinstance(changed, ToolResult) else result
+            return result if changed is None else as_result(changed)
+        except BaseException as error:  # the tool has run: what came of it is not lost with the hook
+            if must_propagate(error):
+                raise
+            _log.error("the hook after %s failed; its result stays as it is", call.name, exc_info=error)
+            return result
 
     async def _one_question(self, request: Any) -> bool:
         assert self._rules.approve is not None

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from ..abort import Abort
 from ..canonical import SELF
 from ..connect.debug import DebugConnector
+from ..containment import must_propagate
 from ..errors import InterlinguaError, ToolInputError
 from ..events import AgentEnd, AgentEvent, AgentStart
 from ..messages import AgentMessage, AssistantMessage, CustomMessage
@@ -387,11 +388,11 @@ class AgentHost(Directory):
         except InterlinguaError as error:
             run.error = str(error)
             run.status = ended_by(run.signal) or "failed"
-        except asyncio.CancelledError:
-            run.status = "killed"
-            raise
-        except Exception as error:  # of a tool factory, or of a listener of the host's
-            _log.exception("the sub-agent %s broke", run.key)
+        except BaseException as error:  # of a tool factory, or of a listener of the host's
+            if must_propagate(error):
+                run.status = "killed"
+                raise
+            _log.error("the sub-agent %s broke", run.key, exc_info=error)
             run.error, run.status = repr(error), "failed"
         finally:
             if timer is not None:

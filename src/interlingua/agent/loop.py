@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from ..abort import Abort
 from ..connect.resilience import Retry
+from ..containment import must_propagate
 from ..errors import ContextTooLong, InterlinguaError
 from ..events import (
     AgentEnd,
@@ -164,12 +165,13 @@ class Loop:
         timer = self._alarm()
         try:
             reason = await self._flow(prompts, pending, poll)
-        except asyncio.CancelledError:
-            self._signal.abort("cancelled")
-            await self._break_off("aborted", "cancelled")
-            await self._tell(AgentEnd(tuple(self.new), "aborted"))  # type: ignore[arg-type]
-            raise
-        except Exception as error:  # of a hook, or of the disk
+        except BaseException as error:  # of a hook, or of the disk
+            if must_propagate(error):
+                if isinstance(error, asyncio.CancelledError):
+                    self._signal.abort("cancelled")
+                    await self._break_off("aborted", "cancelled")
+                    await self._tell(AgentEnd(tuple(self.new), "aborted"))  # type: ignore[arg-type]
+                raise
             self.failure = error if isinstance(error, InterlinguaError) else InterlinguaError(repr(error))
             reason = self._cut() or "error"
             await self._break_off("error" if reason == "error" else "aborted", str(self.failure))

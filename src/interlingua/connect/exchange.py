@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..abort import Abort
+from ..containment import must_propagate
 from ..dialects import Decoding, Dialect
 from ..dialects._errors import provider_error
 from ..errors import Aborted, BadWire, ContentFiltered, DialectError, InterlinguaError, ProviderError
@@ -100,7 +101,9 @@ class Exchange:
             yield self._last(events if ended else events + self._decoder.close())
         except InterlinguaError as failure:
             yield self._failed(failure)
-        except Exception as error:  # of a callback, a transport or an auth resolver that somebody else wrote
+        except BaseException as error:  # of a callback, a transport or an auth resolver that somebody else wrote
+            if must_propagate(error):
+                raise
             yield self._failed(contained(error))
         finally:
             watch.finish()
@@ -243,7 +246,7 @@ def _close_unwanted(sending: "asyncio.Future[Reply]") -> None:
         sending.result().close()
 
 
-def contained(error: Exception) -> InterlinguaError:
+def contained(error: BaseException) -> InterlinguaError:
     """What foreign code raised, as an error of ours."""
     failure = InterlinguaError(f"the call failed: {error!r}")
     failure.__cause__ = error

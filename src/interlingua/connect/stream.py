@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from ..containment import must_propagate
 from ..errors import Aborted, InterlinguaError
 from ..events import Done, Error, Start, StreamEvent
 from ..folding import CUT_OFF
@@ -146,10 +147,10 @@ class Stream:
             self._batches = self.source.batches()
         try:
             batch = await anext(self._batches, None)
-        except asyncio.CancelledError:
-            self.leave("cancelled")
-            raise
-        except Exception as error:  # of a callback that somebody else wrote: a source contains its own failures
+        except BaseException as error:  # of a callback that somebody else wrote: a source contains its own failures
+            if must_propagate(error):
+                self.leave("cancelled")
+                raise
             failure = contained(error)
             batch = list(self._broken_off("error", str(failure)))
         if self.message is None and batch is None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ..agent import Agent
 from ..agent.stored import Stored
+from ..containment import describe, must_propagate
 from ..sessions import Session
 from .orders import RunError
 
@@ -37,8 +38,10 @@ def load(source: str) -> None:
         _run(source)
     except RunError:
         raise
-    except Exception as error:  # whatever somebody's module does when it is loaded
-        raise RunError(f"{source}: it cannot be loaded: {type(error).__name__}: {error}") from error
+    except BaseException as error:  # whatever somebody's module does when it is loaded
+        if must_propagate(error):
+            raise
+        raise RunError(f"{source}: it cannot be loaded: {describe(error)}") from error
 
 
 def _run(source: str) -> None:

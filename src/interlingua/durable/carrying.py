@@ -16,6 +16,7 @@ from ..agent.loop import Spent
 from ..agent.stored import Stored
 from ..agent.structured import output_of
 from ..canonical import build
+from ..containment import must_propagate
 from ..messages import AgentMessage, AssistantMessage, TextBlock, ToolResultMessage, text_of
 from ..sessions import Session, SessionError, SessionNotFound
 from ..tools.tool import ToolResult
@@ -46,7 +47,9 @@ async def _made(order: Order, session: Session) -> Agent:
         return await made(order.agent, session, order.arguments)
     except SessionError:
         raise
-    except Exception as error:  # of whoever wrote the factory
+    except BaseException as error:  # of whoever wrote the factory
+        if must_propagate(error):
+            raise
         said = str(error) or "no message"
         raise RunFailed(f"agent {order.agent!r} could not be made: {type(error).__name__}: {said}") from error
 

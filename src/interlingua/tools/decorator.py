@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, overload
 import msgspec
 
 from ..abort import Abort
+from ..containment import call_contained
 from ..errors import FormatError, ToolInputError
 from .results import as_result
 from .tool import Execute, Tool, ToolResult, ToolUpdateCallback
@@ -213,7 +214,10 @@ def _execute(function: Function, parameters: list[_Parameter]) -> Execute:
         args = [
             given.pop(parameter.name) for parameter in parameters if parameter.positional and parameter.name in given
         ]
-        value = function(*args, **given) if runs_itself else await asyncio.to_thread(function, *args, **given)
+        if runs_itself:
+            value = function(*args, **given)
+        else:
+            value = await asyncio.to_thread(call_contained, function, *args, **given)
         return as_result(await value if inspect.isawaitable(value) else value)
 
     return execute
