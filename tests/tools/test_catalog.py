@@ -289,3 +289,16 @@ def test_the_schemas_of_core_tools_are_schemas_that_every_provider_takes(
     specs, losses = extract_tool_schemas(tools, "google")
     assert [tool.name for tool in tools] == [spec.name for spec in specs]
     assert [] == [loss.path for loss in losses if not loss.path.endswith(".exclusiveMinimum")]
+
+
+def test_a_known_group_without_a_tool_is_told(registry: ToolRegistry) -> None:
+    """As is a name that is no core tool's."""
+    told: list[str] = []
+    discover_core_tools(registry, include=["group:ui", "raed"], exclude=["group:web"], on_load_warning=told.append)
+    assert (
+        0,
+        ["group:ui selects no tool: none that is registered is in it", "there is no tool raed: did you mean read?"],
+    ) == (
+        len(registry),
+        told,
+    )

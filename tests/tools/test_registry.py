@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from interlingua.containment import describe
 from interlingua.errors import FormatError
 from interlingua.tools.calling import call_tool
 from interlingua.tools.decorator import tool as made
@@ -257,6 +258,40 @@ def test_an_unknown_profile_or_group_or_tool_is_told(registry: ToolRegistry, war
         "there is no group:fz: known are group:fs, group:openclaw",
         "there is no tool reed: did you mean read?",
     ] == warnings
+
+
+def test_a_group_or_profile_that_selects_nothing_is_told(registry: ToolRegistry, warnings: list[str]) -> None:
+    """Also one that is known: there may be no tool in it. A name that is to be left out counts too."""
+    registry.register_section(ToolSection(id="ui", label="UI"))
+    registry.register(tool("read"), section_id="fs", profiles=("coding",))
+    assert [] == registry.resolve_by_profile("messaging")
+    assert [] == registry.resolve_all(include=["group:ui"])
+    assert ["read"] == names(registry.resolve_all(exclude=["reed"]))
+    assert ["read"] == names(registry.resolve_by_profile("coding", include=["group:fs"]))
+    assert [] == registry.resolve_all(include=[])
+    assert [
+        "the profile messaging selects no tool: none that is registered is in it",
+        "group:ui selects no tool: none that is registered is in it",
+        "there is no tool reed: did you mean read?",
+    ] == warnings
+
+
+@pytest.mark.parametrize("error", [SystemExit(2), asyncio.CancelledError(), BaseException("odd")])
+@pytest.mark.parametrize("asynchronous", [True, False])
+async def test_a_factory_cannot_end_the_host(registry: ToolRegistry, error: BaseException, asynchronous: bool) -> None:
+    """It is skipped with its reason, the others are made, and a callback that fails as well is logged."""
+
+    def fail(*_: Any) -> Any:
+        raise error
+
+    async def fail_later(context: Any) -> Any:
+        fail()
+
+    registry.register_factory(fail_later if asynchronous else fail, meta("bad"))
+    registry.register(tool("good"))
+    registry.on_warning = fail
+    assert ["good"] == names(await registry.aresolve_all(on_error=fail, include=["bad", "good", "none"]))
+    assert [("bad", describe(error))] == [(one.id, one.reason) for one in registry.skipped]
 
 
 def test_lists_and_groups_select_tools(registry: ToolRegistry) -> None:

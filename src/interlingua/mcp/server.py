@@ -6,7 +6,7 @@ import ipaddress
 import logging
 import socket
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -21,7 +21,7 @@ from ..pictures import sniff
 from ..tools.calling import Approve, Judge, call_tool
 from ..tools.policy import READ_ONLY
 from ..tools.schemas import normalize_schema
-from ..tools.tool import Tool, ToolContext, ToolResult
+from ..tools.tool import Tool, ToolContext, ToolResult, tool_of
 
 PATH = "/mcp"
 
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def make_server(
-    tools: Iterable[Tool],
+    tools: Iterable[Tool | Mapping[str, Any]],
     *,
     policy: Judge = READ_ONLY,
     context: ToolContext | None = None,
@@ -37,7 +37,7 @@ def make_server(
     name: str = "interlingua",
 ) -> Server[Any]:
     """A server that offers the tools. What the policy does not allow is listed, and refused when it is called."""
-    offered = {tool.name: tool for tool in tools}
+    offered = {tool.name: tool for tool in map(tool_of, tools)}
     one_by_one = asyncio.Lock()
 
     async def list_tools(_: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:

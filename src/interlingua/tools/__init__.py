@@ -35,6 +35,7 @@ _LATER = {
     "read_string_array_param": "params",
     "read_string_param": "params",
     "text_result": "results",
+    "to_openrouter_schema": "schemas",
 }
 
 

@@ -7,17 +7,18 @@ of the caller's own task is raised.
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from .. import jsontext
 from ..abort import Abort
+from ..containment import describe, must_propagate
 from ..errors import FormatError, ToolAuthorizationError, ToolInputError
 from ..messages import TextBlock
 from .policy import Action
 from .policy import ApprovalRequest as ApprovalRequest
-from .results import as_result
-from .tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
+from .results import as_partial, as_result
+from .tool import Tool, ToolContext, ToolResult, ToolUpdateCallback, tool_of
 from .validation import allowed, shown
 from .validation import validated as validated
 
@@ -45,27 +46,29 @@ Approve: TypeAlias = Callable[[ApprovalRequest], Awaitable[bool] | bool]
 
 
 async def call_tool(
-    tool: Tool,
+    tool: Tool | Mapping[str, Any] | Any,
     tool_call_id: str,
     arguments: Any,
     *,
     signal: Abort | None = None,
     on_update: ToolUpdateCallback | None = None,
-    context: ToolContext | None = None,
+    context: ToolContext | Mapping[str, Any] | None = None,
     policy: Judge | None = None,
     approve: Approve | None = None,
     parse_error: str | None = None,
 ) -> ToolResult:
     """Runs one call. `arguments` is an object or its JSON text; blank is `{}`. Never raises but for cancellation.
 
+    Tools and contexts that are mappings in the caller's hand are taken as a registry takes them.
     `parse_error` is that of a `ToolCall` whose arguments were no JSON object: such a call is answered, not run. With a
     policy that asks and no `approve`, the answer is no.
     """
+    tool, given = tool_of(tool), ToolContext.of(context)
     if signal is not None and signal.aborted:
         return failure(tool.name, f"{tool.name} was not run: {_aborted(signal)}", "aborted")
 
     async def admitted() -> dict[str, Any]:
-        if tool.owner_only and context is not None and not context.sender_is_owner:
+        if tool.owner_only and not given.sender_is_owner:
             raise ToolAuthorizationError(f"{tool.name} may only be used by the owner, and the sender is not the owner")
         if parse_error is not None:
             raise ToolInputError(_unreadable(tool, arguments, parse_error))
@@ -90,13 +93,13 @@ def _checked(tool: Tool, arguments: Any) -> dict[str, Any]:
     try:
         given = _object(arguments)
     except (FormatError, ValueError, RecursionError) as error:
-        raise ToolInputError(_unreadable(tool, arguments, _said(error))) from error
+        raise ToolInputError(_unreadable(tool, arguments, describe(error))) from error
     try:
         params, problems = validated(tool.parameters, given)
     except FormatError as error:
         raise ToolInputError(f"{tool.name} cannot be called, its own schema is wrong: {error.message}") from error
     except (ValueError, RecursionError) as error:  # numbers and depths beyond what Python takes
-        raise ToolInputError(_unreadable(tool, arguments, _said(error))) from error
+        raise ToolInputError(_unreadable(tool, arguments, describe(error))) from error
     if problems:
         raise ToolInputError(_explained(tool, given, problems))
     return params
@@ -119,9 +122,11 @@ async def _permit(
     """Asks the policy, and a person if the policy says so. A policy or a person that fails has not allowed anything."""
     try:
         decision = policy.decide(tool.name, params)
-    except Exception as error:
-        _log.exception("the policy failed for %s", tool.name)
-        raise ToolAuthorizationError(f"{tool.name} was not run: the policy failed: {_said(error)}") from error
+    except BaseException as error:
+        if must_propagate(error):
+            raise
+        _log.error("the policy failed for %s", tool.name, exc_info=error)
+        raise ToolAuthorizationError(f"{tool.name} was not run: the policy failed: {describe(error)}") from error
     if decision.action == "allow":
         return
     if decision.action != "ask":
@@ -132,9 +137,11 @@ async def _permit(
     try:
         answer = approve(request)
         approved = await answer if inspect.isawaitable(answer) else answer
-    except Exception as error:
-        _log.exception("asking for approval failed for %s", tool.name)
-        raise ToolAuthorizationError(f"{tool.name} was not run: asking failed: {_said(error)}") from error
+    except BaseException as error:
+        if must_propagate(error):
+            raise
+        _log.error("asking for approval failed for %s", tool.name, exc_info=error)
+        raise ToolAuthorizationError(f"{tool.name} was not run: asking failed: {describe(error)}") from error
     if approved is not True:
         raise ToolAuthorizationError(f"{tool.name} was not approved ({decision.reason}): do not try the same again")
 
@@ -214,9 +221,11 @@ async def _outcome(
         return as_result(await returned if inspect.isawaitable(returned) else returned)
     except ToolInputError as error:
         return failure(tool.name, str(error), error.status)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if must_propagate(error) or isinstance(error, asyncio.CancelledError):  # see `_answer`
+            raise
         _log.debug("%s failed", tool.name, exc_info=True)
-        return failure(tool.name, f"{tool.name} failed: {_said(error)}", 500)
+        return failure(tool.name, f"{tool.name} failed: {describe(error)}", 500)
 
 
 async def _stopped(running: asyncio.Future[ToolResult], grace: float | None = None) -> None:
@@ -259,16 +268,12 @@ class _Updates:
         if self.over:
             return
         try:
-            self._hear(as_result(partial))
-        except Exception:
-            _log.exception("an update callback failed")
+            self._hear(as_partial(partial))
+        except BaseException as error:
+            if must_propagate(error):
+                raise
+            _log.error("an update callback failed", exc_info=error)
 
 
 def _aborted(signal: Abort) -> str:
     return "aborted" if signal.reason is None else f"aborted ({signal.reason})"
-
-
-def _said(error: BaseException) -> str:
-    if isinstance(error, FormatError):
-        return error.message
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from .registry import OPENCLAW, ToolRegistry, named, unknown_group
+from ..containment import describe, must_propagate
+from .registry import OPENCLAW, ToolRegistry, named, no_match, unknown_group
 from .tool import Tool, ToolContext, ToolMeta, ToolProfile, ToolSection
 
 _log = logging.getLogger(__name__)
@@ -106,12 +107,14 @@ def discover_core_tools(
     """Registers the core tools; they are made when they are resolved.
 
     `include` and `exclude` take ids and groups (`group:web`); nothing included is nothing, what is in both is out.
-    `openclaw_root` is kept in `registry.search_roots`, where plugins are looked for.
+    `openclaw_root` is kept in `registry.search_roots`, for whoever loads plugins from there; nothing of it is run here.
     """
     warn = on_load_warning or _log.warning
-    for name in (*(include or ()), *(exclude or ())):
+    for name in dict.fromkeys((*(include or ()), *(exclude or ()))):
         if problem := unknown_group(name, GROUPS):
             warn(problem)
+        elif not any(named(_meta(row), (name,)) for row in ROWS):
+            warn(no_match(name, [row.id for row in ROWS]))
     for section in SECTIONS:
         registry.register_section(section)
     for row in ROWS:
@@ -146,8 +149,9 @@ class _Later:
     def __call__(self, context: ToolContext) -> Tool | list[Tool] | None:
         try:
             factory: Any = getattr(importlib.import_module(_module(self._row)), self._row.place.partition(":")[2])
-        except Exception as error:  # whatever a module does when it is imported: the other tools stay
-            self._warn(f"the core tool {self._row.id} could not be loaded: {type(error).__name__}: {error}")
+        except BaseException as error:  # whatever a module does when it is imported: the other tools stay
+            if not must_propagate(error):
+                self._warn(f"the core tool {self._row.id} could not be loaded: {describe(error)}")
             raise
         made: Tool | list[Tool] | None = factory(context)
         return made

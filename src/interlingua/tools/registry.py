@@ -7,21 +7,33 @@ tool that is left out is reported with its reason, and with the context fields t
 import difflib
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from msgspec import Struct, structs
 
+from ..containment import describe, must_propagate
 from ..errors import FormatError
-from .tool import MissingContext, Tool, ToolContext, ToolFactory, ToolMeta, ToolProfile, ToolSection
+from ..interop import attribute, snake_case, struct_of, with_arguments
+from .tool import (
+    MissingContext,
+    Tool,
+    ToolContext,
+    ToolFactory,
+    ToolMeta,
+    ToolProfile,
+    ToolSection,
+    as_tool,
+)
 
 _log = logging.getLogger(__name__)
 
-OnError: TypeAlias = Callable[[ToolMeta, Exception], object]
+OnError: TypeAlias = Callable[[ToolMeta, BaseException], object]
 OnWarning: TypeAlias = Callable[[str], object]
 
 _Metas: TypeAlias = list[ToolMeta]  # inside the class, `list` is a method
 _Names: TypeAlias = Collection[str] | None
+_Context: TypeAlias = ToolContext | Mapping[str, Any] | None
 
 
 class Skipped(Struct, frozen=True, kw_only=True):
@@ -84,26 +96,45 @@ class ToolRegistry:
 
     # --- what is registered ---
 
-    def register(self, tool: Tool, meta: ToolMeta | None = None, *, optional: bool = False, **fields: Any) -> None:
-        """Adds a tool, under `meta.id` or its name. `fields` change what is said of it: `profiles=("coding",)`.
+    def register(
+        self,
+        tool: Tool | Mapping[str, Any] | Any,
+        meta: ToolMeta | Mapping[str, Any] | None = None,
+        *,
+        optional: bool = False,
+        **fields: Any,
+    ) -> None:
+        """Adds a tool, under `meta.id` or its name: a `Tool`, or a mapping or object with a tool's fields.
 
-        The same id again replaces the tool in its place. An optional tool is resolved only where `include` names it.
+        `meta` and `fields` change what is said of it: `profiles=("coding",)`. The same id again replaces the tool in
+        its place. An optional tool is resolved only where `include` names it.
         """
-        if not isinstance(tool, Tool) or not isinstance(tool.name, str) or not tool.name:
+        found = as_tool(tool)
+        if found is None or not isinstance(found.name, str) or not found.name:
             raise FormatError(f"a tool with a name is needed, not {tool!r}: use register_factory for a factory")
-        self._add(_Entry(structs.replace(meta or _meta_of(tool), **fields), tool, optional, (tool.name,)))
+        if not isinstance(meta, ToolMeta):
+            meta = _meta(meta or {}, id=found.name, label=found.label or found.name, description=found.description)
+        self._add(_Entry(structs.replace(meta, **fields), found, optional, (found.name,)))
 
     def register_factory(
-        self, factory: ToolFactory, meta: ToolMeta, *, names: Iterable[str] = (), optional: bool = False
+        self,
+        factory: ToolFactory,
+        meta: ToolMeta | Mapping[str, Any],
+        *,
+        names: Iterable[str] = (),
+        optional: bool = False,
     ) -> None:
         """Adds what makes one tool, or several, for a context. `names` are the tools that it may make, if known."""
-        if isinstance(factory, Tool) or not callable(factory):
+        if not isinstance(meta, ToolMeta):
+            meta = _meta(meta, description="", label=str(attribute(meta, "id", "")))
+        if as_tool(factory) is not None or not callable(factory):
             raise FormatError(f"a factory is needed for {meta.id}, not {factory!r}: use register for a tool")
         self._add(_Entry(meta, factory, optional, tuple(names)))
 
-    def register_section(self, section: ToolSection) -> None:
+    def register_section(self, section: ToolSection | Mapping[str, Any]) -> None:
         """Gives a section its label; the last one counts."""
-        self._labels[section.id] = section.label
+        given = struct_of(section, ToolSection, "section")
+        self._labels[given.id] = given.label
 
     def unregister(self, id: str) -> bool:
         """Takes a tool out. Should it come back, it comes back to its old place."""
@@ -139,7 +170,7 @@ class ToolRegistry:
 
     # --- what a context gives ---
 
-    def resolve(self, name: str, context: ToolContext | None = None, on_error: OnError | None = None) -> Tool | None:
+    def resolve(self, name: str, context: _Context = None, on_error: OnError | None = None) -> Tool | None:
         """The tool with this id or name. Of a factory that makes several, the one with the name, else the first."""
         entry = self._find(name)
         if entry is None:
@@ -149,7 +180,7 @@ class ToolRegistry:
 
     def resolve_all(
         self,
-        context: ToolContext | None = None,
+        context: _Context = None,
         on_error: OnError | None = None,
         *,
         include: _Names = None,
@@ -165,7 +196,7 @@ class ToolRegistry:
     def resolve_by_profile(
         self,
         profile: ToolProfile | str,
-        context: ToolContext | None = None,
+        context: _Context = None,
         include_all: bool = False,
         on_error: OnError | None = None,
         *,
@@ -178,7 +209,7 @@ class ToolRegistry:
 
     async def aresolve_all(
         self,
-        context: ToolContext | None = None,
+        context: _Context = None,
         on_error: OnError | None = None,
         *,
         profile: ToolProfile | str = "full",
@@ -190,9 +221,7 @@ class ToolRegistry:
         self._last = await _adriven(self._steps(self._wanted(wanted), context, on_error, wanted))
         return [*self._last.tools]
 
-    async def aresolve(
-        self, name: str, context: ToolContext | None = None, on_error: OnError | None = None
-    ) -> Tool | None:
+    async def aresolve(self, name: str, context: _Context = None, on_error: OnError | None = None) -> Tool | None:
         """As `resolve`, with factories that are asynchronous as well."""
         entry = self._find(name)
         if entry is None:
@@ -200,7 +229,7 @@ class ToolRegistry:
         tools = (await _adriven(self._steps([entry], context, on_error, _Wanted()))).tools
         return next((tool for tool in tools if tool.name == name), tools[0] if tools else None)
 
-    def report(self, context: ToolContext | None = None) -> Resolution:
+    def report(self, context: _Context = None) -> Resolution:
         """The tools that the context gives, and of each other one why it does not."""
         wanted = _Wanted()
         return _driven(self._steps(self._wanted(wanted), context, None, wanted))
@@ -228,7 +257,7 @@ class ToolRegistry:
             return self._entries[name]
         return next((entry for entry in reversed(self._ordered()) if name in entry.names), None)
 
-    def _resolved(self, context: ToolContext | None, on_error: OnError | None, wanted: _Wanted) -> "list[Tool]":
+    def _resolved(self, context: _Context, on_error: OnError | None, wanted: _Wanted) -> "list[Tool]":
         self._last = _driven(self._steps(self._wanted(wanted), context, on_error, wanted))
         return [*self._last.tools]
 
@@ -243,31 +272,31 @@ class ToolRegistry:
         ]
 
     def _check(self, wanted: _Wanted) -> None:
-        """Warns of what selects nothing because it is unknown."""
-        if wanted.profile not in PROFILES and not any(wanted.profile in meta.profiles for meta in self):
-            self._warn(f"there is no profile {wanted.profile}: known are {', '.join(PROFILES)}")
+        """Warns of each profile, group and name that selects nothing."""
+        profile = wanted.profile
+        if profile not in PROFILES and not any(profile in meta.profiles for meta in self):
+            self._warn(f"there is no profile {profile}: known are {', '.join(PROFILES)}")
+        elif profile != "full" and not wanted.include_all and not any(profile in meta.profiles for meta in self):
+            self._warn(f"the profile {profile} selects no tool: none that is registered is in it")
         groups = dict.fromkeys((*self._labels, *(meta.section_id for meta in self), OPENCLAW))
-        for name in (*(wanted.include or ()), *(wanted.exclude or ())):
+        for name in dict.fromkeys((*(wanted.include or ()), *(wanted.exclude or ()))):
             if problem := unknown_group(name, groups):
                 self._warn(problem)
-        for name in wanted.include or ():
-            if not name.startswith(GROUP) and not any(_named(entry, (name,)) for entry in self._entries.values()):
-                near = difflib.get_close_matches(name, self._entries, n=1)
-                self._warn(f"there is no tool {name}" + (f": did you mean {near[0]}?" if near else ""))
+            elif not any(_named(entry, (name,)) for entry in self._entries.values()):
+                self._warn(no_match(name, self._entries))
 
-    def _steps(
-        self, entries: Iterable[_Entry], context: ToolContext | None, on_error: OnError | None, wanted: _Wanted
-    ) -> _Steps:
+    def _steps(self, entries: Iterable[_Entry], context: _Context, on_error: OnError | None, wanted: _Wanted) -> _Steps:
         """Makes the tools, one entry after the other. Yields what must be awaited, and takes what came of it."""
+        given = ToolContext.of(context)
         made: list[tuple[_Entry, Tool]] = []
         skipped: list[Skipped] = []
         for entry in entries:
-            reason = _unfit(entry, context or ToolContext(), wanted)
+            reason = _unfit(entry, given, wanted)
             if reason is not None:
                 skipped.append(reason)
                 continue
             try:
-                found = entry.source if isinstance(entry.source, Tool) else entry.source(context or ToolContext())
+                found = entry.source if isinstance(entry.source, Tool) else _call(entry, given)
                 if inspect.isawaitable(found):
                     found = yield found
                 made += [(entry, tool) for tool in _tools(entry, found)]
@@ -277,10 +306,11 @@ class ToolRegistry:
                 skipped.append(_missing(entry, missing))
             except _Asynchronous:
                 skipped.append(Skipped(id=entry.meta.id, reason="its factory is asynchronous: use aresolve_all"))
-            except Exception as error:  # a factory is foreign code: one that fails does not stop the others
-                skipped.append(Skipped(id=entry.meta.id, reason=f"{type(error).__name__}: {error}"))
-                if on_error is not None:
-                    on_error(entry.meta, error)
+            except BaseException as error:  # a factory is foreign code: one that fails does not stop the others
+                if must_propagate(error):
+                    raise
+                skipped.append(Skipped(id=entry.meta.id, reason=describe(error)))
+                _notify(on_error, entry.meta, error)
         return self._distinct(made, skipped)
 
     def _distinct(self, made: "list[tuple[_Entry, Tool]]", skipped: "list[Skipped]") -> Resolution:
@@ -301,7 +331,7 @@ class ToolRegistry:
         """Tells a warning, each only once."""
         if message not in self._told:
             self._told.add(message)
-            self.on_warning(message)
+            _notify(self.on_warning, message)
 
     def list(self) -> _Metas:
         """What is known of the tools, in order; no factory is called."""
@@ -327,6 +357,14 @@ def unknown_group(name: str, known: Collection[str]) -> str | None:
     return f"there is no {name}: known are {', '.join(GROUP + group for group in known)}"
 
 
+def no_match(name: str, known: Iterable[str]) -> str:
+    """What to say of a group or a name that selects none of the tools that there are."""
+    if name.startswith(GROUP):
+        return f"{name} selects no tool: none that is registered is in it"
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"there is no tool {name}" + (f": did you mean {near[0]}?" if near else "")
+
+
 def named(meta: ToolMeta, names: Iterable[str], others: tuple[str, ...] = ()) -> bool:
     """Whether one of `names` is this tool's id, a group that it is in, or one of its `others`."""
     return any(
@@ -342,15 +380,26 @@ def _named(entry: _Entry, names: Iterable[str]) -> bool:
 # --- making ---
 
 
-def _meta_of(tool: Tool) -> ToolMeta:
-    return ToolMeta(
-        id=tool.name,
-        label=tool.label or tool.name,
-        description=tool.description,
-        section_id="custom",
-        profiles=("full",),
-        source="core",
-    )
+_CUSTOM = {"section_id": "custom", "profiles": ("full",), "source": "core"}
+
+
+def _meta(given: Mapping[str, Any], **known: str) -> ToolMeta:
+    """What is said of a tool; what is not given is `known`, or that of a tool of the caller's own."""
+    own = {snake_case(name): value for name, value in given.items() if value is not None}
+    meta = struct_of({**_CUSTOM, **known, **own}, ToolMeta, "meta")
+    return structs.replace(meta, profiles=tuple(meta.profiles), needs=tuple(meta.needs))
+
+
+def _notify(callback: Callable[..., object] | None, *args: object) -> None:
+    """Calls a host's callback. What it raises is logged: the tools that were made are not lost by it."""
+    if callback is None:
+        return
+    try:
+        callback(*args)
+    except BaseException as error:
+        if must_propagate(error):
+            raise
+        _log.error("a callback of the tool registry failed", exc_info=error)
 
 
 def _origin(entry: _Entry) -> str:
@@ -370,12 +419,17 @@ def _missing(entry: _Entry, missing: MissingContext) -> Skipped:
     return Skipped(id=entry.meta.id, reason=str(missing), missing=missing.fields)
 
 
+def _call(entry: _Entry, context: ToolContext) -> Any:
+    return with_arguments(entry.source, ("context",), what=f"the factory of {entry.meta.id}")(context)
+
+
 def _tools(entry: _Entry, found: Any) -> list[Tool]:
     many = found if isinstance(found, list | tuple) else [] if found is None else [found]
-    for tool in many:
-        if not isinstance(tool, Tool):
-            raise FormatError(f"the factory of {entry.meta.id} made {tool!r}, which is no tool")
-    return list(many)
+    tools = [as_tool(tool) for tool in many]
+    for tool, given in zip(tools, many, strict=True):
+        if tool is None:
+            raise FormatError(f"the factory of {entry.meta.id} made {given!r}, which is no tool")
+    return [tool for tool in tools if tool is not None]
 
 
 def _driven(steps: _Steps) -> Resolution:
@@ -397,7 +451,9 @@ async def _adriven(steps: _Steps) -> Resolution:
         while True:
             try:
                 value = await waiting
-            except Exception as error:
+            except BaseException as error:
+                if must_propagate(error):
+                    raise
                 waiting = steps.throw(error)
             else:
                 waiting = steps.send(value)

@@ -1,11 +1,13 @@
 """Builds what a tool gives back, and makes a result of whatever a tool returned."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from .. import jsontext
 from ..errors import FormatError
+from ..interop import attribute, snake_case
 from ..messages import ImageBlock, TextBlock
 from .tool import ContentBlock, ToolResult
 
@@ -53,11 +55,9 @@ def image_result(
 def as_result(value: Any) -> ToolResult:
     """A result of what a tool returned: a result as it is, text, blocks, nothing, or a value that becomes JSON.
 
-    Plugins may return the JSON form, `{"content": [{"type": "text", …}], "details": …}`.
+    Plugins may return the JSON form, `{"content": [{"type": "text", …}], "details": …}`, or an object with `content`.
     """
-    if isinstance(value, ToolResult):
-        return value
-    if value is None or value == "":
+    if value is None or (isinstance(value, str) and value == ""):
         return text_result(NO_OUTPUT)
     if isinstance(value, str):
         return text_result(value)
@@ -65,21 +65,37 @@ def as_result(value: Any) -> ToolResult:
         return ToolResult(content=(value,))
     if isinstance(value, list | tuple) and value and all(isinstance(item, ContentBlock) for item in value):
         return ToolResult(content=tuple(value))
-    if isinstance(value, dict) and isinstance(value.get("content"), list | tuple) and value.keys() <= _RESULT_KEYS:
-        return _of_json(value)
-    return json_result(value)
+    return _of_fields(value, needs_content=True) or json_result(value)
 
 
-_RESULT_KEYS = frozenset({"content", "details", "isError", "terminate"})
+def as_partial(value: Any) -> ToolResult:
+    """A result of what a tool reported on its way: `{"content": …, "details": …}`, of which either may be absent."""
+    return _of_fields(value, needs_content=False) or as_result(value)
 
 
-def _of_json(value: dict[str, Any]) -> ToolResult:
+_FIELDS = ("content", "details", "is_error", "terminate")
+
+
+def _of_fields(value: Any, *, needs_content: bool) -> ToolResult | None:
+    """The result that a mapping or an object describes; None for a value of another kind."""
+    if isinstance(value, ToolResult) and isinstance(value.content, tuple):
+        return value
+    if isinstance(value, Mapping):
+        if not value or any(snake_case(str(name)) not in _FIELDS for name in value):
+            return None
+    elif isinstance(value, msgspec.Struct) and not isinstance(value, ToolResult):
+        return None  # a message of ours, say: more than its content
+    elif not isinstance(getattr(value, "content", None), list | tuple):
+        return None
+    content = attribute(value, "content", () if not needs_content else None)
+    if not isinstance(content, list | tuple):
+        return None
     try:
-        content = msgspec.convert(msgspec.to_builtins(value["content"]), tuple[ContentBlock, ...])
-    except msgspec.ValidationError:
-        return json_result(value)
-    flags = {name: bool(value.get(key)) for name, key in (("is_error", "isError"), ("terminate", "terminate"))}
-    return ToolResult(content=content, details=value.get("details"), **flags)
+        blocks = msgspec.convert(msgspec.to_builtins(content), tuple[ContentBlock, ...])
+    except (msgspec.ValidationError, TypeError):
+        return None
+    flags = {name: bool(attribute(value, name)) for name in ("is_error", "terminate")}
+    return ToolResult(content=blocks, details=attribute(value, "details"), **flags)
 
 
 def _json(value: Any) -> bytes:

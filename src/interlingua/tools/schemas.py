@@ -1,13 +1,15 @@
 """What the model is told of tools: their names, words and schemas, fitted to who reads them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .. import schemas
+from ..errors import FormatError
+from ..interop import attribute, attributes
 from ..losses import Loss
 from ..profiles import PROFILES
 from ..request import ToolSpec
-from .tool import Tool
+from .tool import Tool, tool_of
 
 # Providers whose name is not that of an api, and the api whose rules are theirs.
 _PROVIDERS = {"google": "google-generative-ai", "google-antigravity": "google-gemini-cli"}
@@ -21,13 +23,26 @@ _FOR_OTHER_TYPES = frozenset(
 )  # fmt: skip
 
 
-def extract_tool_schema(tool: Tool) -> ToolSpec:
+def extract_tool_schema(tool: Tool | Mapping[str, Any] | Any) -> ToolSpec:
     """The tool as it is offered to a model that takes any JSON Schema."""
+    tool = tool_of(tool)
     return ToolSpec(name=tool.name, description=tool.description, input_schema=normalize_schema(tool.parameters))
 
 
+def to_openrouter_schema(tool: Tool | ToolSpec | Mapping[str, Any]) -> dict[str, Any]:
+    """The tool as OpenAI and OpenRouter want it: `{"type": "function", "function": {…}}`, the schema as it is.
+
+    Takes a tool, or its description with `name`, `description` and `input_schema`.
+    """
+    schema = attribute(tool, "input_schema", attribute(tool, "parameters", {"type": "object", "properties": {}}))
+    about = attributes(tool, ("name", "description"))
+    if not isinstance(about.get("name"), str):
+        raise FormatError(f"{tool!r} is no tool; give a name, a description and an input_schema")
+    return {"type": "function", "function": {**about, "parameters": schema}}
+
+
 def extract_tool_schemas(
-    tools: Iterable[Tool], provider_or_api: str | None = None
+    tools: Iterable[Tool | Mapping[str, Any] | Any], provider_or_api: str | None = None
 ) -> tuple[list[ToolSpec], list[Loss]]:
     """The tools as they are offered to this provider or api, in their order, and what it could not be told."""
     rules = PROFILES.get(_PROVIDERS.get(provider_or_api or "", provider_or_api or ""))

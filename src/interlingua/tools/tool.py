@@ -4,8 +4,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from ..abort import Abort
+from ..errors import FormatError
+from ..interop import attribute, attributes, struct_of, with_arguments
 from ..messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock
 
 ContentBlock: TypeAlias = TextBlock | ImageBlock | AudioBlock | DocumentBlock
@@ -44,8 +47,15 @@ class Execute(Protocol):
     ) -> Awaitable[ToolResult]: ...
 
 
+_ARGUMENTS = ("tool_call_id", "params", "signal", "on_update")
+
+
 class Tool(Struct, frozen=True, kw_only=True):
-    """A tool that a model may call. `sequential` keeps it from running beside the other calls of its batch."""
+    """A tool that a model may call. `sequential` keeps it from running beside the other calls of its batch.
+
+    `execute` may leave out `signal` and `on_update`, or `on_update` alone, and may return its result without a
+    coroutine; whoever calls it passes all four and awaits what can be awaited.
+    """
 
     name: str
     description: str
@@ -54,6 +64,33 @@ class Tool(Struct, frozen=True, kw_only=True):
     label: str | None = None
     owner_only: bool = False
     sequential: bool = False
+
+    def __post_init__(self) -> None:
+        execute = with_arguments(self.execute, _ARGUMENTS, least=2, what=f"execute of the tool {self.name}")
+        if execute is not self.execute:
+            force_setattr(self, "execute", execute)
+
+
+def as_tool(value: Any) -> Tool | None:
+    """A tool as it is, or made of a mapping or an object that has at least `name` and `execute`; None for others."""
+    if isinstance(value, Tool):
+        return value
+    if isinstance(value, type) or not callable(attribute(value, "execute")):
+        return None
+    fields = attributes(value, ("name", "description", "parameters", "execute", "label"))
+    if not isinstance(fields.get("name"), str) or not fields["name"]:
+        return None
+    # Anything truthy restricts the tool, under either name: what was meant as a lock must not be lost as a typo.
+    locked = {name: bool(attribute(value, name)) for name in ("owner_only", "sequential")}
+    return Tool(**{"description": "", "parameters": {"type": "object", "properties": {}}} | fields | locked)
+
+
+def tool_of(value: Any) -> Tool:
+    """As `as_tool`; raises `FormatError` for what is no tool."""
+    found = as_tool(value)
+    if found is None:
+        raise FormatError(f"{value!r} is no tool; give a Tool, or a mapping or object with name and execute")
+    return found
 
 
 class FsStat(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -67,7 +104,11 @@ class FsStat(Struct, frozen=True, kw_only=True, rename="camel"):
 
 @runtime_checkable
 class FsBridge(Protocol):
-    """A file system for tools. Paths are relative to the bridge's root, with `/` between the parts."""
+    """A file system for tools. Paths are relative to the bridge's root, with `/` between the parts.
+
+    `write_file` makes the directories above; `stat` gives None where nothing is; a directory's name ends in `/`. One
+    that also has `read_bytes(path)` and `write_bytes(path, data)` can hold files that are not UTF-8 text.
+    """
 
     async def read_file(self, path: str) -> str: ...
     async def write_file(self, path: str, content: str) -> None: ...
@@ -75,8 +116,6 @@ class FsBridge(Protocol):
     async def readdir(self, path: str) -> list[str]: ...
     async def unlink(self, path: str) -> None: ...
     async def mkdir(self, path: str) -> None: ...
-    async def read_bytes(self, path: str) -> bytes: ...
-    async def write_bytes(self, path: str, data: bytes) -> None: ...
 
 
 class ToolContext(Struct, frozen=True, kw_only=True):
@@ -100,8 +139,14 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     sessions: Any = None
     channel: Any = None
 
+    @classmethod
+    def of(cls, value: "ToolContext | Mapping[str, Any] | None") -> "ToolContext":
+        """A context as it is, of a mapping with its fields in either spelling, or an empty one."""
+        return cls() if value is None else struct_of(value, cls, "context")
 
-ToolFactory: TypeAlias = Callable[[ToolContext], "Tool | list[Tool] | Awaitable[Tool | list[Tool] | None] | None"]
+
+ToolFactory: TypeAlias = Callable[[ToolContext], Any]
+"""Makes a tool, several or none (None) for a context; each as `as_tool` takes it; it may be asynchronous."""
 
 ToolProfile: TypeAlias = Literal["minimal", "coding", "messaging", "full"]
 
