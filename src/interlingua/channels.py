@@ -24,6 +24,7 @@ from .canonical import plain
 from .connect.resilience import Retry
 from .errors import FormatError, InterlinguaError, Overloaded, ProviderError, RateLimited, ToolAuthorizationError
 from .messages import ReplyPayload, Wire
+from .tools.fs import adapted_bridge
 from .tools.tool import FsBridge
 from .tools.untrusted import visible
 from .tools.web import Fetched, FetchRules, LookUp, fetch, look_up
@@ -332,7 +333,8 @@ async def _carried(payload: ReplyPayload, files: FsBridge) -> ReplyPayload:
     return replace(payload, media_url=places[0], media_urls=tuple(places)) if places else payload
 
 
-async def _inlined(path: str, files: FsBridge) -> str:
+async def _inlined(path: str, given: FsBridge) -> str:
+    files = adapted_bridge(given)
     stat = await files.stat(path)
     if stat is None or not stat.is_file:
         raise FormatError(f"there is no file {path[:200]!r} to send", "$.mediaUrls")

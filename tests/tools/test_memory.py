@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlingua.errors import FormatError, ToolInputError
-from interlingua.tools.core.memory import INDEX_NAME, Note, memory_get_tool, memory_search_tool
-from interlingua.tools.memory_index import MAX_FILE_BYTES, MemoryIndex, chunks_of, terms_of
+from interlingua.tools.core.memory import INDEX_NAME, memory_get_tool, memory_search_tool, open_inside
+from interlingua.tools.memory_index import MAX_FILE_BYTES, LocalNote, MemoryIndex, chunks_of, terms_of
 from interlingua.tools.tool import MissingContext, ToolContext
 
 MEMORY = """# Preferences
@@ -500,7 +500,7 @@ async def test_a_link_put_in_place_between_the_check_and_the_opening_is_not_foll
 
     monkeypatch.setattr(type(note), "resolve", resolve_then_swap)
     with pytest.raises(OSError, match=r"symbolic link|Not a directory"):
-        Note(agent, note).open()
+        open_inside(agent, note)
     assert victim.is_symlink()
 
 
@@ -534,7 +534,7 @@ def test_a_thousand_notes_are_searched_quickly_twice(tmp_path):
         path = tmp_path / f"{number}.md"
         path.write_text(f"# Note {number}\n\nword{number} and common text\n")
         os.utime(path, (1, 1))
-        notes[str(path)] = lambda path=path: os.open(path, os.O_RDONLY)
+        notes[str(path)] = LocalNote(lambda path=path: os.open(path, os.O_RDONLY))
     index = MemoryIndex(tmp_path / "index.sqlite")
     assert 1 == len(index.search(notes, "word77 note", max_results=1))
     assert str(tmp_path / "77.md") == index.search(notes, "word77", max_results=5)[0].path

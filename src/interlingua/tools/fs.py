@@ -1,27 +1,33 @@
 """File systems for tools: a directory of this machine, and one in memory.
 
-Tools ask for nothing but the protocol `FsBridge`. What a bridge can do beyond it is said by attributes that a tool may
-look for: `local_root`, the directory on this machine (so that it can be searched by a program made for that), with
-`locate` and `kinds` beside it; and `rename`.
+Any object with the six methods of `FsBridge` is a bridge; `adapted_bridge` gives tools the two more that they use, for
+bytes. What a bridge can do beyond is said by attributes that a tool may look for: `local_root`, the directory on this
+machine (so that it can be searched by a program made for that), with `locate` and `kinds` beside it; and `rename`.
 """
 
 import asyncio
+import inspect
 import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 from ..errors import ToolInputError
+from ..interop import attribute
 from .beneath import NoSuchFile, TooLarge, Tree
-from .paths import OutsideRoot, Parts, shown, spellings
+from .paths import OutsideRoot, Parts, shown, spellings, strip_root
 from .tool import FsBridge, FsStat, MissingContext, ToolContext
 
 __all__ = [
+    "AdaptedBridge",
+    "ByteBridge",
     "LocalBridge",
     "MemoryBridge",
     "NoSuchFile",
     "OutsideRoot",
     "TooLarge",
+    "adapted_bridge",
     "context_bridge",
     "create_node_bridge",
     "local_bridge",
@@ -47,13 +53,108 @@ def memory_bridge(files: Mapping[str, str | bytes] | None = None, *, max_bytes: 
     return bridge
 
 
-def context_bridge(context: ToolContext) -> FsBridge:
+class ByteBridge(FsBridge, Protocol):
+    """A bridge as the tools use it."""
+
+    async def read_bytes(self, path: str) -> bytes: ...
+    async def write_bytes(self, path: str, data: bytes) -> None: ...
+
+
+def context_bridge(context: ToolContext) -> ByteBridge:
     """The context's bridge, or a local one beneath its root. Raises `MissingContext` when it has neither."""
     if context.bridge is not None:
-        return context.bridge
+        return adapted_bridge(context.bridge, context.root)
     if context.root is None:
         raise MissingContext("root", "bridge")
     return local_bridge(context.root)
+
+
+def adapted_bridge(bridge: Any, root: str | None = None) -> ByteBridge:
+    """A bridge as it is if it reads and writes bytes, else made to do so as far as text allows."""
+    if callable(getattr(bridge, "read_bytes", None)) and callable(getattr(bridge, "write_bytes", None)):
+        whole: ByteBridge = bridge
+        return whole
+    return AdaptedBridge(bridge, root)
+
+
+class AdaptedBridge:
+    """Somebody's bridge: the six methods in either spelling, answers as values of ours.
+
+    A path that is absolute and inside `root` reaches the bridge as one from the root.
+    """
+
+    def __init__(self, bridge: Any, root: str | None = None) -> None:
+        self._bridge = bridge
+        self._roots = (root,) if root is not None else ()
+        if callable(getattr(bridge, "rename", None)):
+            self.rename = self._rename
+
+    async def read_file(self, path: str) -> str:
+        return _decoded(path, await self.read_bytes(path))
+
+    async def read_bytes(self, path: str) -> bytes:
+        try:
+            content = await self._call("read_file", path)
+        except UnicodeDecodeError:
+            raise ToolInputError(
+                f"{shown(path)}: not UTF-8 text, and these files are read as text only; "
+                "a bridge with read_bytes(path) reads any file"
+            ) from None
+        # A text in which Python kept bytes that are no UTF-8 gives these bytes back.
+        return content.encode("utf-8", "surrogateescape") if isinstance(content, str) else bytes(content)
+
+    async def write_file(self, path: str, content: str) -> None:
+        await self._call("write_file", path, content)
+
+    async def write_bytes(self, path: str, data: bytes) -> None:
+        try:
+            content = data.decode()
+        except UnicodeDecodeError:
+            raise ToolInputError(
+                f"{shown(path)}: not UTF-8 text, and these files are written as text only; "
+                "a bridge with write_bytes(path, data) takes any file"
+            ) from None
+        await self.write_file(path, content)
+
+    async def stat(self, path: str) -> FsStat | None:
+        found = await self._call("stat", path)
+        if found is None or isinstance(found, FsStat):
+            return found
+        kind = attribute(found, "type")
+        directory = bool(attribute(found, "is_directory", kind == "directory"))
+        return FsStat(
+            is_file=bool(attribute(found, "is_file", kind == "file" if kind else not directory)),
+            is_directory=directory,
+            size=int(attribute(found, "size", 0)),
+            mtime_ms=float(attribute(found, "mtime_ms", 0)),
+        )
+
+    async def readdir(self, path: str) -> list[str]:
+        return [str(name) for name in await self._call("readdir", path)]
+
+    async def unlink(self, path: str) -> None:
+        await self._call("unlink", path)
+
+    async def mkdir(self, path: str) -> None:
+        await self._call("mkdir", path)
+
+    def from_root(self, path: str) -> str:
+        """The path as the bridge is given it."""
+        inside = strip_root(path, self._roots) if path.startswith("/") else None
+        return path if inside is None else inside or "."
+
+    async def _rename(self, old: str, new: str) -> None:
+        await self._call("rename", old, self.from_root(new))
+
+    async def _call(self, method: str, path: str, *more: str) -> Any:
+        call = attribute(self._bridge, method)
+        if not callable(call):
+            raise ToolInputError(f"{shown(path)}: these files have no {method}; give the bridge that method")
+        try:
+            answer = call(self.from_root(path), *more)
+            return await answer if inspect.isawaitable(answer) else answer
+        except KeyError:  # files kept in a dict
+            raise NoSuchFile(path) from None
 
 
 class LocalBridge:

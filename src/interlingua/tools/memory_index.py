@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -49,10 +49,51 @@ ORDER BY bm25(words, 2.0, 1.0), chunks.path, chunks.first LIMIT ?
 
 T = TypeVar("T")
 Known: TypeAlias = tuple[int, int, bytes, int]
-Open: TypeAlias = Callable[[], int]
-"""Opens a note for reading and returns the descriptor: how it is kept inside its folder is the caller's business."""
-Notes: TypeAlias = Mapping[str, Open]
+
+
+class NoteFile(Protocol):
+    """One note. Both methods raise `OSError` or `ToolInputError` for what cannot be read."""
+
+    def state(self) -> tuple[int, int]:
+        """When it was changed, in nanoseconds, and its size in bytes."""
+        ...
+
+    def read(self) -> tuple[bytes, tuple[int, int]]:
+        """Its bytes, and its state at that moment."""
+        ...
+
+
+Notes: TypeAlias = Mapping[str, NoteFile]
 """Notes by absolute path. An index may hold more, for it may be shared; only these are searched."""
+
+
+class LocalNote:
+    """A note on this machine. `open` gives a descriptor: how it is kept inside its folder is the caller's business."""
+
+    def __init__(self, open: Callable[[], int]) -> None:
+        self._open = open
+
+    def state(self) -> tuple[int, int]:
+        descriptor = self._open()
+        try:
+            found = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        return found.st_mtime_ns, found.st_size
+
+    def read(self) -> tuple[bytes, tuple[int, int]]:
+        with os.fdopen(self._open(), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise ToolInputError("a memory note must be a regular file")
+            refuse_large(found.st_size)
+            return file.read(MAX_FILE_BYTES), (found.st_mtime_ns, found.st_size)
+
+
+def refuse_large(size: int) -> None:
+    """Raises `ToolInputError` for a note that is larger than one may be."""
+    if size > MAX_FILE_BYTES:
+        raise ToolInputError(f"the note has {size} bytes; {MAX_FILE_BYTES} are the most that is read")
 
 
 class Chunk(NamedTuple):
@@ -126,7 +167,7 @@ def _refresh(db: sqlite3.Connection, notes: Notes) -> None:
     """Brings the index up to date. Where nothing changed, nothing is written and nobody waits."""
     known = {row[0]: row[1:] for row in db.execute("SELECT path, mtime, size, hash, read FROM files")}
     gone = [path for path in known.keys() - notes.keys() if not os.path.lexists(path)]
-    changed = [path for path, opened in notes.items() if _changed(opened, known.get(path))]
+    changed = [path for path, note in notes.items() if _changed(note, known.get(path))]
     if not gone and not changed:
         return
     with db:
@@ -135,18 +176,6 @@ def _refresh(db: sqlite3.Connection, notes: Notes) -> None:
             _forget(db, path)
         for path in changed:
             _update(db, path, notes[path], known.get(path))
-
-
-def read_note(opened: Open) -> bytes:
-    """The bytes of a note. Raises `ToolInputError` for what is no regular file or larger than a note may be."""
-    return _read(opened)[0]
-
-
-def _read(opened: Open) -> tuple[bytes, os.stat_result]:
-    with os.fdopen(opened(), "rb") as file:
-        state = os.fstat(file.fileno())
-        _refuse_odd_file(state)
-        return file.read(MAX_FILE_BYTES), state
 
 
 def chunks_of(text: str) -> list[Chunk]:
@@ -327,25 +356,20 @@ def _forget(db: sqlite3.Connection, path: str) -> None:
     db.execute("DELETE FROM files WHERE path = ?", (path,))
 
 
-def _changed(opened: Open, known: Known | None) -> bool:
+def _changed(note: NoteFile, known: Known | None) -> bool:
     """Whether a note must be read again: its time or size is another, or it had not settled when it was last read."""
     try:
-        descriptor = opened()
+        state = note.state()
     except (OSError, ToolInputError):
         return known is not None
-    try:
-        state = os.fstat(descriptor)
-    finally:
-        os.close(descriptor)
-    same = known is not None and known[:2] == (state.st_mtime_ns, state.st_size)
-    return not (same and known is not None and known[3] - known[0] > _SETTLED_NS)
+    return known is None or known[:2] != state or known[3] - known[0] <= _SETTLED_NS
 
 
-def _update(db: sqlite3.Connection, path: str, opened: Open, known: Known | None) -> None:
+def _update(db: sqlite3.Connection, path: str, note: NoteFile, known: Known | None) -> None:
     """Reads a note, and indexes it again if its content is another. One that cannot be read is forgotten."""
     now = time.time_ns()
     try:
-        data, state = _read(opened)
+        data, state = note.read()
     except (OSError, ToolInputError):
         _forget(db, path)
         return
@@ -353,8 +377,7 @@ def _update(db: sqlite3.Connection, path: str, opened: Open, known: Known | None
     if known is None or known[2] != digest:
         _forget(db, path)
         _add(db, path, data.decode("utf-8", "replace").replace("\r\n", "\n"))
-    row = (path, state.st_mtime_ns, state.st_size, digest, now)
-    db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", row)
+    db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", (path, *state, digest, now))
 
 
 def _add(db: sqlite3.Connection, path: str, text: str) -> None:
@@ -367,10 +390,3 @@ def _add(db: sqlite3.Connection, path: str, text: str) -> None:
             "INSERT INTO words (rowid, heading, body) VALUES (?, ?, ?)",
             (made.lastrowid, spaced(f"{Path(path).stem} {chunk.heading}"), spaced(chunk.text)),
         )
-
-
-def _refuse_odd_file(state: os.stat_result) -> None:
-    if not stat.S_ISREG(state.st_mode):
-        raise ToolInputError("a memory note must be a regular file")
-    if state.st_size > MAX_FILE_BYTES:
-        raise ToolInputError(f"the note has {state.st_size} bytes; {MAX_FILE_BYTES} are the most that is read")

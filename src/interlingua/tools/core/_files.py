@@ -6,9 +6,10 @@ from typing import Any
 
 from ...abort import Abort
 from ...errors import ToolInputError
+from ..fs import ByteBridge
 from ..params import read_string_param
 from ..paths import shown
-from ..tool import FsBridge, FsStat
+from ..tool import FsStat
 
 PATH = {"type": "string", "description": "Path of the file, relative to the root (absolute if inside it)."}
 
@@ -44,17 +45,17 @@ def from_root(path: str) -> str:
     return f"./{path}" if path.startswith("~") or ":" in path else path
 
 
-async def contents(bridge: FsBridge, path: str) -> bytes:
+async def contents(bridge: ByteBridge, path: str) -> bytes:
     with explained(path):
         return await bridge.read_bytes(path)
 
 
-async def state(bridge: FsBridge, path: str) -> FsStat | None:
+async def state(bridge: ByteBridge, path: str) -> FsStat | None:
     with explained(path):
         return await bridge.stat(path)
 
 
-async def store(bridge: FsBridge, path: str, data: bytes) -> None:
+async def store(bridge: ByteBridge, path: str, data: bytes) -> None:
     with explained(path):
         await bridge.write_bytes(path, data)
 

@@ -21,7 +21,7 @@ import msgspec
 
 from ...abort import Abort
 from ...errors import ToolInputError
-from ..tool import FsBridge
+from ..fs import AdaptedBridge, ByteBridge
 from ._engine import MAX_DEPTH, Found, Job
 from ._files import from_root, stop_if_aborted
 from ._globs import Glob
@@ -91,15 +91,16 @@ async def _leashed(
         await asyncio.shield(process.communicate())
 
 
-async def locate(bridge: FsBridge, path: str) -> str:
+async def locate(bridge: ByteBridge, path: str) -> str:
     """The path from the root, without `.` and `..`; empty for the root."""
     if isinstance(bridge, OnThisMachine):
         return await bridge.locate(path)
+    path = bridge.from_root(path) if isinstance(bridge, AdaptedBridge) else path
     plain = posixpath.normpath(path).lstrip("/")
     return "" if plain == "." else plain
 
 
-async def by_worker(job: Job, bridge: FsBridge, seconds: float, signal: Abort | None) -> Outcome:
+async def by_worker(job: Job, bridge: ByteBridge, seconds: float, signal: Abort | None) -> Outcome:
     """The search in a process of our own, which asks for what it cannot open itself."""
     local = isinstance(bridge, OnThisMachine)
     if isinstance(bridge, OnThisMachine):
@@ -135,12 +136,12 @@ async def _answer(stdin: asyncio.StreamWriter, frame: bytes) -> None:
     await stdin.drain()
 
 
-async def _fetched(bridge: FsBridge, question: str, path: str) -> Any:
+async def _fetched(bridge: ByteBridge, question: str, path: str) -> Any:
     try:
         if question == "read":
             return await bridge.read_bytes(from_root(path))
         return [os.fsencode(name) for name in await bridge.readdir(from_root(path) or ".")]
-    except (ToolInputError, OSError):
+    except Exception:  # a bridge is foreign code: what it cannot give is not searched
         return None
 
 

@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 
 from ...abort import Abort
 from ...errors import ToolInputError
-from ..fs import context_bridge
+from ..fs import ByteBridge, context_bridge
 from ..params import read_string_param
 from ..paths import shown
 from ..results import text_result
-from ..tool import FsBridge, Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ._files import contents, explained, state, stop_if_aborted, store
 from ._lines import Change, line_ending, split_lines, trimmed, unified
 from ._text import decode_text
@@ -218,7 +218,7 @@ def _wrong(at: int, line: str, why: str) -> ToolInputError:
 class _Plan:
     """Works a patch out against the files, and sees the changes of earlier sections in later ones."""
 
-    def __init__(self, bridge: FsBridge, signal: Abort | None) -> None:
+    def __init__(self, bridge: ByteBridge, signal: Abort | None) -> None:
         self._bridge, self._signal = bridge, signal
         self._changed: dict[str, bytes | None] = {}
 
@@ -365,19 +365,19 @@ def _mismatch(lines: list[str], wanted: list[str], start: int) -> str:
 Undo = Callable[[], Awaitable[None]]
 
 
-async def _carry_out(bridge: FsBridge, plan: list[Planned]) -> None:
+async def _carry_out(bridge: ByteBridge, plan: list[Planned]) -> None:
     """Writes what was planned; when one step fails, the steps before it are taken back."""
     undo: list[tuple[str, Undo]] = []
     try:
         for one in plan:
             await _step(bridge, one, undo)
-    except (ToolInputError, OSError) as error:
+    except Exception as error:  # a bridge is foreign code: whatever it raises, nothing stays half-done
         left = [shown(path) for path, back in reversed(undo) if not await _taken_back(back)]
         state_now = f"These could not be put back: {', '.join(left)}." if left else "Nothing was changed."
         raise ToolInputError(f"the patch could not be written: {error}. {state_now}") from error
 
 
-async def _step(bridge: FsBridge, one: Planned, undo: list[tuple[str, Undo]]) -> None:
+async def _step(bridge: ByteBridge, one: Planned, undo: list[tuple[str, Undo]]) -> None:
     path, rename = one.path, getattr(bridge, "rename", None)
     if one.move_to is not None and rename is not None:  # a rename keeps the file's mode
         with explained(one.move_to):
@@ -395,13 +395,13 @@ async def _step(bridge: FsBridge, one: Planned, undo: list[tuple[str, Undo]]) ->
 
 
 async def _written(
-    bridge: FsBridge, path: str, new: bytes | None, old: bytes | None, undo: list[tuple[str, Undo]]
+    bridge: ByteBridge, path: str, new: bytes | None, old: bytes | None, undo: list[tuple[str, Undo]]
 ) -> None:
     await store(bridge, path, new or b"")
     undo.append((path, (lambda: bridge.unlink(path)) if old is None else (lambda: bridge.write_bytes(path, old))))
 
 
-async def _removed(bridge: FsBridge, path: str, old: bytes | None, undo: list[tuple[str, Undo]]) -> None:
+async def _removed(bridge: ByteBridge, path: str, old: bytes | None, undo: list[tuple[str, Undo]]) -> None:
     with explained(path):
         await bridge.unlink(path)
     undo.append((path, lambda: bridge.write_bytes(path, old or b"")))
@@ -410,7 +410,7 @@ async def _removed(bridge: FsBridge, path: str, old: bytes | None, undo: list[tu
 async def _taken_back(back: Undo) -> bool:
     try:
         await back()
-    except (ToolInputError, OSError):
+    except Exception:
         return False
     return True
 

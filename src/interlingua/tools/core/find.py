@@ -5,11 +5,11 @@ from typing import Any, Literal, get_args
 
 from ...abort import Abort
 from ...errors import ToolInputError
-from ..fs import context_bridge
+from ..fs import ByteBridge, context_bridge
 from ..params import read_number_param, read_string_param
 from ..paths import shown
 from ..results import text_result
-from ..tool import FsBridge, Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ._engine import Job
 from ._files import path_param, state, stop_if_aborted
 from ._globs import Glob
@@ -91,14 +91,14 @@ def _kind(params: dict[str, Any]) -> Kind:
     return _KINDS[asked]
 
 
-async def _directory(bridge: FsBridge, path: str) -> None:
+async def _directory(bridge: ByteBridge, path: str) -> None:
     info = await state(bridge, path)
     if info is None or not info.is_directory:
         why = "no such file or directory" if info is None else "not a directory"
         raise ToolInputError(f"{shown(path)}: {why}")
 
 
-async def _searched(job: Job, bridge: FsBridge, programs: bool, seconds: float, signal: Abort | None) -> Outcome:
+async def _searched(job: Job, bridge: ByteBridge, programs: bool, seconds: float, signal: Abort | None) -> Outcome:
     if programs and isinstance(bridge, OnThisMachine):
         outcome = await by_fd(job, bridge, seconds, signal)
         if outcome is not None:

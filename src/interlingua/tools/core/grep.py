@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from ...abort import Abort
 from ...errors import ToolInputError
-from ..fs import context_bridge
+from ..fs import ByteBridge, context_bridge
 from ..params import read_boolean_param, read_number_param, read_string_param
 from ..paths import shown
 from ..results import text_result
-from ..tool import FsBridge, Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ._engine import Found, Job, compiled, searchable
 from ._files import contents, counted, from_root, path_param, state, stop_if_aborted
 from ._globs import Glob
@@ -94,7 +94,7 @@ def grep_tool(context: ToolContext, *, programs: bool = True, seconds: float = S
     )
 
 
-async def _job(bridge: FsBridge, path: str, params: dict[str, Any], limit: int) -> tuple[Job, bool]:
+async def _job(bridge: ByteBridge, path: str, params: dict[str, Any], limit: int) -> tuple[Job, bool]:
     """What to search, and whether the pattern can only be searched by us."""
     pattern = read_string_param(params, "pattern", required=True, trim=False)
     glob = read_string_param(params, "glob")
@@ -143,7 +143,7 @@ def _checked(pattern: str, ignore_case: bool, literal: bool) -> bool:
     return "\0" in pattern
 
 
-async def _searched(job: Job, bridge: FsBridge, programs: bool, seconds: float, signal: Abort | None) -> Outcome:
+async def _searched(job: Job, bridge: ByteBridge, programs: bool, seconds: float, signal: Abort | None) -> Outcome:
     if programs and isinstance(bridge, OnThisMachine):
         outcome = await by_ripgrep(job, bridge, seconds, signal)
         if outcome is not None:
@@ -161,7 +161,7 @@ def _fitting(job: Job, found: list[Found]) -> list[Found]:
     return sorted(found, key=lambda one: (os.fsencode(one.path), one.line))
 
 
-async def _seen(bridge: FsBridge, outcome: Outcome, limit: int, signal: Abort | None) -> list[Seen]:
+async def _seen(bridge: ByteBridge, outcome: Outcome, limit: int, signal: Abort | None) -> list[Seen]:
     """The matches as the bridge shows them: what is not there, or not as it was found, is dropped."""
     seen, count = list[Seen](), 0
     for path, group in groupby(outcome.found, key=lambda one: one.path):
@@ -175,7 +175,7 @@ async def _seen(bridge: FsBridge, outcome: Outcome, limit: int, signal: Abort | 
     return seen
 
 
-async def _file(bridge: FsBridge, path: str, found: Iterable[Found]) -> Seen | None:
+async def _file(bridge: ByteBridge, path: str, found: Iterable[Found]) -> Seen | None:
     try:
         read = await asyncio.to_thread(searchable, await contents(bridge, from_root(path)))
     except ToolInputError:

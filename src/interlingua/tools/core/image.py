@@ -7,17 +7,19 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from ...abort import Abort
 from ...errors import FormatError, ToolAuthorizationError, ToolInputError, TransportError
 from ...messages import ImageBlock, TextBlock, UserMessage
 from ...pictures import look
 from ...request import Context
-from ..tool import FsBridge, Tool, ToolContext, ToolResult, ToolUpdateCallback, needed
+from ..fs import ByteBridge, context_bridge
+from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback, needed
 from ..untrusted import untrusted, visible
 from ..web import FetchRules, LookUp, fetch, look_up
 from ._arguments import read_arguments, schema_of
+from ._files import contents, state
 from .web_fetch import web_rules
 
 DESCRIPTION = (
@@ -116,22 +118,19 @@ class _Source:
 
     async def _file(self, path: str, limit: int) -> bytes:
         bridge = self._bridge()
-        stat = await bridge.stat(path)
+        stat = await state(bridge, path)
         if stat is None or not stat.is_file:
             raise ToolInputError(f"image: there is no file {path[:200]!r}")
         if stat.size > limit:
             raise ToolInputError(f"image: {path[:200]!r} has {stat.size} bytes; maxBytesMb allows {limit}")
-        return await bridge.read_bytes(path)
+        return await contents(bridge, path)
 
-    def _bridge(self) -> FsBridge:
-        root = self._context.root or self._context.workspace_dir
-        if self._context.bridge is not None:
-            return self._context.bridge
-        if root is None:
-            raise ToolInputError("image: no files can be read here; give an http(s) or data URL")
-        from ..fs import local_bridge
-
-        return local_bridge(root)
+    def _bridge(self) -> ByteBridge:
+        context = self._context
+        try:
+            return context_bridge(structs.replace(context, root=context.root or context.workspace_dir))
+        except MissingContext:
+            raise ToolInputError("image: no files can be read here; give an http(s) or data URL") from None
 
 
 def image_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool:

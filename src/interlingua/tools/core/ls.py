@@ -5,11 +5,11 @@ from typing import Any
 
 from ...abort import Abort
 from ...errors import ToolInputError
-from ..fs import context_bridge
+from ..fs import ByteBridge, context_bridge
 from ..params import read_boolean_param, read_number_param
 from ..paths import OutsideRoot, shown
 from ..results import text_result
-from ..tool import FsBridge, Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ._files import counted, explained, from_root, path_param, stop_if_aborted
 
 DEFAULT_LIMIT = 500
@@ -66,7 +66,7 @@ def ls_tool(context: ToolContext) -> Tool:
     )
 
 
-async def _line(bridge: FsBridge, path: str, name: str) -> str:
+async def _line(bridge: ByteBridge, path: str, name: str) -> str:
     if name.endswith("/"):
         return shown(name)
     try:

@@ -1,4 +1,8 @@
-"""memory_search and memory_get: the agent's own notes, `MEMORY.md` and `memory/**/*.md`, found and read."""
+"""memory_search and memory_get: the agent's own notes, `MEMORY.md` and `memory/**/*.md`, found and read.
+
+They are in the workspace and in the agent's directory. Where a bridge stands for the workspace and is not one to this
+machine, the workspace's notes are read through it.
+"""
 
 import asyncio
 import os
@@ -12,7 +16,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from ...abort import Abort
 from ...errors import FormatError, ToolInputError
-from ..memory_index import MemoryIndex, read_note
+from ..fs import ByteBridge, context_bridge
+from ..memory_index import LocalNote, MemoryIndex, NoteFile, refuse_large
 from ..results import json_result
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ._arguments import read_arguments, schema_of
@@ -58,21 +63,100 @@ class MemoryGetArguments(Struct, frozen=True, kw_only=True, rename="camel", forb
 
 
 class Note(NamedTuple):
-    """A note, and the folder that it may not lead out of."""
+    """A note as the index knows it: by its absolute path, or by one that no file of this machine has."""
 
-    place: Path
-    path: Path
+    key: str
+    file: NoteFile
 
-    def open(self) -> int:
-        return _open_inside(self.place, self.path)
+
+class BridgeNote(NamedTuple):
+    """A note behind a bridge, fetched."""
+
+    data: bytes
+    changed: tuple[int, int]
+
+    def state(self) -> tuple[int, int]:
+        return self.changed
+
+    def read(self) -> tuple[bytes, tuple[int, int]]:
+        return self.data, self.changed
+
+
+class BridgeNotes:
+    """The notes behind a bridge. What has not changed by its time and size is not fetched again."""
+
+    def __init__(self, bridge: ByteBridge) -> None:
+        self._bridge = bridge
+        self._fetched: dict[str, BridgeNote] = {}
+
+    async def fetch(self) -> dict[str, Note]:
+        names = [name for name in await self._names(".") if name in _TOP]
+        names += await self._below(_FOLDER, _MAX_DEPTH)
+        found = [(name, await self._note(name)) for name in names[:_MAX_NOTES]]
+        self._fetched = {name: note for name, note in found if note is not None}
+        return {name: Note(f"bridge:{name}", note) for name, note in self._fetched.items()}
+
+    async def _names(self, folder: str) -> list[str]:
+        try:
+            return sorted(await self._bridge.readdir(folder))
+        except Exception:  # a bridge is foreign code; a folder that it does not list has no notes
+            return []
+
+    async def _below(self, folder: str, depth: int) -> list[str]:
+        found: list[str] = []
+        for name in await self._names(folder):
+            if name.startswith("."):
+                continue
+            if name.endswith("/"):
+                found += await self._below(f"{folder}/{name[:-1]}", depth - 1) if depth else []
+            elif name.lower().endswith(".md"):
+                found.append(f"{folder}/{name}")
+        return found
+
+    async def _note(self, name: str) -> BridgeNote | None:
+        try:
+            found = await self._bridge.stat(name)
+            if found is None or not found.is_file:
+                return None
+            refuse_large(found.size)
+            before = self._fetched.get(name)
+            changed = int(found.mtime_ms * 1_000_000), found.size
+            if before is not None and before.changed == changed and changed[0]:
+                return before
+            return BridgeNote(await self._bridge.read_bytes(name), changed)
+        except Exception:
+            return None
+
+
+class Places:
+    """Where notes are: folders of this machine, the workspace's first, and what a bridge holds."""
+
+    def __init__(self, context: ToolContext, settings: "MemorySettings") -> None:
+        remote = context.bridge is not None and not hasattr(context.bridge, "local_root")
+        workspace = context.workspace_dir or context.root
+        given = (None if remote else workspace, context.agent_dir)
+        self.folders = tuple(dict.fromkeys(Path(place).absolute() for place in given if place))
+        self.bridge = BridgeNotes(context_bridge(context)) if remote else None
+        self._extra = settings.paths
+        if not self.folders and self.bridge is None:
+            raise MissingContext("agent_dir", "workspace_dir")
+
+    async def notes(self) -> dict[str, Note]:
+        """All notes by name."""
+        fetched = await self.bridge.fetch() if self.bridge is not None else {}
+        local = await asyncio.to_thread(_notes, self.folders, self._extra)
+        for name, note in local.items():
+            fetched.setdefault(note.key if name in fetched else name, note)
+        return fetched
 
 
 def memory_search_tool(context: ToolContext) -> Tool | None:
     """The search tool; None when `config["memory"]` switches memory off."""
-    settings, places = _settings(context), _places(context)
+    settings = _settings(context)
+    places = Places(context, settings)
     if not settings.enabled:
         return None
-    index = MemoryIndex(_index_path(context, settings))
+    index = MemoryIndex(_index_path(context, settings) if places.bridge is None else None)
 
     async def execute(
         tool_call_id: str,
@@ -82,7 +166,7 @@ def memory_search_tool(context: ToolContext) -> Tool | None:
     ) -> ToolResult:
         asked = read_arguments("memory_search", params, MemorySearchArguments)
         limit = asked.max_results or settings.max_results
-        return await asyncio.to_thread(_found, index, places, settings, asked, limit)
+        return await asyncio.to_thread(_found, index, await places.notes(), asked, limit)
 
     return Tool(
         name="memory_search",
@@ -95,7 +179,8 @@ def memory_search_tool(context: ToolContext) -> Tool | None:
 
 def memory_get_tool(context: ToolContext) -> Tool | None:
     """The reading tool; None when `config["memory"]` switches memory off."""
-    settings, places = _settings(context), _places(context)
+    settings = _settings(context)
+    places = Places(context, settings)
     if not settings.enabled:
         return None
 
@@ -106,7 +191,7 @@ def memory_get_tool(context: ToolContext) -> Tool | None:
         on_update: ToolUpdateCallback | None = None,
     ) -> ToolResult:
         asked = read_arguments("memory_get", params, MemoryGetArguments)
-        return await asyncio.to_thread(_got, places, settings, asked)
+        return await asyncio.to_thread(_got, places, await places.notes(), asked)
 
     return Tool(
         name="memory_get",
@@ -124,14 +209,6 @@ def _settings(context: ToolContext) -> MemorySettings:
         raise FormatError(f"the settings of memory are wrong: {error}", "$.memory") from None
 
 
-def _places(context: ToolContext) -> tuple[Path, ...]:
-    """The folders that may hold notes; the workspace's come first."""
-    places = [Path(place).absolute() for place in (context.workspace_dir, context.agent_dir) if place]
-    if not places:
-        raise MissingContext("agent_dir", "workspace_dir")
-    return tuple(dict.fromkeys(places))
-
-
 def _index_path(context: ToolContext, settings: MemorySettings) -> Path | None:
     """The index lives with the agent. A workspace alone is the user's own folder: nothing is left there unasked."""
     if settings.index is not None:
@@ -139,14 +216,11 @@ def _index_path(context: ToolContext, settings: MemorySettings) -> Path | None:
     return None if context.agent_dir is None else Path(context.agent_dir) / INDEX_NAME
 
 
-def _found(
-    index: MemoryIndex, places: tuple[Path, ...], settings: MemorySettings, asked: MemorySearchArguments, limit: int
-) -> ToolResult:
-    notes = _notes(places, settings.paths)
+def _found(index: MemoryIndex, notes: Mapping[str, Note], asked: MemorySearchArguments, limit: int) -> ToolResult:
     try:
-        names = {str(note.path): name for name, note in notes.items()}
-        openers = {str(note.path): note.open for note in notes.values()}
-        found = index.search(openers, asked.query, max_results=limit, min_score=asked.min_score)
+        names = {note.key: name for name, note in notes.items()}
+        files = {note.key: note.file for note in notes.values()}
+        found = index.search(files, asked.query, max_results=limit, min_score=asked.min_score)
     except sqlite3.Error as error:
         payload = {"results": [], "disabled": True, "error": f"the memory index does not work: {error}"}
         return msgspec.structs.replace(json_result(payload), is_error=True)
@@ -159,11 +233,10 @@ def _found(
     return json_result(payload)
 
 
-def _got(places: tuple[Path, ...], settings: MemorySettings, asked: MemoryGetArguments) -> ToolResult:
-    notes = _notes(places, settings.paths)
-    name = _name_of(asked.path, notes, places)
+def _got(places: Places, notes: Mapping[str, Note], asked: MemoryGetArguments) -> ToolResult:
+    name = _name_of(asked.path, notes, places.folders)
     try:
-        text = read_note(notes[name].open).decode("utf-8", "replace").replace("\r\n", "\n")
+        text = notes[name].file.read()[0].decode("utf-8", "replace").replace("\r\n", "\n")
     except OSError as error:
         raise ToolInputError(f"memory_get: {name} cannot be read: {error.strerror}") from None
     lines = text.removesuffix("\n").split("\n") if text else []
@@ -198,16 +271,24 @@ def _notes(places: tuple[Path, ...], extra: tuple[str, ...]) -> dict[str, Note]:
     for place in places:
         for path in (*_top(place), *_within(place, place / _FOLDER, _MAX_DEPTH)):
             name = path.relative_to(place).as_posix()
-            notes[str(path) if name in notes else name] = Note(place, path)
+            notes[str(path) if name in notes else name] = _local(place, path)
     for text in extra:
-        added = places[0] / Path(text).expanduser()
+        added = Path(text).expanduser()
+        if not added.is_absolute():
+            if not places:
+                continue  # relative to a workspace that is not on this machine
+            added = places[0] / added
         if added.is_dir():
-            more = [Note(added, path) for path in _within(added, added, _MAX_DEPTH)]
+            place, more = added, _within(added, added, _MAX_DEPTH)
         else:
-            more = [Note(added.parent, added)] if _stays_inside(added.parent, added) else []
-        for note in more:
-            notes.setdefault(_added_name(note.path, places), note)
+            place, more = added.parent, [added] if _stays_inside(added.parent, added) else []
+        for path in more:
+            notes.setdefault(_added_name(path, places), _local(place, path))
     return dict(list(notes.items())[:_MAX_NOTES])
+
+
+def _local(place: Path, path: Path) -> Note:
+    return Note(str(path), LocalNote(lambda: open_inside(place, path)))
 
 
 def _added_name(path: Path, places: tuple[Path, ...]) -> str:
@@ -249,7 +330,7 @@ def _stays_inside(place: Path, path: Path) -> bool:
         return False
 
 
-def _open_inside(place: Path, path: Path) -> int:
+def open_inside(place: Path, path: Path) -> int:
     """Opens a note for reading, part by part from its place, following no link: what is swapped in meanwhile fails."""
     root = place.resolve()
     real = path.resolve(strict=True)

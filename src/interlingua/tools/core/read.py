@@ -31,7 +31,7 @@ _PARAMETERS = {
     "type": "object",
     "properties": {
         "path": PATH,
-        "offset": {"type": "integer", "minimum": 1, "description": "First line to read, counted from 1."},
+        "offset": {"type": "integer", "minimum": 0, "description": "First line to read, counted from 1; 0 is 1."},
         "limit": {"type": "integer", "minimum": 1, "description": "How many lines to read."},
         "lineNumbers": {"type": "boolean", "description": "Number the lines (default true)."},
     },
@@ -49,8 +49,8 @@ def read_tool(context: ToolContext) -> Tool:
         on_update: ToolUpdateCallback | None = None,
     ) -> ToolResult:
         path = path_param(params)
-        offset = _positive(params, "offset") or 1
-        limit = _positive(params, "limit")
+        offset = _at_least(params, "offset", 0) or 1  # the formal specification's own example begins at 0
+        limit = _at_least(params, "limit", 1)
         numbered = read_boolean_param(params, "lineNumbers", True)
         stop_if_aborted(signal)
         data = await contents(bridge, path)
@@ -71,10 +71,10 @@ def read_tool(context: ToolContext) -> Tool:
     )
 
 
-def _positive(params: dict[str, Any], key: str) -> int | None:
+def _at_least(params: dict[str, Any], key: str, least: int) -> int | None:
     number = read_number_param(params, key, integer=True)
-    if number is not None and number < 1:
-        raise ToolInputError(f"{key} must be 1 or more")
+    if number is not None and number < least:
+        raise ToolInputError(f"{key} must be {least} or more")
     return number
 
 
