@@ -1,10 +1,12 @@
 """What is asked of a model: context, options, tools, the model itself; and the conversation it comes from."""
 
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import field
 from msgspec.structs import force_setattr
 
+from .errors import FormatError
 from .messages import AgentMessage, CacheMarker, Extra, Message, TextBlock, Wire, text_of
 
 KnownApi: TypeAlias = Literal[
@@ -236,11 +238,40 @@ class StreamOptions(Options, frozen=True, kw_only=True):
         return [("options", options), ("call", call)]
 
 
-class Context(Wire, frozen=True, kw_only=True):
+class _ContextType(type(Wire)):  # type: ignore[misc]
+    """Takes what the clawtools documents give a context beside its own fields. Decoding does not pass through here."""
+
+    def __call__(cls, *, system_prompt: Any = None, **fields: Any) -> Any:
+        if system_prompt is not None:
+            if fields.get("system") is not None:
+                raise FormatError("a context has one system text; give system or system_prompt, not both", "system")
+            fields["system"] = system_prompt
+        for name in ("messages", "tools"):
+            if isinstance(fields.get(name), list):
+                fields[name] = tuple(fields[name])
+        return super().__call__(**fields)
+
+
+class Context(Wire, frozen=True, kw_only=True, metaclass=_ContextType):
     """What the model reads: the system text, the messages, the tools on offer.
 
-    `system_role` is the wire's word for the system message where it is not the usual one (`developer`).
+    The system text is given as `system`, or under its name in the clawtools documents, `system_prompt`. Messages and
+    tools may be given as JSON, as these documents show it: whoever sends them reads it. `system_role` is the wire's
+    word for the system message where it is not the usual one (`developer`).
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            messages: Sequence[Message | Mapping[str, Any]],
+            system: System = None,
+            system_prompt: System = None,
+            tools: Sequence[ToolSpec | Mapping[str, Any]] | None = None,
+            system_role: str | None = None,
+            extra: Extra = {},  # noqa: B006
+        ) -> None: ...
 
     system: System = field(default=None, name="systemPrompt")
     messages: tuple[Message, ...]

@@ -11,6 +11,7 @@ from ..cli import output
 from ..connect import catalogue
 from ..connect.auth import resolve_auth
 from ..connect.client import default_client
+from ..connect.foreign import models_of
 from ..connect.providers import PROVIDERS
 from ..dialects import DIALECTS
 from ..errors import InterlinguaError
@@ -62,7 +63,7 @@ def _without_key(provider: str) -> str | None:
 
 def model_names() -> list[str]:
     """All models that have a name, for completion. Loads the catalogue: not for the event loop."""
-    debug = [f"{one.provider}/{one.id}" for connector in default_client().connectors for one in connector.models or ()]
+    debug = [f"{one.provider}/{one.id}" for connector in default_client().connectors for one in models_of(connector)]
     return sorted({*debug, *(f"{one.provider}/{one.id}" for one in catalogue.models())})
 
 

@@ -7,14 +7,16 @@ and nothing falls back behind the caller's back: a key that turns out wrong is a
 
 import asyncio
 import configparser
+import inspect
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ..errors import AuthFailed, InterlinguaError
+from ..interop import attribute, struct_of, with_arguments
 from ..request import AuthMode, ResolvedAuth
 from . import oauth
 from .credentials import Credential, CredentialStore, Secret
@@ -36,12 +38,37 @@ _AWS_SETTINGS = ("aws_access_key_id", "role_arn", "sso_session", "sso_start_url"
 _GOOGLE_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 
 
-class AuthResolver(Protocol):
+class KeyResolver(Protocol):
     """Finds the keys of providers in a way of its own, in the place of `resolve_auth`."""
 
     def resolve(
         self, provider: str, env_vars: Iterable[str] = (), explicit_key: str | None = None
-    ) -> ResolvedAuth | None: ...
+    ) -> "ResolvedAuth | None": ...
+
+
+AuthResolver: TypeAlias = KeyResolver | Callable[[str], Any]
+"""An object with `resolve`, or a function of the provider's name; sync or async.
+
+One that does not take the key that the caller gave is not asked where there is such a key. What it returns may also be
+a mapping with the fields of `ResolvedAuth`, or the key alone.
+"""
+
+
+async def resolved_by(
+    resolver: AuthResolver, provider: str, env_vars: Iterable[str], explicit_key: str | None
+) -> ResolvedAuth | None:
+    """What a resolver says of a provider."""
+    resolve: Any = getattr(resolver, "resolve", resolver)
+    call = with_arguments(resolve, ("provider", "env_vars", "explicit_key"), what="the auth resolver")
+    if explicit_key and call is not resolve:
+        return ResolvedAuth(api_key=explicit_key, source="explicit", mode="api-key")
+    found = call(provider, env_vars, explicit_key)
+    found = await found if inspect.isawaitable(found) else found
+    if isinstance(found, str):
+        return ResolvedAuth(api_key=found, source="resolver", mode="api-key") if found else None
+    if isinstance(found, Mapping):
+        found = {"mode": "api-key" if attribute(found, "api_key") else "unknown", **found}
+    return None if found is None else struct_of(found, ResolvedAuth, "auth")
 
 
 class Place(NamedTuple):

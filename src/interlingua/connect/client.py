@@ -10,7 +10,9 @@ from typing import Any, TypeAlias, get_args
 from msgspec.structs import replace
 
 from ..abort import Abort
+from ..containment import must_propagate
 from ..dialects import WIRES
+from ..dialects.clawtools import read_context
 from ..errors import Aborted, FormatError, InterlinguaError, TransportError
 from ..events import Done, Error, Start
 from ..folding import CUT_OFF
@@ -20,7 +22,7 @@ from . import catalogue, telemetry
 from .auth import AuthResolver
 from .connector import Connector, HttpConnector, options_of
 from .exchange import Batch, failure_of
-from .foreign import Foreign
+from .foreign import Foreign, models_of, opened
 from .overrides import own_notes, own_rows
 from .providers import ROWS, Provider
 from .registry import ConnectorRegistry
@@ -154,7 +156,7 @@ def _named(model: Model) -> ModelDescriptor:
 
 
 def _listed(connector: Connector) -> Sequence[ModelDescriptor]:
-    return () if isinstance(connector, HttpConnector) else connector.models or ()
+    return () if isinstance(connector, HttpConnector) else models_of(connector)
 
 
 def _not_found(name: str, candidates: list[str], connectors: ConnectorRegistry) -> str:
@@ -171,7 +173,7 @@ def _not_found(name: str, candidates: list[str], connectors: ConnectorRegistry) 
 def _context_of(given: Any, said: Options) -> tuple[Context, Options]:
     """What may be asked, as a Context. Options that come with a request count where none are given."""
     if isinstance(given, Context):
-        return given, said
+        return read_context(given), said
     if isinstance(given, Conversation):
         given = given.request()
     if isinstance(given, Request):
@@ -365,17 +367,19 @@ async def _first(source: Source, batches: AsyncGenerator[Batch, None], model: Mo
 def _source(connector: Connector, model: ModelDescriptor, context: Context, options: StreamOptions) -> Source:
     """Where this connector's events come from. Whatever a foreign one raises is its failure, not ours."""
     try:
-        opened = connector.stream(model, context, options)
+        events = opened(connector, model, context, options)
     except InterlinguaError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if must_propagate(error):
+            raise
         raise TransportError(f"the connector {connector.id} failed: {error!r}") from error
-    if isinstance(opened, Stream):
-        return opened.source
+    if isinstance(events, Stream):
+        return events.source
     base = AssistantMessage(
         content=(), api=model.api, provider=model.provider, model=model.id, timestamp=int(time.time() * 1000)
     )
-    return Foreign(opened, base, connector.id, options.signal, Timeouts.of(options.timeout))
+    return Foreign(events, base, connector.id, options.signal, Timeouts.of(options.timeout))
 
 
 def _error(model: ModelDescriptor, failure: InterlinguaError) -> Error:

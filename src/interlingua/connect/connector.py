@@ -17,14 +17,17 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec.structs import replace
 
 from .. import __version__
+from ..canonical import build
 from ..dialects import Dialect, dialect
+from ..dialects.clawtools import read_context
 from ..errors import FormatError, InterlinguaError
 from ..events import StreamEvent
 from ..handover import adapt
+from ..interop import struct_of
 from ..jsontext import read, write
 from ..messages import AssistantMessage
 from ..request import Api, CallOptions, Context, ModelDescriptor, Options, Request, ResolvedAuth, StreamOptions
-from .auth import AuthResolver, authenticate, convention, missing, resolve_auth
+from .auth import AuthResolver, authenticate, convention, missing, resolve_auth, resolved_by
 from .credentials import scrub
 from .exchange import Call, Exchange
 from .providers import Provider, Route, has_image, is_login_token
@@ -96,9 +99,15 @@ class HttpConnector:
             compat={**self.row.compat, **route.compat, **(model.compat or {})} or None,
         )
 
-    def stream(self, model: ModelDescriptor, context: Context, options: StreamOptions | None = None) -> Stream:
-        """One attempt at an answer."""
-        said, call = (options or StreamOptions()).split()
+    def stream(
+        self,
+        model: ModelDescriptor | Mapping[str, Any],
+        context: Context | Mapping[str, Any],
+        options: StreamOptions | Mapping[str, Any] | None = None,
+    ) -> Stream:
+        """One attempt at an answer. What is given may be the JSON that the clawtools documents show."""
+        model, context, options = stream_arguments(model, context, options)
+        said, call = options.split()
         # What only one wire can say is part of the body, beside what the options say.
         request = Request(
             model=self.complete(model), context=context, options=replace(said, extra={}), extra=said.extra
@@ -251,7 +260,7 @@ class HttpConnector:
     ) -> ResolvedAuth | None:
         variables = (*self.row.env, convention(self.provider))
         if self._auth is not None:
-            found = self._auth.resolve(self.provider, self.row.env, call.api_key)
+            found = await resolved_by(self._auth, self.provider, self.row.env, call.api_key)
         elif call.api_key or _first(variables, env):
             found = resolve_auth(self.provider, variables, call.api_key, env=env)  # no file is read for these
         else:
@@ -289,6 +298,15 @@ class HttpConnector:
 
             return await google_headers()
         return {}
+
+
+def stream_arguments(model: Any, context: Any, options: Any = None) -> tuple[ModelDescriptor, Context, StreamOptions]:
+    """What `stream` is given, as values of ours."""
+    return (
+        model if isinstance(model, ModelDescriptor) else build(dict(model), ModelDescriptor, "model"),
+        read_context(context),
+        StreamOptions() if options is None else struct_of(options, StreamOptions, "options"),
+    )
 
 
 def key_header(style: str, key: str, auth: ResolvedAuth | None = None) -> dict[str, str]:

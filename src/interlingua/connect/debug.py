@@ -34,6 +34,7 @@ from ..messages import (
     text_of,
 )
 from ..request import Context, ModelCost, ModelDescriptor, Request, StreamOptions, ToolSpec
+from .connector import stream_arguments
 from .exchange import Batch
 from .stream import Stream
 from .watching import Timeouts, Watch
@@ -250,8 +251,14 @@ class DebugConnector:
         self.models = [_described(id, provider) for id in (HABITS if provider == "debug" else ECHOES)]
         self._script = script
 
-    def stream(self, model: ModelDescriptor, context: Context, options: StreamOptions | None = None) -> Stream:
-        said, call = (options or StreamOptions()).split()
+    def stream(
+        self,
+        model: ModelDescriptor | Mapping[str, Any],
+        context: Context | Mapping[str, Any],
+        options: StreamOptions | Mapping[str, Any] | None = None,
+    ) -> Stream:
+        model, context, options = stream_arguments(model, context, options)
+        said, call = options.split()
         request = Request(model=model, context=context, options=said)
         base = AssistantMessage(
             content=(), api=self.api, provider=self.provider, model=model.id, timestamp=int(time.time() * 1000)

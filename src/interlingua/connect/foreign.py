@@ -1,20 +1,30 @@
-"""A connector that somebody else wrote: its events put in order, its exceptions made errors, its silence watched."""
+"""A connector that somebody else wrote: its events put in order, its exceptions made errors, its silence watched.
+
+It is an object or a mapping with `id`, `provider`, `api` and `stream`; `label`, `models` and `env_vars` may be absent.
+`stream` gives our events, or those of the clawtools documents, as objects or as JSON, in an async or plain iterable.
+"""
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Hashable
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..abort import Abort
-from ..errors import Aborted, BadWire, InterlinguaError, TransportError
+from ..canonical import build
+from ..containment import call_contained, describe, must_propagate
+from ..dialects.clawtools import EventReader
+from ..errors import Aborted, BadWire, FormatError, InterlinguaError, TransportError
 from ..events import (
     BlockEnd,
     BlockStart,
     Done,
     Error,
+    Event,
     Start,
+    StreamEvent,
     TextDelta,
     TextEnd,
     TextStart,
@@ -26,11 +36,69 @@ from ..events import (
     ToolCallStart,
 )
 from ..folding import CUT_OFF, Recorder
+from ..interop import attribute, with_arguments
 from ..messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall, blocks_of
+from ..request import Context, ModelDescriptor, StreamOptions
+from .auth import resolve_auth
+from .connector import Connector, HttpConnector
 from .exchange import Batch
 from .watching import Timeouts, Watch
 
 _LONGEST_GOODBYE = 1.0  # seconds that a connector may take to end when it is told to
+
+
+def as_connector(value: Any) -> Connector:
+    """A connector: an object as it is, a mapping made into one. Raises `FormatError` that names what it lacks."""
+    missing = [name for name in ("id", "provider", "api", "stream") if not _has(value, name)]
+    if missing:
+        raise FormatError(f"{value!r} is no connector: it has no {' and no '.join(missing)}")
+    connector: Connector = MappedConnector(value) if isinstance(value, Mapping) else value
+    return connector
+
+
+def _has(value: Any, name: str) -> bool:
+    if isinstance(value, Mapping):
+        return value.get(name) is not None
+    return hasattr(type(value), name) or hasattr(value, name)  # a property may be costly: it is not read here
+
+
+class MappedConnector:
+    """A connector given as a mapping."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.id: str = given["id"]
+        self.label: str = given.get("label") or self.id
+        self.provider: str = given["provider"]
+        self.api: str = given["api"]
+        self.models: Sequence[ModelDescriptor] = tuple(map(_described, given.get("models") or ()))
+        self.env_vars: Sequence[str] = tuple(attribute(given, "env_vars", ()))
+        self.stream = given["stream"]
+
+
+def models_of(connector: Connector) -> Sequence[ModelDescriptor]:
+    """The models that a connector lists; none if it does not say."""
+    return [_described(model) for model in getattr(connector, "models", None) or ()]
+
+
+def _described(model: Any) -> ModelDescriptor:
+    if isinstance(model, ModelDescriptor):
+        return model
+    found: ModelDescriptor = build(dict(model) if isinstance(model, Mapping) else model, ModelDescriptor, "models")
+    return found
+
+
+def opened(connector: Connector, model: ModelDescriptor, context: Context, options: StreamOptions) -> Any:
+    """What the connector's `stream` returns. Without a key, the one in its environment variables is passed on."""
+    if isinstance(connector, HttpConnector):
+        return connector.stream(model, context, options)
+    variables = tuple(attribute(connector, "env_vars", ()))
+    if variables and options.api_key is None:
+        found = resolve_auth(connector.provider, variables, env=options.env)
+        options = replace(options, api_key=found.api_key if found is not None else None)
+    stream = with_arguments(
+        connector.stream, ("model", "context", "options"), what=f"stream of the connector {connector.id}"
+    )
+    return stream(model, context, options)
 
 
 class Foreign:
@@ -82,19 +150,38 @@ class Foreign:
         try:
             events = await self._events if inspect.isawaitable(self._events) else self._events
             try:
-                async for event in events:
+                async for event in _iterated(events):
                     self._heard.put_nowait(event)
-                self._heard.put_nowait(TransportError(CUT_OFF))
+                self._heard.put_nowait(TransportError(f"{CUT_OFF}: the connector {self._id} gave no done or error"))
             finally:
                 close = getattr(events, "aclose", None)
                 if close is not None:
                     await close()
         except InterlinguaError as failure:
             self._heard.put_nowait(failure)
-        except Exception as error:
-            broken = TransportError(f"the connector {self._id} failed: {error!r}")
+        except BaseException as error:
+            if must_propagate(error):
+                raise
+            broken = TransportError(f"the connector {self._id} failed: {describe(error)}")
             broken.__cause__ = error
             self._heard.put_nowait(broken)
+
+
+async def _iterated(events: Any) -> AsyncIterator[Any]:
+    """The events of an async iterable, or of a plain one, which may block and is read in a thread."""
+    if isinstance(events, AsyncIterable):
+        async for event in events:
+            yield event
+        return
+    if not isinstance(events, Iterable) or isinstance(events, str | bytes | Mapping):
+        raise TypeError(f"stream must give an async iterable of events, not {type(events).__name__}")
+    plain, end = iter(events), object()
+
+    def following() -> Any:
+        return next(plain, end)
+
+    while (event := await asyncio.to_thread(call_contained, following)) is not end:
+        yield event
 
 
 _KINDS: dict[type, str] = {
@@ -123,6 +210,7 @@ class Guard:
 
     def __init__(self, base: AssistantMessage, id: str) -> None:
         self._record = Recorder(base)
+        self._reader = EventReader(self._record, lambda: f"call_{uuid.uuid4().hex}")
         self._id = id
 
     @property
@@ -164,8 +252,18 @@ class Guard:
                 self._end(event.message, event.reason, None)
             case Error():
                 self._end(event.error, event.reason, f"the connector {self._id} failed and did not say why")
-            case _:
+            case Event():
                 raise BadWire(self._id, f"a connector yields stream events, not {type(event).__name__}")
+            case Mapping() if _is_ours(event):
+                self.feed(build(dict(event), StreamEvent))
+            case _:
+                self._foreign(event)
+
+    def _foreign(self, event: Any) -> None:
+        try:
+            self._reader.feed(event)
+        except BadWire as error:
+            raise BadWire(self._id, f"a connector yields stream events; {error.message}", error.path) from None
 
     def _key(self, event: Any) -> Hashable:
         return _KINDS[type(event)], event.content_index
@@ -199,6 +297,15 @@ class Guard:
                 error_message=message.error_message or otherwise,
             )
         )
+
+
+def _is_ours(event: Mapping[str, Any]) -> bool:
+    """Whether this is the JSON of one of our events: they number blocks, and end with a message."""
+    return (
+        "contentIndex" in event
+        or any(isinstance(event.get(name), Mapping) for name in ("message", "partial"))
+        or (event.get("type") == "error" and isinstance(event.get("error"), Mapping) and "role" in event["error"])
+    )
 
 
 def _told(message: AssistantMessage) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """The connectors at hand: looked up by id, by provider, by api."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ..request import ModelDescriptor
 from .connector import Connector
+from .foreign import as_connector, models_of
 
 
 class ConnectorRegistry:
@@ -19,8 +21,9 @@ class ConnectorRegistry:
         for connector in connectors:
             self.register(connector)
 
-    def register(self, connector: Connector) -> None:
-        """Adds a connector. One of the same id is replaced, in its place."""
+    def register(self, connector: Connector | Mapping[str, Any] | Any) -> None:
+        """Adds a connector: an object or a mapping. One of the same id is replaced, in its place."""
+        connector = as_connector(connector)
         self._clock += 1
         self._connectors[connector.id] = connector
         self._order[connector.id] = self._clock
@@ -48,7 +51,7 @@ class ConnectorRegistry:
 
     def find_model(self, id: str) -> list[tuple[Connector, ModelDescriptor]]:
         """Every connector whose catalogue has a model of exactly this id."""
-        return [(one, model) for one in self for model in one.models if model.id == id]
+        return [(one, model) for one in self for model in models_of(one) if model.id == id]
 
     def list_providers(self) -> "list[str]":
         return [*dict.fromkeys(one.provider for one in self)]

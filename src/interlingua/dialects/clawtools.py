@@ -5,12 +5,14 @@ blocks. The type of a user's or assistant's block is open, and what the layer be
 specification shows: thinking and signatures travel too. What a message says about itself (times, usage, who minted it)
 has no place here.
 
-`project` gives the events of the clawtools stream protocol. `mistakes` explains the shapes of other wires that people
-write here; `decode` reads all of them without loss, so that they can be explained.
+`project` gives the events of the clawtools stream protocol, `unproject` reads them. `mistakes` explains the shapes of
+other wires that people write here; `decode` reads all of them without loss, so that they can be explained.
 """
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from .. import jsontext
 from ..errors import BadWire, FormatError
@@ -27,7 +29,8 @@ from ..events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from ..folding import parse_arguments
+from ..folding import CUT_OFF, Recorder, parse_arguments
+from ..interop import attribute
 from ..losses import QUIET, Encoded, Fates, Reporter, dropped, encoded, kept, record, some
 from ..messages import (
     AssistantMessage,
@@ -41,11 +44,12 @@ from ..messages import (
     ThinkingBlock,
     ToolCall,
     ToolResultMessage,
+    Usage,
     UserMessage,
     blocks_of,
     text_of,
 )
-from ..request import Conversation, Entry, System, ToolSpec
+from ..request import Context, Conversation, Entry, System, ToolSpec
 from ._files import LINEAR, NO_CALL, OWN, is_null
 from ._openai import data_url, read_data_url
 from ._wire import (
@@ -406,6 +410,22 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
     return restored(wire, spec.extra, API)
 
 
+def read_context(value: Any) -> Context:
+    """A context as it is sent: of a `StreamContext` as JSON, or of a context whose messages or tools are JSON."""
+    if not isinstance(value, Context):
+        return decode(dict(value) if isinstance(value, Mapping) else value).request().context
+    given = [message for message in value.messages if isinstance(message, Mapping)]
+    tools = value.tools or ()
+    if not given and not any(isinstance(tool, Mapping) for tool in tools):
+        return value
+    read = iter(decode([dict(message) for message in given]).messages if given else ())
+    return replace(
+        value,
+        messages=tuple(next(read) if isinstance(message, Mapping) else message for message in value.messages),
+        tools=tuple(_decode_tool(dict(tool)) if isinstance(tool, Mapping) else tool for tool in tools) or value.tools,
+    )
+
+
 def sniff(value: Any) -> str | None:
     """Whether a JSON document is a clawtools context: `toolResult` messages, `toolCall` blocks, or a `systemPrompt`."""
     messages = value.get("messages") if isinstance(value, dict) else value if type(value) is list else None
@@ -474,6 +494,146 @@ def _projected_end(event: Done) -> dict[str, Any]:
     if usage is not None:
         out["usage"] = {"inputTokens": usage.input, "outputTokens": usage.output}
     return out
+
+
+def unproject(events: Iterable[Any]) -> Iterator[StreamEvent]:
+    """The stream that events of the clawtools protocol tell of: the inverse of `project`."""
+    recorder = Recorder(AssistantMessage(content=()))
+    reader = EventReader(recorder)
+    for event in events:
+        reader.feed(event)
+        yield from recorder.take()
+    recorder.fail(CUT_OFF)
+    yield from recorder.take()
+
+
+class EventReader:
+    """Writes the events of one clawtools stream into a recorder.
+
+    An event is a mapping or an object, its names in either spelling. The protocol does not number blocks: text and
+    thinking go on until they end or another block begins; a call is known by its id, where the events bear one, and is
+    otherwise the one that was begun first and has not ended. Types that are not known are passed over, as the protocol
+    wants it. `mint` makes the id of a call that has none.
+    """
+
+    def __init__(self, recorder: Recorder, mint: Callable[[], str] | None = None) -> None:
+        self._recorder = recorder
+        self._mint = mint or (lambda: f"call_{self._count}")
+        self._count = 0
+        self._running: tuple[str, int] | None = None  # the text or thinking that deltas go to
+        self._calls: dict[int, str | None] = {}  # calls that have not ended, by key, with their ids
+
+    def feed(self, event: Any) -> None:
+        """Takes in one event. Raises `BadWire` for what is no event of the protocol."""
+        kind = attribute(event, "type")
+        if not isinstance(kind, str):
+            raise BadWire(API, f"a stream event has a type, {type(event).__name__} {event!r:.100} has none", "$.type")
+        if self._recorder.finished:
+            return
+        match kind:
+            case "start":
+                self._recorder.begin()
+            case "text_start" | "thinking_start":
+                self._begin(kind.partition("_")[0])
+            case "text_delta" | "thinking_delta":
+                self._recorder.delta(self._begun(kind.partition("_")[0]), self._text(event, "delta"))
+            case "text_end" | "thinking_end":
+                self._end(kind.partition("_")[0], attribute(event, "content"))
+            case "toolcall_start":
+                self._begin_call(attribute(event, "id"))
+            case "toolcall_delta":
+                self._recorder.delta(self._call(attribute(event, "id"), last=True), self._text(event, "delta"))
+            case "toolcall_end":
+                self._end_call(attribute(event, "tool_call"))
+            case "done":
+                self._done(event)
+            case "error":
+                self._recorder.fail(_error_text(attribute(event, "error")))
+
+    def _begin(self, kind: str) -> tuple[str, int]:
+        self._interrupt()
+        self._count += 1
+        self._running = (kind, self._count)
+        self._recorder.open(self._running, TextBlock(text="") if kind == "text" else ThinkingBlock(thinking=""))
+        return self._running
+
+    def _begun(self, kind: str) -> tuple[str, int]:
+        running = self._running
+        return running if running is not None and running[0] == kind else self._begin(kind)
+
+    def _end(self, kind: str, content: Any) -> None:
+        if (self._running is None or self._running[0] != kind) and not content:
+            return  # its deltas have ended already, or there were none
+        key = self._begun(kind)
+        if isinstance(content, str) and not self._recorder.text(key):  # it came without deltas
+            self._recorder.delta(key, content)
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        if self._running is not None:
+            self._recorder.close(self._running)
+            self._running = None
+
+    def _begin_call(self, id: Any) -> int:
+        self._interrupt()
+        self._count += 1
+        self._calls[self._count] = optional(id)
+        self._recorder.open(self._count, ToolCall(id=optional(id) or "", name="", arguments={}))
+        return self._count
+
+    def _call(self, id: Any, *, last: bool) -> int:
+        """The call that an event belongs to; it is begun if it was not."""
+        named = [key for key, known in self._calls.items() if known is not None and known == id]
+        nameless = [key for key, known in self._calls.items() if known is None or id is None]
+        found = named or nameless
+        return found[-1 if last else 0] if found else self._begin_call(id)
+
+    def _end_call(self, call: Any) -> None:
+        if call is None:
+            raise BadWire(API, "toolcall_end has no toolCall", "$.toolCall")
+        id, given = optional(attribute(call, "id")), attribute(call, "arguments", {})
+        key = self._call(id, last=False)
+        id = id or self._calls.pop(key, None) or self._mint()
+        self._calls.pop(key, None)
+        arguments, text, problem = parse_arguments(given) if isinstance(given, str) else (given, None, None)
+        if not isinstance(arguments, Mapping):
+            raise BadWire(API, f"the arguments of a call are an object, not {type(given).__name__}", "$.toolCall")
+        block = ToolCall(
+            id=id,
+            name=str(attribute(call, "name", "")),
+            arguments=dict(arguments),
+            arguments_text=text,
+            parse_error=problem,
+            thought_signature=optional(attribute(call, "thought_signature")),
+        )
+        self._recorder.close(key, block)
+
+    def _done(self, event: Any) -> None:
+        self._interrupt()
+        usage = _usage(attribute(event, "usage"))
+        if usage is not None:
+            self._recorder.note(usage=usage)
+        word = attribute(event, "stop_reason", attribute(event, "reason"))
+        reason = word if word in ("stop", "toolUse", "length", "error", "aborted") else None
+        self._recorder.finish(reason, None if reason else optional(word))
+
+    def _text(self, event: Any, name: str) -> str:
+        value = attribute(event, name, "")
+        if not isinstance(value, str):
+            raise BadWire(API, f"{name} is text, not {type(value).__name__}", f"$.{name}")
+        return value
+
+
+def _usage(given: Any) -> Usage | None:
+    """`{inputTokens, outputTokens}`, either of which may be unknown."""
+    counts = [attribute(given, name) for name in ("input_tokens", "output_tokens")]
+    known = [count if isinstance(count, int) else 0 for count in counts]
+    return Usage.of(*known) if any(isinstance(count, int) for count in counts) else None
+
+
+def _error_text(error: Any) -> str:
+    text = error if isinstance(error, str) else attribute(error, "message", None if error is None else str(error))
+    return str(text) if text else "the connector failed and gave no reason"
 
 
 # --- mistakes --------------------------------------------------------------------------------------------------------
