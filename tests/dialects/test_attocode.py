@@ -13,6 +13,7 @@ import interlingua as il
 from dialects.trips import accounted, edited, foreign_conversations, returned, without_fate
 from interlingua.dialects import attocode
 from interlingua.errors import BadWire
+from interlingua.messages import blocks_of
 from laws.differences import answer_view, differing, is_under
 from strategies import json_values, messages_for_answers, mutated, with_unknown_fields
 
@@ -433,3 +434,34 @@ def test_an_answer_of_another_wire_loses_only_what_is_reported(data: st.DataObje
 def test_messages_are_told_from_those_of_others(value: Any, is_it: bool) -> None:
     """Only what Attocode alone would write is claimed."""
     assert (attocode.sniff(value) is not None) is is_it
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        ({"callId": "c", "result": "half of it", "error": "the disk is full"}, ["half of it", "the disk is full"]),
+        ({"callId": "c", "result": {"read": 3}, "error": "the disk is full"}, ['{"read":3}', "the disk is full"]),
+        ({"callId": "c", "result": "", "error": "the disk is full"}, ["the disk is full"]),
+        ({"callId": "c", "result": None, "error": "the disk is full"}, ["the disk is full"]),
+        ({"callId": "c", "error": "the disk is full"}, ["the disk is full"]),
+        ({"callId": "c", "result": "same", "error": "same"}, ["same"]),
+    ],
+)
+@pytest.mark.parametrize("form", ["item", "tool message", "tool message without content"])
+def test_the_text_of_an_error_reaches_the_model(item: dict[str, Any], words: list[str], form: str) -> None:
+    """Beside the result, if there is one; and all of it comes back as it was."""
+    call = {"role": "assistant", "content": "", "toolCalls": [{"id": "c", "name": "copy", "arguments": {}}]}
+    answer: dict[str, Any] = {"role": "tool", "content": "", "toolResults": [item]}
+    if form != "item":
+        answer["toolCallId"] = "c"
+        words = ["the disk is full" if "disk" in item["error"] else "same"]
+    if form == "tool message without content":
+        del answer["content"]
+    messages = [{"role": "user", "content": "go"}, call, answer]
+    conversation = il.decode(messages, "attocode")
+    result = conversation.messages[2]
+    assert isinstance(result, il.ToolResultMessage)
+    assert (words, True) == ([block.text for block in blocks_of(result.content)], result.is_error)  # type: ignore[union-attr]
+    assert messages == il.encode(conversation, "attocode").body
+    sent = il.encode(conversation, "openai-completions").body
+    assert all(word in str(sent) for word in words)

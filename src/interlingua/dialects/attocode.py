@@ -69,7 +69,8 @@ AS = "~as"  # the wrapper that said a tool
 BLOCKS = "~blocks"  # content was a list where a string would have done
 CALL = "~call"  # an item of `toolCalls` that is no call
 GROUP = "~group"  # the first of several that shared a message; on a result, that message's role and residual
-ERROR = "~error"  # what a result says went wrong, where that is not its content
+ERROR = "~error"  # what went wrong, as `toolResults` says it beside a content of other words
+SHOWN = "~shown"  # the last block of a result is its error; whether null, text or blocks stood before it
 ITEM = "~item"  # residual of the item of `toolResults` that a tool message repeats itself in
 SYSTEM = "~system"  # residual of the system message
 
@@ -357,17 +358,44 @@ def _decode_answer_to_call(
     item = items[0] if isinstance(items, list) and len(items) == 1 else None
     if not isinstance(item, dict) or item.get("callId") != call or not isinstance(item.get("error"), str):
         return result
-    result = replace(result, is_error=True)
-    if item["error"] != text_of(content):
-        result = with_held(result, API, **{ERROR: item["error"]})
+    if text_of(content).strip() and text_of(content) != item["error"]:  # the model was told in words of its own
+        result = with_held(replace(result, is_error=True), API, **{ERROR: item["error"]})
+    else:
+        result = _with_error(result, item["error"])
     held = residual(item, _encode_error(result))
     return with_held(result, API, **{ITEM: held}) if held else result
 
 
 def _encode_error(result: ToolResultMessage) -> dict[str, Any]:
     """How a tool message says that it failed: once more, as a result with an error."""
-    error = result.extra.get(API, {}).get(ERROR, text_of(result.content))
+    content, error = _without_error(result)
+    error = result.extra.get(API, {}).get(ERROR, text_of(content)) if error is None else error
     return {"callId": result.tool_call_id, "result": None, "error": error}
+
+
+def _with_error(result: ToolResultMessage, error: str) -> ToolResultMessage:
+    """The result with what went wrong in its content, where every model reads it."""
+    content = result.content
+    if text_of(content) == error:
+        return replace(result, is_error=True)
+    shape = "null" if content is None else "text" if isinstance(content, str) else "blocks"
+    before = () if content == "" else blocks_of(content)
+    shown = replace(result, content=(*before, TextBlock(text=error)), is_error=True)
+    return with_held(shown, API, **{SHOWN: shape})
+
+
+def _without_error(result: ToolResultMessage) -> tuple[Content, str | None]:
+    """The content as it stood before the error was added to it, and the error; None where none was."""
+    content, shape = result.content, result.extra.get(API, {}).get(SHOWN)
+    last = content[-1] if isinstance(content, tuple) and content else None
+    if shape is None or not result.is_error or not isinstance(content, tuple) or not isinstance(last, TextBlock):
+        return content, None
+    before = content[:-1]
+    if shape == "null" and not before:
+        return None, last.text
+    if shape == "text" and len(before) <= 1 and all(block == TextBlock(text=text_of((block,))) for block in before):
+        return text_of(before), last.text
+    return before, last.text
 
 
 def _decode_item(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMessage:
@@ -377,12 +405,12 @@ def _decode_item(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMessa
     result = ToolResultMessage(
         tool_call_id=wire["callId"],
         tool_name=names.get(wire["callId"]),
-        content=error if error is not None and given is None else content,
+        content=error if given is None else content,
         details=None if isinstance(given, str) else given,
         is_error=error is not None,
     )
-    if error is not None and given is not None:
-        result = with_held(result, API, **{ERROR: error})
+    if error is not None:
+        result = _with_error(result, error)
     held = residual(wire, _encode_item(result, QUIET))
     return with_held(result, API, **{ITEM: held}) if held else result
 
@@ -396,7 +424,7 @@ def _json_of(value: Any) -> str:
 
 def _encode_item(result: ToolResultMessage, report: Reporter) -> dict[str, Any]:
     held = result.extra.get(API, {})
-    content = result.content
+    content, error = _without_error(result)
     if isinstance(content, tuple):
         report.lost("content", "a result among others is one text", "weakened", field="content")
         content = text_of(content)
@@ -408,7 +436,7 @@ def _encode_item(result: ToolResultMessage, report: Reporter) -> dict[str, Any]:
             report.lost("details", "only the content is said", "record", field="details")
     wire = {"callId": result.tool_call_id, "result": said}
     if result.is_error:
-        wire |= {"error": held[ERROR]} if ERROR in held else {"result": None, "error": content}
+        wire |= {"result": None, "error": content} if error is None else {"error": error}
     return put_back(wire, held.get(ITEM, {}))
 
 
@@ -418,7 +446,7 @@ def _encode_single(message: Message, report: Reporter) -> dict[str, Any]:
     wire: dict[str, Any] = {"role": _ROLES[type(message)]}
     if isinstance(message, ToolResultMessage):
         wire["toolCallId"] = message.tool_call_id
-        _say_content(wire, message.content, report, blocks=blocks)
+        _say_content(wire, _without_error(message)[0], report, blocks=blocks)
         if message.details is not None:
             report.lost("details", "only the content is said", "record", field="details")
         if message.is_error:
