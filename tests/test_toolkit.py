@@ -1,5 +1,6 @@
 """The toolkit: tools, connectors, extensions and plugins in one call, sync and async, isolated from each other."""
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ async def test_parts_can_be_left_out_and_chosen(how: str) -> None:
     heard: list[str] = []
     await made(how, tools={"include": ["group:none"], "onLoadWarning": heard.append}, skip_builtin_connectors=True)
     assert 1 == len(heard)
-    with pytest.raises(FormatError, match="tools takes openclaw_root, include"):
+    with pytest.raises(FormatError, match="tools has unknown fields 'wrong'; valid fields: openclaw_root, include"):
         await made(how, tools={"wrong": 1})
 
 
@@ -83,9 +84,15 @@ async def test_toolkits_share_nothing(how: str, tmp_path: Path) -> None:
     two.unload()
 
 
-def test_extensions_and_plugins_of_a_checkout_are_found(tmp_path: Path) -> None:
-    """`openclaw_root` is a further place to look in; its scripts are listed as extensions, and reported as plugins."""
-    plugin(tmp_path / "extensions", "parrot", name="Parrot", channels=["chat"])
+def test_extensions_of_a_checkout_are_listed_and_not_run(tmp_path: Path) -> None:
+    """`openclaw_root` is looked at by the manifests in it; loading from it takes its path in `plugins`."""
+    plugin(
+        tmp_path / "extensions",
+        "parrot",
+        textwrap.dedent(ECHO) + f"open({str(tmp_path / 'ran')!r}, 'w').close()",
+        name="Parrot",
+        channels=["chat"],
+    )
     plugin(tmp_path / "extensions", "script", None, providers=["x"], manifest="openclaw.plugin.json")
     (tmp_path / "extensions" / "script" / "index.ts").write_text("")
     kit = create_toolkit(openclaw_root=str(tmp_path), skip_builtin_connectors=True)
@@ -93,10 +100,14 @@ def test_extensions_and_plugins_of_a_checkout_are_found(tmp_path: Path) -> None:
         (info.id, info.name, info.channels, info.providers) for info in kit.extensions
     ]
     assert all(Path(info.path).is_dir() for info in kit.extensions)
-    assert (["parrot"], ["script"]) == (
-        [one.id for one in kit.plugins],
-        [problem.plugin_id for problem in kit.plugins.problems],
+    assert ([], [], False) == (kit.plugins, kit.plugins.problems, (tmp_path / "ran").exists())
+    loaded = create_toolkit(plugins=[tmp_path / "extensions"], skip_builtin_connectors=True)
+    assert (["parrot"], ["script"], True) == (
+        [one.id for one in loaded.plugins],
+        [problem.plugin_id for problem in loaded.plugins.problems],
+        (tmp_path / "ran").exists(),
     )
+    loaded.unload()
     assert (str(tmp_path),) == kit.tools.search_roots
     elsewhere = create_toolkit(extensions_dir=tmp_path / "none", openclaw_root=str(tmp_path), skip_core_tools=True)
     assert [] == elsewhere.extensions

@@ -11,15 +11,16 @@ from msgspec import Struct
 
 from .connect.client import builtin_connectors
 from .connect.registry import ConnectorRegistry
-from .errors import FormatError
+from .interop import struct_of
 from .plugins import ExtensionInfo, Plugins, aload_plugins, discover_extensions, load_plugins
 from .plugins.api import Logger
+from .plugins.loading import TIMEOUT
 from .tools.catalog import OnLoadWarning, discover_core_tools
 from .tools.registry import ToolRegistry
 
 
 class DiscoveryOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Which core tools there shall be. `openclaw_root` is a checkout whose extensions are looked at, too."""
+    """Which core tools there shall be. `openclaw_root` is a checkout whose extensions are listed, and not run."""
 
     openclaw_root: str | None = None
     include: Collection[str] | None = None
@@ -30,7 +31,8 @@ class DiscoveryOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid
 class Toolkit:
     """The registries, the extensions and the plugins. Two toolkits share nothing but the dialects of plugins.
 
-    `await toolkit.ready` waits until all is loaded; it is already, unless the toolkit was made with `lazy`.
+    `await toolkit.ready` waits until all is loaded; it is already, unless the toolkit was made with `lazy`. Awaiting
+    the toolkit itself does the same, and gives the toolkit.
     """
 
     def __init__(self) -> None:
@@ -45,6 +47,10 @@ class Toolkit:
     def ready(self) -> "Ready":
         """Awaitable. What goes wrong while a lazy toolkit is loaded is raised here."""
         return Ready(self)
+
+    def __await__(self) -> "Generator[Any, None, Toolkit]":
+        yield from self.ready.__await__()
+        return self
 
     def unload(self) -> None:
         """Takes back what the plugins added, their dialects above all."""
@@ -105,10 +111,6 @@ class _Plan(Struct, frozen=True, kw_only=True):
         """What plugins are loaded with."""
         return {**self.loading, "tools": toolkit.tools, "connectors": toolkit.connectors}
 
-    def search_paths(self) -> tuple[str | os.PathLike[str], ...]:
-        root = self._root_extensions()
-        return (*self.plugins, *([root] if root is not None else []))
-
     def _root_extensions(self) -> Path | None:
         root = self.discovery.openclaw_root
         return Path(root).expanduser() / "extensions" if root is not None else None
@@ -128,10 +130,13 @@ def create_toolkit(
     disabled_plugins: Collection[str] | None = None,
     config: Mapping[str, Any] | None = None,
     replace: Collection[str] = (),
-    logger: Logger | None = None,
+    logger: Logger | Mapping[str, Any] | None = None,
+    timeout: float = TIMEOUT,
 ) -> Toolkit:
     """Makes a toolkit. `plugins` are search paths; with `entry_points`, plugins of installed packages are loaded too.
 
+    The extensions of `openclaw_root`, or in `extensions_dir`, are listed by their manifests, and none of their code is
+    run: to load plugins from there, name the directory in `plugins`.
     With `lazy` the core tools and the extensions are there at once, connectors and plugins after `await toolkit.ready`.
     Plugins that register asynchronously need `create_toolkit_async`, or `lazy`.
     """
@@ -148,6 +153,7 @@ def create_toolkit(
             "config": config,
             "replace": replace,
             "logger": logger,
+            "timeout": timeout,
         },
     )
     toolkit = plan.begin()
@@ -155,7 +161,7 @@ def create_toolkit(
         toolkit._rest = lambda: _finish(plan, toolkit)
         return toolkit
     plan.connect(toolkit)
-    toolkit.plugins = load_plugins(plan.search_paths(), **plan.options(toolkit))
+    toolkit.plugins = load_plugins(plan.plugins, **plan.options(toolkit))
     return toolkit
 
 
@@ -170,18 +176,10 @@ async def create_toolkit_async(*, lazy: bool = False, **options: Any) -> Toolkit
 
 async def _finish(plan: _Plan, toolkit: Toolkit) -> None:
     plan.connect(toolkit)
-    toolkit.plugins = await aload_plugins(plan.search_paths(), **plan.options(toolkit))
+    toolkit.plugins = await aload_plugins(plan.plugins, **plan.options(toolkit))
 
 
 def _discovery(given: DiscoveryOptions | Mapping[str, Any] | None, openclaw_root: str | None) -> DiscoveryOptions:
     """The options for core tools, from a mapping in either spelling; their own root counts before the toolkit's."""
-    options = given if isinstance(given, DiscoveryOptions) else _options(given or {})
+    options = struct_of(given or {}, DiscoveryOptions, "tools")
     return options if options.openclaw_root else msgspec.structs.replace(options, openclaw_root=openclaw_root)
-
-
-def _options(given: Mapping[str, Any]) -> DiscoveryOptions:
-    known = {field.encode_name: field.name for field in msgspec.structs.fields(DiscoveryOptions)}
-    try:
-        return DiscoveryOptions(**{known.get(name, name): value for name, value in given.items()})
-    except TypeError:
-        raise FormatError(f"tools takes {', '.join(known.values())}, not {', '.join(given)}", "tools") from None

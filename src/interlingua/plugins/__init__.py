@@ -8,7 +8,7 @@ from .extensions import (
     list_channel_extensions,
     list_provider_extensions,
 )
-from .loading import LoadedPlugin, PluginProblem, Plugins, aload_plugins, load_plugins
+from .loading import LoadedPlugin, PluginLoaderOptions, PluginProblem, Plugins, aload_plugins, load_plugins
 from .manifest import Manifest, read_manifest
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "PluginApi",
     "PluginDefinition",
     "PluginFactory",
+    "PluginLoaderOptions",
     "PluginProblem",
     "Plugins",
     "Registration",

@@ -7,17 +7,16 @@ from functools import cache, partial
 from typing import Any
 
 from ..connect.registry import ConnectorRegistry
+from ..containment import describe, must_propagate
 from ..dialects import DIALECTS
 from ..errors import FormatError
+from ..interop import with_arguments
 from ..tools.catalog import get_core_tool_catalog
 from ..tools.policy import GROUPS
 from ..tools.registry import ToolRegistry
-from ..tools.tool import Tool, ToolContext, ToolFactory, ToolMeta
+from ..tools.tool import ToolContext, ToolFactory, ToolMeta, as_tool
 from .api import PluginApi, PluginFactory, PluginTool
-from .running import said
 from .shelves import PluginDialect, connector_shelf, dialect_shelf, tool_shelf
-
-_Made = Tool | list[Tool] | None
 
 
 class Additions:
@@ -48,8 +47,10 @@ class Additions:
         for add in wanted:
             try:
                 add()
-            except Exception as error:  # of a connector's or a tool's own code, as well
-                refused.append(said(error))
+            except BaseException as error:  # of a connector's or a tool's own code, as well
+                if must_propagate(error):
+                    raise
+                refused.append(describe(error))
         return refused
 
     def take_back(self) -> None:
@@ -126,22 +127,24 @@ def _guarded(
 ) -> ToolFactory:
     """The factory, whose tools are refused where they would take the place of another's."""
 
+    call = with_arguments(factory, ("context",), what=f"the factory {id}")
+
     def checked(made: Any) -> Any:
         tools = registry()
-        for tool in made if isinstance(made, list | tuple) else [made]:
-            if not isinstance(tool, Tool) or tools is None or tool.name in replace:
+        for given in made if isinstance(made, list | tuple) else [made]:
+            tool = as_tool(given)
+            if tool is None or tools is None or tool.name in replace:
                 continue
             other = tools._find(tool.name)
             if tool.name in reserved() or (other is not None and other.meta.id != id):
                 raise FormatError(f"it made a tool {tool.name}, and there is one already")
         return made
 
-    async def awaited(made: Awaitable[Any]) -> _Made:
-        result: _Made = checked(await made)
-        return result
+    async def awaited(made: Awaitable[Any]) -> Any:
+        return checked(await made)
 
     def make(context: ToolContext) -> Any:
-        made = factory(context)
+        made = call(context)
         return awaited(made) if inspect.isawaitable(made) else checked(made)
 
     return make

@@ -3,14 +3,16 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from ..connect.connector import Connector
+from ..connect.foreign import as_connector
 from ..errors import FormatError
-from ..tools.tool import Tool, ToolFactory
+from ..interop import snake_case
+from ..tools.tool import Tool, ToolFactory, as_tool
 from .manifest import inside
 
 RECORDED = (
@@ -29,7 +31,7 @@ RECORDED = (
 
 
 class Logger(Protocol):
-    """What a host may pass as a logger; a `logging.Logger` is one, and so is an object with `warn` for `warning`."""
+    """What a host may pass as a logger: a `logging.Logger`, or an object or mapping with `warn` for `warning`."""
 
     def info(self, message: str, /) -> object: ...
     def error(self, message: str, /) -> object: ...
@@ -38,8 +40,8 @@ class Logger(Protocol):
 class Log:
     """The host's logger with the plugin's name before each line. Knows both `warn` and `warning`."""
 
-    def __init__(self, logger: Logger, prefix: str = "") -> None:
-        self._logger = logger
+    def __init__(self, logger: Logger | Mapping[str, Any], prefix: str = "") -> None:
+        self._logger: Any = SimpleNamespace(**logger) if isinstance(logger, Mapping) else logger
         self._prefix = prefix
 
     def debug(self, message: object) -> None:
@@ -143,7 +145,7 @@ class PluginApi:
 
     def register_tool(
         self,
-        tool: Tool | ToolFactory,
+        tool: Tool | ToolFactory | Mapping[str, Any] | Iterable[Any] | Any,
         options: Mapping[str, Any] | None = None,
         /,
         *,
@@ -151,8 +153,10 @@ class PluginApi:
         names: Iterable[str] | None = None,
         optional: bool = False,
     ) -> None:
-        """Adds a tool, or a function that makes tools for a `ToolContext`.
+        """Adds a tool, a list of tools, or a function that makes tools for a `ToolContext`.
 
+        A tool may be a mapping or any object with a tool's fields (`name`, `description`, `parameters`, `execute`;
+        perhaps `label` and `ownerOnly`).
         `name` is the id of a tool; `name` or `names` are what a factory may make. An optional tool is used only where
         somebody asks for it by name.
         """
@@ -160,7 +164,11 @@ class PluginApi:
         options = options or {}
         name, optional = name or options.get("name"), bool(optional or options.get("optional"))
         names = tuple(names or options.get("names") or ((name,) if name else ()))
-        made = _as_tool(tool)
+        if isinstance(tool, list | tuple):
+            for one in tool:
+                self.register_tool(one, optional=optional)
+            return
+        made = as_tool(tool)
         if made is not None:
             self._tools.append(PluginTool(tool=made, id=name or made.name, optional=optional))
         elif callable(tool):
@@ -168,13 +176,13 @@ class PluginApi:
         else:
             raise FormatError(f"{tool!r} is neither a tool nor a factory of tools: decorate a function with @tool")
 
-    def register_connector(self, connector: Connector) -> None:
-        """Adds a connector: anything with the names of `interlingua.Connector`."""
+    def register_connector(self, connector: Connector | Mapping[str, Any] | Any) -> None:
+        """Adds a connector: an object or a mapping with the names of `interlingua.Connector`.
+
+        `label`, `models` and `env_vars` may be absent.
+        """
         self._refuse_late()
-        missing = [name for name in ("id", "provider", "api", "models", "stream") if not hasattr(connector, name)]
-        if missing:
-            raise FormatError(f"{connector!r} is no connector: it has no {' and no '.join(missing)}")
-        self._connectors.append(connector)
+        self._connectors.append(as_connector(connector))
 
     def register_dialect(self, name: str, dialect: Any) -> None:
         """Adds a dialect: a module or object with at least `decode` and `encode`."""
@@ -193,7 +201,7 @@ class PluginApi:
         return str(inside(self._folder, path, "resolve_path"))
 
     def __getattr__(self, name: str) -> Any:
-        snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+        snake = snake_case(name)
         if snake in RECORDED:
             return lambda *args, **options: self._record(snake, args, options)
         if snake != name and snake in _ALIASED:
@@ -212,17 +220,3 @@ class PluginApi:
 
 
 _ALIASED = ("plugin_config", "register_tool", "register_connector", "register_dialect", "resolve_path")
-
-
-def _as_tool(value: Any) -> Tool | None:
-    """A tool as it is, or made of an object that has a tool's names; None for anything else."""
-    if isinstance(value, Tool):
-        return value
-    fields = {
-        field: value[field] if isinstance(value, Mapping) else getattr(value, field)
-        for field in ("name", "description", "parameters", "execute", "label")
-        if (field in value if isinstance(value, Mapping) else hasattr(value, field))
-    }
-    if {"name", "parameters", "execute"} <= fields.keys():
-        return Tool(**{"description": "", **fields})
-    return None

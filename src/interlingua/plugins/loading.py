@@ -13,32 +13,34 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ..connect.registry import ConnectorRegistry
+from ..containment import describe, must_propagate
 from ..errors import FormatError
+from ..interop import struct_of, with_arguments
 from ..tools.registry import ToolRegistry
 from ..tools.tool import Tool
 from .adding import Additions
 from .api import Log, Logger, PluginApi, PluginDefinition, PluginFactory, Registration
 from .manifest import Manifest, check_id, find_entry, folders, manifest_path, read_manifest
 from .running import (
-    Exited,
     Failed,
     Stage,
     Steps,
+    Work,
     contained,
     definition_of,
     drop,
     forget,
+    free_name,
     imported,
     registered,
-    said,
     settings_of,
 )
 
 GROUP = "interlingua.plugins"
-REGISTER_SECONDS = 30.0
+TIMEOUT = 30.0  # seconds for a plugin's import, for its register, for its unregister
 
 SearchPath: TypeAlias = str | os.PathLike[str]
 
@@ -58,7 +60,9 @@ class PluginProblem(Struct, frozen=True, kw_only=True, rename="camel"):
 class LoadedPlugin:
     """A plugin that is loaded, and what it registered; `unload` takes all of it back."""
 
-    def __init__(self, api: PluginApi, manifest: Manifest, module: ModuleType | None, end: Callable[[], Any]) -> None:
+    def __init__(
+        self, api: PluginApi, manifest: Manifest, module: ModuleType | None, end: Callable[[], Any], timeout: float
+    ) -> None:
         self.id = api.id
         self.name = api.name
         self.description = api.description
@@ -77,6 +81,7 @@ class LoadedPlugin:
         self.loaded = True
         self._module = module
         self._end = end
+        self._timeout = timeout
         self._log = api.logger
         self._additions = Additions()
 
@@ -86,14 +91,12 @@ class LoadedPlugin:
             return
         self.loaded = False
         try:
-            ended = self._end()
+            ended = _in_time(Work("unload", self._end), self._timeout)
             if isinstance(ended, Awaitable):
                 drop(ended)
                 self._report("its unregister is asynchronous, and was not waited for")
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a plugin's own code: whatever it raises, the rest goes on
-            self._report(said(error))
+        except Failed as failed:  # a plugin's own code: whatever it raises, the rest goes on
+            self._report(str(failed))
         self._additions.take_back()
         self.registrations = ()
         if self._module is not None:
@@ -121,77 +124,127 @@ class Plugins(list[LoadedPlugin]):
             plugin.unload()
 
 
+class PluginLoaderOptions(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where plugins are, which of them to load, and who hears of it."""
+
+    search_paths: SearchPath | Iterable[SearchPath] = ()
+    enabled_plugins: Collection[str] | None = None
+    disabled_plugins: Collection[str] | None = None
+    logger: Logger | Mapping[str, Any] | None = None
+
+
+SearchPaths: TypeAlias = SearchPath | Iterable[SearchPath] | PluginLoaderOptions | Mapping[str, Any]
+
+
 def load_plugins(
-    search_paths: SearchPath | Iterable[SearchPath] = (),
+    search_paths: SearchPaths = (),
     *,
     enabled_plugins: Collection[str] | None = None,
     disabled_plugins: Collection[str] | None = None,
-    logger: Logger | None = None,
+    logger: Logger | Mapping[str, Any] | None = None,
     config: Mapping[str, Any] | None = None,
     tools: ToolRegistry | None = None,
     connectors: ConnectorRegistry | None = None,
     entry_points: bool | Iterable[EntryPoint] = False,
     replace: Collection[str] = (),
+    timeout: float = TIMEOUT,
 ) -> Plugins:
     """Loads the plugins in the search paths, and with `entry_points` those of installed packages.
 
-    A search path is a directory of plugin folders, or one plugin's own folder. `config` holds each plugin's part under
+    A search path is a directory of plugin folders, or one plugin's own folder; `PluginLoaderOptions`, or a mapping with
+    its fields, may stand in the place of the paths. `config` holds each plugin's part under
     its id. What plugins register goes into the registries that are given; `replace` names the tools and connectors that
-    they may put in the place of others. A plugin whose `register` is asynchronous needs `aload_plugins`.
+    they may put in the place of others. A plugin that takes longer than `timeout` seconds to be imported, or to be
+    registered, is given up and reported. One whose `register` is asynchronous needs `aload_plugins`.
     """
-    loader = _Loader(enabled_plugins, disabled_plugins, logger, config, tools, connectors, replace)
-    steps = loader.load(search_paths, entry_points)
-    try:
-        waiting = next(steps)
-        while True:
-            drop(waiting)
-            waiting = steps.throw(FormatError("its register is asynchronous: use aload_plugins", "register"))
-    except StopIteration:
-        return loader.plugins
-
-
-async def aload_plugins(
-    search_paths: SearchPath | Iterable[SearchPath] = (),
-    *,
-    enabled_plugins: Collection[str] | None = None,
-    disabled_plugins: Collection[str] | None = None,
-    logger: Logger | None = None,
-    config: Mapping[str, Any] | None = None,
-    tools: ToolRegistry | None = None,
-    connectors: ConnectorRegistry | None = None,
-    entry_points: bool | Iterable[EntryPoint] = False,
-    replace: Collection[str] = (),
-) -> Plugins:
-    """As `load_plugins`, with plugins whose `register` is asynchronous; each has 30 seconds."""
-    loader = _Loader(enabled_plugins, disabled_plugins, logger, config, tools, connectors, replace)
-    steps = loader.load(search_paths, entry_points)
+    options = _options(search_paths, enabled_plugins, disabled_plugins, logger)
+    loader = _Loader(options, config, tools, connectors, replace, timeout)
+    steps = loader.load(entry_points)
     try:
         waiting = next(steps)
         while True:
             try:
-                value = await asyncio.wait_for(_awaited(waiting), REGISTER_SECONDS)
-            except TimeoutError:
-                waiting = steps.throw(FormatError(f"its register took longer than {REGISTER_SECONDS:g} s", "register"))
-            except KeyboardInterrupt:
+                value = _in_time(waiting, timeout)
+            except Failed as failed:
+                waiting = steps.throw(failed)
+            except BaseException:  # Ctrl-C
+                steps.close()
+                loader.plugins.unload()
                 raise
-            except BaseException as error:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
-                    steps.close()
-                    loader.plugins.unload()
-                    raise
-                waiting = steps.throw(error)
             else:
                 waiting = steps.send(value)
     except StopIteration:
         return loader.plugins
 
 
-async def _awaited(waiting: Awaitable[Any]) -> Any:
+def _in_time(waiting: Work | Awaitable[Any], timeout: float) -> Any:
+    """What came of the work, where nothing can be awaited."""
+    if not isinstance(waiting, Work):
+        drop(waiting)
+        raise Failed("register", "its register is asynchronous: use aload_plugins")
+    future = waiting.start()
+    try:
+        return future.result(timeout)
+    except TimeoutError:
+        if future.done():
+            raise
+        raise waiting.overdue(timeout) from None
+
+
+async def aload_plugins(
+    search_paths: SearchPaths = (),
+    *,
+    enabled_plugins: Collection[str] | None = None,
+    disabled_plugins: Collection[str] | None = None,
+    logger: Logger | Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    tools: ToolRegistry | None = None,
+    connectors: ConnectorRegistry | None = None,
+    entry_points: bool | Iterable[EntryPoint] = False,
+    replace: Collection[str] = (),
+    timeout: float = TIMEOUT,
+) -> Plugins:
+    """As `load_plugins`, with plugins whose `register` is asynchronous."""
+    options = _options(search_paths, enabled_plugins, disabled_plugins, logger)
+    loader = _Loader(options, config, tools, connectors, replace, timeout)
+    steps = loader.load(entry_points)
+    try:
+        waiting = next(steps)
+        while True:
+            try:
+                value = await _awaited_in_time(waiting, timeout)
+            except Failed as failed:
+                waiting = steps.throw(failed)
+            except BaseException:  # the caller was cancelled
+                steps.close()
+                loader.plugins.unload()
+                raise
+            else:
+                waiting = steps.send(value)
+    except StopIteration:
+        return loader.plugins
+
+
+async def _awaited_in_time(waiting: Work | Awaitable[Any], timeout: float) -> Any:
+    work = waiting if isinstance(waiting, Work) else Work("register", lambda: None)
+    running = asyncio.wrap_future(work.start()) if waiting is work else asyncio.ensure_future(_outcome(waiting))
+    try:
+        done, _ = await asyncio.wait({running}, timeout=timeout)
+    finally:
+        running.cancel()  # of a thread this has no effect but that nobody waits for it
+    if not done:
+        raise work.overdue(timeout)
+    return running.result()
+
+
+async def _outcome(waiting: Any) -> Any:
+    """What an asynchronous `register` gives; in a task of its own, so its cancellation is not the loader's."""
     try:
         return await waiting
-    except SystemExit as error:  # asyncio would end the loop with it
-        raise Exited(f"SystemExit: {error}") from None
+    except BaseException as error:
+        if must_propagate(error):
+            raise
+        raise Failed("register", describe(error)) from error
 
 
 class _Found(Struct, frozen=True, kw_only=True):
@@ -202,6 +255,33 @@ class _Found(Struct, frozen=True, kw_only=True):
     source: str
     folder: Path | None
     bring: Callable[[], tuple[Any, ModuleType | None]]
+    forget: Callable[[], object] = lambda: None
+
+
+class _Code:
+    """The module of a plugin's folder. It may be forgotten while it is still being imported, in another thread."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self._folder = folder
+        self._manifest = manifest
+        self._name = ""
+        self._forgotten = False
+
+    def bring(self) -> tuple[Any, ModuleType]:
+        try:
+            entry = find_entry(self._folder, self._manifest)
+        except FormatError as error:
+            raise Failed("entry", error.message) from None
+        self._name = free_name(self._manifest.id)
+        module = imported(self._name, entry, self._folder)
+        if self._forgotten:  # it came too late: what it has imported meanwhile goes too
+            forget(self._name)
+        return module, module
+
+    def forget(self) -> None:
+        self._forgotten = True
+        if self._name:
+            forget(self._name)
 
 
 class _Loader:
@@ -209,27 +289,28 @@ class _Loader:
 
     def __init__(
         self,
-        enabled: Collection[str] | None,
-        disabled: Collection[str] | None,
-        logger: Logger | None,
+        options: PluginLoaderOptions,
         config: Mapping[str, Any] | None,
         tools: ToolRegistry | None,
         connectors: ConnectorRegistry | None,
         replace: Collection[str],
+        timeout: float,
     ) -> None:
         self.plugins = Plugins()
-        self._enabled = enabled
-        self._disabled = disabled or ()
-        self._log = Log(logger if logger is not None else logging.getLogger(__name__))
+        self._timeout = timeout
+        self._paths = _paths(options.search_paths)
+        self._enabled = options.enabled_plugins
+        self._disabled = options.disabled_plugins or ()
+        self._log = Log(options.logger if options.logger is not None else logging.getLogger(__name__))
         self._config = config or {}
         self._tools = tools
         self._connectors = connectors
         self._replace = frozenset(replace)
         self._seen: dict[str, str] = {}
 
-    def load(self, search_paths: SearchPath | Iterable[SearchPath], points: bool | Iterable[EntryPoint]) -> Steps:
-        """Loads one plugin after the other. Yields what must be awaited."""
-        for found in (*self._in_folders(_paths(search_paths)), *self._installed(points)):
+    def load(self, points: bool | Iterable[EntryPoint]) -> Steps:
+        """Loads one plugin after the other."""
+        for found in (*self._in_folders(self._paths), *self._installed(points)):
             if not self._wanted(found):
                 continue
             try:
@@ -259,15 +340,15 @@ class _Loader:
         except FormatError as error:
             raise Failed("manifest", str(error)) from None
 
-        def bring() -> tuple[Any, ModuleType]:
-            try:
-                entry = find_entry(folder, manifest)
-            except FormatError as error:
-                raise Failed("entry", error.message) from None
-            module = imported(manifest.id, entry, folder)
-            return module, module
-
-        return _Found(manifest=manifest, path=str(folder), source=_source(folder, manifest), folder=folder, bring=bring)
+        code = _Code(folder, manifest)
+        return _Found(
+            manifest=manifest,
+            path=str(folder),
+            source=_source(folder, manifest),
+            folder=folder,
+            bring=code.bring,
+            forget=code.forget,
+        )
 
     def _installed(self, points: bool | Iterable[EntryPoint]) -> Iterable[_Found]:
         if points is False:
@@ -297,20 +378,17 @@ class _Loader:
     def _load(self, found: _Found) -> Steps:
         manifest = found.manifest
         settings = settings_of(manifest.id, manifest.config_schema, self._config)
-        module: ModuleType | None = None
         try:
-            value, module = contained("import", found.bring)
-            definition = contained("entry", lambda: definition_of(value))
+            definition, module = yield Work("import", lambda: _defined(found))
             if manifest.config_schema is None and definition.config_schema is not None:
                 settings = settings_of(manifest.id, definition.config_schema, self._config)
             api = self._api(found, definition, settings)
             yield from registered(definition, api)
         except BaseException:
-            if module is not None:
-                forget(module.__name__)
+            found.forget()
             raise
-        end = definition.unregister
-        plugin = LoadedPlugin(api, manifest, module, lambda: end(api) if end is not None else None)
+        end = with_arguments(definition.unregister or (lambda: None), ("api",), what="unregister")
+        plugin = LoadedPlugin(api, manifest, module, lambda: end(api), self._timeout)
         self._add(plugin, api)
         self.plugins.append(plugin)
         self._log.info(
@@ -345,7 +423,24 @@ class _Loader:
         return problem
 
 
+def _defined(found: _Found) -> tuple[PluginDefinition, ModuleType | None]:
+    """How a plugin wants to be registered. Its module runs here."""
+    value, module = found.bring()
+    return contained("entry", lambda: definition_of(value)), module
+
+
 # --- finding ----------------------------------------------------------------------------------------------------------
+
+
+def _options(
+    given: SearchPaths, enabled: Collection[str] | None, disabled: Collection[str] | None, logger: Any
+) -> PluginLoaderOptions:
+    """The options; what is given by its own name counts before what is in a mapping of options."""
+    if isinstance(given, Mapping):
+        given = struct_of(given, PluginLoaderOptions, "options")
+    base = given if isinstance(given, PluginLoaderOptions) else PluginLoaderOptions(search_paths=given)
+    own = {"enabled_plugins": enabled, "disabled_plugins": disabled, "logger": logger}
+    return structs.replace(base, **{name: value for name, value in own.items() if value is not None})
 
 
 def _paths(given: SearchPath | Iterable[SearchPath]) -> list[Path]:

@@ -1,21 +1,57 @@
-"""Runs a plugin's code: imports it, finds out how it wants to be registered, and keeps what it raises in its place."""
+"""Runs a plugin's code: imports it, finds out how it wants to be registered, and keeps what it raises in its place.
 
+Each step runs in a thread of its own, and for no longer than it may: a thread that does not come back is left behind,
+and ends with the process. So a Ctrl-C reaches the host, and never a plugin.
+"""
+
+import contextvars
 import importlib.util
 import re
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from .. import jsontext
-from ..errors import FormatError, InterlinguaError
-from ..tools.tool import Tool
+from ..containment import describe
+from ..errors import FormatError
+from ..interop import attribute, attributes, with_arguments
+from ..tools.tool import as_tool
 from ..tools.validation import validated
 from .api import PluginApi, PluginDefinition
 
 Stage: TypeAlias = Literal["discover", "manifest", "config", "entry", "import", "register", "add", "unload"]
-Steps: TypeAlias = Generator[Awaitable[Any], Any, None]
+
+
+class Work(NamedTuple):
+    """Code of a plugin that is to run, and the stage that it belongs to."""
+
+    stage: Stage
+    run: Callable[[], Any]
+
+    def start(self) -> "Future[Any]":
+        """Runs it in a thread; what comes of it, or why it failed."""
+        future: Future[Any] = Future()
+        context = contextvars.copy_context()
+
+        def work() -> None:
+            try:
+                future.set_result(context.run(contained, self.stage, self.run))
+            except Failed as failed:
+                future.set_exception(failed)
+
+        threading.Thread(target=work, name=f"plugin-{self.stage}", daemon=True).start()
+        return future
+
+    def overdue(self, seconds: float) -> "Failed":
+        return Failed(self.stage, f"{self.stage} took longer than {seconds:g} s and was given up")
+
+
+Steps: TypeAlias = Generator[Work | Awaitable[Any], Any, None]
+"""Yields what is to run in a thread or to be awaited, and is sent what came of it."""
 
 
 class Failed(Exception):
@@ -26,27 +62,28 @@ class Failed(Exception):
         self.stage = stage
 
 
-class Exited(InterlinguaError):
-    """A plugin wanted to end the process."""
-
-
 def contained(stage: Stage, run: Callable[[], Any]) -> Any:
-    """What a plugin's code gives. Whatever it raises fails this plugin only, `sys.exit` included."""
+    """What a plugin's code gives. Whatever it raises fails this plugin only: no Ctrl-C arrives in its thread."""
     try:
         return run()
-    except (KeyboardInterrupt, Failed):
+    except Failed:
         raise
     except BaseException as error:
-        raise Failed(stage, said(error)) from error
+        raise Failed(stage, describe(error)) from error
 
 
-def imported(id: str, entry: Path, folder: Path) -> ModuleType:
-    """The plugin's module, under a name of its own; beneath it, the other files of the folder (`from . import x`)."""
+def free_name(id: str) -> str:
+    """A name for a plugin's module that no other has."""
     name = base = "interlingua_plugin_" + re.sub(r"\W", "_", id)
     count = 1
     while name in sys.modules:
         count += 1
         name = f"{base}_{count}"
+    return name
+
+
+def imported(name: str, entry: Path, folder: Path) -> ModuleType:
+    """The plugin's module, under a name of its own; beneath it, the other files of the folder (`from . import x`)."""
     spec = importlib.util.spec_from_file_location(name, entry, submodule_search_locations=[str(folder.resolve())])
     if spec is None or spec.loader is None:
         raise Failed("entry", f"{entry.name} cannot be imported")
@@ -69,7 +106,7 @@ def definition_of(value: Any) -> PluginDefinition:
     """What a module, an object, a class or a function says of how it is registered."""
     if isinstance(value, PluginDefinition):
         return value
-    if isinstance(value, Tool) or _is_connector(value):
+    if as_tool(value) is not None or _is_connector(value):
         return PluginDefinition(register=_registering(value))
     if isinstance(value, type):
         return definition_of(contained("import", value))
@@ -78,37 +115,40 @@ def definition_of(value: Any) -> PluginDefinition:
         return found
     if callable(value):
         return PluginDefinition(register=value)
-    held = getattr(value, "plugin", None)
+    held = attribute(value, "plugin")
     if held is not None and held is not value:
         return definition_of(held)
     raise Failed("entry", "there is no function register(api), nor activate(api), nor a `plugin` that has one")
 
 
 def _of_names(value: Any) -> PluginDefinition | None:
-    register = next((one for name in ("register", "activate") if callable(one := getattr(value, name, None))), None)
+    register = _first(value, "register", "activate")
     if register is None:
         return None
-    told: dict[str, Any] = {
-        name: given
-        for name in ("id", "name", "description", "version")
-        if isinstance(given := getattr(value, name, None), str) and not isinstance(value, ModuleType)
-    }
-    schema = getattr(value, "config_schema", None)
-    end = next((one for name in ("unregister", "deactivate") if callable(one := getattr(value, name, None))), None)
+    named = () if isinstance(value, ModuleType) else ("id", "name", "description", "version")
+    about: dict[str, Any] = {name: one for name, one in attributes(value, named).items() if isinstance(one, str)}
+    schema = attribute(value, "config_schema")
     return PluginDefinition(
-        **told, config_schema=schema if isinstance(schema, dict) else None, register=register, unregister=end
+        **about,
+        config_schema=schema if isinstance(schema, dict) else None,
+        register=register,
+        unregister=_first(value, "unregister", "deactivate"),
     )
+
+
+def _first(value: Any, *names: str) -> Callable[..., Any] | None:
+    return next((one for name in names if callable(one := attribute(value, name))), None)
 
 
 def _is_connector(value: Any) -> bool:
     return not isinstance(value, type | ModuleType) and all(
-        hasattr(value, name) for name in ("id", "provider", "api", "stream")
+        attribute(value, name) is not None for name in ("id", "provider", "api", "stream")
     )
 
 
 def _registering(value: Any) -> Callable[[PluginApi], None]:
     def register(api: PluginApi) -> None:
-        if isinstance(value, Tool):
+        if as_tool(value) is not None:
             api.register_tool(value)
         else:
             api.register_connector(value)
@@ -120,15 +160,11 @@ def registered(definition: PluginDefinition, api: PluginApi) -> Steps:
     register = definition.register or definition.activate
     if register is None:
         raise Failed("entry", "the definition has neither register nor activate")
+    call = with_arguments(register, ("api",), what="register")
     try:
-        answer = contained("register", lambda: register(api))
+        answer = yield Work("register", lambda: call(api))
         if isinstance(answer, Awaitable):
-            try:
-                yield answer
-            except (KeyboardInterrupt, GeneratorExit):
-                raise
-            except BaseException as error:
-                raise Failed("register", said(error)) from error
+            yield answer
     finally:
         api._over = True
 
@@ -154,16 +190,3 @@ def drop(waiting: Awaitable[Any]) -> None:
         if end := getattr(waiting, name, None):
             end()
             return
-
-
-def said(error: BaseException) -> str:
-    """What an error says; a plugin's own may fail even at that."""
-    if isinstance(error, FormatError):
-        return error.message
-    try:
-        words = str(error)
-    except Exception:
-        words = ""
-    if isinstance(error, Exited):
-        return words
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
