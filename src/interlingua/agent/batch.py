@@ -20,8 +20,8 @@ from ..abort import Abort
 from ..canonical import plain
 from ..containment import describe, must_propagate
 from ..errors import FormatError
-from ..interop import struct_of
 from ..events import MessageEnd, MessageStart, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
+from ..interop import struct_of
 from ..messages import AssistantMessage, TextBlock, ToolCall, ToolResultMessage
 from ..tools.calling import Approve, call_tool, failure
 from ..tools.results import as_result
