@@ -1,15 +1,18 @@
 """What a bad plugin cannot do: lead out of its folder, stop the others, take another's place, or stay."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+import textwrap
+import threading
 from pathlib import Path
 
 import pytest
 
 from interlingua import ConnectorRegistry, ToolRegistry
-from interlingua.plugins import Plugins, load_plugins
+from interlingua.plugins import Plugins, aload_plugins, load_plugins
 from interlingua.tools import ToolContext, discover_core_tools
 from plugins.making import ECHO, Heard, plugin
 
@@ -152,6 +155,94 @@ def test_a_broken_plugin_stops_no_other(tmp_path: Path, code: str, expected: str
     _, said = beside_a_good_one(tmp_path)
     assert said.startswith(expected)
     assert "interlingua_plugin_bad" not in sys.modules
+
+
+@pytest.mark.parametrize("raised", ["SystemExit(2)", "ValueError('no')", "asyncio.CancelledError()"])
+async def test_an_asynchronous_register_that_fails_stops_no_other(tmp_path: Path, raised: str) -> None:
+    """The same for what is raised while a register is awaited."""
+    plugin(tmp_path, "bad", f"import asyncio\nasync def register(api):\n    await asyncio.sleep(0)\n    raise {raised}")
+    plugin(tmp_path, "good")
+    loaded = await aload_plugins(tmp_path)
+    assert (["good"], ["register"]) == ([one.id for one in loaded], [one.stage for one in loaded.problems])
+
+
+def test_an_interrupt_is_the_users_and_passes(tmp_path: Path) -> None:
+    """Control-C while a plugin is imported ends the loading, also one that would never come to an end."""
+    plugin(tmp_path, "bad", "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(600)")
+    with pytest.raises(KeyboardInterrupt):
+        load_plugins(tmp_path)
+    assert "interlingua_plugin_bad" not in sys.modules
+
+
+BLOCKED = {
+    "import": ("import threading\nthreading.Event().wait()", "import"),
+    "import of a helper": ("from . import helper", "import"),
+    "making of a class": (
+        "import threading\nclass plugin:\n    def __init__(self): threading.Event().wait()",
+        "import",
+    ),
+    "register": ("import threading\ndef register(api): threading.Event().wait()", "register"),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKED)
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_a_plugin_that_blocks_is_given_up_and_listed(tmp_path: Path, name: str, how: str) -> None:
+    """In bounded time; the others are loaded, and nothing of it stays."""
+    code, stage = BLOCKED[name]
+    folder = plugin(tmp_path, "bad", code)
+    (folder / "helper.py").write_text("import threading\nthreading.Event().wait()")
+    plugin(tmp_path, "good")
+    tools = ToolRegistry()
+    if how == "sync":
+        loaded = await asyncio.to_thread(load_plugins, tmp_path, tools=tools, timeout=1)
+    else:
+        loaded = await aload_plugins(tmp_path, tools=tools, timeout=1)
+    assert (["good"], ["echo"]) == ([one.id for one in loaded], [meta.id for meta in tools])
+    (problem,) = loaded.problems
+    assert ("bad", stage, f"{stage} took longer than 1 s and was given up") == (
+        problem.plugin_id,
+        problem.stage,
+        problem.message,
+    )
+    assert [] == [module for module in sys.modules if module.startswith("interlingua_plugin_bad")]
+    loaded.unload()
+
+
+async def test_an_asynchronous_register_that_blocks_is_given_up(tmp_path: Path) -> None:
+    """It is cancelled, and the others are loaded."""
+    plugin(tmp_path, "bad", "import asyncio\nasync def register(api):\n    await asyncio.Event().wait()")
+    plugin(tmp_path, "good")
+    loaded = await aload_plugins(tmp_path, timeout=1)
+    assert (["good"], ["register"]) == ([one.id for one in loaded], [one.stage for one in loaded.problems])
+
+
+def test_a_plugin_that_comes_back_too_late_leaves_nothing(tmp_path: Path) -> None:
+    """What it imports and registers after it was given up is not kept."""
+    release = threading.Event()
+    wait = "def register(api):\n    api.config['release'].wait()\n"
+    folder = plugin(tmp_path, "late", f"{wait}    from . import helper\n    api.register_tool(helper)")
+    (folder / "helper.py").write_text("name = 'x'\ndef execute(call_id, params): pass")
+    tools = ToolRegistry()
+    before = set(threading.enumerate())
+    loaded = load_plugins(tmp_path, tools=tools, config={"release": release}, timeout=1)
+    (worker,) = set(threading.enumerate()) - before
+    release.set()
+    worker.join(10)
+    assert ([], []) == (list(loaded), tools.list())
+
+
+def test_a_plugin_that_does_not_end_is_unloaded_all_the_same(tmp_path: Path) -> None:
+    """Its tools go, and the failure is reported."""
+    code = textwrap.dedent(ECHO) + "def unregister(api):\n    import threading\n    threading.Event().wait()"
+    plugin(tmp_path, "clingy", code)
+    tools = ToolRegistry()
+    (loaded,) = load_plugins(tmp_path, tools=tools, timeout=1)
+    loaded.unload()
+    assert ([], ["unload took longer than 1 s and was given up"]) == (
+        tools.list(),
+        [one.message for one in loaded.problems],
+    )
 
 
 @pytest.mark.parametrize("raised", ["SystemExit(2)", "BaseException('odd')", "KeyboardInterrupt()", "GeneratorExit()"])
