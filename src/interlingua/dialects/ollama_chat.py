@@ -12,7 +12,7 @@ whole one would look and read by the same code.
 import base64
 import binascii
 from collections.abc import Collection, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -723,7 +723,23 @@ def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assis
 
 def _decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, Any]:
     named = optional(wire.get("model")) or None
-    return {"model": base.model or named, "response_model": named if base.model and named != base.model else None}
+    return {
+        "model": base.model or named,
+        "response_model": named if base.model and named != base.model else None,
+        "timestamp": base.timestamp if base.timestamp is not None else _decode_time(wire.get("created_at")),
+    }
+
+
+def _decode_time(text: Any) -> int | None:
+    """Milliseconds, of which the wire tells nanoseconds: the rest of its text is a residual."""
+    try:
+        when = datetime.fromisoformat(text)
+        return (when.replace(tzinfo=when.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _decode_usage(wire: dict[str, Any]) -> Usage | None:
@@ -742,6 +758,8 @@ def encode_response(message: AssistantMessage) -> Encoded:
         report.lost("content", "content is read as blocks", "record", field="content")
     if message.usage is not None and message.usage != replace(_counted(message.usage), extra=message.usage.extra):
         report.at("$.usage", "usage", "only all input and all output are counted", "record")
+    if message.timestamp is not None and _created(message.timestamp) is None:
+        report.at("$.timestamp", "timestamp", "no calendar has this time", "record")
     return encoded(API, _whole_answer(message, parts), message, ANSWER_FATES, report.losses)
 
 
@@ -768,9 +786,10 @@ def _created(timestamp: int | None) -> str | None:
     if timestamp is None:
         return None
     try:
-        return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (OverflowError, ValueError, OSError):  # a time that has no calendar
+        when = _EPOCH + timedelta(milliseconds=timestamp)
+    except OverflowError:  # a time that has no calendar
         return None
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _counted(usage: Usage) -> Usage:
@@ -788,6 +807,7 @@ ANSWER_FATES: Fates = {
     **kept("AssistantMessage.stop_reason AssistantMessage.model"),
     **some("AssistantMessage.stop_detail AssistantMessage.response_model", "said where the wire knows the word"),
     **some("AssistantMessage.error_message", "said where the wire knows the word"),
+    **some("AssistantMessage.timestamp", "a time that the calendar has"),
     **some("Usage.input Usage.cache_read Usage.cache_write Usage.total_tokens", "all input is counted as one"),
     **kept("Usage.output"),
     **some("Usage.cost Usage.reasoning", "the wire does not count it"),

@@ -35,7 +35,7 @@ from ...losses import QUIET
 from ...messages import AssistantMessage, Block, OpaqueBlock, ServerToolCall, TextBlock, ThinkingBlock, ToolCall
 from ...request import Request
 from .._stream import Decoder
-from .._wire import fields_of, put_back, residual, string
+from .._wire import fields_of, string
 from .answers import decode_answer, decode_usage, whole_answer
 from .content import SERVER, decode_block, encode_block
 from .errors import EXCEPTIONS, decode_error
@@ -50,7 +50,7 @@ def framing(content_type: str | None = None) -> Framing:
 class _Open:
     """A block of the wire's answer while it streams: its kind, and what has come of it beside the recorded text."""
 
-    __slots__ = ("citations", "held", "kind", "pieces", "sealed", "wire")
+    __slots__ = ("citations", "kind", "more", "pieces", "sealed", "wire")
 
     def __init__(self, kind: str, wire: dict[str, Any] | None = None) -> None:
         self.kind = kind
@@ -58,7 +58,7 @@ class _Open:
         self.pieces: list[str] = []  # of arguments, a signature or a picture
         self.sealed: list[str] = []  # of redacted thinking
         self.citations: list[Any] = []
-        self.held: dict[str, Any] = {}
+        self.more: dict[str, Any] = {}  # what no delta of this wire brings, as the whole block would have it
 
 
 class StreamDecoder(Decoder):
@@ -144,11 +144,10 @@ class StreamDecoder(Decoder):
     def _delta(self, key: Any, delta: dict[str, Any]) -> None:
         block = self._blocks.get(key)
         for kind, value in delta.items():
-            if kind == "~":  # what our own encoder could not say in the wire's words
-                if block is not None:
-                    block.held = dict(value)
-                continue
             sort = _SORTS.get(kind, "")
+            if not sort and block is not None and block.kind:  # a field that is not modelled, of the open block
+                block.more = _merged(block.more, {kind: value})
+                continue
             if block is None or not _goes_on(block, sort):
                 block = self._begin(key, sort)
             self._grow(key, block, kind, value)
@@ -158,10 +157,13 @@ class StreamDecoder(Decoder):
             case "text":
                 self._record.delta(key, string(value))
             case "toolUse":
-                piece = string(value["input"])
+                piece = string(value.get("input", ""))
                 if block.kind == "toolUse":
                     self._record.delta(key, piece)
                 block.pieces.append(piece)
+                if len(value) > 1 or "input" not in value:
+                    rest = {field: told for field, told in value.items() if field != "input"}
+                    block.more = _merged(block.more, {kind: rest})
             case "reasoningContent":
                 self._grow_reasoning(key, block, value)
             case "citation":
@@ -181,6 +183,8 @@ class StreamDecoder(Decoder):
                 block.pieces.append(string(piece))
             elif field == "redactedContent":
                 block.sealed.append(string(piece))
+            else:
+                block.more = _merged(block.more, {"reasoningContent": {field: piece}})
 
     def _close(self, event: dict[str, Any]) -> None:
         key = event["contentBlockIndex"]
@@ -195,8 +199,7 @@ class StreamDecoder(Decoder):
             text = "".join(block.pieces)
             arguments, _, broken = parse_arguments(text)
             wire["toolUse"]["input"] = arguments or wire["toolUse"].get("input", {})
-        wire = put_back(wire, block.held)
-        read = decode_block(wire)
+        read = decode_block(_merged(wire, block.more))
         if broken is not None and isinstance(read, ToolCall):
             return replace(read, arguments_text=text, parse_error=broken)
         return read
@@ -295,6 +298,18 @@ def _unpadded(event: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in event.items() if key != "p"}
 
 
+def _merged(wire: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Both of them, object by object; where both say something, the former."""
+    out = dict(wire)
+    for key, value in more.items():
+        known = out.get(key)
+        if isinstance(known, dict) and isinstance(value, dict):
+            out[key] = _merged(known, value)
+        else:
+            out.setdefault(key, value)
+    return out
+
+
 def _said_text(text: str, citations: list[Any]) -> dict[str, Any]:
     if citations:
         return {"citationsContent": {"content": [{"text": text}], "citations": citations}}
@@ -341,6 +356,7 @@ class StreamEncoder:
     def __init__(self, *, request: Request | None = None) -> None:
         self._closed = False
         self._sealed: set[int] = set()  # redacted blocks, which have no text to stream
+        self._whole: set[int] = set()  # text in a block of another kind, which this wire does not stream
         self._calls: dict[int, dict[str, Any]] = {}  # how calls were announced
         self._first: dict[str, Any] = {}
 
@@ -349,6 +365,8 @@ class StreamEncoder:
             return b""
         match event:
             case TextDelta():
+                if self._whole and event.content_index in self._whole:
+                    return b""
                 return _delta(event.content_index, {"text": event.delta})
             case ThinkingDelta():
                 if event.content_index in self._sealed:
@@ -360,6 +378,9 @@ class StreamEncoder:
                 self._first = _without_content(whole_answer(event.partial or AssistantMessage(content=()), []))
                 return _event("messageStart", self._first)
             case TextStart():  # an empty delta opens the block, as the wire has no start for text
+                if event.block is not None and any(key.startswith("~") for key in event.block.extra.get(API, ())):
+                    self._whole.add(event.content_index)
+                    return b""
                 return _delta(event.content_index, {"text": ""})
             case ThinkingStart():
                 if event.block is not None and event.block.redacted:
@@ -393,12 +414,16 @@ class StreamEncoder:
         index = event.content_index
         stop = _event("contentBlockStop", {"contentBlockIndex": index})
         block = event.tool_call if isinstance(event, ToolCallEnd) else event.block
+        if index in self._whole and isinstance(event, TextEnd):
+            block = event.block or TextBlock(text=event.content)
         if block is None:
             return stop
         wire = encode_block(block, QUIET)
         if wire is None:
             return b"" if isinstance(event, BlockEnd) or index in self._sealed else stop
         match event:
+            case TextEnd() if index in self._whole:
+                return _whole_block(index, wire) + stop
             case TextEnd():
                 return _rest_of_text(index, event.content, wire) + stop
             case ThinkingEnd():
@@ -441,9 +466,24 @@ def _opening(index: int, start: Any) -> bytes:
 
 
 def _rest(index: int, wire: dict[str, Any], said: dict[str, Any]) -> bytes:
-    """What the deltas so far got wrong, for our own decoder; other clients see a delta that they do not know."""
-    held = residual(wire, said)
-    return _delta(index, {"~": held}) if held else b""
+    """The fields of a block that no delta of this wire brings, in a delta of their own, as the whole block has them."""
+    more = _added(wire, said)
+    if "toolUse" in more:
+        more["toolUse"]["input"] = ""  # clients read it from every such delta
+    return _delta(index, more) if more and said.keys() <= wire.keys() else b""
+
+
+def _added(wire: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+    """What `wire` has and `said` has not, in the same places."""
+    out: dict[str, Any] = {}
+    for key, value in wire.items():
+        if key not in said:
+            out[key] = value
+        elif isinstance(value, dict) and isinstance(said[key], dict) and key != "input":
+            inner = _added(value, said[key])
+            if inner:
+                out[key] = inner
+    return out
 
 
 def _rest_of_text(index: int, text: str, wire: dict[str, Any]) -> bytes:

@@ -19,6 +19,7 @@ from .._wire import (
     reading,
     reason_for,
     residual,
+    whole,
     with_held,
 )
 from .calls import Pairing
@@ -106,7 +107,13 @@ def decode_envelope(wire: Mapping[str, Any], base: AssistantMessage) -> dict[str
         "response_id": optional(wire.get("id")) or None,
         "model": base.model or named,
         "response_model": named if base.model and named != base.model else None,
+        "timestamp": base.timestamp if base.timestamp is not None else _decode_time(wire.get("created")),
     }
+
+
+def _decode_time(seconds: Any) -> int | None:
+    told = whole(seconds)
+    return told * 1000 if told else None
 
 
 def held_response(message: AssistantMessage) -> dict[str, Any]:
@@ -210,5 +217,7 @@ def _report_answer(message: AssistantMessage, report: Reporter) -> None:
         report.at("$.stopReason", "stop_reason", "the wire has no word for it", "weakened")
     if word != message.stop_detail:
         report.at("$.stopDetail", "stop_detail", "another wire's word", "record")
+    if message.timestamp is not None and (message.timestamp % 1000 or not message.timestamp):
+        report.at("$.timestamp", "timestamp", "told in whole seconds", "record")
     if message.response_model is not None and message.model is not None:
         report.at("$.model", "model", "the model that answered is said, not the one that was asked", "record")

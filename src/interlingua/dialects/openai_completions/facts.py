@@ -120,6 +120,7 @@ ANSWER_FATES: Fates = {
     **some("AssistantMessage.model AssistantMessage.response_model", "one of them is said"),
     **some("AssistantMessage.stop_reason AssistantMessage.stop_detail", "said where the wire knows the word"),
     **some("AssistantMessage.error_message", "said where no word of the wire tells"),
+    **some("AssistantMessage.timestamp", "told in whole seconds"),
     **kept("Usage.input Usage.output Usage.cache_read Usage.cache_write Usage.total_tokens Usage.reasoning Usage.cost"),
     **kept("Cost.input Cost.output Cost.total"),
     **record("Cost.cache_read Cost.cache_write Cost.extra", "the price of the cache is not told apart"),
