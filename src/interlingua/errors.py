@@ -16,6 +16,7 @@ InterlinguaError
     └── ToolAuthorizationError   status 403
 """
 
+import math
 from typing import Any
 
 
@@ -75,11 +76,22 @@ class Aborted(InterlinguaError):
         self.reason = reason
 
 
+def seconds(value: Any) -> float | None:
+    """A wait in seconds: none below zero, and None for what is no finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return max(0.0, float(value)) if math.isfinite(value) else None
+    except OverflowError:  # an integer that no float can hold
+        return None
+
+
 class ProviderError(InterlinguaError):
     """The provider answered, and the answer is an error.
 
     `status` is the HTTP status (0 when the error came inside a stream), `code` the provider's own word for it,
-    `retry_after` seconds if the provider asked to wait, `body` what it sent, parsed where it was JSON.
+    `retry_after` seconds if the provider asked to wait (never negative, never infinite), `body` what it sent, parsed
+    where it was JSON.
     """
 
     def __init__(
@@ -96,7 +108,7 @@ class ProviderError(InterlinguaError):
         self.message = message
         self.status = status
         self.code = code
-        self.retry_after = retry_after
+        self.retry_after = seconds(retry_after)
         self.body = body
         self.provider = provider
 

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlingua.dialects import dialect
-from interlingua.errors import AuthFailed, BadRequest, Overloaded, ProviderError, RateLimited
+from interlingua.errors import (
+    AuthFailed,
+    BadRequest,
+    ContentFiltered,
+    ContextTooLong,
+    Overloaded,
+    ProviderError,
+    RateLimited,
+)
 from laws.wires import every_dialect, through_json
 from strategies import texts
 
@@ -45,3 +53,23 @@ def test_an_error_that_came_inside_a_stream_gets_a_status(name: str, kind: type[
     told, body = wire.encode_error(kind("no"))
     assert 400 <= told < 600
     assert isinstance(wire.decode_error(told, through_json(body)), kind)
+
+
+@every_dialect
+@pytest.mark.parametrize("kind", [ContentFiltered, ContextTooLong])
+@given(
+    status=st.sampled_from([0, 400, 403, 413, 500, 503]), message=texts().filter(str.strip), code=st.none() | texts()
+)
+def test_a_filter_and_an_overflow_keep_their_kind(
+    name: str, kind: type[ProviderError], status: int, message: str, code: str | None
+) -> None:
+    """
+    What was refused or too long is still that, in the code of the wire or in its words, and says what it said.
+    """
+    if kind is ContextTooLong and status == 403:
+        return  # a key that may not do this: no wire says otherwise
+    wire = dialect(name)
+    told, body = wire.encode_error(kind(message, status=status, code=code))
+    again = wire.decode_error(told, through_json(body))
+    assert kind is type(again)
+    assert again.message.endswith(message)

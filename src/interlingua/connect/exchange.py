@@ -14,11 +14,12 @@ from msgspec.structs import replace
 from ..abort import Abort
 from ..containment import must_propagate
 from ..dialects import Decoding, Dialect
-from ..dialects._errors import provider_error
-from ..errors import Aborted, BadWire, ContentFiltered, DialectError, InterlinguaError, ProviderError
+from ..dialects._errors import failure_of
+from ..errors import Aborted, BadWire, DialectError, InterlinguaError, ProviderError
 from ..events import Done, Error, StreamEvent
 from ..folding import renamed, unfold
 from ..framing import Frame, actual_type
+from ..jsontext import read
 from ..messages import AssistantMessage, blocks_of
 from .transport import ERROR_BODY_LIMIT, Reply, Transport, whole
 from .watching import Timeouts, Watch
@@ -28,10 +29,6 @@ Batch = list[StreamEvent]
 LONGEST_MESSAGE = 4000
 _LARGEST_ANSWER = 256 * 1024 * 1024  # of one that comes whole: it may hold pictures
 _LONGEST_PAGE = 16 * 1024
-# The providers' words for an answer that a filter or the model itself declined.
-FILTERED = frozenset(
-    {"refusal", "sensitive", "content_filter", "content_filtered", "guardrail_intervened"}
-) | frozenset({"safety", "recitation", "blocklist", "prohibited_content", "spii", "image_safety", "language"})
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -157,6 +154,8 @@ class Exchange:
             answer = self._dialect.decode_response(
                 body, model=base.model, provider=base.provider, timestamp=base.timestamp
             )
+            if answer.stop_reason == "error" and (told := _error_in(body)) is not None:
+                self._decoder.failure = self._dialect.decode_error(0, {"error": told})
             return _Unstreamed(answer, self._names)
         if kind == "text/html":
             page = (await self._whole(watch))[:200].decode(errors="replace")
@@ -225,6 +224,16 @@ def _words(page: bytes) -> bytes:
     return b" ".join(re.sub(rb"(?is)<(script|style)\b.*?</\1>|<[^>]*>", b" ", page[:_LONGEST_PAGE]).split())
 
 
+def _error_in(body: bytes) -> Any:
+    """The error that a whole answer tells beside its content: OpenAI's `error`, or OpenRouter's inside a choice."""
+    wire = read(body)
+    if not isinstance(wire, dict):
+        return None
+    choices = wire.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return wire.get("error") or (first.get("error") if isinstance(first, dict) else None)
+
+
 class _Unstreamed:
     """An answer that came whole although a stream was asked for, as if it were frames."""
 
@@ -278,13 +287,3 @@ def _scrubbed_value(value: Any, scrub: Callable[[str], str], name: str = "") -> 
     head = f"{name}="
     said = scrub(head + value)
     return said.removeprefix(head) if said.startswith(head) else scrub(value)
-
-
-def failure_of(message: AssistantMessage) -> InterlinguaError:
-    """The typed error of an answer that ended badly, from what it says of itself."""
-    text, detail = message.error_message or "the answer ended in an error", message.stop_detail
-    if message.stop_reason == "aborted":
-        return Aborted(text)
-    if (detail or "").lower() in FILTERED:
-        return ContentFiltered(text, code=detail)
-    return provider_error(text, code=detail)

@@ -9,11 +9,12 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from ..containment import must_propagate
+from ..dialects._errors import failure_of
 from ..errors import Aborted, InterlinguaError
 from ..events import Done, Error, Start, StreamEvent
 from ..folding import CUT_OFF
 from ..messages import AssistantMessage
-from .exchange import Batch, contained, failure_of
+from .exchange import Batch, contained
 
 LEFT = "the reader left the stream"
 

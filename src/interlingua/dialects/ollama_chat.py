@@ -63,7 +63,7 @@ from ..request import (
     System,
     ToolSpec,
 )
-from ._errors import provider_error, status_of, words_of
+from ._errors import provider_error, status_of, worded, words_of
 from ._stream import Decoder
 from ._wire import (
     RESPONSE,
@@ -1020,7 +1020,7 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
 
 
 def encode_error(error: ProviderError) -> tuple[int, Any]:
-    return status_of(error), {"error": error.message}
+    return status_of(error), {"error": worded(error)}
 
 
 def path(model: str, stream: bool) -> str:

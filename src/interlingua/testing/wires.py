@@ -11,7 +11,8 @@ from urllib.parse import unquote
 
 from .. import jsontext
 from ..dialects import dialect
-from ..errors import BadRequest, Overloaded, ProviderError, RateLimited
+from ..dialects._errors import error_of
+from ..errors import BadRequest, ContentFiltered, ContextTooLong, Overloaded, ProviderError, RateLimited
 from ..framing import write_aws, write_ndjson, write_sse
 
 SSE = "text/event-stream"
@@ -110,8 +111,8 @@ def _responses_error(error: ProviderError, sent: int, body: Any) -> bytes:
     event = {
         "type": "error",
         "sequence_number": sent,
-        "code": error.code or told["type"],
-        "message": error.message,
+        "code": told["code"] or told["type"],
+        "message": told["message"],
         "param": None,
     }
     return write_sse(jsontext.write(event), "error")
@@ -126,9 +127,11 @@ def _bedrock_error(error: ProviderError, sent: int, body: Any) -> bytes:
         (RateLimited, "throttlingException"),
         (Overloaded, "serviceUnavailableException"),
         (BadRequest, "validationException"),
+        (ContentFiltered, "validationException"),
+        (ContextTooLong, "validationException"),
     )
     name = next((name for kind, name in kinds if isinstance(error, kind)), "internalServerException")
-    return write_aws(name, jsontext.write({"message": error.message}), message_type="exception")
+    return write_aws(name, jsontext.write({"message": error_of(body)["message"]}), message_type="exception")
 
 
 # --- the rows --------------------------------------------------------------------------------------------------------

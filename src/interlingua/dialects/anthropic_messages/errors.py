@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import ProviderError
-from .._errors import error_of, provider_error, status_of, words_of
+from .._errors import error_of, provider_error, status_of, word_status, worded, words_of
 from .._wire import lenient, optional
 
 
@@ -35,5 +35,5 @@ ERROR_TYPES = {
 
 def encode_error(error: ProviderError) -> tuple[int, Any]:
     status = status_of(error)
-    kind = ERROR_TYPES.get(status, "api_error")
-    return status, {"type": "error", "error": {"type": kind, "message": error.message}}
+    kind = ERROR_TYPES.get(word_status(error), "api_error")
+    return status, {"type": "error", "error": {"type": kind, "message": worded(error)}}

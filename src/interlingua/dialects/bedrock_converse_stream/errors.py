@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import ProviderError
-from .._errors import provider_error, status_of, words_of
+from .._errors import provider_error, status_of, word_status, worded, words_of
 from .._wire import lenient
 
 EXCEPTIONS = frozenset(
@@ -55,4 +55,4 @@ ERROR_TYPES = {
 
 def encode_error(error: ProviderError) -> tuple[int, Any]:
     status = status_of(error)
-    return status, {"__type": ERROR_TYPES.get(status, "InternalServerException"), "message": error.message}
+    return status, {"__type": ERROR_TYPES.get(word_status(error), "InternalServerException"), "message": worded(error)}

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import ProviderError
-from .._errors import error_of, provider_error, status_of, words_of
+from ...errors import ProviderError, seconds
+from .._errors import error_of, provider_error, status_of, word_status, worded, words_of
 from .._wire import lenient, optional, whole
 
 
@@ -43,18 +43,19 @@ def _reason(error: dict[str, Any]) -> str | None:
 
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_TIME = r"(\d+(?:\.\d+)?)\s*(ms|h|m|s)"
+_TIME = r"([0-9]+(?:\.[0-9]+)?)\s*(ms|h|m|s)"
 _WAIT = re.compile(rf"\b(?:reset|retry) (?:after|in) ((?:{_TIME}\s*)+)", re.IGNORECASE)
 
 
 def _delay(error: dict[str, Any]) -> float | None:
-    """Seconds to wait: from RetryInfo, else from the words of the message."""
+    """Seconds to wait: from RetryInfo (google.rpc.Duration, which may be negative), else from the message's text."""
     told = next((item["retryDelay"] for item in _details(error) if isinstance(item.get("retryDelay"), str)), None)
     if told is None:
         found = _WAIT.search(str(error.get("message")))
         told = found[1] if found else ""
     times = re.findall(_TIME, told.lower())
-    return sum(float(amount) * _UNITS[unit] for amount, unit in times) if times else None
+    sign = -1 if told.lstrip().startswith("-") else 1
+    return seconds(sign * sum(float(amount) * _UNITS[unit] for amount, unit in times)) if times else None
 
 
 STATUSES = {
@@ -82,7 +83,8 @@ def error_body(code: int, message: str, word: str | None) -> dict[str, Any]:
 
 def encode_error(error: ProviderError) -> tuple[int, Any]:
     status = status_of(error)
-    body = error_body(status, error.message, STATUSES.get(status, "INTERNAL" if status >= 500 else "INVALID_ARGUMENT"))
+    word = STATUSES.get(word_status(error), "INTERNAL" if status >= 500 else "INVALID_ARGUMENT")
+    body = error_body(status, worded(error), word)
     if error.retry_after is not None:
         delay = f"{error.retry_after:.3f}".rstrip("0").rstrip(".")
         body["error"]["details"] = [

@@ -478,6 +478,8 @@ class StreamDecoder(Decoder):
                 joined(other) for _, other in sorted(self._others.items(), key=lambda item: str(item[0]))
             ]
         choice = self._choice or None
+        if choice is not None and isinstance(choice.get("error"), dict):  # OpenRouter's way to fail in the middle
+            self.failure = decode_error(0, {"error": choice["error"]})
         self._record.end(read_answer(self._shell, choice, content, beside, self._given, self._compat))
 
     def _close_blocks(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from ... import jsontext
 from ...errors import ProviderError
-from .._errors import azure_code, provider_error, status_of
+from .._errors import azure_code, code_of, provider_error, status_of
 from .._wire import lenient, optional
 
 
@@ -50,4 +50,4 @@ ERROR_TYPES = {
 def encode_error(error: ProviderError) -> tuple[int, Any]:
     status = status_of(error)
     kind = ERROR_TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
-    return status, {"error": {"message": error.message, "type": kind, "param": None, "code": error.code}}
+    return status, {"error": {"message": error.message, "type": kind, "param": None, "code": code_of(error)}}

@@ -99,6 +99,8 @@ class StreamDecoder(Decoder):
         self._shell.update(response)
         if isinstance(response.get("output"), list):
             self._fill(response["output"])
+        if isinstance(response.get("error"), dict):
+            self.failure = decode_error(0, {"error": response["error"]})
         self._finish()
 
     def _failed(self, event: dict[str, Any]) -> None:
