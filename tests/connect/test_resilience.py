@@ -1,5 +1,7 @@
 """Trying again, elsewhere, or not at all; and whatever happens, one well-formed stream."""
 
+import asyncio
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,11 +11,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import interlingua as il
-from connect.talking import API, KEY, QUICK, Own, ask, events_of, options, own, saying
+from connect.talking import API, KEY, QUICK, Own, ask, events_of, options, own, saying, until
 from interlingua.connect.client import Client
 from interlingua.connect.registry import ConnectorRegistry
 from interlingua.connect.resilience import Breaker, Retry, elsewhere, overflow_wording, overflowed, passing
-from interlingua.dialects._errors import OVERFLOW
+from interlingua.dialects._errors import OVERFLOW, retry_after
 from interlingua.events import Done, Error, Start, TextDelta, TextEnd, TextStart
 from interlingua.testing import (
     Corrupt,
@@ -23,6 +25,7 @@ from interlingua.testing import (
     Garbage,
     Html,
     NoTerminal,
+    Pace,
     RateLimit,
     Refuse,
     Repeat,
@@ -85,6 +88,8 @@ def test_only_failures_of_the_moment_are_tried_again(failure: il.InterlinguaErro
         (il.ContextTooLong("long", status=400), True),
         (il.RateLimited("spent", status=429, code="insufficient_quota"), True),
         (il.BadRequest("no such model", status=404), True),
+        (il.BadRequest("no such model", status=400, code="model_not_found"), True),
+        (il.BadRequest("what?", status=502), False),
         (il.BadRequest("what?", status=400), False),
         (il.ContentFiltered("no"), False),
         (il.Aborted("enough"), False),
@@ -279,11 +284,60 @@ async def test_case_94_a_wait_beyond_the_cap_is_reported_at_once(server: Server)
     assert 3600 == stream.failure.retry_after
 
 
-@pytest.mark.parametrize("nonsense", ["soon", "", "-5", "1e999", "Wed, 99 Foo 2020"])
+NONSENSE = ["soon", "", "1e999", "inf", "-inf", "nan", "Wed, 99 Foo 2020", "9" * 400, "1 2", "٣", "Infinity", "0x10"]
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
 async def test_case_94_a_retry_after_that_makes_no_sense_is_none(server: Server, nonsense: str) -> None:
     """The usual wait, then; and no harm done."""
-    server.say("Welcome back", fault=RateLimit(nonsense))
-    assert "Welcome back" == (await ask(server, retry=QUICK).result()).text
+    assert retry_after({"Retry-After": nonsense}) is None
+    assert retry_after({"retry-after-ms": nonsense}) is None
+    assert 7 == retry_after({"retry-after-ms": nonsense, "retry-after": "7"})
+    if nonsense.isascii():
+        server.say("Welcome back", fault=RateLimit(nonsense))
+        assert "Welcome back" == (await ask(server, retry=QUICK).result()).text
+
+
+@pytest.mark.parametrize(
+    "past", ["-5", "-0.5", "0", "Thu, 01 Jan 1970 00:00:00 GMT", "Thu, 01 Jan 1970 00:00:00 -0000"]
+)
+def test_a_wait_that_is_negative_or_past_is_none_at_all(past: str) -> None:
+    """Zero seconds: the next attempt may follow at once."""
+    assert 0 == retry_after({"retry-after": past})
+    if past[-1].isdigit() and "," not in past:
+        assert 0 == retry_after({"retry-after-ms": past})
+
+
+@given(st.text(st.characters(codec="ascii")) | st.floats().map(str) | st.integers().map(str))
+def test_no_header_makes_a_wait_that_cannot_be_waited(value: str) -> None:
+    """Whatever it says: a finite number of seconds, not below zero, or none."""
+    for name in ("retry-after", "Retry-After-Ms"):
+        told = retry_after({name: value})
+        assert told is None or (math.isfinite(told) and told >= 0)
+
+
+@given(st.floats() | st.integers() | st.text() | st.booleans() | st.none())
+def test_no_error_asks_for_a_wait_that_cannot_be_waited(value: Any) -> None:
+    """Whoever made it, and also when it was changed afterwards: the back-off is a time that passes."""
+    made = il.RateLimited("later", retry_after=value)
+    assert made.retry_after is None or (math.isfinite(made.retry_after) and made.retry_after >= 0)
+    made.retry_after = value
+    waits = [Retry().wait(made, attempt) for attempt in (1, 2)]
+    assert all(math.isfinite(wait) and wait >= 0 for wait in waits)
+    breaker = Breaker(clock=lambda: 0.0)
+    breaker.failed("p", "m", made)
+    breaker.failed("p", "m", il.Overloaded("busy", retry_after=value))
+    breaker.check("p", "m")
+
+
+@pytest.mark.parametrize(
+    ("delay", "told"), [("37.5s", 37.5), ("-5s", 0), ("infs", None), ("soon", None), (f"{'9' * 400}s", None), (5, None)]
+)
+def test_googles_retry_delay_is_read_like_a_header(delay: Any, told: float | None) -> None:
+    """Negative is none at all, nonsense is not there."""
+    info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}
+    body = {"error": {"code": 429, "message": "later", "status": "RESOURCE_EXHAUSTED", "details": [info]}}
+    assert told == il.dialect("google-generative-ai").decode_error(429, body).retry_after
 
 
 @pytest.mark.parametrize("code", ["insufficient_quota", "billing_hard_limit_reached", "credit_balance_too_low"])
@@ -422,6 +476,7 @@ def test_the_breaker_opens_after_so_many_failures_in_a_row() -> None:
     assert ("circuit_open", 6.0) == (open_.value.code, open_.value.retry_after)
     breaker.check("p", "other")
     breaker.check("other", "m")
+    breaker.check("p", "m", "http://elsewhere")
 
 
 def test_the_breaker_lets_one_probe_through() -> None:
@@ -486,7 +541,9 @@ def test_case_119_the_breaker_remembers_a_bounded_number_of_targets() -> None:
     breaker = Breaker(failures=1, most=100)
     for number in range(1000):
         breaker.failed("p", f"m{number}", BUSY)
-    assert (100, 100) == (len(breaker._counts), len(breaker._until))
+        breaker.failed("p", f"m{number}", il.RateLimited("later", retry_after=9), "", "somebody")
+        breaker.failed("p", f"m{number}", BUSY)
+    assert (100, 100, 100) == (len(breaker._counts), len(breaker._until), len(breaker._waits))
     breaker.check("p", "m0")
     with pytest.raises(il.Overloaded):
         breaker.check("p", "m999")
@@ -528,6 +585,188 @@ async def test_failures_after_the_first_word_count(server: Server) -> None:
         await stream.result()
     assert 2 == len(server.requests)
     assert "circuit_open" == getattr(stream.failure, "code", None)
+
+
+async def test_a_dead_server_does_not_block_a_healthy_one(server: Server) -> None:
+    """The same provider and model at another address is another target."""
+    client = Client(breaker=Breaker(failures=1))
+    with Server() as dead:
+        dead.answer(BUSY)
+        await ask(dead, client=client).result()
+        stream = ask(dead, client=client)
+        await stream.result()
+        assert "circuit_open" == getattr(stream.failure, "code", None)
+    server.say("Here I am")
+    assert "Here I am" == (await ask(server, client=client).result()).text
+
+
+# --- waits ------------------------------------------------------------------------------------------------------------
+
+
+def _waiting(**how: Any) -> tuple[Client, Clock]:
+    clock = Clock()
+    return Client(breaker=Breaker(clock=clock, **how)), clock
+
+
+async def _answered(server: Server, client: Client, **more: Any) -> str | None:
+    stream = ask(server, client=client, fallbacks=["debug/parrot-1"], **{"retry": Retry(attempts=9), **more})
+    return (await stream.result()).provider
+
+
+@pytest.mark.parametrize("limit", [il.RateLimited, il.Overloaded], ids=lambda kind: kind.__name__)
+async def test_a_limited_model_is_left_alone_while_another_can_answer(server: Server, limit: Any) -> None:
+    """The fallback is asked at once, and the limited one again when its wait is over, not before."""
+    client, clock = _waiting()
+    server.answer(limit("later", status=429 if limit is il.RateLimited else 503, retry_after=50), times=1)
+    server.say("Welcome back")
+    assert ["debug"] * 3 == [await _answered(server, client) for _ in range(3)]
+    assert 1 == len(server.requests)
+    clock.now = 49
+    assert "debug" == await _answered(server, client)
+    clock.now = 51
+    assert ["anthropic"] * 2 == [await _answered(server, client) for _ in range(2)]
+    assert 3 == len(server.requests)
+
+
+async def test_a_limit_without_a_time_is_left_alone_for_longer_each_time(server: Server) -> None:
+    """Half a second, a second, two: the usual back-off."""
+    client, clock = _waiting()
+    server.answer(il.RateLimited("later", status=429))
+    asked = []
+    for quarter in range(20):
+        clock.now = quarter / 4
+        await _answered(server, client)
+        asked.append(len(server.requests))
+    assert [1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4] == asked
+
+
+async def test_a_limit_is_that_of_an_account(server: Server) -> None:
+    """Another key at the same address has its own."""
+    client, _ = _waiting()
+    server.answer(il.RateLimited("later", status=429, retry_after=50), times=1)
+    server.say("Welcome")
+    assert "debug" == await _answered(server, client)
+    assert "anthropic" == await _answered(server, client, api_key="another-key")
+    assert "debug" == await _answered(server, client)
+
+
+async def test_a_limit_does_not_keep_a_call_from_the_only_model_it_has(server: Server) -> None:
+    """Nor the last one of a chain: there is nobody else to ask."""
+    client, _ = _waiting()
+    server.answer(il.RateLimited("later", status=429, retry_after=50), times=1)
+    server.say("Welcome back")
+    assert "debug" == await _answered(server, client)
+    assert "Welcome back" == (await ask(server, client=client).result()).text
+
+
+async def test_when_a_limit_leads_to_the_fallback_the_caller_is_told(server: Server) -> None:
+    """Each time, with the wait that is left, and that nothing is waited for."""
+    client, _ = _waiting()
+    server.answer(il.RateLimited("later", status=429, retry_after=50))
+    told: list[tuple[Any, float]] = []
+    for _ in range(2):
+        await _answered(server, client, on_retry=lambda failure, wait: told.append((failure.retry_after, wait)))
+    assert [(50, 0.0), (50, 0.0)] == told
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+def _windows(server: Server, *windows: int | None) -> list[il.ModelDescriptor]:
+    return [
+        il.ModelDescriptor(
+            id=f"m{at}", api=API, provider=f"h{at}", base_url=server.base_url(API), context_window=window
+        )
+        for at, window in enumerate(windows)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("windows", "asked"),
+    [
+        ((100, 50, 100, 200, 150), ["m0", "m3"]),
+        ((100, None, 50), ["m0", "m1"]),
+        ((None, 50, 40, 60), ["m0", "m1", "m3"]),
+        ((100, 100), ["m0"]),
+    ],
+)
+async def test_what_does_not_fit_goes_to_the_next_larger_window(
+    server: Server, windows: tuple[int | None, ...], asked: list[str]
+) -> None:
+    """Models whose window is known to be no larger are passed over; one that is not known may be large enough."""
+    for _ in asked[:-1]:
+        server.answer(il.ContextTooLong("prompt is too long", status=400), times=1)
+    server.say("It fits") if len(asked) > 1 else server.answer(il.ContextTooLong("prompt is too long", status=400))
+    first, *others = _windows(server, *windows)
+    stream = Client().stream(first, "Hi", fallbacks=others, retry=0)
+    await stream.result()
+    assert asked == [received.json["model"] for received in server.requests]
+    assert (len(asked) == 1) == isinstance(stream.failure, il.ContextTooLong)
+
+
+# --- nothing shown yet ------------------------------------------------------------------------------------------------
+
+REPLIES = {
+    "text": (il.TextBlock(text="Once upon a time"),),
+    "thinking": (il.ThinkingBlock(thinking="Hm, let me see."), il.TextBlock(text="Once")),
+    "call": (il.ToolCall(id="call_1", name="look", arguments={"at": "it"}),),
+}
+
+
+@pytest.mark.parametrize("kind", REPLIES)
+async def test_the_beginning_of_a_block_is_not_yet_an_answer(server: Server, kind: str) -> None:
+    """A `content_block_start` without content, then a failure: tried again, as if nothing had come."""
+    server.answer(REPLIES[kind], fault=Cut(after_events=2, times=1))
+    events = await events_of(ask(server, retry=QUICK))
+    assert [] == faults(events)
+    assert (2, "done") == (len(server.requests), events[-1].type)
+
+
+@pytest.mark.parametrize("kind", REPLIES)
+async def test_a_fallback_may_answer_after_the_beginning_of_a_block(server: Server, kind: str) -> None:
+    """Its stream is the only one that is seen."""
+    server.answer(REPLIES[kind], fault=Cut(after_events=2))
+    stream = ask(server, fallbacks=["debug/parrot-1"])
+    events = await events_of(stream)
+    assert [] == faults(events)
+    assert "Hi" == (await stream.result()).text
+
+
+@pytest.mark.parametrize("how", ["leave", "abort"])
+async def test_leaving_an_answer_that_has_shown_nothing_leaves_a_well_formed_stream(server: Server, how: str) -> None:
+    """What was kept back until then is told with the end."""
+    server.answer(REPLIES["text"], fault=Stall(after_events=2))
+    signal = il.Abort()
+    stream = ask(server, signal=signal)
+    reading = asyncio.ensure_future(events_of(stream))
+    await until(lambda: len(stream.source._held) == 2)  # type: ignore[attr-defined]
+    stream.leave() if how == "leave" else signal.abort()
+    events = await reading
+    assert [] == faults(events)
+    assert [Start, TextStart, TextEnd, Error] == [type(event) for event in events]
+    assert "aborted" == getattr(stream.message, "stop_reason", None)
+
+
+@settings(max_examples=60)
+@given(
+    api=st.sampled_from(["anthropic-messages", "openai-completions", "openai-responses", "google-generative-ai"]),
+    blocks=st.lists(st.sampled_from([block for reply in REPLIES.values() for block in reply]), min_size=1, max_size=3),
+    after=st.integers(0, 12),
+    fault=st.sampled_from([Cut, ErrorEvent]),
+)
+async def test_either_something_was_shown_or_it_was_tried_again(
+    api: str, blocks: list[Any], after: int, fault: Any, property_server: Server
+) -> None:
+    """Wherever an answer breaks: an error that reaches the caller keeps content, else the next attempt has answered."""
+    server = property_server
+    server.clear()
+    server.answer(tuple(blocks), fault=[Pace(0.001), fault(after_events=after, times=1)])
+    stream = Client(retry=QUICK).stream(f"{WIRES[api]}/m", "Hi", api_key=KEY, base_url=server.base_url(api), timeout=5)
+    events = await events_of(stream)
+    assert [] == faults(events)
+    if stream.failure is not None:
+        shown = [event for event in events if getattr(event, "delta", "") or event.type == "toolcall_end"]
+        assert (1, True) == (len(server.requests), bool(shown))
 
 
 # --- overflow ---------------------------------------------------------------------------------------------------------

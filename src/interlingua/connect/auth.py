@@ -130,8 +130,8 @@ def missing(
     """The error for a key that was found nowhere: where it was looked for, and what to do."""
     looked = ", ".join(tried(provider, env_vars, env=env, store=store))
     return AuthFailed(
-        f"no key for {provider} (looked at {looked}): set one of the variables, "
-        f"or run `interlingua auth login {provider}`",
+        f"no key for {provider} (looked at {looked}); set one of the variables, run "
+        f"`interlingua auth login {provider}`, or give a key with the call (a fallback needs its own)",
         provider=provider,
     )
 

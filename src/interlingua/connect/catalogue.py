@@ -53,7 +53,7 @@ class Catalogue:
         """What is known of a model, or None if nothing is."""
         original = self._original(provider, model_id)[1]
         priced, facts = self._row(provider, model_id), generations.row(original)
-        notes = list(self._noted(provider, model_id))
+        notes = [(host, notes) for host, _, notes in self._chain(provider, model_id) if notes is not None]
         if priced is None and facts is None and not notes:
             return None
         found = _described(provider, model_id, priced, facts)
@@ -62,8 +62,8 @@ class Catalogue:
         rates = self._rates(provider, model_id, _moment(None), None)
         if rates is not None:
             found = replace(found, cost=pricing.model_cost(rates))
-        for each in reversed(notes):
-            found = _corrected(found, each)
+        for host, each in reversed(notes):
+            found = _corrected(found, each, own=host == provider)
         return found
 
     def models(self, provider: str | None = None, filter: str | None = None) -> list[ModelDescriptor]:
@@ -198,12 +198,14 @@ def _described(provider: str, model_id: str, priced: Row | None, known: Generati
     )
 
 
-def _corrected(model: ModelDescriptor, notes: ModelNotes) -> ModelDescriptor:
-    told: dict[str, Any] = {
-        name: value
-        for name in ("name", "context_window", "max_tokens", "input", "api", "base_url", "headers", "compat")
-        if (value := getattr(notes, name)) is not None
-    }
+_FACTS = ("name", "context_window", "max_tokens", "input")
+_WAYS = ("api", "base_url", "headers", "compat")
+
+
+def _corrected(model: ModelDescriptor, notes: ModelNotes, own: bool) -> ModelDescriptor:
+    """The model with what the notes say. Those of another provider tell facts; how to reach it is its own affair."""
+    names = _FACTS + (_WAYS if own else ())
+    told: dict[str, Any] = {name: value for name in names if (value := getattr(notes, name)) is not None}
     if notes.reasoning is not None:
         told["reasoning"] = bool(notes.reasoning)
         told["extra"] = _with_levels(model, () if isinstance(notes.reasoning, bool) else notes.reasoning)

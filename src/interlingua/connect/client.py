@@ -3,36 +3,53 @@
 import asyncio
 import contextlib
 import functools
+import inspect
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any, TypeAlias, get_args
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias, get_args
 
 from msgspec.structs import replace
 
 from ..abort import Abort
 from ..containment import must_propagate
 from ..dialects import WIRES
+from ..dialects._errors import failure_of
 from ..dialects.clawtools import read_context
-from ..errors import Aborted, FormatError, InterlinguaError, TransportError
-from ..events import Done, Error, Start
+from ..errors import Aborted, ContextTooLong, FormatError, InterlinguaError, TransportError
+from ..events import (
+    BlockStart,
+    Done,
+    Error,
+    Start,
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallStart,
+)
 from ..folding import CUT_OFF
 from ..messages import AssistantMessage, CustomMessage, Message, UserMessage
 from ..request import Context, Conversation, ModelDescriptor, Options, Request, StreamOptions
 from . import catalogue, telemetry
 from .auth import AuthResolver
-from .connector import Connector, HttpConnector, options_of
-from .exchange import Batch, failure_of
+from .candidates import Candidate, Fallback, Model, chain
+from .connector import Connector, HttpConnector, account_of, options_of
+from .exchange import Batch, contained
 from .foreign import Foreign, models_of, opened
 from .overrides import own_notes, own_rows
 from .providers import ROWS, Provider
 from .registry import ConnectorRegistry
-from .resilience import Breaker, Retry, elsewhere
+from .resilience import Breaker, Retry, Target, asks_to_wait, elsewhere
 from .stream import Source, Stream
 from .transport import Transport
-from .watching import Timeouts
+from .watching import Timeouts, Watch
 
-Model: TypeAlias = str | ModelDescriptor
 OnRetry: TypeAlias = Callable[[InterlinguaError, float], object]
+GetApiKey: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
 _PATIENCE_FOR_COST = 5.0  # seconds that the record of an answer's cost may take
 
 
@@ -59,21 +76,26 @@ class Client:
         model: Model,
         context: Any,
         *,
-        fallbacks: Sequence[Model] = (),
+        fallbacks: Fallback | Sequence[Fallback] = (),
         retry: Retry | int | None = None,
         on_retry: OnRetry | None = None,
+        get_api_key: GetApiKey | None = None,
         **options: Any,
     ) -> Stream:
         """The answer of a model, event by event.
 
         `context` is a text, a message, a list of messages, a `Context`, a `Conversation` or a `Request`. When the model
         fails before it has said anything, the `fallbacks` are asked in turn, each with the conversation adapted to it.
+        `api_key`, `base_url`, `headers` and `settings` are the first model's alone; a fallback that needs its own is
+        given as `{"model": …, "api_key": …}`. `get_api_key(provider)` is asked for a key before each attempt; what it
+        gives counts before `api_key`.
         """
         said, call = options_of(options)
         context, said = _context_of(context, said)
-        fallbacks = (fallbacks,) if isinstance(fallbacks, str | ModelDescriptor) else fallbacks
         patience = self.retry if retry is None else retry if isinstance(retry, Retry) else Retry(attempts=retry + 1)
-        source = _Trying(self, (model, *fallbacks), context, StreamOptions.of(said, call), patience, on_retry)
+        signal = call.signal.child() if call.signal is not None else Abort()  # fires when the reader leaves
+        candidates = chain(model, fallbacks, replace(StreamOptions.of(said, call), signal=signal))
+        source = _Trying(self, candidates, context, signal, patience, on_retry, get_api_key)
         named = _named(model)
         base = AssistantMessage(content=(), api=named.api or None, provider=named.provider or None, model=named.id)
         stream = Stream(source, base, source.priced)
@@ -222,22 +244,25 @@ class _Trying:
     def __init__(
         self,
         client: Client,
-        models: Sequence[Model],
+        candidates: Sequence[Candidate],
         context: Context,
-        options: StreamOptions,
+        signal: Abort,
         retry: Retry,
         on_retry: OnRetry | None,
+        get_api_key: GetApiKey | None,
     ) -> None:
         self._client = client
         self._breaker = client.breaker
-        self._models = models
+        self._candidates = candidates
         self._context = context
-        self._signal = options.signal.child() if options.signal is not None else Abort()  # fires when the reader leaves
-        self._options = replace(options, signal=self._signal)
+        self._signal = signal
         self._retry = retry
         self._on_retry = on_retry
+        self._get_api_key = get_api_key
         self._current: Source | None = None
-        self._model = _named(models[0])
+        self._model = _named(candidates[0].model)
+        self._options = candidates[0].options
+        self._held: Batch = []  # what has come of an attempt and shows nothing yet
         self.failure: InterlinguaError | None = None
 
     @property
@@ -251,78 +276,136 @@ class _Trying:
         return message
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
-        for left, model in zip(range(len(self._models) - 1, -1, -1), self._models, strict=True):
+        failed: _Failed | None = None
+        too_small = 0  # the largest known window that the conversation did not fit
+        for left, candidate in zip(range(len(self._candidates) - 1, -1, -1), self._candidates, strict=True):
             try:
-                connector = await self._found(model)
-                held, rest = await self._begin(connector, self._model)
-            except _Failed as failed:
-                self._breaker.failed(self._model.provider, self._model.id, failed.failure)
-                if left and elsewhere(failed.failure):
+                asked = await self._asked(candidate, more=left > 0)
+                if 0 < (asked.model.context_window or 0) <= too_small:
+                    continue  # one whose window is not known is asked: it may be large enough
+                if failed is not None:
                     self._tell(failed.failure, 0.0)
-                    continue
-                self.failure = failed.failure
-                yield failed.events
-                return
+                self._model = asked.model
+                first, rest = await self._begin(asked)
+            except _Failed as failure:
+                failed = failure
+                if isinstance(failed.failure, ContextTooLong):
+                    too_small = max(too_small, self._model.context_window or 0)
+                if not elsewhere(failed.failure):
+                    break
+                continue
             async with contextlib.aclosing(rest):
-                yield await self._noted(connector, held)
+                yield await self._noted(asked, first)
                 async for batch in rest:
                     if batch:
-                        yield await self._noted(connector, batch)
+                        yield await self._noted(asked, batch)
             return
+        assert failed is not None
+        self.failure = failed.failure
+        yield failed.events
 
-    async def _found(self, model: Model) -> Connector:
+    async def _asked(self, candidate: Candidate, more: bool) -> "_Asked":
         try:
             await catalogue.warm()
-            connector, self._model = self._client.find(model)
-            self._model = _known(connector, self._model)
+            connector, model = self._client.find(candidate.model)
+            model = _known(connector, model)
         except InterlinguaError as failure:
-            raise _Failed(failure, [_error(self._model, failure)]) from None
-        return connector
+            raise _Failed(failure, [_error(_named(candidate.model), failure)]) from None
+        return _Asked(connector, model, candidate.options, _target(connector, model, candidate.options), more)
 
     def cut(self, why: str) -> Batch:
+        held, self._held = self._held, []
         rest = self._current.cut(why) if self._current is not None else []
         self._signal.abort(why)
-        return rest
+        return [*held, *rest] if rest else []
 
-    async def _begin(self, connector: Connector, model: ModelDescriptor) -> tuple[Batch, AsyncGenerator[Batch, None]]:
-        """The first events that say something, and where the rest comes from. A call that succeeds knows no retries."""
+    async def _begin(self, asked: "_Asked") -> tuple[Batch, AsyncGenerator[Batch, None]]:
+        """The first events that show something, and where the rest comes from. It counts once, however often tried."""
         try:
-            return await self._try(connector, model)
+            return await self._begin_once(asked)
         except _Failed as failed:
-            if self._retry.attempts < 2 or not self._retry.again(failed.failure):
+            self._note_failure(asked, failed.failure)
+            raise
+
+    async def _begin_once(self, asked: "_Asked") -> tuple[Batch, AsyncGenerator[Batch, None]]:
+        """The first attempt; the others only if it fails. A call that succeeds knows no retries."""
+        try:
+            return await self._try(asked)
+        except _Failed as failed:
+            if self._retry.attempts < 2 or not self._again(asked, failed.failure):
                 raise
             seconds = self._retry.wait(failed.failure, 1)
             self._tell(failed.failure, seconds)
         await self._sleep(seconds)
-        return await self._begin_again(connector, model)
+        return await self._begin_again(asked)
 
-    async def _begin_again(
-        self, connector: Connector, model: ModelDescriptor
-    ) -> tuple[Batch, AsyncGenerator[Batch, None]]:
+    def _again(self, asked: "_Asked", failure: InterlinguaError) -> bool:
+        """Whether to try the same one again: not one that asks to be left alone, where another can be asked."""
+        return self._retry.again(failure) and not (asked.more and asks_to_wait(failure))
+
+    async def _begin_again(self, asked: "_Asked") -> tuple[Batch, AsyncGenerator[Batch, None]]:
         from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
         trying = AsyncRetrying(
             stop=stop_after_attempt(self._retry.attempts - 1),
-            retry=retry_if_exception(lambda error: isinstance(error, _Failed) and self._retry.again(error.failure)),
+            retry=retry_if_exception(lambda error: isinstance(error, _Failed) and self._again(asked, error.failure)),
             wait=lambda state: self._retry.wait(_failure_of(state), state.attempt_number + 1),
             before_sleep=lambda state: self._tell(_failure_of(state), state.upcoming_sleep),
             sleep=self._sleep,
             reraise=True,
         )
-        return await trying(self._try, connector, model)
+        return await trying(self._try, asked)
 
-    async def _try(self, connector: Connector, model: ModelDescriptor) -> tuple[Batch, AsyncGenerator[Batch, None]]:
+    async def _try(self, asked: "_Asked") -> tuple[Batch, AsyncGenerator[Batch, None]]:
+        model = asked.model
         try:
-            self._breaker.check(model.provider, model.id)
-            self._current = source = _source(connector, model, self._context, self._options)
+            self._breaker.check(*asked.target[:3])
+            if asked.more:
+                self._breaker.check_wait(*asked.target)
+            self._options = await self._with_key(asked)
+            self._current = source = _source(asked.connector, model, self._context, self._options)
         except InterlinguaError as refused:
             raise _Failed(refused, [_error(model, refused)]) from None
         batches = source.batches()
         try:
-            return await _first(source, batches, model), batches
+            return await self._first(source, batches, model), batches
         except BaseException:
             await batches.aclose()
             raise
+
+    async def _with_key(self, asked: "_Asked") -> StreamOptions:
+        """The candidate's options, with the key that the caller's function gives for its provider."""
+        if self._get_api_key is None:
+            return asked.options
+        watch = Watch(self._signal, Timeouts.of(asked.options.timeout))
+        try:
+            key = self._get_api_key(asked.model.provider)
+            if inspect.isawaitable(key):
+                key = await watch.during(asyncio.ensure_future(key))
+        except InterlinguaError:
+            raise
+        except BaseException as error:
+            if must_propagate(error):
+                raise
+            raise contained(error) from error
+        finally:
+            watch.finish()
+        return replace(asked.options, api_key=key) if key else asked.options
+
+    async def _first(self, source: Source, batches: AsyncGenerator[Batch, None], model: ModelDescriptor) -> Batch:
+        """The events up to the first that shows something. An attempt that fails before is raised."""
+        held = self._held = []
+        async for batch in batches:
+            held += batch
+            if held and isinstance(held[-1], Error):
+                self._held = []
+                raise _Failed(source.failure or failure_of(held[-1].error), held)
+            if any(map(_shows, batch)):
+                self._held = []
+                return held
+        self._held = []
+        failure = source.failure or TransportError(CUT_OFF)
+        raise _Failed(failure, [*held, _error(model, failure)])
 
     def _tell(self, failure: InterlinguaError, seconds: float) -> None:
         if self._on_retry is not None:
@@ -336,32 +419,56 @@ class _Trying:
         failure = Aborted(self._signal.reason)
         raise _Failed(failure, [_error(self._model, failure)])
 
-    async def _noted(self, connector: Connector, batch: Batch) -> Batch:
+    async def _noted(self, asked: "_Asked", batch: Batch) -> Batch:
         """Draws from the last event what is to be learned from it."""
-        last, model = batch[-1], self._model
+        last, connector = batch[-1], asked.connector
         if isinstance(last, Done):
-            self._breaker.succeeded(model.provider, model.id)
+            self._breaker.succeeded(*asked.target)
             if isinstance(connector, HttpConnector) and connector.row.tells_cost:
                 with contextlib.suppress(InterlinguaError, TimeoutError):  # then nobody told, and the answer stands
                     async with asyncio.timeout(_PATIENCE_FOR_COST):
-                        return [*batch[:-1], Done(last.reason, await connector.told_cost(last.message, self._options))]
+                        told = await connector.told_cost(last.message, asked.model, self._options)
+                        return [*batch[:-1], Done(last.reason, told)]
         elif isinstance(last, Error):
             self.failure = (self._current.failure if self._current is not None else None) or failure_of(last.error)
-            self._breaker.failed(model.provider, model.id, self.failure)
+            self._note_failure(asked, self.failure)
         return batch
 
+    def _note_failure(self, asked: "_Asked", failure: InterlinguaError) -> None:
+        provider, model, address, account = asked.target
+        self._breaker.failed(provider, model, failure, address, account)
 
-async def _first(source: Source, batches: AsyncGenerator[Batch, None], model: ModelDescriptor) -> Batch:
-    """The events up to the first that says something. An attempt that fails before is raised."""
-    held: Batch = []
-    async for batch in batches:
-        held += batch
-        if held and isinstance(held[-1], Error):
-            raise _Failed(source.failure or failure_of(held[-1].error), held)
-        if len(held) > 1 or (held and not isinstance(held[0], Start)):
-            return held
-    failure = source.failure or TransportError(CUT_OFF)
-    raise _Failed(failure, [*held, _error(model, failure)])
+
+class _Asked(NamedTuple):
+    """A candidate that was found: who is asked, for which model, how. `more`: whether others can be asked after it."""
+
+    connector: Connector
+    model: ModelDescriptor
+    options: StreamOptions
+    target: Target
+    more: bool
+
+
+def _target(connector: Connector, model: ModelDescriptor, options: StreamOptions) -> Target:
+    """What fails or is limited when a call does: the model at its address, and there the account."""
+    if isinstance(connector, HttpConnector):
+        address = connector.address(model, options)
+    else:
+        address = options.base_url or model.base_url or connector.id
+    return Target(model.provider, model.id, address, account_of(options))
+
+
+def _shows(event: StreamEvent) -> bool:
+    """Whether an event brings anything of the answer. What does not can be kept back, so that another may answer."""
+    match event:
+        case Start() | TextStart() | ThinkingStart() | ToolCallStart() | BlockStart():
+            return False
+        case TextDelta() | ThinkingDelta() | ToolCallDelta():
+            return bool(event.delta)
+        case TextEnd() | ThinkingEnd():
+            return bool(event.content)
+        case _:
+            return True
 
 
 def _source(connector: Connector, model: ModelDescriptor, context: Context, options: StreamOptions) -> Source:

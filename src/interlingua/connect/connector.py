@@ -6,6 +6,7 @@ The built-in ones are made from a row of `providers`; any object with these name
 import asyncio
 import contextlib
 import functools
+import hashlib
 import inspect
 import os
 import string
@@ -145,7 +146,9 @@ class HttpConnector:
             scrub=functools.partial(scrub, secrets=secrets),
         )
 
-    async def told_cost(self, message: AssistantMessage, options: StreamOptions) -> AssistantMessage:
+    async def told_cost(
+        self, message: AssistantMessage, model: ModelDescriptor, options: StreamOptions
+    ) -> AssistantMessage:
         """The answer with the cost that the provider's own record tells, where the answer itself does not."""
         usage, id = message.usage, message.response_id
         if usage is None or usage.cost is not None or id is None:
@@ -154,9 +157,11 @@ class HttpConnector:
 
         _, call = options.split()
         env = os.environ if call.env is None else call.env
-        auth = await self._authorise(call, env)
-        headers = {"User-Agent": USER_AGENT, **(key_header("bearer", auth.api_key or "", auth) if auth else {})}
-        base = await self._base(ModelDescriptor(id=message.model or "", api=self.api), call, env)
+        base = await self._base(model, call, env)
+        headers = {"User-Agent": USER_AGENT, **self.row.headers, **(model.headers or {}), **(call.headers or {})}
+        if not _names_key(headers):
+            auth = await self._authorise(call, env)
+            headers |= key_header("bearer", auth.api_key or "", auth) if auth else {}
 
         async def fetch(path: str) -> Any:
             reply = await (self._transport or shared()).send("GET", base + path, headers, None)
@@ -213,6 +218,16 @@ class HttpConnector:
         own_path = (model.compat or {}).get("path")
         quirks = {"quirks": _quirks(wire, model)} if own_path else {}
         return await self._base(model, call, env) + wire.path(model.id, True, **quirks)
+
+    def address(self, model: ModelDescriptor, call: CallOptions | StreamOptions) -> str:
+        """What tells one place that serves a model from another. No request goes there: clouds fill in more."""
+        env = os.environ if call.env is None else call.env
+        given = call.base_url or model.base_url or _first(self.row.base_url_env, env)
+        if given:
+            return given.rstrip("/")
+        told = call.settings or {}
+        blanks = {name: told.get(name) or _first(setting.env, env) for name, setting in self.row.settings.items()}
+        return f"{self.row.route(model.id).base_url or self.row.base_url} {blanks or ''}".rstrip()
 
     async def _base(self, model: ModelDescriptor, call: CallOptions, env: Mapping[str, str]) -> str:
         route = self.row.route(model.id)
@@ -282,8 +297,7 @@ class HttpConnector:
     ) -> Mapping[str, str]:
         """The headers that prove who calls. A key the caller put into the headers is left alone."""
         style = self.row.auth_style(model.api)
-        given = {name.lower() for name in headers}
-        if given & {"authorization", "x-api-key", "api-key", "x-goog-api-key"}:
+        if _names_key(headers):
             return {}
         if key is not None:
             return key_header(style, key, auth)
@@ -315,6 +329,20 @@ def key_header(style: str, key: str, auth: ResolvedAuth | None = None) -> dict[s
     if style in ("bearer", "aws") or token or is_login_token(key):
         return {"Authorization": f"Bearer {key}"}
     return {"x-goog-api-key" if style == "google" else style: key}
+
+
+_KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
+
+
+def _names_key(headers: Mapping[str, str]) -> bool:
+    return not _KEY_HEADERS.isdisjoint(name.lower() for name in headers)
+
+
+def account_of(call: CallOptions | StreamOptions) -> str:
+    """What tells whose account a call uses, without showing the key. Empty where the call does not say."""
+    named = [value for name, value in (call.headers or {}).items() if name.lower() in _KEY_HEADERS]
+    keys = [key for key in (call.api_key, *named) if key]
+    return hashlib.sha256("\n".join(keys).encode()).hexdigest()[:16] if keys else ""
 
 
 def _first(names: Sequence[str], env: Mapping[str, str]) -> str | None:
