@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, cast
 from msgspec import Struct
 
 from ..abort import Abort
+from ..connect.candidates import ACCESS, Fallback, chain, parted, place_of
 from ..connect.connector import options_of
 from ..connect.resilience import Retry
 from ..containment import must_propagate
@@ -36,7 +37,7 @@ from ..messages import (
     UserMessage,
     text_of,
 )
-from ..request import ModelDescriptor, OutputSchema
+from ..request import CallOptions, ModelDescriptor, OutputSchema, StreamOptions
 from ..tools.calling import Approve
 from ..tools.decorator import tool
 from ..tools.tool import Tool, ToolContext, ToolResult, as_tool
@@ -55,6 +56,9 @@ QueueMode: TypeAlias = Literal["one-at-a-time", "all"]
 
 
 _ASKING = ("fallbacks", "retry", "on_retry")  # the client's own, beside what a call can be told
+# What holds for every call that an agent makes, also for one that is no turn of its conversation. `extra` may say where
+# a router may send what it gets.
+_EVERY_CALL = (*_ASKING, *CallOptions.__struct_fields__, "session_id", "service_tier", "metadata", "extra")
 
 
 class AgentState(Struct):
@@ -126,7 +130,8 @@ class Agent:
         on_listener_error: Callable[[BaseException], object] | None = None,
         **options: Any,
     ) -> None:
-        self.model = model
+        self._model = model
+        self._access: dict[Any, dict[str, Any]] = {}  # of models that were given up for others, by their places
         self.tools: list[Tool] = [as_tool(one) or tool(cast(Callable[..., Any], one)) for one in tools]
         self.system = system
         self.context = None if context is None else ToolContext.of(context)
@@ -148,6 +153,7 @@ class Agent:
             raise InterlinguaError("an agent's final answer is given its schema as output=…, not output_schema=…")
         # A misspelt name is an error now, not in the first run.
         options_of({name: value for name, value in self.options.items() if name not in _ASKING})
+        chain(model, self.options.get("fallbacks", ()), StreamOptions())
         self.state = AgentState()
         self.history: History = opened(session, messages)
         self._schema = OutputSchema(schema=output) if isinstance(output, dict) else output
@@ -293,7 +299,7 @@ class Agent:
         )
 
     def _setup(self) -> Setup:
-        options = self.options if self._schema is None else {**self.options, "output_schema": self._schema}
+        options = self._calling if self._schema is None else {**self._calling, "output_schema": self._schema}
         return Setup(
             ask=self.client.stream,
             model=self.model,
@@ -314,11 +320,42 @@ class Agent:
             on_steering=self.on_steering,
             transform=self.transform_context,
             convert=self.convert,
-            api_key=self.get_api_key,
             prepare=self._make_room_if_due if self.compaction is not None else None,
             make_room=self._make_room if self.compaction is not None else None,
             verify=self._verify if self._schema is not None else None,
         )
+
+    @property
+    def model(self) -> str | ModelDescriptor:
+        """Whom the agent asks. Key, address and headers stay with the provider for which they were given."""
+        return self._model
+
+    @model.setter
+    def model(self, model: str | ModelDescriptor) -> None:
+        if place_of(model) != place_of(self._model):
+            self._access[place_of(self._model)] = {
+                name: self.options.pop(name) for name in ACCESS if name in self.options
+            }
+            self.options |= self._access.pop(place_of(model), {})
+        self._model = model
+
+    @property
+    def _calling(self) -> dict[str, Any]:
+        """The agent's options, and the function that gives its keys."""
+        return {**self.options, **({"get_api_key": self.get_api_key} if self.get_api_key is not None else {})}
+
+    async def complete(self, model: Fallback | None, context: Any, **options: Any) -> AssistantMessage:
+        """An answer beside the conversation, by the agent's own model or another, made as the agent makes its calls.
+
+        Key, address and headers of the agent go to models of the same provider only; another one has its own, or is
+        given with it: `{"model": …, "api_key": …}`.
+        """
+        named, access = parted(self.model if model is None else model, "model")
+        calling = {name: value for name, value in self._calling.items() if name in (*_EVERY_CALL, "get_api_key")}
+        if access or place_of(named) != place_of(self.model):
+            calling = {name: value for name, value in calling.items() if name not in ACCESS} | access
+        answer: AssistantMessage = await self.client.complete(named, context, **{**calling, **options})
+        return answer
 
     @property
     def client(self) -> Any:

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from ..budget import taken
 from ..connect import catalogue
+from ..connect.candidates import Fallback
 from ..errors import InterlinguaError
 from ..messages import text_of
 from ..request import Context, ModelDescriptor
@@ -23,13 +24,14 @@ class Compaction(Struct, frozen=True, kw_only=True):
     """When to make room and how.
 
     `reserve` tokens stay free for the answer, about `keep` tokens of the latest history stay as they are. `summarise`
-    writes the summary; without it `model` does, or the agent's own.
+    writes the summary; without it `model` does, or the agent's own. A model of another provider than the agent's has
+    its own key and address; it may bring them: `{"model": …, "api_key": …, "base_url": …}`.
     """
 
     reserve: int = cutting.RESERVE_TOKENS
     keep: int = cutting.KEEP_RECENT_TOKENS
     window: int | None = None
-    model: str | ModelDescriptor | None = None
+    model: Fallback | None = None
     summarise: Summarise | None = None
 
     async def due(self, agent: Any) -> bool:
@@ -55,8 +57,8 @@ class Compaction(Struct, frozen=True, kw_only=True):
 
     def _asking(self, agent: Any) -> Summarise:
         async def ask(words: str, most: int) -> str:
-            answer = await agent.client.complete(
-                self.model or agent.model, words, max_tokens=most, cache_retention="none", signal=agent.signal
+            answer = await agent.complete(
+                self.model, words, max_tokens=most, cache_retention="none", signal=agent.signal
             )
             return text_of(answer.content)
 

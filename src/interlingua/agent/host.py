@@ -198,10 +198,11 @@ class AgentHost(Directory):
         if about.get("depth", 0) >= self.spawning.depth:
             tools = [tool for tool in tools if tool.name != SPAWN]
         options = {**setup.options, **({"reasoning": about["thinking"]} if about.get("thinking") else {})}
-        model = override(session) or about.get("model") or setup.model
-        return Agent(
-            model, tools, system=setup.system, session=session, client=self._client, context=context, **options
+        agent = Agent(
+            setup.model, tools, system=setup.system, session=session, client=self._client, context=context, **options
         )
+        agent.model = override(session) or about.get("model") or setup.model
+        return agent
 
     def _context(self, key: str, setup: AgentSetup, about: dict[str, Any]) -> ToolContext:
         context = setup.context
@@ -518,19 +519,19 @@ class AgentHost(Directory):
         """Has a session use another model from its next answer on; `default` takes that back. Says which it is now."""
         key = self.seen(session, by)
         lane = self._lanes.get(key)
-        default = name_of(self._setup(parts(key)[0]).model)
+        setup = self._setup(parts(key)[0])
         if model != "default":
             self._allowed_model(model)
-        chosen = default if model == "default" else model
+        chosen = name_of(setup.model) if model == "default" else model
         provider, slash, id = chosen.partition("/")
         named = {"provider": provider, "model": id} if slash else {"model": chosen}
         entry = CustomMessage("model", {**named, "override": model != "default", "timestamp": milliseconds()})
         if lane is not None and lane.attached and lane.agent is not None:
-            lane.agent.model = chosen
+            lane.agent.model = setup.model if model == "default" else model
             return chosen
         if lane is not None and lane.agent is not None and lane.session is not None:
             lane.session.append(entry)
-            lane.agent.model = self._setup(parts(key)[0]).model if model == "default" else model
+            lane.agent.model = setup.model if model == "default" else model
             return chosen
         agent, id = parts(key)
         with Session.open(id, agent=agent, store=self._store, create=False) as opened:

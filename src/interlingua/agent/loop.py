@@ -124,7 +124,6 @@ class Setup(Struct, frozen=True, kw_only=True):
     on_steering: Literal["finish", "skip"] = "finish"
     transform: Callable[[Sequence[AgentMessage], Abort], Any] | None = None
     convert: Callable[[Sequence[AgentMessage]], Any]
-    api_key: Callable[[str], Any] | None = None
     prepare: Callable[[], Awaitable[object]] | None = None  # called before each answer, when all that it reads is kept
     make_room: Callable[[], Awaitable[bool]] | None = None  # shortens the history; whether that was possible
     verify: Callable[[AssistantMessage], str | None] | None = None  # what is wrong with a final answer
@@ -305,10 +304,7 @@ class Loop:
         """One answer of the model, told as it comes."""
         setup = self._setup
         context = Context(system=setup.system, messages=await self._readable(), tools=self._specs())
-        options = dict(setup.options)
-        if setup.api_key is not None:
-            options["api_key"] = await _awaited(setup.api_key(_provider(setup.model)))
-        stream = setup.ask(setup.model, context, signal=self._signal, **options)
+        stream = setup.ask(setup.model, context, signal=self._signal, **setup.options)
         begun = False
         async for event in stream:
             if not begun and not isinstance(event, Done | Error):
@@ -375,10 +371,6 @@ def _specs(tools: Sequence[Tool]) -> tuple[ToolSpec, ...] | None:
     from ..tools.schemas import extract_tool_schema
 
     return tuple(map(extract_tool_schema, tools)) or None
-
-
-def _provider(model: str | ModelDescriptor) -> str:
-    return model.provider if isinstance(model, ModelDescriptor) else model.partition("/")[0]
 
 
 def _name(model: str | ModelDescriptor) -> str:
