@@ -10,7 +10,8 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from ...abort import Abort
-from ...errors import FormatError, ToolAuthorizationError, ToolInputError, TransportError
+from ...dialects._errors import failure_of
+from ...errors import ContentFiltered, FormatError, ToolAuthorizationError, ToolInputError, TransportError
 from ...messages import ImageBlock, TextBlock, UserMessage
 from ...pictures import look
 from ...request import Context
@@ -202,26 +203,30 @@ async def _answered(
     for model in models:
         if signal is not None and signal.aborted:
             raise TransportError(f"stopped: {signal.reason or 'aborted'}")
-        answer, error = await _try(context, model, asked, signal)
-        if not error:
-            said = untrusted(visible(answer), "a model that looked at the image")
-            details = {"model": model, "images": images, "attempts": attempts}
-            return ToolResult(content=(TextBlock(text=said),), details=details)
-        attempts.append({"model": model, "error": error})
+        try:
+            answer = await _try(context, model, asked, signal)
+        except ContentFiltered as refused:
+            attempts.append({"model": model, "error": str(refused)[:500]})
+            break  # a refusal is not shopped around
+        except Exception as error:  # whoever made the context wrote `complete`
+            attempts.append({"model": model, "error": str(error)[:500] or type(error).__name__})
+            continue
+        said = untrusted(visible(answer), "a model that looked at the image")
+        details = {"model": model, "images": images, "attempts": attempts}
+        return ToolResult(content=(TextBlock(text=said),), details=details)
     text = "image: no model answered. " + "; ".join(f"{attempt['model']}: {attempt['error']}" for attempt in attempts)
     return ToolResult(content=(TextBlock(text=text),), details={"images": images, "attempts": attempts}, is_error=True)
 
 
-async def _try(context: ToolContext, model: str, asked: Context, signal: Abort | None) -> tuple[str, str]:
-    """What the model says, or why it said nothing."""
+async def _try(context: ToolContext, model: str, asked: Context, signal: Abort | None) -> str:
+    """What the model says; raises where it says nothing."""
     assert context.complete is not None
-    try:
-        answer = await context.complete(model, asked, signal=signal)
-    except Exception as error:  # whoever made the context wrote `complete`; its failure is reported, the next is asked
-        return "", str(error)[:500] or type(error).__name__
+    answer = await context.complete(model, asked, signal=signal)
     if answer.stop_reason in ("error", "aborted"):
-        return "", (answer.error_message or answer.stop_reason)[:500]
-    return answer.text, "" if answer.text.strip() else "an empty answer"
+        raise failure_of(answer)
+    if not answer.text.strip():
+        raise TransportError("an empty answer")
+    return str(answer.text)
 
 
 def _scheme(reference: str) -> str:
