@@ -8,6 +8,7 @@ import pytest
 
 from interlingua.abort import Abort
 from interlingua.errors import (
+    ContentFiltered,
     FormatError,
     InterlinguaError,
     Overloaded,
@@ -232,6 +233,24 @@ async def test_the_next_model_is_asked_when_one_fails():
     assert [("first", "busy"), ("second", "filtered"), ("third", "an empty answer")] == [
         (attempt["model"], attempt["error"]) for attempt in result.details["attempts"]
     ]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ContentFiltered("not that one", status=400),
+        AssistantMessage(content="", stop_reason="error", stop_detail="refusal", error_message="not that one"),
+    ],
+    ids=["raised", "told"],
+)
+async def test_a_picture_that_one_model_refused_is_shown_to_no_other(refusal):
+    """
+    A refusal is the answer, and an error of the call.
+    """
+    models = Models(first=refusal)
+    result = await run(made(models, image_model={"primary": "first", "fallbacks": ["second"]}), image=DATA_URL)
+    assert ["first"] == [asked[0] for asked in models.asked]
+    assert (True, True) == (result.is_error, "not that one" in result.text)
 
 
 async def test_when_all_models_fail_it_is_an_error():
