@@ -25,7 +25,7 @@ from ..request import ModelDescriptor
 from . import pricesheet, pricing
 from .overrides import ModelNotes, Overrides, ProviderNotes, load_overrides
 from .pricesheet import PriceSheet, Row
-from .pricing import CATALOGUE, ORDINARY_TIERS, TIER_FACTORS, Rates
+from .pricing import CATALOGUE, FACTORS_FOR_FRESH, ORDINARY_TIERS, TIER_FACTORS, Rates
 from .providers import PROVIDERS
 
 # Hosts that give a model less room than its maker does, by rules of their own.
@@ -86,7 +86,8 @@ class Catalogue:
 
         Prices that the descriptor itself brings count before those of the lists.
         """
-        tier = None if service_tier is None or service_tier in ORDINARY_TIERS else service_tier
+        name = (service_tier or "").lower()
+        tier = None if name in ORDINARY_TIERS else name
         if isinstance(model, str):
             named, model_id = (provider, model) if provider is not None else self.resolve(model)
             return None if named is None else self._cost(usage, named, model_id, _moment(at), tier)
@@ -97,14 +98,19 @@ class Catalogue:
             return self._at_rates(usage, pricing.rates_of(model.cost), self._list(model.provider), tier)
         return found
 
-    def priced(self, message: AssistantMessage, model: ModelDescriptor) -> AssistantMessage:
-        """The message with its cost, where that is known. A cost that it has is never computed again."""
+    def priced(
+        self, message: AssistantMessage, model: ModelDescriptor, service_tier: str | None = None
+    ) -> AssistantMessage:
+        """The message with its cost, where that is known. A cost that it has is never computed again.
+
+        `service_tier` is what was asked for: it counts where the answer does not tell how it was served.
+        """
         usage = message.usage
         if usage is None or usage.cost is not None:
             return message
         found = pricing.told_cost(usage)
         if found is None:
-            at, tier = message.timestamp, pricing.service_tier(message)
+            at, tier = message.timestamp, pricing.service_tier(message) or service_tier
             found = self.cost(usage, model, at=at, service_tier=tier)
             if found is None and message.response_model and not self._is_known(model.provider, model.id):
                 # A router's own name (`auto`) has no price; the model that it chose has.
@@ -151,6 +157,9 @@ class Catalogue:
 
     def _rates(self, provider: str, model_id: str, at: datetime, tier: str | None) -> Rates | None:
         for notes in self._noted(provider, model_id):
+            told = next((prices for name, prices in notes.service_tiers.items() if name.lower() == tier), None)
+            if told is not None:
+                return told.rates()
             if notes.cost is not None:
                 return notes.cost.rates() if tier is None else None
         row = self._row(provider, model_id)
@@ -164,7 +173,11 @@ class Catalogue:
         return None if rates is None else self._at_rates(usage, rates, self._list(provider), tier)
 
     def _at_rates(self, usage: Usage, rates: Rates, list_id: str, tier: str | None) -> Cost | None:
-        factor = 1.0 if tier is None else TIER_FACTORS.get(list_id, {}).get(tier)
+        if tier is None:
+            return pricing.total(usage, rates)
+        factor = TIER_FACTORS.get(list_id, {}).get(tier)
+        if list_id in FACTORS_FOR_FRESH:
+            rates = {name: rate for name, rate in rates.items() if not name.startswith("cache_")}
         return None if factor is None else pricing.total(usage, rates, factor)
 
     def _ids(self, provider: str) -> set[str]:
@@ -298,9 +311,9 @@ def cost(
     return default().cost(usage, model, provider, at, service_tier=service_tier)
 
 
-def priced(message: AssistantMessage, model: ModelDescriptor) -> AssistantMessage:
+def priced(message: AssistantMessage, model: ModelDescriptor, service_tier: str | None = None) -> AssistantMessage:
     """See `Catalogue.priced`."""
-    return default().priced(message, model)
+    return default().priced(message, model, service_tier)
 
 
 # --- OpenRouter -------------------------------------------------------------------------------------------------------

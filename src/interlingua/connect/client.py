@@ -271,8 +271,11 @@ class _Trying:
 
     def priced(self, message: AssistantMessage) -> AssistantMessage:
         """The answer with what it cost, where that is known."""
+        tier = self._options.service_tier
+        if tier is not None and any(loss.path == "$.options.serviceTier" for loss in self.losses):
+            tier = None  # it was not sent
         with contextlib.suppress(InterlinguaError):  # a broken price list must not cost the answer
-            return catalogue.priced(message, self._model)
+            return catalogue.priced(message, self._model, tier)
         return message
 
     async def batches(self) -> AsyncGenerator[Batch, None]:

@@ -67,7 +67,11 @@ class Prices(_Notes, frozen=True, kw_only=True):
 
 
 class ModelNotes(_Notes, frozen=True, kw_only=True):
-    """Facts about a model. `like` names another (`provider/id`) whose facts and prices hold where none is written."""
+    """Facts about a model. `like` names another (`provider/id`) whose facts and prices hold where none is written.
+
+    `service_tiers` are the prices of other services than the ordinary one, by their names (`flex`, `batch`,
+    `provisioned_throughput`); what is not written there is unknown.
+    """
 
     name: str | None = None
     context_window: Tokens | None = None
@@ -75,6 +79,7 @@ class ModelNotes(_Notes, frozen=True, kw_only=True):
     input: tuple[str, ...] | None = None
     reasoning: bool | tuple[str, ...] | None = None
     cost: Prices | None = None
+    service_tiers: dict[str, Prices] = {}
     like: str | None = None
     api: str | None = None
     base_url: str | None = None

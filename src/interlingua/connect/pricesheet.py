@@ -9,7 +9,9 @@ what it contains, the rest of the id must not name a sibling. `claude-opus-4-7-m
 """
 
 import contextlib
+import functools
 import importlib.util
+import operator
 import os
 import re
 import tempfile
@@ -84,8 +86,8 @@ class Row(Struct, frozen=True, array_like=True):
         rates = holding[-1].rates if holding else {}
         if tier is None:
             return rates
-        told = [dated for dated in self.tiers.get(tier, ()) if dated.holds(at)]
-        return {**rates, **told[0].rates} if told else None
+        told = [dated.rates for dated in self.tiers.get(tier, ()) if dated.holds(at)]
+        return functools.reduce(operator.or_, reversed(told), rates) if told else None  # the first one counts
 
     @property
     def spoken_id(self) -> str:

@@ -27,11 +27,16 @@ FEES = ("web_search", "request")  # dollars per thousand
 
 # Words for the ordinary service, which change no price.
 ORDINARY_TIERS = frozenset({"", "default", "auto", "standard", "standard_only", "on_demand"})
-# Factors by price list and tier, for models whose price list does not name the tier's own prices.
+# Factors by price list and tier, for models whose price list does not name the tier's own prices. Where a provider
+# documents none for a tier, its price is unknown.
 TIER_FACTORS: dict[str, dict[str, float]] = {
-    "openai": {"flex": 0.5, "priority": 2.0},
+    "openai": {"flex": 0.5, "priority": 2.0, "batch": 0.5},  # flex is charged like a batch, a batch half
+    "anthropic": {"batch": 0.5, "inference_geo=us": 1.1},  # of every token price, the cache's included
+    "google": {"flex": 0.5, "batch": 0.5},  # ai.google.dev/gemini-api/docs/optimization; priority: 75 to 100 % more
     "groq": {"flex": 1.0},
 }
+# Lists whose factors are not told for cached tokens: those of Google's batches are discounted for some models only.
+FACTORS_FOR_FRESH = frozenset({"google"})
 
 
 class Counts(Struct, frozen=True):
@@ -154,8 +159,37 @@ def told_cost(usage: Usage) -> Cost | None:
     return None
 
 
+# Vertex AI says how a request was served: UsageMetadata.TrafficType. What was provisioned is not paid by the token.
+_TRAFFIC = ("TRAFFIC_TYPE_UNSPECIFIED", "ON_DEMAND", "PROVISIONED_THROUGHPUT", "ON_DEMAND_PRIORITY", "ON_DEMAND_FLEX")
+
+
 def service_tier(message: AssistantMessage) -> str | None:
     """Which service answered, as the answer tells it; it may differ from the one asked for."""
+    held = message.usage.extra if message.usage is not None else {}
+    anthropic, google = _held(held, "anthropic-messages"), _held(held, "google-generative-ai")
+    told = (
+        _told_tier(message),
+        _traffic(google.get("trafficType")),
+        "fast" if anthropic.get("speed") == "fast" else None,
+        # Anthropic charges more where the place of inference is chosen; older models say `not_available`.
+        f"inference_geo={geo}" if (geo := anthropic.get("inference_geo")) not in _ANYWHERE else None,
+    )
+    special = [word for word in told if word and word.lower() not in ORDINARY_TIERS]
+    return "+".join(dict.fromkeys(special)) or next((word for word in told if word is not None), None)
+
+
+_ANYWHERE = (None, "", "global", "not_available")
+
+
+def _traffic(word: Any) -> str | None:
+    if isinstance(word, int) and 0 <= word < len(_TRAFFIC):  # enums may be asked for as numbers
+        word = _TRAFFIC[word]
+    if not isinstance(word, str) or word == _TRAFFIC[0]:
+        return None
+    return word.removeprefix("ON_DEMAND_").lower()
+
+
+def _told_tier(message: AssistantMessage) -> str | None:
     for held in message.extra.values():
         envelope = held.get("~response") if isinstance(held, dict) else None
         if isinstance(envelope, dict):
@@ -163,8 +197,9 @@ def service_tier(message: AssistantMessage) -> str | None:
             tier = tier.get("type") if isinstance(tier, dict) else tier
             if isinstance(tier, str):
                 return tier
-    anthropic = _held(message.usage.extra, "anthropic-messages") if message.usage else {}
-    tier = anthropic.get("service_tier")
+    held = message.usage.extra if message.usage is not None else {}
+    tier = _held(held, "anthropic-messages").get("service_tier")
+    tier = tier or _held(held, "google-generative-ai").get("serviceTier")
     return tier if isinstance(tier, str) else None
 
 

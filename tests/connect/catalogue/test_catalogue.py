@@ -196,6 +196,8 @@ def test_the_price_is_that_of_the_time(small: Catalogue, at: Any, price: float) 
         ("plain", "priority", 4.0),
         ("tiered", "flex", 0.5),
         ("tiered", "priority", 4.0),
+        ("plain", "batch", 1.0),
+        ("plain", "FLEX", 1.0),
         ("plain", "scale", None),
     ],
 )
@@ -204,8 +206,82 @@ def test_service_tiers_have_their_price(small: Catalogue, model_id: str, tier: s
     assert price == total(small.cost(MILLION, f"openai/{model_id}", service_tier=tier))
 
 
+GEMINI = PriceList("google", (row("plain"), row("tiered", tiers={"flex": (Dated(FLEX),)})))
+
+
+@pytest.mark.parametrize(
+    ("told", "price"),
+    [
+        ({}, 2.0),
+        ({"trafficType": "ON_DEMAND"}, 2.0),
+        ({"trafficType": "TRAFFIC_TYPE_UNSPECIFIED"}, 2.0),
+        ({"serviceTier": "standard"}, 2.0),
+        ({"trafficType": "ON_DEMAND_FLEX"}, 1.0),
+        ({"trafficType": 4}, 1.0),
+        ({"serviceTier": "flex"}, 1.0),
+        ({"serviceTier": "batch"}, 1.0),
+        ({"serviceTier": "priority"}, None),
+        ({"trafficType": "ON_DEMAND_PRIORITY"}, None),
+        ({"trafficType": "PROVISIONED_THROUGHPUT"}, None),
+        ({"trafficType": "ON_DEMAND_OFFPEAK"}, None),
+        ({"trafficType": "A_WORD_OF_TOMORROW"}, None),
+        ({"serviceTier": "flex", "trafficType": "PROVISIONED_THROUGHPUT"}, None),
+    ],
+)
+@pytest.mark.parametrize("api", ["google-generative-ai", "google-vertex"])
+def test_gemini_is_priced_as_it_was_served(api: str, told: dict[str, Any], price: float | None) -> None:
+    """Half for flex and batches, as Google documents it; what was provisioned, or is not known, has no price."""
+    usage = {"promptTokenCount": 1_000_000, "totalTokenCount": 1_000_000, **told}
+    body = {"candidates": [{"content": {"role": "model", "parts": []}, "finishReason": "STOP"}], "usageMetadata": usage}
+    message = il.dialect(api).decode_response(body)
+    priced = Catalogue(PriceSheet((GEMINI,))).priced(message, asked("plain", "google")).usage
+    assert priced is not None
+    assert price == total(priced.cost)
+
+
+def test_what_google_does_not_tell_of_a_tier_is_unknown() -> None:
+    """Whether cached tokens are cheaper there depends on the model; the list's own prices count where there are any."""
+    known = Catalogue(PriceSheet((GEMINI,)))
+    cached = Usage.of(10, 10, cache_read=1)
+    assert known.cost(cached, "google/plain", service_tier="flex") is None
+    assert known.cost(cached, "google/tiered", service_tier="flex") is not None
+    assert 0.5 == total(known.cost(MILLION, "google/tiered", service_tier="flex"))
+
+
+@pytest.mark.parametrize(
+    ("told", "price"),
+    [
+        ({"service_tier": "standard", "inference_geo": "not_available"}, 2.0),
+        ({"service_tier": "standard", "inference_geo": "global"}, 2.0),
+        ({"service_tier": "batch"}, 1.0),
+        ({"service_tier": "standard", "inference_geo": "us"}, 2.2),
+        ({"service_tier": "priority"}, None),
+        ({"service_tier": "standard", "speed": "fast"}, None),
+        ({"service_tier": "batch", "inference_geo": "us"}, None),
+    ],
+)
+def test_claude_is_priced_as_it_was_served(told: dict[str, Any], price: float | None) -> None:
+    """A batch costs half and inference in the US a tenth more; speed, and two of these at once, are unknown."""
+    known = Catalogue(PriceSheet((PriceList("anthropic", (row("plain"),)),)))
+    message = answer(Usage.of(1_000_000, extra={"anthropic-messages": told}))
+    priced = known.priced(message, asked("plain", "anthropic")).usage
+    assert priced is not None
+    assert price == (None if priced.cost is None else pytest.approx(priced.cost.total))
+
+
+@pytest.mark.parametrize(("asked_for", "price"), [(None, 2.0), ("auto", 2.0), ("flex", 1.0), ("scale", None)])
+def test_where_the_answer_does_not_tell_the_tier_that_was_asked_for_counts(
+    small: Catalogue, asked_for: str | None, price: float | None
+) -> None:
+    """It is never taken for the ordinary service; an answer that tells has the last word."""
+    silent, telling = openai_answer(), openai_answer(service_tier="default")
+    decode = il.dialect("openai-completions").decode_response
+    prices = [small.priced(decode(body), asked("plain"), asked_for).usage for body in (silent, telling)]
+    assert [price, 2.0] == [total(usage.cost) for usage in prices if usage is not None]
+
+
 def test_factors_are_not_for_other_providers(small: Catalogue) -> None:
-    """Half price for patience is OpenAI's custom."""
+    """Half price for patience is not everybody's custom."""
     assert small.cost(MILLION, "openrouter/lab/model", service_tier="flex") is None
 
 

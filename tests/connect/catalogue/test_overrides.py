@@ -121,6 +121,38 @@ def test_a_known_model_is_corrected(told: Catalogue, known: Catalogue) -> None:
     assert told.cost(Usage.of(cache_read=1), ours) is None
 
 
+def test_service_tiers_may_be_priced_beside_the_ordinary_service(tmp_path: Path, known: Catalogue) -> None:
+    """By name, with the rules of all prices: what is not written is unknown, and `like` hands them on."""
+    file = tmp_path / "models.toml"
+    file.write_text(
+        """
+[providers.google.overrides."gemini-2.5-flash".service_tiers]
+FLEX = { input = 7.0, output = 9.0 }
+provisioned_throughput = { input = 0, output = 0, cache_read = 0 }
+[providers.acme]
+api = "openai-completions"
+[[providers.acme.models]]
+id = "large"
+cost = { input = 2.0, output = 4.0 }
+service_tiers.batch = { input = 1.0, output = 2.0, tiers = [{ above = 100, input = 3.0 }] }
+[[providers.acme.models]]
+id = "small"
+like = "acme/large"
+"""
+    )
+    own = Catalogue(known.sheet, load_overrides(file))
+    million = Usage.of(1_000_000)
+
+    def price(model: str, tier: str | None, usage: Usage = million) -> float | None:
+        return getattr(own.cost(usage, model, service_tier=tier), "total", None)
+
+    flash = "google/gemini-2.5-flash"
+    assert (7.0, 0.0) == (price(flash, "flex"), price(flash, "provisioned_throughput"))
+    assert price(flash, "flex", Usage.of(1, cache_read=1)) is None
+    assert own.cost(million, flash) == known.cost(million, flash)
+    assert (2.0, 3.0, None) == tuple(price("acme/small", tier) for tier in (None, "batch", "flex"))
+
+
 def test_free_is_a_price(told: Catalogue) -> None:
     """A local model can be said to cost nothing."""
     assert 0 == getattr(told.cost(Usage.of(5, 5, cache_read=5), "tiny", "ollama"), "total", None)
