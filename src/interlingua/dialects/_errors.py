@@ -181,9 +181,16 @@ def failure_of(message: AssistantMessage) -> InterlinguaError:
     if message.stop_reason == "aborted":
         return Aborted(text)
     refused = any(isinstance(block, TextBlock) and block.refusal for block in blocks_of(message.content))
-    if refused or (detail or "").lower() in FILTERED or is_filtered(text):
+    if refused or (detail or "").lower() in FILTERED or is_filtered(text) or _is_blocked(message):
         return ContentFiltered(text, code=detail)
     return provider_error(text, code=detail)
+
+
+def _is_blocked(message: AssistantMessage) -> bool:
+    """Whether Google blocked the prompt. Its words for that are open (`OTHER`, numbers), so its place tells."""
+    answers = (held.get("~response") for held in message.extra.values() if isinstance(held, dict))
+    feedback = (answer.get("promptFeedback") for answer in answers if isinstance(answer, dict))
+    return any(isinstance(told, dict) and told.get("blockReason") is not None for told in feedback)
 
 
 def _kind(status: int, code: str, message: str, body: Any) -> type[ProviderError]:

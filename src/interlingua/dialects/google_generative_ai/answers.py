@@ -96,7 +96,7 @@ def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assist
         usage=decode_usage(wire.get("usageMetadata")),
         stop_reason=reason,
         stop_detail=word,
-        error_message=_explained(wire, first, word) if reason == "error" else None,
+        error_message=f"the provider stopped: {_told(wire, first, word)}" if reason == "error" else None,
     )
     held = _answer_residual(wire, first, message)
     return with_held(message, API, **{RESPONSE: held}) if held else message
@@ -125,14 +125,12 @@ def _stop_name(word: Any) -> str | None:
     return STOP_NUMBERS[number] if 0 <= number < len(STOP_NUMBERS) else str(number)
 
 
-def _explained(wire: dict[str, Any], first: dict[str, Any] | None, word: str | None) -> str:
-    """What went wrong. That the prompt was blocked is told as such: some of the words for it say no more (`OTHER`)."""
-    blocked = first is None and word is not None
-    told = (
-        fields_of(wire.get("promptFeedback")).get("blockReasonMessage") if first is None else first.get("finishMessage")
-    )
-    reason = told if isinstance(told, str) and told else word or "no reason given"
-    return f"the {'prompt was blocked' if blocked else 'provider stopped'}: {reason}"
+def _told(wire: dict[str, Any], first: dict[str, Any] | None, word: str | None) -> str:
+    if first is not None:
+        told = first.get("finishMessage")
+    else:
+        told = fields_of(wire.get("promptFeedback")).get("blockReasonMessage")
+    return told if isinstance(told, str) and told else word or "no reason given"
 
 
 def decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, Any]:
