@@ -73,7 +73,7 @@ class Browser:
             async for raw in response.content:
                 line = raw.decode().rstrip("\n")
                 if line:
-                    name, _, value = line.partition(": ")
+                    name, _, value = line.partition(":")
                     fields[name] = value
                     continue
                 if fields.get("event") != "heartbeat":

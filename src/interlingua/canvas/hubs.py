@@ -12,7 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..serving.problems import HttpProblem
-from ..serving.sse import Channel
+from ..serving.sse import Channel, Joiner
+from ..sessions import Session
 from .library import Place
 from .routing import encode
 from .shapes import BranchView, Row, SessionView
@@ -37,7 +38,8 @@ class Hub:
         self._known = tree.total
         self._head = tree.head()
         self._branches = tree.branches()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.deltas = Joiner(self._publish_deltas)
         tree.take_changed()
 
     @property
@@ -46,19 +48,31 @@ class Hub:
 
     def start(self) -> None:
         """Follows what other processes append."""
-        self._task = asyncio.ensure_future(self._follow())
+        for session in self.tree.sessions:
+            self._tasks.append(asyncio.ensure_future(self._follow(session)))
+
+    async def link(self, place: Place) -> None:
+        """Shows a linked fork in this tree."""
+        if await asyncio.to_thread(self.tree.link, place.key, place):
+            self._tasks.append(asyncio.ensure_future(self._follow(self.tree.sessions[-1])))
+        await self.update()
+
+    def commit(self, entry: str, node: str) -> None:
+        """Says that a live node became an entry, so that viewers put the row in its place."""
+        self.committed[entry] = node
+        while len(self.committed) > 1000:
+            del self.committed[next(iter(self.committed))]
 
     async def stop(self, event: str = "shutdown") -> None:
         self.channel.close(event)
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         async with self._lock:
             await asyncio.to_thread(self.tree.close)
 
-    async def _follow(self) -> None:
-        watch = self.tree.session.watch()
+    async def _follow(self, session: Session) -> None:
+        watch = session.watch()
         try:
             while True:
                 await watch.wait()
@@ -104,7 +118,22 @@ class Hub:
         self._head = head if rows else self._head
 
     def publish(self, event: str, data: Any) -> None:
+        """Sends an event to every viewer, after the deltas that came before it."""
+        self.deltas.flush()
         self.channel.publish(event, encode(data))
+
+    def _publish_deltas(self, pieces: list[tuple[str, int, str]]) -> None:
+        """Pieces of text since the last frame, joined by node and block."""
+        nodes: dict[str, list[tuple[int, list[str]]]] = {}
+        for node, block, text in pieces:
+            parts = nodes.setdefault(node, [])
+            if parts and parts[-1][0] == block:
+                parts[-1][1].append(text)
+            else:
+                parts.append((block, [text]))
+        for node, parts in nodes.items():
+            told = [{"block": block, "text": "".join(texts)} for block, texts in parts]
+            self.channel.publish("delta", encode({"node": node, "parts": told}))
 
     async def snapshot(self) -> tuple[int, bytes]:
         """All that a viewer needs to begin with, but the rows: those are read page by page."""

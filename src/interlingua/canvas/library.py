@@ -90,7 +90,7 @@ class Library:
         """All sessions, the latest of each agent first, with what a list shows of them."""
         for agent in self.store.agents():
             for info in self.store.sessions(agent):
-                if info.messages or info.bad_lines or agent == CLIENT:
+                if info.messages or info.bad_lines or info.title or agent == CLIENT:
                     yield self._own(agent, info.id, info)
         with self._lock:
             opened = list(self._opened.values())

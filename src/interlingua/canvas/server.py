@@ -14,6 +14,7 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from .. import __version__
+from ..connect.client import Client
 from ..errors import InterlinguaError
 from ..serving import guard
 from ..serving.access import COOKIE_LIFE, Access, KeyRing, Visitor
@@ -24,7 +25,9 @@ from .hubs import Hub
 from .library import Library, Place
 from .listing import Describer
 from .routing import ROUTES, Call, Route, answer, encode
-from .shapes import IndexState, Me, SessionView, SourceView
+from .runs import Runs
+from .shapes import IndexState, LiveState, Me, SessionView, SourceView
+from .toolbox import Toolbox
 from .trees import Tree
 
 ASSETS = Path(__file__).parent / "assets"
@@ -58,6 +61,8 @@ class Canvas:
         names: Sequence[str] = (),
         fallback_port: bool = True,
         assets: Path = ASSETS,
+        toolbox: Toolbox | None = None,
+        client: Client | None = None,
     ) -> None:
         self.library = library
         self.epoch = secrets.token_hex(4)
@@ -65,12 +70,14 @@ class Canvas:
         self.access = Access(library.folder, self.keys)
         self.describer = Describer(library)
         self.events = Channel(self.epoch)
+        self.runs = Runs(self, toolbox or Toolbox(), client)
         self.streams = 0
         self._names = frozenset(names)
         self._host = host
         self._assets = assets
         self._hubs: dict[str, asyncio.Task[Hub]] = {}
         self._sweeper: asyncio.Task[None] | None = None
+        self._telling: set[asyncio.Task[None]] = set()
         self._listener = Listener(self._app(), host, port, fallback=fallback_port)
 
     # --- life --------------------------------------------------------------------------------------------------------
@@ -89,6 +96,7 @@ class Canvas:
         self.events.close("shutdown")
         if self._sweeper is not None:
             self._sweeper.cancel()
+        await self.runs.close()
         for opening in list(self._hubs.values()):
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await (await opening).stop()
@@ -153,8 +161,26 @@ class Canvas:
         live = self.live_state(place.key)
         return view if live is None else replace(view, live=live)
 
-    def live_state(self, key: str) -> Any:
-        return None
+    def live_state(self, key: str) -> LiveState | None:
+        """What runs in a session now; what waits for a person comes first."""
+        active = [run.live_state() for run in self.runs.all(key) if run.is_active]
+        if not active:
+            return None
+        active.sort(key=lambda state: state.state != "waiting")
+        return replace(active[0], runs=len(active))
+
+    def session_changed(self, place: Place) -> None:
+        """Has whoever follows the list know that a session is another by now."""
+        if not self.events.viewers:
+            return
+
+        async def tell() -> None:
+            view = await asyncio.to_thread(self.describe, place)
+            self.events.publish("session", encode(view))
+
+        task = asyncio.ensure_future(tell())
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
 
     def index_state(self) -> IndexState:
         return IndexState(state="off", done=0, total=0)
@@ -164,7 +190,8 @@ class Canvas:
 
     def live_sessions(self) -> list[SessionView]:
         """The sessions in which something runs now."""
-        return []
+        keys = dict.fromkeys(run.key for run in self.runs.all() if run.is_active)
+        return [self.describe(self.library.place(key)) for key in keys]
 
     async def _sweep(self) -> None:
         while True:
@@ -180,7 +207,7 @@ class Canvas:
     # --- HTTP --------------------------------------------------------------------------------------------------------
 
     def _app(self) -> web.Application:
-        from . import reading_routes, viewer_routes  # noqa: F401
+        from . import reading_routes, viewer_routes, writing_routes  # noqa: F401
 
         app = web.Application(client_max_size=LIMITS["file"], handler_args={"max_field_size": 16 << 10})
         app.on_response_prepare.append(guard.add_headers)
@@ -255,7 +282,7 @@ class Canvas:
         )
 
     def capabilities(self) -> tuple[str, ...]:
-        return ("read",)
+        return ("read", "write", "run", *(("tools",) if self.runs.toolbox.listed().tools else ()))
 
 
 def _refuse_other_sessions(request: web.Request, visitor: Visitor) -> None:

@@ -5,7 +5,7 @@ Absent means default or unknown; a `cost` that is absent is unknown, never zero.
 
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from ..messages import Citation, Usage
 
@@ -759,3 +759,191 @@ class ModelList(Shape, frozen=True, kw_only=True):
     models: tuple[ModelView, ...]
     providers: tuple[ProviderView, ...]
     total: int
+
+
+class LossCounts(Shape, frozen=True, kw_only=True):
+    dropped: int = 0
+    weakened: int = 0
+    record: int = 0
+
+
+class ErrorView(Shape, frozen=True, kw_only=True):
+    """Why a run ended. `kind` is the name of the error's class."""
+
+    kind: str
+    message: str
+    retry_after: float | None = None
+    had_text: bool = False
+    provider: str | None = None
+
+
+RunState: TypeAlias = Literal["starting", "running", "waiting", "done", "stopped", "error"]
+
+
+class RunView(Shape, frozen=True, kw_only=True):
+    """An answer under way, or one that ended. `mine` is false for an agent elsewhere that only reports here."""
+
+    id: str
+    session: str
+    start: str | None = field(default=None, name="from")
+    prompt: str | None = None
+    model: str
+    branch: str | None = None
+    state: RunState
+    error: ErrorView | None = None
+    began: int
+    ended: int | None = None
+    losses: LossCounts
+    usage: RowUsage | None = None
+    cost: float | None = None
+    head: str | None = None
+    queued: int = 0
+    tools: tuple[str, ...] = ()
+    waiting: "tuple[Approval, ...]" = ()
+    mine: bool = True
+
+
+class RunList(Shape, frozen=True, kw_only=True):
+    runs: tuple[RunView, ...]
+
+
+class LiveNode(Shape, frozen=True, kw_only=True):
+    """An answer that is being written."""
+
+    node: str
+    run: str
+    parent: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    role: str = "assistant"
+    began: int
+    content: tuple[BlockView, ...] = ()
+    losses: LossCounts | None = None
+
+
+class Approval(Shape, frozen=True, kw_only=True):
+    """A call that waits for a person. `pattern` says what `always` would allow; absent: nothing."""
+
+    run: str
+    call_id: str
+    tool: str
+    arguments: Any
+    reason: str
+    pattern: str | None = None
+
+
+class InputBlock(Shape, frozen=True, kw_only=True):
+    """A piece of what the user says: text, or media that were uploaded before."""
+
+    type: Literal["text", "image", "document", "audio"]
+    text: str | None = None
+    upload: str | None = None
+    mime_type: str | None = None
+    title: str | None = None
+
+
+class RunOptions(Shape, frozen=True, kw_only=True):
+    max_tokens: int | None = None
+    temperature: float | int | None = None
+    reasoning: str | int | bool | None = None
+
+
+class RunRequest(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Continue from an entry (the head if not given; null begins a new root), with words or without, on some models.
+
+    `replaces` makes the words a new sibling of that entry. `key` makes asking twice the same as asking once.
+    """
+
+    start: str | UnsetType | None = field(default=UNSET, name="from")
+    text: str | None = None
+    content: tuple[InputBlock, ...] = ()
+    replaces: str | None = None
+    models: tuple[str, ...]
+    thinking: Literal["drop", "text"] = "drop"
+    options: RunOptions | None = None
+    tools: tuple[str, ...] = ()
+    branch: str | None = None
+    key: str | None = None
+
+
+class StartedRuns(Shape, frozen=True, kw_only=True):
+    """`linked`: the session could not be written, and goes on in a linked fork of it."""
+
+    session: SessionView
+    linked: bool = False
+    prompt: str | None = None
+    runs: tuple[RunView, ...]
+
+
+class HandoverRequest(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    to: str | None = None
+    models: tuple[str, ...]
+    text: str | None = None
+    replaces: str | None = None
+    thinking: Literal["drop", "text"] = "drop"
+    tools: tuple[str, ...] = ()
+
+
+class Reads(Shape, frozen=True, kw_only=True):
+    messages: int
+    tokens: int
+
+
+class HandoverModel(Shape, frozen=True, kw_only=True):
+    """What one model would not read. `refuses` is what sending cannot repair; `cost` estimates the input."""
+
+    model: str
+    api: str
+    losses: tuple[LossView, ...]
+    counts: LossCounts
+    fits: bool
+    tokens: int
+    window: int | None = None
+    cost: float | None = None
+    refuses: tuple[FindingView, ...] = ()
+    cached: int | None = None
+    same_family: bool = False
+
+
+class Spot(Shape, frozen=True, kw_only=True):
+    entry: str | None = None
+    block: int | None = None
+
+
+class CauseCount(Shape, frozen=True, kw_only=True):
+    severity: Literal["dropped", "weakened", "record"]
+    count: int
+
+
+class Cause(Shape, frozen=True, kw_only=True):
+    """The same loss of several models, as one row."""
+
+    what: str
+    why: str | None = None
+    label: str
+    entries: tuple[Spot, ...]
+    by: dict[str, CauseCount]
+
+
+class Handover(Shape, frozen=True, kw_only=True):
+    reads: Reads
+    models: tuple[HandoverModel, ...]
+    causes: tuple[Cause, ...]
+
+
+class ToolView(Shape, frozen=True, kw_only=True):
+    name: str
+    label: str
+    section: str
+    asks: bool
+
+
+class ToolList(Shape, frozen=True, kw_only=True):
+    tools: tuple[ToolView, ...]
+    profiles: tuple[str, ...]
+
+
+class Uploaded(Shape, frozen=True, kw_only=True):
+    sha256: str
+    mime_type: str
+    size: int

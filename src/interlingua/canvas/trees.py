@@ -66,6 +66,11 @@ class Tree:
         return self._parts[0].session
 
     @property
+    def sessions(self) -> list[Session]:
+        """The session, then its linked forks."""
+        return [part.session for part in self._parts]
+
+    @property
     def total(self) -> int:
         """The number that the next row gets."""
         return self._spans[-1].start + self._spans[-1].size if self._spans else 0

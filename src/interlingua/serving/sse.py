@@ -24,8 +24,8 @@ MAX_BYTES = 8 << 20
 
 def frame(event: str, data: bytes, id: str | None = None) -> bytes:
     """One event as it goes over the wire; JSON has no line breaks, so `data` is one line."""
-    head = f"id: {id}\n" if id is not None else ""
-    return f"{head}event: {event}\ndata: ".encode() + data + b"\n\n"
+    head = f"id:{id}\n" if id is not None else ""
+    return f"{head}event:{event}\ndata:".encode() + data + b"\n\n"
 
 
 class Channel:
@@ -160,24 +160,44 @@ _CLOSING: dict[str, bytes] = {"reload": b'{"reason":"rewritten"}'}
 
 
 class Joiner:
-    """Joins pieces that come faster than a screen is drawn: `add` collects, and what is there is sent per frame."""
+    """Joins pieces that come faster than a screen is drawn. Each frame costs some bytes of its own, so a frame waits a
+    little longer while there is little to send."""
 
-    def __init__(self, send: Callable[[list[Any]], None], interval: float = 1 / 30) -> None:
+    def __init__(
+        self,
+        send: Callable[[list[Any]], None],
+        *,
+        frame: float = 1 / 30,
+        slow_frame: float = 0.12,
+        enough: int = 256,
+        size: Callable[[Any], int] = lambda piece: len(piece[-1]),
+    ) -> None:
         self._send = send
-        self._interval = interval
+        self._frame = frame
+        self._slow_frame = slow_frame
+        self._enough = enough
+        self._size_of = size
         self._waiting: list[Any] = []
+        self._size = 0
+        self._sent = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, piece: Any) -> None:
+        loop = asyncio.get_running_loop()
         self._waiting.append(piece)
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._interval, self.flush)
+        self._size += self._size_of(piece)
+        due = self._sent + (self._frame if self._size >= self._enough else self._slow_frame)
+        if self._timer is None or due < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(due, self.flush)
 
     def flush(self) -> None:
         """Sends what is waiting now: before anything that must come after it."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._size = self._waiting, [], 0
         if waiting:
+            self._sent = asyncio.get_running_loop().time()
             self._send(waiting)

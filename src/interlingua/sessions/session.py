@@ -434,9 +434,9 @@ class Session:
         return "not a line of a session"
 
     @_checked
-    def unfinished_calls(self) -> tuple[UnfinishedCall, ...]:
-        """Calls in the model's view that have no result: after a crash, what was under way."""
-        entries = self.context_entries()
+    def unfinished_calls(self, *, to: str | None = None) -> tuple[UnfinishedCall, ...]:
+        """Calls in the model's view at an entry (the head, if not given) that have no result: what was under way."""
+        entries = self.context_entries(to=to)
         unanswered = list(_unanswered(entries))
         if not unanswered:
             return ()
@@ -679,13 +679,15 @@ class Session:
         agent: str | None = None,
         store: Store | None = None,
         linked: bool = False,
+        empty: bool = False,
     ) -> "Session":
         """A new session with the path to `at` (the head, if not given), open for writing; this one stays as it is.
 
         It is kept in `store` (this one's, if not given). `linked` says that it goes on for this session, which cannot
-        be written: viewers show both as one tree.
+        be written: viewers show both as one tree. An `empty` one takes nothing of the path along.
         """
-        numbers = list(self._walk() if at is None else tree.walk(self._parent, self._number(at)))[::-1]
+        walk = self._walk() if at is None else tree.walk(self._parent, self._number(at))
+        numbers = [] if empty else list(walk)[::-1]
         self._refuse_damage(before=numbers[-1] if numbers else 0)
         new, whose, where = id or str(uuid.uuid4()), agent or self.agent, store or self._store
         log = where.open(whose, new, write=True, create=True)

@@ -1,0 +1,211 @@
+"""What is being written now: an agent's events as nodes that grow on every viewer's screen, token by token.
+
+Only deltas are sent, joined per frame; a viewer that comes later gets what there is so far in its snapshot.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..events import (
+    AgentEvent,
+    BlockEnd,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    StreamEvent,
+    TextDelta,
+    TextStart,
+    ThinkingDelta,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+)
+from ..messages import AssistantMessage, text_of
+from ..partials import partial_arguments
+from .hubs import Hub
+from .shapes import BlockView, LiveNode, LossCounts, Media, OpaqueView, TextView, ThinkingView, ToolCallView
+from .views import message_view
+
+FRAME = 1 / 30  # seconds between deltas where much is written
+SLOW_FRAME = 0.12  # where little is: what goes with each delta must not outweigh it
+ENOUGH = 256  # characters that are worth a frame
+PROGRESS_SHOWN = 2_000  # characters of a tool's progress
+
+
+class _Block:
+    """A block that grows. Its pieces are joined when somebody asks."""
+
+    def __init__(self, kind: str, id: str = "", name: str = "", whole: BlockView | None = None) -> None:
+        self.kind = kind
+        self.id = id
+        self.name = name
+        self.whole = whole
+        self.pieces: list[str] = []
+
+    def view(self) -> BlockView:
+        if self.whole is not None:
+            return self.whole
+        text = "".join(self.pieces)
+        if self.kind == "thinking":
+            return ThinkingView(text=text)
+        if self.kind == "toolCall":
+            return ToolCallView(id=self.id, name=self.name, arguments=partial_arguments(text), arguments_text=text)
+        return TextView(text=text)
+
+
+class Node:
+    """An answer under way."""
+
+    def __init__(self, name: str, run: str, message: AssistantMessage, parent: str | None, losses: LossCounts | None):
+        self.name = name
+        self.blocks: dict[int, _Block] = {}
+        self._about = {
+            "node": name,
+            "run": run,
+            "parent": parent,
+            "model": message.model,
+            "provider": message.provider,
+            "losses": losses,
+        }
+        self._began = int(time.time() * 1000)
+
+    def view(self) -> LiveNode:
+        content = tuple(self.blocks[at].view() for at in sorted(self.blocks))
+        return LiveNode(**self._about, began=self._began, content=content)  # type: ignore[arg-type]
+
+
+class Feed:
+    """Shows one agent's events on a hub. `at` says behind which entry the agent stands in its session."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        run: str,
+        at: Callable[[], str | None],
+        *,
+        losses: LossCounts | None = None,
+        on_tool: Callable[[str | None], None] = lambda name: None,
+    ) -> None:
+        self._hub = hub
+        self._run = run
+        self._at = at
+        self._losses = losses
+        self._on_tool = on_tool
+        self._node: Node | None = None
+        self._count = 0
+        self._begun: dict[str, float] = {}
+
+    async def __call__(self, event: AgentEvent) -> None:
+        match event:
+            case MessageStart() if isinstance(event.message, AssistantMessage):
+                self._begin(event.message)
+            case MessageUpdate():
+                self._grow(event.assistant_message_event)
+            case MessageEnd():
+                await self._end(event.message)
+            case ToolExecutionStart():
+                self._begun[event.tool_call_id] = time.monotonic()
+                self._on_tool(event.tool_name)
+                self._tool(event.tool_call_id, event.tool_name, "running")
+            case ToolExecutionUpdate():
+                text = _progress(event.partial_result)
+                self._tool(event.tool_call_id, event.tool_name, "running", text=text)
+            case ToolExecutionEnd():
+                self._on_tool(None)
+                self._tool(event.tool_call_id, event.tool_name, "failed" if event.is_error else "done")
+            case _:
+                pass
+
+    def _begin(self, message: AssistantMessage) -> None:
+        self._count += 1
+        self._node = Node(f"{self._run}.{self._count}", self._run, message, self._at(), self._losses)
+        self._hub.live[self._node.name] = self._node
+        self._hub.publish("live", self._node.view())
+
+    def _grow(self, event: StreamEvent) -> None:
+        node = self._node
+        if node is None:
+            return
+        match event:
+            case TextStart():
+                self._open(event.content_index, _Block("text"), event.block.text if event.block is not None else "")
+            case ThinkingStart():
+                text = event.block.thinking if event.block is not None else ""
+                self._open(event.content_index, _Block("thinking"), text)
+            case ToolCallStart():
+                call = event.block
+                id, name = (call.id, call.name) if call is not None else ("", "")
+                self._open(event.content_index, _Block("toolCall", id, name), "")
+            case TextDelta() | ThinkingDelta() | ToolCallDelta():
+                block = node.blocks.get(event.content_index)
+                if block is not None and event.delta:
+                    block.pieces.append(event.delta)
+                    self._hub.deltas.add((node.name, event.content_index, event.delta))
+            case ToolCallEnd():
+                self._replace(event.content_index, AssistantMessage(content=(event.tool_call,)))
+            case BlockEnd():
+                self._replace(event.content_index, AssistantMessage(content=(event.block,)))
+            case _:
+                pass
+
+    def _open(self, index: int, block: _Block, text: str) -> None:
+        assert self._node is not None
+        if text:
+            block.pieces.append(text)
+        self._node.blocks[index] = block
+        self._publish_block(index)
+
+    def _replace(self, index: int, message: AssistantMessage) -> None:
+        """A block that is whole. Media have no address before they are stored."""
+        assert self._node is not None
+        (view,) = message_view(message, "", lambda name: None).content or (OpaqueView(dialect=""),)
+        if isinstance(view, Media):
+            view = replace(view, src=None)
+        self._node.blocks[index] = _Block("whole", whole=view)
+        self._publish_block(index)
+
+    def _publish_block(self, index: int) -> None:
+        assert self._node is not None
+        self._hub.publish("block", {"node": self._node.name, "block": index, "value": self._node.blocks[index].view()})
+
+    async def _end(self, message: Any) -> None:
+        node, entry = self._node, self._at()
+        if not isinstance(message, AssistantMessage) or node is None:
+            await self._hub.update()
+            return
+        self._node = None
+        if entry is not None:
+            self._hub.commit(entry, node.name)
+        await self._hub.update()
+        self._hub.live.pop(node.name, None)
+        told = {"entry": entry, "stop": message.stop_reason, "error": message.error_message}
+        self._hub.publish("settled", {"node": node.name, **{key: value for key, value in told.items() if value}})
+
+    def close(self) -> None:
+        """Takes away what was left unfinished, when the agent ended without ending it."""
+        node, self._node = self._node, None
+        if node is not None and self._hub.live.pop(node.name, None) is not None:
+            self._hub.publish("settled", {"node": node.name})
+
+    def _tool(self, call: str, name: str, state: str, text: str | None = None) -> None:
+        told: dict[str, Any] = {"run": self._run, "callId": call, "name": name, "state": state}
+        if state != "running" and call in self._begun:
+            told["ms"] = int((time.monotonic() - self._begun.pop(call)) * 1000)
+        self._hub.publish("tool", told | ({"text": text} if text else {}))
+
+
+def _progress(result: Any) -> str:
+    """The end of what a tool has given so far."""
+    content = result.get("content") if isinstance(result, dict) else getattr(result, "content", None)
+    if isinstance(content, list):
+        text = "".join(str(block.get("text", "")) for block in content if isinstance(block, dict))
+    else:
+        text = text_of(content) if isinstance(content, str | tuple) else ""
+    return text[-PROGRESS_SHOWN:]

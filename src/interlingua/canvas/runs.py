@@ -1,0 +1,532 @@
+"""Going on: an answer from one model or from several at once, streamed into the tree, stopped, approved, steered.
+
+A run is an agent on a branch of a session. Several runs of one session share the one writer that a session may have;
+where another process is that writer, or the session is another program's, they write a linked fork of it.
+"""
+
+import asyncio
+import base64
+import logging
+import secrets
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from ..agent import Agent
+from ..agent.compaction import Compaction
+from ..connect.client import Client, default_client
+from ..errors import InterlinguaError, ProviderError
+from ..handover import adapt
+from ..messages import (
+    AgentMessage,
+    AssistantMessage,
+    AudioBlock,
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    UserMessage,
+)
+from ..request import Context, ModelDescriptor, Request
+from ..serving.problems import HttpProblem
+from ..sessions import Session, SessionBusy
+from ..tools.policy import ApprovalRequest, Rule
+from ..tools.standing import standing_rule
+from .handing import counted
+from .histories import AGENT, BranchHistory, Writers
+from .hubs import Hub
+from .library import Place
+from .live import Feed
+from .models import described
+from .shapes import (
+    Approval,
+    ErrorView,
+    InputBlock,
+    LiveState,
+    LossCounts,
+    RowUsage,
+    RunRequest,
+    RunState,
+    RunView,
+    StartedRuns,
+)
+from .toolbox import Toolbox
+from .uploads import Uploads
+
+if TYPE_CHECKING:
+    from .server import Canvas
+
+MAX_RUNS = 8
+KEPT = 200  # runs that ended, for viewers that come back
+_MEDIA = {"image": ImageBlock, "audio": AudioBlock, "document": DocumentBlock}
+_log = logging.getLogger(__name__)
+
+
+class Run:
+    """One model's answer, with the tools that it was lent."""
+
+    def __init__(self, view: RunView, hub: Hub, agent: Agent, history: BranchHistory) -> None:
+        self._view = view
+        self.hub = hub
+        self.agent = agent
+        self.history = history
+        self.key = view.session
+        self.task: asyncio.Task[None] | None = None
+        self.waiting: dict[str, tuple[Approval, asyncio.Future[bool], Rule | None]] = {}
+        self.doing: str | None = None
+
+    @property
+    def id(self) -> str:
+        return self._view.id
+
+    @property
+    def is_active(self) -> bool:
+        return self._view.state in ("starting", "running", "waiting")
+
+    def view(self) -> RunView:
+        return replace(
+            self._view,
+            head=self.history.at,
+            branch=self.history.branch,
+            queued=int(self.agent.has_queued),
+            waiting=tuple(approval for approval, _, _ in self.waiting.values()),
+        )
+
+    def turn(self, state: RunState, **more: Any) -> None:
+        """Changes the state and has the viewers know."""
+        self._view = replace(self._view, state=state, **more)
+        self.hub.publish("run", self.view())
+
+    def add_usage(self, message: AssistantMessage) -> None:
+        """Sums up what the answers of the run used; a price that is not known makes the sum unknown."""
+        usage, before = message.usage, self._view.usage
+        if usage is None:
+            return
+        total = RowUsage(
+            input=usage.input + (before.input if before else 0),
+            output=usage.output + (before.output if before else 0),
+            cache_read=usage.cache_read + (before.cache_read if before else 0),
+            cache_write=usage.cache_write + (before.cache_write if before else 0),
+            total=usage.total_tokens + (before.total if before else 0),
+        )
+        known = usage.cost.total if usage.cost is not None else None
+        sofar = 0.0 if before is None else self._view.cost
+        cost = None if known is None or sofar is None else sofar + known
+        self._view = replace(self._view, usage=total, cost=cost)
+
+    def live_state(self) -> LiveState:
+        return LiveState(
+            runs=1,
+            state="waiting" if self._view.state == "waiting" else "running",
+            model=self._view.model,
+            doing=self.doing,
+            since=self._view.began,
+        )
+
+
+class Runs:
+    """All runs of one canvas."""
+
+    def __init__(self, canvas: "Canvas", toolbox: Toolbox, client: Client | None = None) -> None:
+        self._canvas = canvas
+        self._client = client
+        self.toolbox = toolbox
+        self.writers = Writers(canvas.library)
+        self.uploads = Uploads(canvas.library.folder / "uploads")
+        self._runs: dict[str, Run] = {}
+        self._started: dict[str, StartedRuns] = {}
+
+    @property
+    def client(self) -> Client:
+        return self._client or default_client()
+
+    def all(self, key: str | None = None) -> list[Run]:
+        return [run for run in self._runs.values() if key in (None, run.key, run.hub.place.key)]
+
+    def find(self, id: str) -> Run:
+        run = self._runs.get(id)
+        if run is None:
+            raise HttpProblem(404, f"no run {id!r}", code="run_not_found", remedy="reload the session")
+        return run
+
+    # --- beginning ---------------------------------------------------------------------------------------------------
+
+    async def start(self, hub: Hub, asked: RunRequest) -> StartedRuns:
+        """Says what was asked, and begins an answer of each model behind it."""
+        if asked.key is not None and asked.key in self._started:
+            return self._started[asked.key]
+        self._check(asked)
+        models = [await asyncio.to_thread(described, name, self.client) for name in asked.models]
+        tools = self.toolbox.chosen(asked.tools)
+        at = await asyncio.to_thread(self._beginning, hub, asked)
+        message = await asyncio.to_thread(self._message, asked)
+        place, session, linked = await self._writer(hub, at)
+        try:
+            at = await self._say(session, at, message, hub, asked)
+            await asyncio.to_thread(self._refuse_finished, session, at)
+            runs = []
+            for number, (name, model) in enumerate(zip(asked.models, models, strict=True)):
+                branch = await asyncio.to_thread(self._branch, session, asked, at, number, len(models))
+                run = await self._make(hub, place, session, at, name, model, branch, asked, tools, message is not None)
+                runs.append(run)
+        except BaseException:
+            await self.writers.give_back(place.key)
+            raise
+        for run in runs:
+            await self.writers.take(place)
+            self._runs[run.id] = run
+            hub.runs[run.id] = run
+            run.task = asyncio.ensure_future(self._carry(run, place, hub))
+        await self.writers.give_back(place.key)
+        self._forget_old()
+        started = StartedRuns(
+            session=await asyncio.to_thread(self._canvas.describe, place),
+            linked=linked,
+            prompt=at if message is not None else None,
+            runs=tuple(run.view() for run in runs),
+        )
+        if asked.key is not None:
+            self._started[asked.key] = started
+        return started
+
+    def _check(self, asked: RunRequest) -> None:
+        if not 1 <= len(asked.models) <= MAX_RUNS:
+            raise HttpProblem(422, f"{len(asked.models)} models", path="$.models", remedy=f"choose 1 to {MAX_RUNS}")
+        if sum(run.is_active for run in self._runs.values()) + len(asked.models) > MAX_RUNS:
+            raise HttpProblem(429, f"more than {MAX_RUNS} runs at once", remedy="wait for one to end, or stop one")
+        if asked.replaces is not None and not (asked.text or asked.content):
+            raise HttpProblem(422, "nothing to put in its place", path="$.text", remedy="say what should stand there")
+
+    def _beginning(self, hub: Hub, asked: RunRequest) -> str | None:
+        """The entry behind which the run begins."""
+        if asked.replaces is not None:
+            return hub.tree.entry(asked.replaces).parent_id
+        if asked.start is UNSET:
+            return hub.tree.head()
+        start: Any = asked.start
+        if start is not None:
+            hub.tree.entry(start)
+        return None if start is None else str(start)
+
+    def _message(self, asked: RunRequest) -> UserMessage | None:
+        blocks: list[Block] = []
+        for at, given in enumerate(asked.content):
+            blocks.append(self._block(given, at))
+        if not blocks and not (asked.text or "").strip():
+            return None
+        content: Any = asked.text if not blocks else (*blocks, *([TextBlock(text=asked.text)] if asked.text else []))
+        return UserMessage(content=content, timestamp=_now())
+
+    def _block(self, given: InputBlock, at: int) -> Block:
+        if given.type == "text":
+            return TextBlock(text=given.text or "")
+        data = self.uploads.get(given.upload or "")
+        if data is None:
+            raise HttpProblem(
+                422, "there is no such upload", path=f"$.content[{at}].upload", remedy="upload it to /api/uploads"
+            )
+        encoded = base64.b64encode(data).decode()
+        title = {"title": given.title} if given.type == "document" and given.title else {}
+        block: Block = _MEDIA[given.type](data=encoded, mime_type=given.mime_type, **title)
+        return block
+
+    async def _writer(self, hub: Hub, at: str | None) -> tuple[Place, Session, bool]:
+        """The session to write: the one that holds the entry, or a linked fork where that cannot be written."""
+        key = await asyncio.to_thread(hub.tree.key_at, at)
+        place = self._canvas.library.place(key)
+        if not place.read_only:
+            try:
+                return place, await self.writers.take(place), key != hub.place.key
+            except SessionBusy:
+                pass
+        fork = await asyncio.to_thread(self._fork, hub, at)
+        linked = self._canvas.library.place(self._canvas.library.own_key(fork.agent, fork.id))
+        await self.writers.keep(linked.key, fork)
+        self._canvas.describer.forget(linked.key)
+        await hub.link(linked)
+        return linked, fork, True
+
+    def _fork(self, hub: Hub, at: str | None) -> Session:
+        source = hub.tree.session_at(at)
+        agent = hub.place.agent if not hub.place.read_only else AGENT
+        return source.fork(at, agent=agent, store=self._canvas.library.store, linked=True, empty=at is None)
+
+    async def _say(
+        self, session: Session, at: str | None, message: UserMessage | None, hub: Hub, asked: RunRequest
+    ) -> str | None:
+        """Appends the prompt; gives the entry that the models answer."""
+        if message is None:
+            return at
+        branch = await asyncio.to_thread(self._moving, session, asked, at)
+        history = BranchHistory(session, at, branch)
+        await asyncio.to_thread(history.append, message)
+        await hub.update()
+        return history.at
+
+    def _moving(self, session: Session, asked: RunRequest, at: str | None) -> str | None:
+        """The named branch that the prompt moves along: the one asked for, or the one that ends here."""
+        if asked.branch is not None:
+            if asked.branch not in session.branches():
+                session.set_branch(asked.branch, at)
+            return asked.branch
+        if asked.replaces is not None or at is None:
+            return None
+        return next((branch.name for branch in session.branches().values() if branch.head == at), None)
+
+    def _branch(self, session: Session, asked: RunRequest, at: str | None, number: int, count: int) -> str | None:
+        """The branch of one model's answer: the prompt's own for the first; for further ones, names after that."""
+        ends_here = next((branch.name for branch in session.branches().values() if branch.head == at), None)
+        if number == 0:
+            return ends_here if asked.branch is not None or count == 1 else None
+        if asked.branch is None:
+            return None
+        name = f"{asked.branch}-{number + 1}"
+        session.set_branch(name, at)
+        return name
+
+    def _refuse_finished(self, session: Session, at: str | None) -> None:
+        last: AgentMessage | None = session.entry(at, media=False).message if at is not None else None
+        if last is None:
+            raise HttpProblem(422, "there is nothing to answer", path="$.text", remedy="say something")
+        is_done = isinstance(last, AssistantMessage) and last.stop_reason not in ("error", "aborted")
+        if is_done and not session.unfinished_calls(to=at):
+            raise HttpProblem(
+                422, "the last answer is finished", path="$.from", remedy="say something, or answer the entry before it"
+            )
+
+    async def _make(
+        self,
+        hub: Hub,
+        place: Place,
+        session: Session,
+        at: str | None,
+        name: str,
+        model: ModelDescriptor,
+        branch: str | None,
+        asked: RunRequest,
+        tools: Sequence[Any],
+        prompted: bool,
+    ) -> Run:
+        history = await asyncio.to_thread(BranchHistory, session, at, branch)
+        base = session.base
+        options = _options(asked)
+        agent = Agent(
+            model,
+            tools,
+            system=base.system,
+            client=self.client,
+            context=self.toolbox.context,
+            policy=self.toolbox.permissions,
+            transform_context=_as_text(model) if asked.thinking == "text" else None,
+            compaction=Compaction(),
+            **options,
+        )
+        agent.history = history
+        losses = await asyncio.to_thread(_losses, history, base.system, model, asked.thinking)
+        view = RunView(
+            id=secrets.token_hex(4),
+            session=place.key,
+            start=at,
+            prompt=at if prompted else None,
+            model=name,
+            branch=branch,
+            state="starting",
+            began=_now(),
+            losses=losses,
+            tools=asked.tools,
+        )
+        run = Run(view, hub, agent, history)
+        agent.approve = lambda request: self._approve(run, request)
+        return run
+
+    # --- under way ---------------------------------------------------------------------------------------------------
+
+    async def _carry(self, run: Run, place: Place, hub: Hub) -> None:
+        """Runs to the end, whatever comes; viewers see how it ended."""
+
+        def doing(name: str | None) -> None:
+            run.doing = name
+            self._canvas.session_changed(hub.place)
+
+        feed = Feed(hub, run.id, lambda: run.history.at, losses=run.view().losses, on_tool=doing)
+
+        async def follow(event: Any) -> None:
+            await feed(event)
+            message = getattr(event, "message", None)
+            if event.type == "message_end" and isinstance(message, AssistantMessage):
+                run.add_usage(message)
+                run.turn(run.view().state)
+
+        run.agent.subscribe(follow)
+        run.turn("running")
+        self._canvas.session_changed(hub.place)
+        try:
+            result = await run.agent.continue_()
+            state, error = _outcome(result)
+        except asyncio.CancelledError:
+            state, error = "stopped", None
+        except Exception as failure:
+            if not isinstance(failure, InterlinguaError):
+                _log.error("a run of the canvas failed", exc_info=failure)
+            state, error = "error", _error_view(failure, False)
+        finally:
+            feed.close()
+            for _, future, _ in run.waiting.values():
+                future.cancel()
+            run.waiting.clear()
+            await self.writers.give_back(place.key)
+        await hub.update()
+        run.turn(state, error=error, ended=_now())
+        self._canvas.session_changed(hub.place)
+
+    async def _approve(self, run: Run, request: ApprovalRequest) -> bool:
+        """Has a person decide; the run waits."""
+        rule = standing_rule(request.tool_name, request.params)
+        approval = Approval(
+            run=run.id,
+            call_id=request.tool_call_id,
+            tool=request.tool_name,
+            arguments=request.params,
+            reason=request.reason,
+            pattern=_pattern(rule),
+        )
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        run.waiting[request.tool_call_id] = (approval, future, rule)
+        run.hub.publish("waiting", approval)
+        run.turn("waiting")
+        self._canvas.session_changed(run.hub.place)
+        stopped = asyncio.ensure_future(_aborted(run.agent))
+        try:
+            either: set[asyncio.Future[Any]] = {future, stopped}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            return future.done() and not future.cancelled() and future.result()
+        finally:
+            stopped.cancel()
+            run.waiting.pop(request.tool_call_id, None)
+            if run.is_active:
+                run.turn("waiting" if run.waiting else "running")
+                self._canvas.session_changed(run.hub.place)
+
+    def answer(self, run: Run, call_id: str, allow: bool, always: bool) -> None:
+        """What a person decided about a call that waits."""
+        self._refuse_over(run)
+        waiting = run.waiting.get(call_id)
+        if waiting is None:
+            raise HttpProblem(
+                409, f"no call {call_id!r} waits", code="run_over", path="$.callId", remedy="reload the run"
+            )
+        _, future, rule = waiting
+        if allow and always:
+            if rule is None:
+                raise HttpProblem(422, "no rule would cover this call", path="$.always", remedy="allow it once")
+            self.toolbox.permissions.allow(rule)
+        if not future.done():
+            future.set_result(allow)
+        run.hub.publish("answered", {"run": run.id, "callId": call_id, "allow": allow})
+
+    def stop(self, run: Run) -> None:
+        self._refuse_over(run)
+        run.agent.abort("stopped")
+
+    def steer(self, run: Run, text: str) -> None:
+        """Says something to a running agent; it is read as soon as all calls under way have results."""
+        self._refuse_over(run)
+        if not text.strip():
+            raise HttpProblem(422, "nothing to say", path="$.text", remedy="write something")
+        run.agent.steer(UserMessage(content=text, timestamp=_now()))
+        run.turn(run.view().state)
+
+    def _refuse_over(self, run: Run) -> None:
+        if not run.is_active:
+            raise HttpProblem(409, f"the run {run.id} is over", code="run_over", remedy="continue from its end")
+
+    async def close(self) -> None:
+        """Stops every run, in order, and lets the sessions go. What had come of the answers is kept."""
+        tasks = [run.task for run in self._runs.values() if run.task is not None and not run.task.done()]
+        for run in self._runs.values():
+            if run.is_active:
+                run.agent.abort("the canvas stops")
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=10)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        await self.writers.close()
+
+    def _forget_old(self) -> None:
+        over = [id for id, run in self._runs.items() if not run.is_active]
+        for id in over[: max(0, len(over) - KEPT)]:
+            run = self._runs.pop(id)
+            run.hub.runs.pop(id, None)
+        while len(self._started) > KEPT:
+            del self._started[next(iter(self._started))]
+
+
+async def _aborted(agent: Agent) -> None:
+    if agent.signal is not None:
+        await agent.signal.wait()
+
+
+def _options(asked: RunRequest) -> dict[str, Any]:
+    given = asked.options
+    if given is None:
+        return {}
+    named = {"max_tokens": given.max_tokens, "temperature": given.temperature, "reasoning": given.reasoning}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _as_text(model: ModelDescriptor) -> Any:
+    """A transform that gives the model other models' thoughts as plain text."""
+
+    def transform(messages: Sequence[AgentMessage], signal: Any) -> Any:
+        context = Context(messages=tuple(messages))  # type: ignore[arg-type]
+        return adapt(Request(model=model, context=context), model, thinking="text").request.context.messages
+
+    return transform
+
+
+def _losses(history: BranchHistory, system: Any, model: ModelDescriptor, thinking: Any) -> LossCounts:
+    """What the hand-over to this model loses, as counts."""
+    from ..agent.conversion import for_models
+
+    if not model.api:
+        return LossCounts()
+    context = Context(system=system, messages=tuple(for_models(history.messages)))
+    try:
+        return counted(adapt(Request(model=model, context=context), model, thinking=thinking).losses)
+    except InterlinguaError:
+        return LossCounts()
+
+
+def _outcome(result: Any) -> tuple[RunState, ErrorView | None]:
+    if result.reason == "aborted":
+        return "stopped", None
+    if result.reason == "error":
+        message = result.message
+        return "error", _error_view(result.failure, bool(message is not None and message.text), message)
+    return "done", None
+
+
+def _error_view(failure: BaseException | None, had_text: bool, message: AssistantMessage | None = None) -> ErrorView:
+    text = str(failure) if failure is not None else (message.error_message if message is not None else None)
+    return ErrorView(
+        kind=type(failure).__name__ if failure is not None else "Error",
+        message=text or "the answer failed",
+        retry_after=failure.retry_after if isinstance(failure, ProviderError) else None,
+        had_text=had_text,
+        provider=failure.provider if isinstance(failure, ProviderError) else None,
+    )
+
+
+def _pattern(rule: Rule | None) -> str | None:
+    if rule is None:
+        return None
+    commands = rule.command if isinstance(rule.command, tuple) else (rule.command,) if rule.command else ()
+    return " and ".join(f"{command} …" for command in commands) or f"{rule.tool}"
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,437 @@
+"""Routes that change something: runs, entries, branches, notes, sessions."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Literal, TypeVar
+
+from msgspec import UNSET, UnsetType, field
+from msgspec.structs import replace
+
+from ..canonical import build
+from ..errors import FormatError
+from ..messages import AgentMessage, CustomMessage, Message, UserMessage
+from ..request import Conversation
+from ..serving.problems import HttpProblem
+from ..sessions import EntryExists, Session, SessionNotFound, StaleHead, StaleVersion
+from . import server
+from .handing import handover_view
+from .histories import AGENT
+from .hubs import Hub
+from .library import Place
+from .merging import merged
+from .models import listed
+from .routing import BYTES, Call, read_limited, route
+from .runs import Run
+from .shapes import (
+    BranchView,
+    Handover,
+    HandoverRequest,
+    ModelList,
+    Note,
+    Row,
+    RunList,
+    RunRequest,
+    RunView,
+    SessionView,
+    Shape,
+    StartedRuns,
+    ToolList,
+    Uploaded,
+)
+from .trees import branch_view, note_view
+from .viewer_routes import Nothing
+
+T = TypeVar("T")
+
+
+# --- models and runs -------------------------------------------------------------------------------------------------
+
+
+class ModelsQuery(Shape, frozen=True, kw_only=True):
+    q: str = ""
+    limit: int = 50
+    ready: bool = False
+    session: str | None = None
+
+
+@route("GET", "/api/models", query=ModelsQuery, returns=ModelList)
+async def models(call: Call) -> ModelList:
+    """Models to choose from, those in use first."""
+    query = call.query
+    used: tuple[str, ...] = ()
+    if query.session is not None:
+        hub = await call.canvas.hub(query.session)
+        used = await asyncio.to_thread(_used, hub)
+    limit = min(max(query.limit, 1), 1000)
+    return await asyncio.to_thread(listed, call.canvas.runs.client, query.q, limit, used, query.ready)
+
+
+def _used(hub: Hub) -> tuple[str, ...]:
+    rows = hub.tree.path_rows(None, 200)
+    return tuple(dict.fromkeys(f"{row.provider}/{row.model}" for row in rows if row.model and row.provider))
+
+
+@route("GET", "/api/tools", returns=ToolList)
+async def tools(call: Call) -> ToolList:
+    """The tools that runs may be lent."""
+    return call.canvas.runs.toolbox.listed()
+
+
+@route("POST", "/api/sessions/{key}/handover", body=HandoverRequest, returns=Handover)
+async def handover(call: Call) -> Handover:
+    """What some models would not read, before anything is sent."""
+    body, hub = call.body, await call.canvas.hub(call["key"])
+
+    def seen() -> Handover:
+        return handover_view(
+            hub.tree, body.to, body.models, text=body.text, replaces=body.replaces, thinking=body.thinking
+        )
+
+    return await asyncio.to_thread(seen)
+
+
+@route("POST", "/api/sessions/{key}/runs", body=RunRequest, returns=StartedRuns, status=202)
+async def run(call: Call) -> StartedRuns:
+    """Continue from an entry on one model, or on several at once."""
+    hub = await call.canvas.hub(call["key"])
+    return await call.canvas.runs.start(hub, call.body)
+
+
+class RunsQuery(Shape, frozen=True, kw_only=True):
+    session: str | None = None
+
+
+@route("GET", "/api/runs", query=RunsQuery, returns=RunList)
+async def runs(call: Call) -> RunList:
+    """Runs, those that ended included."""
+    return RunList(runs=tuple(run.view() for run in call.canvas.runs.all(call.query.session)))
+
+
+@route("GET", "/api/runs/{run}", returns=RunView)
+async def one_run(call: Call) -> RunView:
+    """One run."""
+    return call.canvas.runs.find(call["run"]).view()
+
+
+@route("POST", "/api/runs/{run}/stop", body=Nothing, returns=RunView)
+async def stop(call: Call) -> RunView:
+    """Stop a run; what has come of the answer is kept."""
+    found: Run = call.canvas.runs.find(call["run"])
+    call.canvas.runs.stop(found)
+    return found.view()
+
+
+class Steering(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    text: str
+
+
+@route("POST", "/api/runs/{run}/steer", body=Steering, returns=RunView)
+async def steer(call: Call) -> RunView:
+    """Say something to a running agent."""
+    found: Run = call.canvas.runs.find(call["run"])
+    call.canvas.runs.steer(found, call.body.text)
+    return found.view()
+
+
+class Decision(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    call_id: str
+    allow: bool
+    always: bool = False
+
+
+@route("POST", "/api/runs/{run}/approve", body=Decision, returns=RunView)
+async def approve(call: Call) -> RunView:
+    """Allow or refuse a call that waits."""
+    found: Run = call.canvas.runs.find(call["run"])
+    call.canvas.runs.answer(found, call.body.call_id, call.body.allow, call.body.always)
+    return found.view()
+
+
+class UploadQuery(Shape, frozen=True, kw_only=True):
+    type: str = "application/octet-stream"
+
+
+@route("POST", "/api/uploads", query=UploadQuery, body=BYTES, returns=Uploaded, status=201)
+async def upload(call: Call) -> Uploaded:
+    """Keep media that will be said."""
+    data = await read_limited(call.request, server.LIMITS["upload"])
+    name = await asyncio.to_thread(call.canvas.runs.uploads.put, data)
+    return Uploaded(sha256=name, mime_type=call.query.type, size=len(data))
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+
+class NewSession(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    title: str | None = None
+    system: str | None = None
+
+
+@route("POST", "/api/sessions", body=NewSession, returns=SessionView, status=201)
+async def new_session(call: Call) -> SessionView:
+    """Begin an empty session."""
+    body, library = call.body, call.canvas.library
+
+    def made() -> Place:
+        about = Conversation(system=body.system) if body.system else None
+        with Session.open(agent=AGENT, store=library.store, about=about) as session:
+            session.label(None, body.title or "New session")
+            return library.place(library.own_key(session.agent, session.id))
+
+    place = await asyncio.to_thread(made)
+    call.canvas.describer.forget(place.key)
+    call.canvas.session_changed(place)
+    return await asyncio.to_thread(call.canvas.describe, place)
+
+
+class Title(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    title: str
+
+
+@route("PATCH", "/api/sessions/{key}", body=Title, returns=SessionView)
+async def rename(call: Call) -> SessionView:
+    """Give a session a title."""
+    async with _writing(call) as (hub, session):
+        await asyncio.to_thread(session.label, None, call.body.title)
+    call.canvas.describer.forget(hub.place.key)
+    return await asyncio.to_thread(call.canvas.describe, hub.place)
+
+
+class ForkRequest(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    at: str | None = None
+    title: str | None = None
+
+
+@route("POST", "/api/sessions/{key}/fork", body=ForkRequest, returns=SessionView, status=201)
+async def fork(call: Call) -> SessionView:
+    """Copy one path as a session of its own."""
+    body, canvas = call.body, call.canvas
+    hub = await canvas.hub(call["key"])
+
+    def made() -> Place:
+        source = hub.tree.session_at(body.at)
+        agent = hub.place.agent if not hub.place.read_only else AGENT
+        with source.fork(body.at, agent=agent, store=canvas.library.store) as session:
+            if body.title:
+                session.label(None, body.title)
+            return canvas.library.place(canvas.library.own_key(session.agent, session.id))
+
+    place = await asyncio.to_thread(made)
+    canvas.describer.forget(place.key)
+    canvas.session_changed(place)
+    return await asyncio.to_thread(canvas.describe, place)
+
+
+# --- entries ---------------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def _writing(call: Call, entry: str | None = None) -> AsyncIterator[tuple[Hub, Session]]:
+    """The session that holds an entry, open for writing; viewers know what was done before this ends."""
+    hub = await call.canvas.hub(call["key"])
+    key = await asyncio.to_thread(hub.tree.key_at, entry)
+    place = call.canvas.library.place(key)
+    async with call.canvas.runs.writers.writing(place) as session:
+        yield hub, session
+    await hub.update()
+    call.canvas.session_changed(hub.place)
+
+
+async def _done(work: Callable[..., T], *values: Any, **named: Any) -> T:
+    """Does something with a session, in a thread; what it refuses is said in HTTP's terms."""
+    try:
+        return await asyncio.to_thread(lambda: work(*values, **named))
+    except StaleHead as error:
+        raise HttpProblem(
+            409, str(error), code="stale_head", path="$.expect", remedy="reload the branch", head=error.head
+        ) from None
+    except StaleVersion as error:
+        raise HttpProblem(
+            409, str(error), code="stale_version", path="$.version", remedy="reload the entry", version=error.version
+        ) from None
+    except EntryExists as error:
+        raise HttpProblem(409, str(error), code="id_taken", path="$.id", remedy="choose another id") from None
+    except SessionNotFound as error:
+        code = "branch_not_found" if "no branch" in str(error) else "entry_not_found"
+        raise HttpProblem(404, str(error), code=code, remedy="reload the tree") from None
+
+
+def _message(value: Any, path: str = "$.message") -> AgentMessage:
+    try:
+        message: AgentMessage = build(value, Message, path)
+    except FormatError as error:
+        raise HttpProblem(422, error.message, path=error.path, remedy="write it as docs/format.md has it") from None
+    return message
+
+
+class NewEntry(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`expect` is where the branch must stand."""
+
+    message: dict[str, Any]
+    parent: str | UnsetType | None = UNSET
+    id: str | None = None
+    branch: str | None = None
+    expect: str | UnsetType | None = UNSET
+
+
+@route("POST", "/api/sessions/{key}/entries", body=NewEntry, returns=Row, status=201)
+async def append(call: Call) -> Row:
+    """Append a message."""
+    body = call.body
+    message = _message(body.message)
+    where: dict[str, Any] = {"id": body.id}
+    if body.branch is not None:
+        where |= {"branch": body.branch} | ({} if body.expect is UNSET else {"expect": body.expect})
+    elif body.parent is not UNSET:
+        where["parent_id"] = body.parent
+    parent = body.parent if isinstance(body.parent, str) else None
+    async with _writing(call, parent) as (hub, session):
+        made = await _done(session.append, message, **where)
+    return await asyncio.to_thread(hub.tree.row, made.id or "")
+
+
+class Revision(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Another message, or only another text; `version` is the one that was read."""
+
+    version: int
+    message: dict[str, Any] | None = None
+    text: str | None = None
+
+
+@route("POST", "/api/sessions/{key}/entries/{id}/revisions", body=Revision, returns=Row)
+async def revise(call: Call) -> Row:
+    """Put another message in an entry's place; what it was is kept."""
+    body, id = call.body, call["id"]
+    async with _writing(call, id) as (hub, session):
+        if body.message is not None:
+            message = _message(body.message)
+        elif body.text is not None:
+            before: Any = (await _done(session.entry, id)).message
+            message = UserMessage(content=body.text)
+            if not isinstance(before, CustomMessage):
+                message = replace(before, content=body.text)
+        else:
+            raise HttpProblem(422, "no message", path="$.message", remedy="send message or text")
+        await _done(session.revise, id, message, version=body.version)
+    return await asyncio.to_thread(hub.tree.row, id)
+
+
+class NewNote(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    text: str | None = None
+    rating: Literal[-1, 0, 1] | None = None
+
+
+@route("POST", "/api/sessions/{key}/entries/{id}/notes", body=NewNote, returns=Note, status=201)
+async def note(call: Call) -> Note:
+    """Put a note on an entry, or a rating of it."""
+    body = call.body
+    if body.rating is None and not (body.text or "").strip():
+        raise HttpProblem(422, "an empty note says nothing", path="$.text", remedy="give a text or a rating")
+    async with _writing(call, call["id"]) as (_, session):
+        made = await _done(session.note, call["id"], body.text, rating=body.rating, by=call.visitor.name or None)
+    return note_view(made)
+
+
+@route("DELETE", "/api/sessions/{key}/entries/{id}/notes/{note}", returns=Nothing)
+async def delete_note(call: Call) -> Nothing:
+    """Take a note back."""
+    async with _writing(call, call["id"]) as (_, session):
+        await _done(session.delete_note, call["note"])
+    return Nothing()
+
+
+class Label(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    label: str | None = None
+
+
+@route("PUT", "/api/sessions/{key}/entries/{id}/label", body=Label, returns=Row)
+async def label(call: Call) -> Row:
+    """Name an entry, or take its name away."""
+    async with _writing(call, call["id"]) as (hub, session):
+        await _done(session.label, call["id"], call.body.label)
+    return await asyncio.to_thread(hub.tree.row, call["id"])
+
+
+# --- branches --------------------------------------------------------------------------------------------------------
+
+
+class BranchList(Shape, frozen=True, kw_only=True):
+    branches: tuple[BranchView, ...]
+
+
+@route("GET", "/api/sessions/{key}/branches", returns=BranchList)
+async def branches(call: Call) -> BranchList:
+    """The named branches."""
+    hub = await call.canvas.hub(call["key"])
+    return BranchList(branches=await asyncio.to_thread(hub.tree.branches))
+
+
+class SetBranch(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    head: str | None = None
+    expect: str | UnsetType | None = UNSET
+    description: str | None = None
+    current: bool = False
+
+
+@route("PUT", "/api/sessions/{key}/branches/{name}", body=SetBranch, returns=BranchView)
+async def set_branch(call: Call) -> BranchView:
+    """Make or move a branch; `expect` refuses if it stands elsewhere."""
+    body, name = call.body, call["name"]
+    expected = {} if body.expect is UNSET else {"expect": body.expect}
+    async with _writing(call, body.head) as (_, session):
+        made = await _done(session.set_branch, name, body.head, description=body.description, **expected)
+        if body.current:
+            await _done(session.checkout, name)
+    return branch_view(made, body.current)
+
+
+@route("DELETE", "/api/sessions/{key}/branches/{name}", returns=Nothing)
+async def delete_branch(call: Call) -> Nothing:
+    """Take a branch's name away; its entries stay."""
+    async with _writing(call) as (_, session):
+        await _done(session.delete_branch, call["name"])
+    return Nothing()
+
+
+class Checkout(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    branch: str | None = None
+    entry: str | None = None
+
+
+class HeadView(Shape, frozen=True, kw_only=True):
+    head: str | None = None
+
+
+@route("POST", "/api/sessions/{key}/checkout", body=Checkout, returns=HeadView)
+async def checkout(call: Call) -> HeadView:
+    """Stand on a branch, or at an entry."""
+    body = call.body
+    if (body.branch is None) == (body.entry is None):
+        raise HttpProblem(422, "name a branch or an entry", path="$", remedy="send one of branch and entry")
+    async with _writing(call, body.entry) as (_, session):
+        if body.branch is not None:
+            await _done(session.checkout, body.branch)
+        else:
+            await _done(session.rewind, body.entry)
+        head = session.head
+    return HeadView(head=head)
+
+
+class MergeRequest(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`from` names branches or entries. A squash may do without a message."""
+
+    into: str
+    sources: tuple[str, ...] = field(name="from")
+    message: dict[str, Any] | None = None
+    strategy: Literal["explicit", "linear", "squash"] = "explicit"
+
+
+@route("POST", "/api/sessions/{key}/merge", body=MergeRequest, returns=Row, status=201)
+async def merge(call: Call) -> Row:
+    """Merge branches into one."""
+    body = call.body
+    message = _message(body.message) if body.message is not None else None
+    async with _writing(call) as (hub, session):
+        made = await _done(merged, session, body.into, body.sources, message, body.strategy)
+    return await asyncio.to_thread(hub.tree.row, made.id or "")
