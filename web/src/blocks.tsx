@@ -1,0 +1,309 @@
+/** Content blocks, drawn. Nothing here runs or fetches what a message holds: text is text, remote media wait to be asked for. */
+
+import Anser from "anser";
+import { lazy, Suspense, useMemo, useState } from "react";
+
+import { get } from "./api";
+import { bytes, duration, plural } from "./format";
+import { Icon } from "./icons";
+import { toolIcon } from "./parts";
+import type { BlockView, CallRow, EntryView, Media, ToolCallBlock } from "./types";
+
+const Markdown = lazy(() => import("./markdown"));
+const LINES = 12;
+
+export type Where = { session: string; entry: string; block: number };
+
+export function Block({ block, where, results }: { block: BlockView; where: Where; results?: Results }) {
+  switch (block.type) {
+    case "text":
+      return (
+        <div className={block.refusal ? "refusal" : undefined}>
+          <Prose text={block.text} />
+          <Rest more={block.more} where={where} shown={block.text.length} />
+          {block.citations !== undefined && block.citations.length > 0 && (
+            <ul className="cites">
+              {block.citations.map((one, at) => (
+                <li key={at}><Icon name="link" className="xs" /> {one.title ?? one.url ?? "source"}{one.url !== undefined && one.title !== undefined && <span className="dim"> {one.url}</span>}</li>
+              ))}
+            </ul>
+          )}
+        </div>
+      );
+    case "thinking":
+      return <Thinking text={block.text} signed={block.signed} redacted={block.redacted} more={block.more} where={where} />;
+    case "toolCall":
+      return <Call block={block} where={where} results={results} />;
+    case "image":
+      return <Picture media={block} />;
+    case "audio":
+      return <Sound media={block} transcript={block.transcript} />;
+    case "document":
+      return <Document media={block} title={block.title} text={block.text} more={block.more} where={where} />;
+    case "serverToolCall":
+      return <Raw title={`${block.name} (run by the provider)`} value={block.arguments} more={block.more} where={where} icon={toolIcon(block.name)} />;
+    case "serverToolResult":
+      return <Raw title={`${block.toolName}: result`} value={block.content} more={block.more} where={where} icon="record" bad={block.isError} />;
+    case "opaque":
+      return <Raw title={`${block.name ?? "block"} of ${block.dialect}`} value={block.value} more={block.more} where={where} icon="record" />;
+    default:
+      return <Raw title="unknown block" value={block} where={where} icon="record" />;
+  }
+}
+
+export function Prose({ text }: { text: string }) {
+  if (text.length > 200_000) return <pre className="plain">{text}</pre>;
+  return (
+    <div className="prose">
+      <Suspense fallback={<p className="pre">{text}</p>}>
+        <Markdown text={text} />
+      </Suspense>
+    </div>
+  );
+}
+
+function Rest({ more, where, shown }: { more?: number; where: Where; shown: number }) {
+  const [rest, setRest] = useState("");
+  const [left, setLeft] = useState(more ?? 0);
+  if (more === undefined || (left === 0 && rest === "")) return null;
+  const load = async () => {
+    const answer = await get<{ text: string; offset: number; total: number }>(
+      `/api/sessions/${where.session}/entries/${where.entry}/text`,
+      { block: where.block, offset: shown + rest.length, limit: 200_000 },
+    );
+    setRest(rest + answer.text);
+    setLeft(Math.max(0, answer.total - answer.offset - answer.text.length));
+  };
+  return (
+    <>
+      {rest !== "" && <pre className="plain">{rest}</pre>}
+      {left > 0 && (
+        <button type="button" className="btn small" onClick={() => void load()}>Show {left.toLocaleString()} more characters</button>
+      )}
+    </>
+  );
+}
+
+export function Thinking(props: { text: string; signed?: true; redacted?: true; more?: number; where: Where; ms?: number; open?: boolean }) {
+  const [open, setOpen] = useState(props.open ?? false);
+  const label = props.redacted ? "Thought, kept sealed by the provider" : props.ms === undefined ? "Thought" : `Thought for ${duration(props.ms)}`;
+  return (
+    <div>
+      <button type="button" className="think" aria-expanded={open} onClick={() => setOpen(!open)} disabled={props.text === ""}>
+        <Icon name="think" />
+        {label}
+        {props.signed && <span className="chip line">signed</span>}
+        {props.redacted && <span className="chip line">encrypted</span>}
+        {props.text !== "" && <Icon name={open ? "down" : "right"} className="xs" />}
+      </button>
+      {open && (
+        <div className="thinkbox">
+          <p className="pre">{props.text}</p>
+          <Rest more={props.more} where={props.where} shown={props.text.length} />
+        </div>
+      )}
+    </div>
+  );
+}
+
+export type Results = {
+  row(call: string): CallRow | undefined;
+  entry(call: string): EntryView | undefined;
+  state(call: string): { state: string; text?: string; ms?: number } | undefined;
+};
+
+const TELLING = ["path", "file_path", "command", "cmd", "pattern", "query", "url", "name", "prompt", "description"];
+
+export function telling(argument: unknown): string {
+  if (typeof argument !== "object" || argument === null) return argument === undefined ? "" : String(argument);
+  const fields = argument as Record<string, unknown>;
+  const key = TELLING.find((name) => typeof fields[name] === "string") ?? Object.keys(fields).find((name) => typeof fields[name] === "string");
+  return key === undefined ? "" : String(fields[key]).split("\n")[0]!.slice(0, 160);
+}
+
+function Call({ block, where, results }: { block: ToolCallBlock; where: Where; results?: Results }) {
+  const [open, setOpen] = useState(false);
+  const row = results?.row(block.id);
+  const answer = results?.entry(block.id);
+  const state = results?.state(block.id);
+  const failed = row?.error === true || answer?.message.isError === true;
+  const running = state?.state === "running";
+  return (
+    <div className="calls">
+      <button type="button" className={`call ${failed ? "bad" : ""}`} aria-expanded={open} onClick={() => setOpen(!open)}>
+        <Icon name={toolIcon(block.name)} />
+        <span className="name">{block.name || "…"}</span>
+        <span className="arg cut">{block.parseError === undefined ? telling(block.arguments) : block.argumentsText}</span>
+        <span className="end">
+          {block.parseError !== undefined && <span className="why">malformed arguments</span>}
+          {running && <><i className="pulse" /> running</>}
+          {failed && <span className="why">failed</span>}
+          {duration(row?.ms ?? state?.ms)}
+          {!running && !failed && answer !== undefined && <Icon name="check" />}
+          {!running && answer === undefined && row?.result === undefined && block.parseError === undefined && <span>no result</span>}
+          <Icon name={open ? "down" : "right"} />
+        </span>
+      </button>
+      {open && <Arguments block={block} where={where} />}
+      {open && answer !== undefined && <Output entry={answer} session={where.session} />}
+      {!open && running && state?.text !== undefined && <pre className="callbody">{state.text}</pre>}
+    </div>
+  );
+}
+
+function Arguments({ block, where }: { block: ToolCallBlock; where: Where }) {
+  if (block.parseError !== undefined)
+    return (
+      <div className="callbody malformed">
+        <p className="dim">as the model wrote it: {block.parseError}</p>
+        <pre className="fault">{block.argumentsText}</pre>
+        {block.made !== undefined && <><p className="dim">what was made of it (not executed)</p><pre>{pretty(block.made)}</pre></>}
+      </div>
+    );
+  const fields = typeof block.arguments === "object" && block.arguments !== null ? Object.entries(block.arguments) : [["", block.arguments] as const];
+  return (
+    <>
+      <dl className="kv">
+        {fields.map(([key, value]) => (
+          <div key={key} className="pair">
+            <dt>{key}</dt>
+            <dd>{typeof value === "string" ? <Lines text={value} /> : <code>{pretty(value)}</code>}</dd>
+          </div>
+        ))}
+      </dl>
+      <Rest more={block.more} where={where} shown={20_000} />
+    </>
+  );
+}
+
+export function Output({ entry, session }: { entry: EntryView; session: string }) {
+  return (
+    <div className="output">
+      {entry.message.content.map((block, at) =>
+        block.type === "text" ? (
+          <div key={at} className="callbody"><Lines text={block.text} ansi /><Rest more={block.more} where={{ session, entry: entry.id, block: at }} shown={block.text.length} /></div>
+        ) : (
+          <div key={at} className="callbody"><Block block={block} where={{ session, entry: entry.id, block: at }} /></div>
+        ),
+      )}
+      {entry.message.content.length === 0 && <div className="callbody dim">no output</div>}
+    </div>
+  );
+}
+
+/** Up to twelve lines, then the true number of the others; diffs and ANSI colours drawn. */
+export function Lines({ text, ansi = false }: { text: string; ansi?: boolean }) {
+  const [all, setAll] = useState(false);
+  const lines = useMemo(() => text.split("\n"), [text]);
+  const shown = all ? lines : lines.slice(0, LINES);
+  const isDiff = useMemo(() => lines.length > 2 && lines.some((line) => line.startsWith("@@ ")) && lines.some((line) => /^[+-]/.test(line)), [lines]);
+  return (
+    <>
+      {isDiff ? (
+        <div className="fdiff">
+          {shown.map((line, at) => (
+            <div key={at} className={line.startsWith("@@") ? "hunk" : line.startsWith("+") ? "add" : line.startsWith("-") ? "del" : ""}>
+              <span /> <span>{/^[+-]/.test(line) ? line[0] : ""}</span> <span>{/^[+\- ]/.test(line) ? line.slice(1) : line}</span>
+            </div>
+          ))}
+        </div>
+      ) : (
+        <pre className="lines">{ansi && text.includes("\u001b") ? <Ansi text={shown.join("\n")} /> : visible(shown.join("\n"))}</pre>
+      )}
+      {lines.length > LINES && (
+        <button type="button" className="btn small bare" onClick={() => setAll(!all)}>
+          {all ? "Show fewer lines" : `Show ${plural(lines.length - LINES, "more line")}`}
+        </button>
+      )}
+    </>
+  );
+}
+
+const HUES: Record<string, string> = {
+  "ansi-red": "a-brick", "ansi-bright-red": "a-brick", "ansi-yellow": "a-ochre", "ansi-bright-yellow": "a-ochre",
+  "ansi-green": "a-moss", "ansi-bright-green": "a-moss", "ansi-blue": "a-cobalt", "ansi-bright-blue": "a-cobalt",
+  "ansi-magenta": "a-cobalt", "ansi-bright-magenta": "a-cobalt", "ansi-cyan": "a-petrol", "ansi-bright-cyan": "a-petrol",
+};
+
+function Ansi({ text }: { text: string }) {
+  const parts = useMemo(() => Anser.ansiToJson(text, { use_classes: true, remove_empty: true }), [text]);
+  return (
+    <>
+      {parts.map((part, at) => (
+        <span key={at} className={`${HUES[part.fg ?? ""] ?? ""} ${part.decorations.includes("bold") ? "a-bold" : ""}`}>{visible(part.content)}</span>
+      ))}
+    </>
+  );
+}
+
+/** Characters that would hide or reorder text are shown as what they are. */
+const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+export function visible(text: string): string {
+  return text.replace(HIDDEN, (character) => `⟨U+${character.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}⟩`);
+}
+
+export function Picture({ media }: { media: Media }) {
+  const [broken, setBroken] = useState(false);
+  const [large, setLarge] = useState(false);
+  if (media.src === undefined || broken) return <Elsewhere media={media} what="image" />;
+  return (
+    <figure>
+      <button type="button" className={`pic ${large ? "large" : ""}`} onClick={() => setLarge(!large)} aria-label="image">
+        <img src={media.src} alt="" loading="lazy" decoding="async" onError={() => setBroken(true)} />
+      </button>
+      <figcaption className="cap">
+        <span>{media.mimeType ?? "image"}</span>
+        {media.width !== undefined && <span>{media.width} × {media.height}</span>}
+        {media.size !== undefined && <span>{bytes(media.size)}</span>}
+      </figcaption>
+    </figure>
+  );
+}
+
+function Elsewhere({ media, what }: { media: Media; what: string }) {
+  if (media.missing) return <p className="dim">The {what} is missing from the store.</p>;
+  if (media.url !== undefined)
+    return (
+      <p className="remote">
+        <Icon name="globe" className="s" /> {what} at <code>{media.url}</code>. It is not loaded: loading would tell that server who reads this.{" "}
+        <a href={/^https?:/i.test(media.url) ? media.url : undefined} target="_blank" rel="noopener noreferrer">Open it elsewhere</a>
+      </p>
+    );
+  return <p className="dim">{what}{media.fileId === undefined ? " cannot be shown" : `, kept by the provider as ${media.fileId}`}</p>;
+}
+
+function Sound({ media, transcript }: { media: Media; transcript?: string }) {
+  return (
+    <div>
+      {media.src === undefined ? <Elsewhere media={media} what="audio" /> : <audio controls preload="none" src={media.src} />}
+      {transcript !== undefined && <Prose text={transcript} />}
+    </div>
+  );
+}
+
+function Document({ media, title, text, more, where }: { media: Media; title?: string; text?: string; more?: number; where: Where }) {
+  return (
+    <div className="document">
+      <p><Icon name="read" className="s" /> <b>{title ?? "document"}</b> <span className="dim">{media.mimeType} {media.size === undefined ? "" : bytes(media.size)}</span>{" "}
+        {media.src !== undefined && <a href={media.src} target="_blank" rel="noopener noreferrer">Open</a>}</p>
+      {text !== undefined && <div className="callbody"><Lines text={text} /><Rest more={more} where={where} shown={text.length} /></div>}
+      {text === undefined && media.src === undefined && <Elsewhere media={media} what="document" />}
+    </div>
+  );
+}
+
+function Raw({ title, value, more, where, icon, bad }: { title: string; value: unknown; more?: number; where: Where; icon: string; bad?: boolean }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <div className="calls">
+      <button type="button" className={`call ${bad ? "bad" : ""}`} aria-expanded={open} onClick={() => setOpen(!open)}>
+        <Icon name={icon} /><span className="name">{title}</span><span className="end"><Icon name={open ? "down" : "right"} /></span>
+      </button>
+      {open && <div className="callbody"><Lines text={typeof value === "string" ? value : pretty(value)} /><Rest more={more} where={where} shown={20_000} /></div>}
+    </div>
+  );
+}
+
+export function pretty(value: unknown): string {
+  return typeof value === "string" ? JSON.stringify(value) : (JSON.stringify(value, null, 2) ?? "");
+}

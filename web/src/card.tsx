@@ -1,0 +1,78 @@
+/** A message card on the canvas: header, a few lines, its calls. Its height is known before it is drawn. */
+
+import { memo } from "react";
+
+import { clock, cost, duration, plural } from "./format";
+import { Icon } from "./icons";
+import { Glyph, LossMarks, speaker, toolIcon } from "./parts";
+import { CARD } from "./layout";
+import type { LiveNode, Row } from "./types";
+
+const LINE = 17;
+const MAX_CALLS = 4;
+const PER_LINE = 38;
+
+/** Near cards and middle rows stand at the same place, so the height depends on the row alone. */
+export function heightOf(row: Row): number {
+  let height = 27 + 12;
+  if (row.text !== "") height += Math.min(4, Math.ceil(row.text.length / PER_LINE)) * LINE;
+  const calls = row.calls?.length ?? 0;
+  if (calls > 0) height += Math.min(calls, MAX_CALLS) * 23 + 10 + (calls > MAX_CALLS ? 23 : 0);
+  if ((row.images ?? 0) > 0) height += 22;
+  if (row.error !== undefined || row.bad !== undefined) height += LINE + 4;
+  return Math.max(height, 46);
+}
+
+export function figures(row: Row): string {
+  const parts = [];
+  if (row.role === "user" || row.role === "system") parts.push(clock(row.at));
+  else {
+    parts.push(duration(row.ms));
+    if (row.role === "assistant" && (row.usage !== undefined || row.cost !== undefined)) parts.push(cost(row.cost));
+  }
+  return parts.filter((part) => part !== undefined).join(" · ");
+}
+
+export type CardState = { onPath: boolean; selected: boolean; middle: boolean; folded?: number; findings?: number; losses?: { dropped: number; weakened: number } };
+
+export const Card = memo(function Card({ row, state, live }: { row: Row; state: CardState; live?: LiveNode }) {
+  const failed = row.call?.error === true || row.error !== undefined;
+  if (state.middle)
+    return (
+      <div className={`card node mid ${state.onPath ? "" : "off"} ${state.selected ? "sel" : ""}`} style={{ width: CARD }}>
+        <header><Glyph row={row} /><span className="cut first">{row.text || callSummary(row)}</span><span className={`figs ${failed ? "failed" : ""}`}>{failed ? "failed" : figures(row).split(" · ").at(-1)}</span></header>
+      </div>
+    );
+  const calls = row.calls ?? [];
+  return (
+    <div className={`card node ${state.onPath ? "" : "off"} ${state.selected ? "sel" : ""}`} style={{ width: CARD, height: live === undefined ? heightOf(row) : undefined }}>
+      <header>
+        <Glyph row={row} />
+        <b className="cut">{speaker(row)}</b>
+        {row.version !== undefined && <span className="dim">edited</span>}
+        <span className={`figs ${failed ? "failed" : ""}`}>{live === undefined ? figures(row) : <><i className="pulse" /> writing</>}</span>
+      </header>
+      {row.text !== "" && <p className={`say ${row.role === "toolResult" ? "mono" : ""} ${row.call?.error ? "failed" : ""}`}>{row.text}</p>}
+      {(row.images ?? 0) > 0 && <p className="say dim"><Icon name="image" className="xs" /> {plural(row.images ?? 0, "image")}</p>}
+      {(row.error ?? row.bad) !== undefined && <p className="say failed">{row.error ?? row.bad}</p>}
+      {calls.length > 0 && (
+        <div className="body"><div className="mini">
+          {calls.slice(0, MAX_CALLS).map((call) => (
+            <div key={call.id} className={`call ${call.error || call.bad ? "bad" : ""}`}>
+              <Icon name={toolIcon(call.name)} /><span className="name">{call.name}</span><span className="arg cut">{call.arg}</span>
+              <span className="end">{call.bad ? <span className="why">malformed</span> : call.error ? <span className="why">failed</span> : <>{duration(call.ms)}{call.result !== undefined && <Icon name="check" />}</>}</span>
+            </div>
+          ))}
+          {calls.length > MAX_CALLS && <div className="call dim">{plural(calls.length - MAX_CALLS, "more call")}</div>}
+        </div></div>
+      )}
+      {state.losses !== undefined && <p className="foot"><LossMarks {...state.losses} /></p>}
+      {state.folded !== undefined && <p className="foot dim">{state.folded} folded</p>}
+      {(state.findings ?? 0) > 0 && <span className="flag">{state.findings}</span>}
+    </div>
+  );
+});
+
+function callSummary(row: Row): string {
+  return (row.calls ?? []).map((call) => `${call.name} ${call.arg ?? ""}`).join(", ");
+}

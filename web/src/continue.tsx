@@ -1,0 +1,175 @@
+/** Going on: the words, then what they will not read, then the button. The losses stand between the words and Send. */
+
+import { useEffect, useMemo, useRef, useState } from "react";
+
+import { get, post, upload } from "./api";
+import { pretty } from "./blocks";
+import { cost, plural, tokens } from "./format";
+import { Icon } from "./icons";
+import { Button, Loss } from "./parts";
+import type { SessionStore } from "./store";
+import type { Handover, Model, Run } from "./types";
+
+type Props = { store: SessionStore; selected?: string; path: readonly string[]; open: boolean; write: boolean; onOpen: () => void; onClose: () => void; onSelect: (id: string) => void };
+type Attached = { sha256: string; mimeType: string; name: string };
+
+export function Composer({ store, selected, path, open, write, onOpen, onClose, onSelect }: Props) {
+  const [text, setText] = useState("");
+  const [models, setModels] = useState<Model[]>([]);
+  const [chosen, setChosen] = useState<string[]>([]);
+  const [filter, setFilter] = useState("");
+  const [handover, setHandover] = useState<Handover>();
+  const [keepThinking, setKeepThinking] = useState(false);
+  const [edit, setEdit] = useState(false);
+  const [files, setFiles] = useState<Attached[]>([]);
+  const [problem, setProblem] = useState<string>();
+  const [sending, setSending] = useState(false);
+  const area = useRef<HTMLTextAreaElement>(null);
+  const row = selected === undefined ? undefined : store.tree.rows.get(selected);
+  const number = selected === undefined ? 0 : path.indexOf(selected) + 1;
+  const runs = [...store.runs.values()].filter((run) => run.state === "running" || run.state === "waiting" || run.state === "starting");
+
+  useEffect(() => {
+    if (!open || models.length > 0) return;
+    void get<{ models: Model[] }>("/api/models", { limit: 400 }).then((answer) => {
+      setModels(answer.models);
+      const used = answer.models.find((model) => model.used && model.ready) ?? answer.models.find((model) => model.ready && !model.name.startsWith("debug/")) ?? answer.models.find((model) => model.ready);
+      if (used !== undefined) setChosen((now) => (now.length > 0 ? now : [used.name]));
+    }, (error: Error) => setProblem(error.message));
+  }, [open, models.length]);
+  useEffect(() => {
+    if (open) area.current?.focus();
+  }, [open]);
+  const thinking = keepThinking ? "text" : "drop";
+  useEffect(() => {
+    if (!open || chosen.length === 0 || selected === undefined) return setHandover(undefined);
+    const timer = window.setTimeout(() => {
+      post<Handover>(`/api/sessions/${store.key}/handover`, { to: edit ? row?.parent : selected, models: chosen, text: text.slice(0, 10_000), thinking }).then(setHandover, (error: Error) => setProblem(error.message));
+    }, 200);
+    return () => window.clearTimeout(timer);
+  }, [open, chosen, selected, thinking, edit]); // eslint-disable-line
+
+  const send = async () => {
+    if (chosen.length === 0 || sending) return;
+    setSending(true);
+    setProblem(undefined);
+    try {
+      const content = files.length === 0 ? undefined : [...files.map((file) => ({ type: file.mimeType.startsWith("image/") ? "image" : file.mimeType.startsWith("audio/") ? "audio" : "document", upload: file.sha256, mimeType: file.mimeType, title: file.name })), ...(text === "" ? [] : [{ type: "text", text }])];
+      const answer = await post<{ prompt?: string; linked?: true; session: { key: string }; runs: Run[] }>(`/api/sessions/${store.key}/runs`, {
+        ...(edit && selected !== undefined ? { replaces: selected } : { from: selected }),
+        ...(content === undefined ? (text === "" ? {} : { text }) : { content }),
+        models: chosen,
+        thinking,
+        key: crypto.randomUUID(),
+      });
+      setText("");
+      setFiles([]);
+      setEdit(false);
+      onClose();
+      if (answer.prompt !== undefined) onSelect(answer.prompt);
+    } catch (error) {
+      setProblem((error as Error).message);
+    } finally {
+      setSending(false);
+    }
+  };
+  const attach = async (list: FileList | null) => {
+    for (const file of list ?? []) {
+      try {
+        const kept = await upload<{ sha256: string; mimeType: string }>(`/api/uploads?type=${encodeURIComponent(file.type)}`, file);
+        setFiles((before) => [...before, { ...kept, name: file.name }]);
+      } catch (error) {
+        setProblem(`${file.name}: ${(error as Error).message}`);
+      }
+    }
+  };
+  const shown = useMemo(() => models.filter((model) => model.name.toLowerCase().includes(filter.toLowerCase())).slice(0, 60), [models, filter]);
+
+  return (
+    <div className={`say-next ${open ? "open" : ""}`}>
+      {[...store.waiting.values()].map((one) => (
+        <div key={one.callId} className="ask" role="alertdialog" aria-label="approval">
+          <div className="h"><Icon name="alert" /><b>{one.tool}</b> waits for you<span className="dim">{one.reason}</span></div>
+          <pre>{pretty(one.arguments)}</pre>
+          <div className="do">
+            <Button label="Allow" kind="go" small onClick={() => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: true })} />
+            {one.pattern !== undefined && <Button label={`Always allow ${one.pattern}`} small onClick={() => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: true, always: true })} />}
+            <Button label="Refuse" small onClick={() => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: false })} />
+          </div>
+        </div>
+      ))}
+      {runs.map((run) => <Running key={run.id} run={run} />)}
+      {!open ? (
+        <button type="button" className="box closed" onClick={onOpen} disabled={!write} title={write ? undefined : "this key can only read"}>
+          <span className="dim">{write ? (row === undefined ? "Begin the conversation" : `Continue from message ${number}, or edit it and branch`) : "Reading only"}</span>
+          <span className="btn go icon"><Icon name="send" /></span>
+        </button>
+      ) : (
+        <div className="sheet" role="form" aria-label="continue">
+          <textarea ref={area} className="t" value={text} rows={3} placeholder={edit ? "What should it have said?" : row?.role === "user" ? "Leave empty to have this message answered again" : "What comes next?"} onChange={(event) => setText(event.target.value)} onKeyDown={(event) => { if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) void send(); }} aria-label="your words" />
+          <div className="f">
+            <label className="btn small bare"><Icon name="attach" />Attach<input type="file" multiple hidden onChange={(event) => void attach(event.target.files)} /></label>
+            {files.map((file) => <span key={file.sha256} className="chip">{file.name}<button type="button" aria-label={`remove ${file.name}`} onClick={() => setFiles((now) => now.filter((one) => one !== file))}><Icon name="x" /></button></span>)}
+            {row?.role === "user" && <label className="opt"><input type="checkbox" checked={edit} onChange={(event) => { setEdit(event.target.checked); if (event.target.checked && text === "") setText(row.text); }} />edit message {number} and branch</label>}
+          </div>
+          <div className="models">
+            <div className="picked">
+              {chosen.map((name) => <span key={name} className="chip branch" aria-current>{name}<button type="button" aria-label={`remove ${name}`} onClick={() => setChosen(chosen.filter((one) => one !== name))}><Icon name="x" /></button></span>)}
+              <input className="field" value={filter} onChange={(event) => setFilter(event.target.value)} placeholder={chosen.length > 0 ? "one more model, to answer as a sibling" : "choose a model"} aria-label="find a model" />
+            </div>
+            {filter !== "" && (
+              <ul className="menu">
+                {shown.map((model) => (
+                  <li key={model.name}><button type="button" className="row" disabled={!model.ready} onClick={() => { setChosen([...new Set([...chosen, model.name])].slice(0, 8)); setFilter(""); }}>
+                    <b className="cut">{model.name}</b><span className="dim push">{model.ready ? [model.window === undefined ? undefined : tokens(model.window), model.price === undefined ? "price unknown" : `$${model.price.input} / $${model.price.output}`].filter(Boolean).join(" · ") : (model.why ?? "no key")}</span>
+                  </button></li>
+                ))}
+                {shown.length === 0 && <li className="dim">no model of that name</li>}
+              </ul>
+            )}
+          </div>
+          {handover !== undefined && <Losses handover={handover} />}
+          {handover !== undefined && handover.causes.some((cause) => /think|reason/i.test(cause.what)) && <label className="opt pad"><input type="checkbox" checked={keepThinking} onChange={(event) => setKeepThinking(event.target.checked)} />Send foreign thinking as text</label>}
+          {problem !== undefined && <p className="err" role="alert"><Icon name="alert" />{problem}</p>}
+          <footer>
+            {handover !== undefined && <span className="dim">reads {plural(handover.reads.messages, "message")}, about {tokens(handover.reads.tokens)} tokens</span>}
+            <span className="push" />
+            <Button label="Cancel" kind="bare" onClick={onClose} />
+            <Button icon="send" label={chosen.length > 1 ? `Send to ${chosen.length} models` : "Send"} kind="go" disabled={chosen.length === 0 || sending} onClick={() => void send()} keys="Ctrl Enter" />
+          </footer>
+        </div>
+      )}
+    </div>
+  );
+}
+
+function Losses({ handover }: { handover: Handover }) {
+  const { causes, models } = handover;
+  if (causes.length === 0)
+    return <p className="pad dim"><Icon name="check" className="s" /> Everything is read as it stands.{models.some((model) => model.cost !== undefined) && ` About ${cost(models.reduce((sum, model) => sum + (model.cost ?? 0), 0))} of input.`}</p>;
+  return (
+    <table aria-label="what will not be read">
+      <thead><tr><th>What they will not read</th>{models.map((model) => <th key={model.model}>{model.model.split("/").at(-1)}</th>)}</tr></thead>
+      <tbody>
+        {causes.map((cause) => (
+          <tr key={cause.label}>
+            <td>{cause.label}{cause.why !== undefined && <span className="sub">{cause.why}</span>}</td>
+            {models.map((model) => { const by = cause.by[model.model]; return <td key={model.model}>{by === undefined ? <span className="kept"><Icon name="check" />kept</span> : <Loss severity={by.severity}>{by.count} {by.severity}</Loss>}</td>; })}
+          </tr>
+        ))}
+        <tr className="sum"><td>reads</td>{models.map((model) => <td key={model.model}>{tokens(model.tokens)}{model.window === undefined ? "" : ` of ${tokens(model.window)}`}{model.fits ? "" : <Loss severity="dropped">does not fit</Loss>}<span className="sub">{cost(model.cost)}</span></td>)}</tr>
+      </tbody>
+    </table>
+  );
+}
+
+function Running({ run }: { run: Run }) {
+  const [steer, setSteer] = useState("");
+  return (
+    <div className="running">
+      <i className="pulse" /><b>{run.model}</b><span className="dim">{run.state}{run.cost === undefined ? "" : ` · ${cost(run.cost)}`}</span>
+      <form onSubmit={(event) => { event.preventDefault(); if (steer !== "") void post(`/api/runs/${run.id}/steer`, { text: steer }).then(() => setSteer("")); }}><input className="field" value={steer} onChange={(event) => setSteer(event.target.value)} placeholder="say something to it while it works" aria-label="steer" /></form>
+      <Button icon="stop" label="Stop" kind="stop" small onClick={() => void post(`/api/runs/${run.id}/stop`)} />
+    </div>
+  );
+}

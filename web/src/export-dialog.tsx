@@ -1,0 +1,69 @@
+/** Export: first what looks private, with its surroundings; then the bytes. */
+
+import { useEffect, useState } from "react";
+
+import { download, get, post } from "./api";
+import { Dialog } from "./dialog";
+import { plural } from "./format";
+import { Icon } from "./icons";
+import { Button } from "./parts";
+import type { SessionStore } from "./store";
+import type { Find } from "./types";
+
+export default function Export({ store, path, onClose }: { store: SessionStore; path: readonly string[]; onClose: () => void }) {
+  const [format, setFormat] = useState("html");
+  const [all, setAll] = useState(true);
+  const [formats, setFormats] = useState<{ id: string; label: string }[]>([]);
+  const [finds, setFinds] = useState<Find[]>();
+  const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
+  const [problem, setProblem] = useState<string>();
+  useEffect(() => {
+    void get<{ wires: { id: string; label: string }[]; files: { id: string; label: string; canWrite: boolean }[] }>("/api/dialects").then((answer) =>
+      setFormats([...answer.files.filter((one) => one.canWrite), ...answer.wires]),
+    );
+  }, []);
+  const scope = all ? { all: true } : { to: path.at(-1) };
+  useEffect(() => {
+    setFinds(undefined);
+    post<{ finds: Find[] }>(`/api/sessions/${store.key}/export/scan`, { format, ...scope }).then(
+      (answer) => { setFinds(answer.finds); setHidden(new Set(answer.finds.filter((find) => find.suggested).map((find) => find.id))); },
+      (error: Error) => setProblem(error.message),
+    );
+  }, [store, format, all]); // eslint-disable-line
+  const save = async () => {
+    try {
+      const file = await download(`/api/sessions/${store.key}/export`, { format, ...scope, redact: [...hidden] });
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(file.data);
+      link.download = file.name;
+      link.click();
+      window.setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+      onClose();
+    } catch (error) {
+      setProblem((error as Error).message);
+    }
+  };
+  const toggle = (id: string) => setHidden((before) => { const after = new Set(before); if (!after.delete(id)) after.add(id); return after; });
+  return (
+    <Dialog title="Export" onClose={onClose} wide>
+      <div className="finder">
+        <select className="field" value={format} onChange={(event) => setFormat(event.target.value)} aria-label="format">
+          <option value="html">One HTML file, with search and branches</option><option value="markdown">Markdown</option><option value="json">Canonical JSON</option><option value="preferences">Preference pairs</option>
+          {formats.map((one) => <option key={one.id} value={one.id}>{one.label}</option>)}
+        </select>
+        <label className="opt"><input type="checkbox" checked={all} onChange={(event) => setAll(event.target.checked)} />all branches</label>
+      </div>
+      {finds === undefined && problem === undefined && <p className="dim">Looking for what should not leave…</p>}
+      {finds !== undefined && (
+        <section aria-label="finds">
+          <p>{finds.length === 0 ? "Nothing that looks like a key, a token or an address was found." : `${plural(finds.length, "find")}. What is ticked is replaced.`}</p>
+          <ul className="finds">{finds.map((find) => (
+            <li key={find.id}><label><input type="checkbox" checked={hidden.has(find.id)} onChange={() => toggle(find.id)} /><span className="chip warn">{find.kind}</span><code><span className="dim">{find.before}</span><mark>{find.text}</mark><span className="dim">{find.after}</span></code><span className="dim push">{find.where}</span></label></li>
+          ))}</ul>
+        </section>
+      )}
+      {problem !== undefined && <p className="err" role="alert"><Icon name="alert" />{problem}</p>}
+      <footer><Button label="Cancel" kind="bare" onClick={onClose} /><Button icon="export" label="Save" kind="go" disabled={finds === undefined} onClick={() => void save()} /></footer>
+    </Dialog>
+  );
+}

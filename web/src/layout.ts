@@ -1,0 +1,58 @@
+/**
+ * Where cards stand: lanes from left to right, time from top to bottom. Pure; runs in a worker for large trees.
+ *
+ * The first child goes on in its parent's lane. Every further child opens the nearest lane to the right in which its
+ * whole subtree is free, so that edges never cross cards and a lane never changes sides.
+ */
+
+export const CARD = 268;
+export const LANE = CARD + 44;
+export const GAP = 24;
+export const FORK = 44;
+
+export type Sized = { id: string; parent?: string; height: number };
+export type Placed = { id: string; x: number; y: number; height: number; lane: number };
+
+type Item = { id: string; height: number; children: Item[] };
+
+export function layout(nodes: readonly Sized[]): Map<string, Placed> {
+  const items = new Map<string, Item>();
+  const roots: Item[] = [];
+  for (const node of nodes) {
+    const item: Item = { id: node.id, height: node.height, children: [] };
+    items.set(node.id, item);
+    const parent = node.parent === undefined ? undefined : items.get(node.parent);
+    if (parent === undefined) roots.push(item);
+    else parent.children.push(item);
+  }
+  const placed = new Map<string, Placed>();
+  const bottoms: number[] = []; // the lowest y that is taken, by lane
+  const pending: { node: Item; lane: number; y: number }[] = [];
+  for (const root of [...roots].reverse()) pending.push({ node: root, lane: -1, y: 0 });
+  // Depth first, and in order: what stands further left and was born earlier takes its place first.
+  while (pending.length > 0) {
+    const next = pending.pop()!;
+    let { lane } = next;
+    let y = next.y;
+    if (lane < 0) {
+      lane = firstFree(bottoms, -lane - 1, y);
+    }
+    let node: Item | undefined = next.node;
+    while (node !== undefined) {
+      const { id, height, children }: Item = node;
+      placed.set(id, { id, x: lane * LANE, y, height, lane });
+      bottoms[lane] = y + height;
+      y += height + (children.length > 1 ? FORK : GAP);
+      for (const child of children.slice(1).reverse()) pending.push({ node: child, lane: -(lane + 1) - 1, y });
+      node = children[0];
+    }
+  }
+  return placed;
+}
+
+/** The first lane from `from` on that is free from `y` downwards, in it and in all lanes between, so that the edge has room. */
+function firstFree(bottoms: readonly number[], from: number, y: number): number {
+  let lane = from;
+  for (let at = from; at < bottoms.length; at += 1) if ((bottoms[at] ?? -1) > y - FORK) lane = at + 1;
+  return lane;
+}

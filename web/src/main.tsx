@@ -1,0 +1,34 @@
+import "./tokens.css";
+import "./ui.css";
+import "./app.css";
+
+import { StrictMode, useEffect, useState } from "react";
+import { createRoot } from "react-dom/client";
+
+import { ApiError, enter } from "./api";
+import { Gallery } from "./gallery";
+import { Mark } from "./icons";
+import { useRoute } from "./route";
+import { SessionPage } from "./session";
+import { applyTheme } from "./theme";
+import type { Me } from "./types";
+
+function App() {
+  const route = useRoute();
+  const [me, setMe] = useState<Me>();
+  const [problem, setProblem] = useState<Error>();
+  useEffect(() => void enter().then(setMe, setProblem), []);
+  if (problem !== undefined)
+    return (
+      <main className="failure">
+        <Mark />
+        <h1>{problem instanceof ApiError && problem.status === 401 ? "This address needs its token" : "The canvas cannot be reached"}</h1>
+        <p>{problem instanceof ApiError && problem.status === 401 ? "Open the address that interlingua canvas printed. It works once; run the command again for another." : problem.message}</p>
+      </main>
+    );
+  if (me === undefined) return null;
+  return route.key === undefined ? <Gallery /> : <SessionPage id={route.key} write={me.scope === "write"} />;
+}
+
+applyTheme();
+createRoot(document.getElementById("root")!).render(<StrictMode><App /></StrictMode>);

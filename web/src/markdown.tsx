@@ -1,0 +1,56 @@
+/** Markdown with an allow-list: no HTML, no remote images, links that say where they lead. Math and highlighting load on demand. */
+
+import { lazy, Suspense, type ReactNode } from "react";
+import ReactMarkdown, { type Components } from "react-markdown";
+import remarkGfm from "remark-gfm";
+
+import { visible } from "./blocks";
+
+const Code = lazy(() => import("./highlight"));
+const MathText = lazy(() => import("./math"));
+
+const ALLOWED = [
+  "p", "br", "strong", "em", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a", "h1", "h2", "h3", "h4", "h5",
+  "h6", "hr", "table", "thead", "tbody", "tr", "th", "td", "img", "input",
+];
+
+const COMPONENTS: Components = {
+  a: ({ href, children }) =>
+    href !== undefined && /^(https?:|mailto:)/i.test(href) ? (
+      <a href={href} title={href} target="_blank" rel="noopener noreferrer nofollow">{children}</a>
+    ) : (
+      <span className="deadlink" title={href}>{children}</span>
+    ),
+  img: ({ src, alt }) => <span className="remote">image {alt} at <code>{String(src)}</code>, not loaded</span>,
+  input: ({ checked }) => <input type="checkbox" checked={checked ?? false} readOnly disabled />,
+  pre: ({ children }) => <>{children}</>,
+  code: ({ className, children }) => {
+    const text = String(children as ReactNode);
+    const language = /language-([\w+#-]+)/.exec(className ?? "")?.[1];
+    if (language === undefined && !text.includes("\n")) return <code>{visible(text)}</code>;
+    const plain = <pre className="codebox">{visible(text.replace(/\n$/, ""))}</pre>;
+    return <Suspense fallback={plain}><Code text={text.replace(/\n$/, "")} language={language} /></Suspense>;
+  },
+};
+
+const MATH = /\$\$[\s\S]+?\$\$|\\\[[\s\S]+?\\\]|\\\([\s\S]+?\\\)/;
+
+export default function Markdown({ text }: { text: string }) {
+  if (MATH.test(text)) return <Suspense fallback={<Plain text={text} />}><MathText text={text} /></Suspense>;
+  return <Plain text={text} />;
+}
+
+export function Plain({ text, plugins = [], rehype = [] }: { text: string; plugins?: never[]; rehype?: never[] }) {
+  return (
+    <ReactMarkdown
+      remarkPlugins={[remarkGfm, ...plugins]}
+      rehypePlugins={rehype}
+      allowedElements={rehype.length > 0 ? undefined : ALLOWED}
+      unwrapDisallowed
+      skipHtml
+      components={COMPONENTS}
+    >
+      {visible(text)}
+    </ReactMarkdown>
+  );
+}

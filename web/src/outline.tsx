@@ -1,0 +1,54 @@
+/** The path as a list, with the branches that leave it: a third drawing of the same selection, and the tree for screen readers. */
+
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { useEffect, useMemo, useRef } from "react";
+
+import { cost, plural } from "./format";
+import { kindOf, speaker } from "./parts";
+import type { SessionStore } from "./store";
+import type { Row } from "./types";
+
+type Line = { row: Row; depth: number; off: boolean };
+
+export function Outline({ store, path, selected, onSelect }: { store: SessionStore; path: readonly string[]; selected?: string; onSelect: (id: string) => void }) {
+  const scroller = useRef<HTMLDivElement>(null);
+  const lines = useMemo(() => {
+    const on = new Set(path);
+    const found: Line[] = [];
+    for (const id of path) {
+      const row = store.tree.rows.get(id);
+      if (row === undefined) continue;
+      if (row.role !== "toolResult") found.push({ row, depth: 0, off: false });
+      for (const child of store.tree.children.get(id) ?? []) if (!on.has(child)) {
+        const other = store.tree.rows.get(child);
+        if (other !== undefined && (store.tree.children.get(id)?.length ?? 0) > 1 && on.has(id) && id !== path.at(-1)) found.push({ row: other, depth: 1, off: true });
+      }
+    }
+    return found;
+  }, [store, store.version, path]); // eslint-disable-line
+  const virtual = useVirtualizer({ count: lines.length, getScrollElement: () => scroller.current, estimateSize: () => 28, overscan: 20 });
+  useEffect(() => {
+    const at = lines.findIndex((line) => line.row.id === selected);
+    if (at >= 0) virtual.scrollToIndex(at, { align: "auto" });
+  }, [selected]); // eslint-disable-line
+  return (
+    <nav className="outline" aria-label="outline">
+      <header><b>Outline</b><span className="dim push">{plural(store.tree.leaves().length, "path")}</span></header>
+      <div className="tree" ref={scroller} role="tree">
+        <ul style={{ height: virtual.getTotalSize(), position: "relative" }} role="group">
+          {virtual.getVirtualItems().map((item) => {
+            const { row, depth, off } = lines[item.index]!;
+            const bad = row.error !== undefined || row.calls?.some((call) => call.error);
+            return (
+              <li key={row.id} role="treeitem" aria-level={depth + 1} aria-selected={row.id === selected} aria-current={row.id === selected || undefined} className={off ? "off" : ""} style={{ position: "absolute", top: item.start, left: 0, right: 0 }} onClick={() => onSelect(row.id)}>
+                <i className={`far ${bad ? "bad" : kindOf(row.role)}`} />
+                <span className="cut">{row.text || row.calls?.map((call) => call.name).join(", ") || speaker(row)}</span>
+                <span className="n">{row.cost === undefined ? "" : cost(row.cost)}</span>
+              </li>
+            );
+          })}
+        </ul>
+      </div>
+    </nav>
+  );
+}

@@ -1,0 +1,111 @@
+/** Small signs that every view shares: role glyphs, chips, figures, losses. */
+
+import type { ReactNode } from "react";
+
+import { Icon } from "./icons";
+import type { Row } from "./types";
+
+const TOOL_ICONS: Record<string, string> = {
+  read: "read", edit: "edit", write: "edit", apply_patch: "edit", multiedit: "edit", exec: "exec", bash: "exec",
+  shell: "exec", process: "exec", grep: "search", find: "search", glob: "search", ls: "folder", web_search: "globe",
+  web_fetch: "globe", webfetch: "globe", websearch: "globe", task: "agent", sessions_spawn: "agent", subagents: "agent",
+  image: "image",
+};
+
+export function toolIcon(name: string | undefined): string {
+  return TOOL_ICONS[(name ?? "").toLowerCase()] ?? "exec";
+}
+
+export function kindOf(role: string): "user" | "assistant" | "tool" | "system" {
+  if (role === "user" || role === "assistant") return role;
+  return role === "toolResult" ? "tool" : "system";
+}
+
+export function Glyph({ row }: { row: Pick<Row, "role" | "call" | "spawned"> }) {
+  const kind = kindOf(row.role);
+  const icon = kind === "tool" ? toolIcon(row.call?.name) : kind;
+  return (
+    <span className={`role ${kind}`} aria-hidden="true">
+      <Icon name={icon} />
+    </span>
+  );
+}
+
+export function speaker(row: Pick<Row, "role" | "model" | "call" | "origin">): string {
+  if (row.role === "user") return row.origin === "program" ? "Program" : "You";
+  if (row.role === "assistant") return row.model ?? "Model";
+  if (row.role === "toolResult") return row.call?.name ?? "Tool";
+  return row.role.charAt(0).toUpperCase() + row.role.slice(1);
+}
+
+export function Figures({ children }: { children: (ReactNode | undefined)[] }) {
+  return (
+    <span className="figs">
+      {children.filter((part) => part !== undefined && part !== "").map((part, at) => (
+        <span key={at} className="num">{part}</span>
+      ))}
+    </span>
+  );
+}
+
+export function LossMarks({ dropped, weakened }: { dropped: number; weakened: number }) {
+  if (dropped + weakened === 0) return null;
+  return (
+    <span className="losses">
+      {dropped > 0 && (
+        <span className="loss dropped"><Icon name="dropped" />{dropped} dropped</span>
+      )}
+      {weakened > 0 && (
+        <span className="loss weakened"><Icon name="weakened" />{weakened} weakened</span>
+      )}
+    </span>
+  );
+}
+
+export function Loss({ severity, children }: { severity: string; children: ReactNode }) {
+  return (
+    <span className={`loss ${severity}`}>
+      <Icon name={severity} />
+      {children}
+    </span>
+  );
+}
+
+export function BranchChip({ name, current, live, onClick }: { name: string; current?: boolean; live?: boolean; onClick?: () => void }) {
+  return (
+    <button type="button" className="chip branch" aria-current={current || undefined} onClick={onClick}>
+      <Icon name="branch" />
+      <span className="cut">{name}</span>
+      {live && <i className="pulse" />}
+    </button>
+  );
+}
+
+export function Button(props: {
+  icon?: string;
+  label: string;
+  kind?: "go" | "bare" | "stop" | "";
+  small?: boolean;
+  bare?: boolean;
+  pressed?: boolean;
+  disabled?: boolean;
+  hideLabel?: boolean;
+  onClick?: () => void;
+  keys?: string;
+}) {
+  const only = props.hideLabel ? "icon" : "";
+  return (
+    <button
+      type="button"
+      className={`btn ${props.kind ?? ""} ${props.small ? "small" : ""} ${only}`}
+      aria-label={props.label}
+      aria-pressed={props.pressed}
+      title={props.keys === undefined ? (props.hideLabel ? props.label : undefined) : `${props.label} (${props.keys})`}
+      disabled={props.disabled}
+      onClick={props.onClick}
+    >
+      {props.icon !== undefined && <Icon name={props.icon} />}
+      {!props.hideLabel && props.label}
+    </button>
+  );
+}

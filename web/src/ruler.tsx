@@ -1,0 +1,76 @@
+/** The context ruler: what the model had read at the selected message; opened, a bar per answer. */
+
+import { useEffect, useState } from "react";
+
+import { get } from "./api";
+import { cost, plural, tokens } from "./format";
+import { Icon } from "./icons";
+import { Button } from "./parts";
+import type { SessionStore } from "./store";
+import type { ContextView } from "./types";
+
+const KINDS: Record<string, string> = { user: "u", assistant: "as", toolResult: "t" };
+
+export function Ruler({ store, path, selected, open, onToggle, onSelect }: { store: SessionStore; path: readonly string[]; selected?: string; open: boolean; onToggle: () => void; onSelect: (id: string) => void }) {
+  const [context, setContext] = useState<ContextView>();
+  // The nearest answer at or after the selection is the one that read it.
+  const here = selected === undefined ? -1 : path.indexOf(selected);
+  const answer = path.slice(Math.max(0, here)).find((id) => store.tree.rows.get(id)?.role === "assistant") ?? path.at(-1);
+  useEffect(() => {
+    if (answer === undefined) return;
+    const abort = new AbortController();
+    const timer = window.setTimeout(() => {
+      get<ContextView>(`/api/sessions/${store.key}/context`, { to: answer }, abort.signal).then(setContext, () => undefined);
+    }, 80);
+    return () => { window.clearTimeout(timer); abort.abort(); };
+  }, [store, answer]);
+  if (context === undefined) return <div className="ruler" />;
+  const window_ = context.window ?? Math.max(context.total, 1);
+  const part = (count: number) => `${(100 * count) / window_}%`;
+  let before = 0;
+  for (const one of context.segments) {
+    if (one.entry === selected) break;
+    before += one.tokens;
+  }
+  return (
+    <>
+      {open && <Drawer context={context} selected={selected} onSelect={onSelect} onClose={onToggle} />}
+      <button type="button" className="ruler" onClick={onToggle} aria-expanded={open} aria-label="what the model read">
+        <span><b>{context.exact ? "" : "about "}{tokens(context.total)}</b> of {context.window === undefined ? "an unknown window" : `${tokens(context.window)} tokens`} read{here >= 0 ? ` at message ${here + 1}` : ""}</span>
+        <span className="scale">
+          <span className="bar">
+            {context.segments.map((one, at) => <i key={at} className={one.kind === "message" ? (KINDS[one.role ?? ""] ?? "t") : "sy"} style={{ width: part(one.tokens) }} />)}
+          </span>
+          {context.cached !== undefined && context.cached > 0 && <i className="cachemark" style={{ width: part(context.cached) }} />}
+          <i className="now" style={{ left: part(before) }} />
+        </span>
+        {context.cached !== undefined && context.cached > 0 && <span><Icon name="cache" className="s" /> {tokens(context.cached)} from cache</span>}
+        {context.compactions.length > 0 && <span>{plural(context.compactions.length, "compaction")}</span>}
+      </button>
+    </>
+  );
+}
+
+function Drawer({ context, selected, onSelect, onClose }: { context: ContextView; selected?: string; onSelect: (id: string) => void; onClose: () => void }) {
+  const most = Math.max(1, ...context.answers.map((one) => one.read));
+  const extra = context.answers.reduce((sum, one) => sum + (one.extraCost ?? 0), 0);
+  return (
+    <section className="drawer" aria-label="context by answer">
+      <header>
+        <b>What the model read, answer by answer</b>
+        <span className="lg"><i className="b-c" />from cache</span><span className="lg"><i className="b-f" />fresh</span><span className="lg"><i className="b-o" />written</span>
+        {extra > 0 && <span className="loss weakened"><Icon name="weakened" />broken prefixes cost {cost(extra)} more</span>}
+        <span className="push" /><Button icon="x" label="Close" kind="bare" small hideLabel onClick={onClose} />
+      </header>
+      <div className="bars">
+        {context.answers.map((one) => (
+          <button key={one.entry} type="button" className={`abar ${one.entry === selected ? "here" : ""} ${one.broke !== undefined ? "broke" : ""}`} title={`answer ${one.number}: ${tokens(one.read)} read, ${tokens(one.cacheRead)} from cache${one.broke === undefined ? "" : `; ${one.broke}`}`} onClick={() => onSelect(one.entry)}>
+            <i className="b-o" style={{ height: `${(80 * one.output) / most}px` }} />
+            <i className="b-f" style={{ height: `${(80 * (one.fresh + one.cacheWrite)) / most}px` }} />
+            <i className="b-c" style={{ height: `${(80 * one.cacheRead) / most}px` }} />
+          </button>
+        ))}
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,252 @@
+/** One session: four views of one selection, and the layers over them (continue, doctor, context, find, raw). */
+
+import { lazy, Suspense, useCallback, useEffect, useMemo, useState } from "react";
+
+import { get, post } from "./api";
+import { CanvasView } from "./canvas";
+import { Composer } from "./continue";
+import { cost, duration, plural, tokens } from "./format";
+import { Icon, Mark } from "./icons";
+import { KeySheet } from "./keys";
+import { Outline } from "./outline";
+import { BranchChip, Button, Figures } from "./parts";
+import { navigate, setQuery, useRoute, type View } from "./route";
+import { Ruler } from "./ruler";
+import { SessionStore, useStore } from "./store";
+import { toggleTheme } from "./theme";
+import { Transcript } from "./transcript";
+import type { DoctorView, Finding } from "./types";
+
+const Compare = lazy(() => import("./compare"));
+const Wire = lazy(() => import("./wire"));
+const Export = lazy(() => import("./export-dialog"));
+const Raw = lazy(() => import("./raw"));
+const Find = lazy(() => import("./find"));
+
+const VIEWS: [View, string, string][] = [["canvas", "Canvas", "canvas"], ["transcript", "Transcript", "transcript"], ["compare", "Compare", "compare"], ["wire", "Wire", "wire"]];
+type Layer = "continue" | "doctor" | "context" | "find" | "raw" | "keys" | "export" | "outline";
+
+export function SessionPage({ id, write }: { id: string; write: boolean }) {
+  const [store, setStore] = useState(() => new SessionStore(id));
+  useEffect(() => {
+    const opened = new SessionStore(id);
+    setStore(opened);
+    void opened.open();
+    return () => opened.close();
+  }, [id]);
+  return <Opened store={useStore(store)} write={write} />;
+}
+
+function Opened({ store, write }: { store: SessionStore; write: boolean }) {
+  const route = useRoute();
+  const { tree } = store;
+  const [layer, setLayer] = useState<Layer>();
+  const [rawOf, setRawOf] = useState<string>();
+  const [folded, setFolded] = useState<ReadonlySet<string>>(new Set());
+  const [doctor, setDoctor] = useState<DoctorView>();
+  const at = route.query.get("at") ?? undefined;
+  const to = route.query.get("to") ?? undefined;
+
+  const selected = at !== undefined && tree.rows.has(at) ? at : tree.head;
+  const path = useMemo(() => {
+    const wished = to !== undefined && tree.rows.has(to) ? to : tree.head;
+    const towards = new Set(tree.path(wished));
+    if (selected === undefined) return [...towards];
+    return tree.path(tree.leaf(selected, towards));
+  }, [store, store.version, selected, to]); // eslint-disable-line
+
+  const select = useCallback(
+    (entry: string) => {
+      const row = tree.rows.get(entry);
+      if (row?.parent !== undefined) tree.visited.set(row.parent, entry);
+      setQuery({ at: entry, block: undefined }, true);
+    },
+    [tree],
+  );
+  useEffect(() => {
+    void get<{ folded?: string[] }>(`/api/sessions/${store.key}/view`).then((kept) => setFolded(new Set(kept.folded ?? [])), () => undefined);
+  }, [store]);
+  const fold = useCallback(
+    (entry: string) => {
+      setFolded((before) => {
+        const after = new Set(before);
+        if (!after.delete(entry)) after.add(entry);
+        if (write) void post(`/api/sessions/${store.key}/view`, { folded: [...after] }, "PUT").catch(() => undefined);
+        return after;
+      });
+    },
+    [store, write],
+  );
+  useEffect(() => {
+    if (layer !== "doctor" || selected === undefined) return;
+    void get<DoctorView>(`/api/sessions/${store.key}/doctor`, { to: path.at(-1), model: route.query.get("model") ?? undefined }).then(setDoctor, () => setDoctor(undefined));
+  }, [layer, store, path, route]); // eslint-disable-line
+  const findings = useMemo(() => {
+    const found = new Map<string, number>();
+    for (const one of layer === "doctor" ? (doctor?.findings ?? []) : []) if (one.entry !== undefined) found.set(one.entry, (found.get(one.entry) ?? 0) + 1);
+    return found;
+  }, [doctor, layer]);
+  const go = useCallback((view: View) => navigate(`/s/${store.key}/${view}${window.location.search}`), [store]);
+  const raw = useCallback((entry: string) => { setRawOf(entry); setLayer("raw"); }, []);
+
+  useEffect(() => {
+    const key = (event: KeyboardEvent) => {
+      const typing = event.target instanceof HTMLElement && (event.target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName));
+      if (event.key === "Escape") return setLayer(undefined);
+      if (typing || event.metaKey || event.ctrlKey || event.altKey) return;
+      const here = selected === undefined ? -1 : path.indexOf(selected);
+      const moves: Record<string, () => void> = {
+        j: () => here >= 0 && path[here + 1] !== undefined && select(path[here + 1]!),
+        k: () => here > 0 && select(path[here - 1]!),
+        ArrowDown: () => moves["j"]!(),
+        ArrowUp: () => moves["k"]!(),
+        h: () => sibling(-1),
+        l: () => sibling(1),
+        ArrowLeft: () => sibling(-1),
+        ArrowRight: () => sibling(1),
+        g: () => path[0] !== undefined && select(path[0]),
+        G: () => path.at(-1) !== undefined && select(path.at(-1)!),
+        "1": () => go("canvas"), "2": () => go("transcript"), "3": () => go("compare"), "4": () => go("wire"),
+        c: () => setLayer("continue"), d: () => setLayer((now) => (now === "doctor" ? undefined : "doctor")),
+        x: () => setLayer((now) => (now === "context" ? undefined : "context")),
+        o: () => setLayer((now) => (now === "outline" ? undefined : "outline")),
+        f: () => selected !== undefined && fold(selected), "/": () => setLayer("find"), e: () => setLayer("export"),
+        r: () => selected !== undefined && raw(selected), t: toggleTheme, "?": () => setLayer("keys"),
+      };
+      const sibling = (step: number) => {
+        if (selected === undefined) return;
+        // The nearest fork at or above the selection decides what left and right mean.
+        for (let up: string | undefined = selected; up !== undefined; up = tree.rows.get(up)?.parent) {
+          const all = tree.siblings(up);
+          const next = all[all.indexOf(up) + step];
+          if (all.length > 1) return next === undefined ? undefined : select(next);
+        }
+      };
+      const move = moves[event.key];
+      if (move !== undefined) {
+        event.preventDefault();
+        move();
+      }
+    };
+    window.addEventListener("keydown", key);
+    return () => window.removeEventListener("keydown", key);
+  }, [path, selected, select, fold, go, raw, tree]);
+
+  const session = store.session;
+  const branch = tree.branches.find((one) => path.includes(one.head));
+  const totals = useMemo(() => {
+    const sum = { ms: 0, read: 0, cached: 0, out: 0, cost: 0, known: false, unknown: 0 };
+    for (const entry of path) {
+      const row = tree.rows.get(entry);
+      if (row?.role !== "assistant") continue;
+      sum.ms += row.ms ?? 0;
+      if (row.usage !== undefined) {
+        sum.read += row.usage.input + row.usage.cacheRead + row.usage.cacheWrite;
+        sum.cached += row.usage.cacheRead;
+        sum.out += row.usage.output;
+      }
+      if (row.cost === undefined) sum.unknown += 1;
+      else { sum.cost += row.cost; sum.known = true; }
+    }
+    return sum;
+  }, [path, store.version]); // eslint-disable-line
+
+  if (store.error !== undefined && session === undefined)
+    return <main className="failure"><Mark /><h1>This session cannot be opened</h1><p>{store.error.message}</p><Button label="All sessions" onClick={() => navigate("/")} /></main>;
+  const number = selected === undefined ? 0 : path.indexOf(selected) + 1;
+  return (
+    <div className="app" data-view={route.view}>
+      <header className="top">
+        <div>
+          <a href="/" aria-label="All sessions" onClick={(event) => { event.preventDefault(); navigate("/"); }}><Mark /></a>
+          <span className="crumb">{session?.project !== undefined && <><span className="dim">{session.project}</span><span className="sep">/</span></>}<span className="now cut">{session?.title ?? "…"}</span></span>
+          {session?.live !== undefined && <span className="chip live"><i className="pulse" />Live</span>}
+          {session?.readOnly && <span className="chip line">reading only</span>}
+          {store.connection === "lost" && <span className="chip warn" role="status">connection lost, trying again</span>}
+        </div>
+        <nav className="seg" aria-label="view">
+          {VIEWS.map(([view, label, icon], at) => (
+            <button key={view} type="button" aria-current={route.view === view ? "page" : undefined} title={`${label} (${at + 1})`} onClick={() => go(view)}><Icon name={icon} /><span>{label}</span></button>
+          ))}
+        </nav>
+        <div className="end">
+          <button type="button" className="field search" onClick={() => setLayer("find")}><Icon name="search" /><span>Search</span><kbd>/</kbd></button>
+          <Button icon="doctor" label={doctor === undefined ? "Doctor" : plural(doctor.findings.length, "finding")} kind="bare" pressed={layer === "doctor"} onClick={() => setLayer(layer === "doctor" ? undefined : "doctor")} keys="d" />
+          <Button icon="export" label="Export" kind="bare" hideLabel onClick={() => setLayer("export")} keys="e" />
+          <Button icon="sun" label="Theme" kind="bare" hideLabel onClick={toggleTheme} keys="t" />
+          <Button icon="more" label="Keyboard" kind="bare" hideLabel onClick={() => setLayer("keys")} keys="?" />
+        </div>
+      </header>
+      {route.view === "canvas" && (
+        <div className={`work canvaswork ${layer === "outline" ? "with-outline" : ""}`}>
+          <div className="rail">
+            <Button icon="outline" label="Outline" kind="bare" hideLabel pressed={layer === "outline"} onClick={() => setLayer(layer === "outline" ? undefined : "outline")} keys="o" />
+            <Button icon="fold" label="Fold" kind="bare" hideLabel onClick={() => selected !== undefined && fold(selected)} keys="f" />
+            <Button icon="timeline" label="Context" kind="bare" hideLabel pressed={layer === "context"} onClick={() => setLayer(layer === "context" ? undefined : "context")} keys="x" />
+          </div>
+          {layer === "outline" && <Outline store={store} path={path} selected={selected} onSelect={select} />}
+          <div className="left">
+            <CanvasView store={store} version={store.version} path={path} selected={selected} findings={findings} folded={folded} onSelect={select} onCompare={() => go("compare")} />
+            <Ruler store={store} path={path} selected={selected} open={layer === "context"} onToggle={() => setLayer(layer === "context" ? undefined : "context")} onSelect={select} />
+          </div>
+          <aside className="side">
+            <header>
+              <div>
+                <BranchChip name={branch?.name ?? "this path"} current live={branch?.live} onClick={() => setLayer("outline")} />
+                <span className="dim">message {number} of {path.length}</span>
+                <span className="push" />
+                <Button icon="up" label="Message before" kind="bare" small hideLabel onClick={() => number > 1 && select(path[number - 2]!)} keys="k" />
+                <Button icon="down" label="Next message" kind="bare" small hideLabel onClick={() => path[number] !== undefined && select(path[number]!)} keys="j" />
+              </div>
+              <Figures>{[duration(totals.ms || undefined), totals.read > 0 ? `${tokens(totals.read)} in, ${Math.round((100 * totals.cached) / totals.read)} % cached` : undefined, totals.out > 0 ? `${tokens(totals.out)} out` : undefined, totals.known ? <b key="c">{cost(totals.cost)}{totals.unknown > 0 ? ` and ${totals.unknown} unknown` : ""}</b> : "cost unknown"]}</Figures>
+            </header>
+            {layer === "doctor" ? <Findings view={doctor} selected={selected} onSelect={select} /> : <Transcript store={store} version={store.version} path={path} selected={selected} narrow onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} />}
+            <Composer store={store} selected={selected} path={path} open={layer === "continue"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />
+          </aside>
+        </div>
+      )}
+      {route.view === "transcript" && (
+        <div className="work readwork">
+          <Outline store={store} path={path} selected={selected} onSelect={select} />
+          <Transcript store={store} version={store.version} path={path} selected={selected} onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} />
+          <div className="foot">
+            <Ruler store={store} path={path} selected={selected} open={layer === "context"} onToggle={() => setLayer(layer === "context" ? undefined : "context")} onSelect={select} />
+            <Composer store={store} selected={selected} path={path} open={layer === "continue"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />
+          </div>
+        </div>
+      )}
+      <Suspense fallback={<div className="waiting">…</div>}>
+        {route.view === "compare" && <Compare store={store} path={path} onSelect={(entry) => { select(entry); go("transcript"); }} />}
+        {route.view === "wire" && <Wire store={store} path={path} selected={selected} onSelect={select} />}
+        {layer === "export" && <Export store={store} path={path} onClose={() => setLayer(undefined)} />}
+        {layer === "raw" && rawOf !== undefined && <Raw session={store.key} entry={rawOf} onClose={() => setLayer(undefined)} />}
+        {layer === "find" && <Find store={store} onClose={() => setLayer(undefined)} onSelect={(entry) => { select(entry); setLayer(undefined); }} />}
+      </Suspense>
+      {layer === "keys" && <KeySheet onClose={() => setLayer(undefined)} />}
+      <nav className="tabs" aria-label="view">
+        {VIEWS.map(([view, label, icon]) => <button key={view} type="button" aria-current={route.view === view ? "page" : undefined} onClick={() => go(view)}><Icon name={icon} />{label}</button>)}
+        <button type="button" className="new" aria-label="Continue" onClick={() => { go("transcript"); setLayer("continue"); }}><Icon name="plus" /></button>
+      </nav>
+    </div>
+  );
+}
+
+function Findings({ view, selected, onSelect }: { view?: DoctorView; selected?: string; onSelect: (id: string) => void }) {
+  if (view === undefined) return <div className="flow"><p className="empty">Looking…</p></div>;
+  const mark = (one: Finding) => (one.effect === "refuses" ? "alert" : one.effect === "drops" ? "dropped" : "weakened");
+  return (
+    <div className="flow doctor" aria-label="findings">
+      {view.findings.length === 0 && view.problems.length === 0 && <p className="empty"><Icon name="check" /> Nothing to repair{view.target === undefined ? "" : ` for ${view.target}`}.</p>}
+      {view.problems.map((one, at) => <div key={at} className="fd"><span className="lv loss dropped"><Icon name="alert" />line {one.line ?? "?"}</span><p>{one.message}</p></div>)}
+      {view.findings.map((one) => (
+        <button key={one.n} type="button" className={`fd ${one.entry === selected ? "here" : ""}`} onClick={() => one.entry !== undefined && onSelect(one.entry)}>
+          <span className={`lv loss ${one.severity === "error" ? "dropped" : "weakened"}`}><Icon name={mark(one)} />{one.severity}</span>
+          <span className="where">{one.repaired ? "repaired on a copy when sent" : "refused as it stands"}</span>
+          <p>{one.message}</p>
+          <p className="rem">{one.remedy}</p>
+          <code className="path">{one.path}</code>
+        </button>
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,226 @@
+/** The state of one open session, outside React: rows, contents, live nodes, runs. Views subscribe to what they read. */
+
+import { useSyncExternalStore } from "react";
+
+import { ApiError, get } from "./api";
+import { TreeModel } from "./tree";
+import type {
+  Approval,
+  BlockView,
+  EntryView,
+  LineProblem,
+  LiveNode,
+  Row,
+  Run,
+  Session,
+  Tree,
+} from "./types";
+
+export type Connection = "connecting" | "open" | "lost";
+const PAGE = 5000;
+const ENTRIES = 100;
+
+export class SessionStore {
+  readonly key: string;
+  readonly tree = new TreeModel();
+  session?: Session;
+  problems: LineProblem[] = [];
+  entries = new Map<string, EntryView>();
+  live = new Map<string, LiveNode>();
+  runs = new Map<string, Run>();
+  waiting = new Map<string, Approval>();
+  progress = new Map<string, { state: string; text?: string; ms?: number }>();
+  connection: Connection = "connecting";
+  error?: ApiError | Error;
+  loaded = false;
+  version = 0;
+
+  #listeners = new Set<() => void>();
+  #wanted = new Set<string>();
+  #fetching = new Set<string>();
+  #timer?: number;
+  #source?: EventSource;
+  #retry = 500;
+  #closed = false;
+  #frame?: number;
+
+  constructor(key: string) {
+    this.key = key;
+  }
+
+  subscribe = (listener: () => void): (() => void) => {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  };
+
+  /** Tells the views, at most once per frame. */
+  changed(): void {
+    this.version += 1;
+    if (this.#frame !== undefined) return;
+    this.#frame = requestAnimationFrame(() => {
+      this.#frame = undefined;
+      for (const listener of this.#listeners) listener();
+    });
+  }
+
+  async open(): Promise<void> {
+    try {
+      await this.#load();
+      this.#listen();
+    } catch (error) {
+      this.error = error as Error;
+      this.changed();
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#source?.close();
+    window.clearTimeout(this.#timer);
+  }
+
+  async #load(): Promise<void> {
+    let since: number | undefined = 0;
+    this.tree.clear();
+    while (since !== undefined && !this.#closed) {
+      const page: Tree = await get<Tree>(`/api/sessions/${this.key}/tree`, { since, limit: PAGE });
+      this.tree.put(page.rows);
+      this.tree.setHead(page.head, page.branches);
+      this.session = page.session;
+      this.problems = page.problems;
+      since = page.next;
+      this.loaded = since === undefined;
+      this.changed();
+    }
+  }
+
+  /** Asks for contents that a view shows; requests of one frame go together. */
+  want(ids: Iterable<string>): void {
+    for (const id of ids)
+      if (!this.entries.has(id) && !this.#fetching.has(id) && this.tree.rows.has(id)) this.#wanted.add(id);
+    if (this.#wanted.size > 0 && this.#timer === undefined)
+      this.#timer = window.setTimeout(() => {
+        this.#timer = undefined;
+        void this.#fetch();
+      }, 16);
+  }
+
+  async #fetch(): Promise<void> {
+    const ids = [...this.#wanted].slice(0, ENTRIES);
+    for (const id of ids) {
+      this.#wanted.delete(id);
+      this.#fetching.add(id);
+    }
+    try {
+      const answer = await get<{ entries: EntryView[] }>(`/api/sessions/${this.key}/entries`, { ids: ids.join(",") });
+      for (const entry of answer.entries) this.entries.set(entry.id, entry);
+    } catch (error) {
+      this.error = error as Error;
+    }
+    for (const id of ids) this.#fetching.delete(id);
+    this.changed();
+    if (this.#wanted.size > 0) void this.#fetch();
+  }
+
+  #listen(): void {
+    if (this.#closed) return;
+    const source = new EventSource(`/api/sessions/${this.key}/events`);
+    this.#source = source;
+    source.onopen = () => {
+      this.connection = "open";
+      this.#retry = 500;
+      this.changed();
+    };
+    source.onerror = () => {
+      this.connection = "lost";
+      this.changed();
+      if (source.readyState === EventSource.CLOSED) this.#again();
+    };
+    for (const [name, handle] of Object.entries(this.#handlers))
+      source.addEventListener(name, (event) => {
+        handle(JSON.parse((event as MessageEvent<string>).data) as never);
+        this.changed();
+      });
+  }
+
+  #again(): void {
+    this.#source?.close();
+    if (this.#closed) return;
+    window.setTimeout(() => void this.#load().then(() => this.#listen(), () => this.#again()), this.#retry);
+    this.#retry = Math.min(this.#retry * 2, 10_000);
+  }
+
+  readonly #handlers: Record<string, (data: never) => void> = {
+    snapshot: (data: { total: number; head?: string; branches: Tree["branches"]; session: Session; live: LiveNode[]; runs: Run[] }) => {
+      this.session = data.session;
+      this.tree.setHead(data.head, data.branches);
+      this.live = new Map(data.live.map((node) => [node.node, node]));
+      this.runs = new Map(data.runs.map((run) => [run.id, run]));
+    },
+    rows: (data: { rows: Row[]; head?: string }) => {
+      for (const row of data.rows) this.entries.delete(row.id);
+      this.tree.put(data.rows);
+      if (data.head !== undefined) this.tree.setHead(data.head);
+      this.want(data.rows.map((row) => row.id));
+    },
+    head: (data: { head?: string; branches: Tree["branches"] }) => this.tree.setHead(data.head, data.branches),
+    session: (data: Session) => {
+      this.session = data;
+    },
+    run: (data: Run) => {
+      this.runs.set(data.id, data);
+    },
+    live: (data: LiveNode) => {
+      this.live.set(data.node, data);
+    },
+    delta: (data: { node: string; parts: { block: number; type: "text" | "thinking" | "toolCall"; text: string }[] }) => {
+      const node = this.live.get(data.node);
+      if (node === undefined) return;
+      const content = [...node.content];
+      for (const part of data.parts) content[part.block] = grown(content[part.block], part.type, part.text);
+      this.live.set(data.node, { ...node, content });
+    },
+    block: (data: { node: string; block: number; value: BlockView }) => {
+      const node = this.live.get(data.node);
+      if (node === undefined) return;
+      const content = [...node.content];
+      content[data.block] = data.value;
+      this.live.set(data.node, { ...node, content });
+    },
+    usage: () => undefined,
+    settled: (data: { node: string; entry?: string }) => {
+      this.live.delete(data.node);
+    },
+    tool: (data: { callId: string; state: string; text?: string; ms?: number }) => {
+      this.progress.set(data.callId, data);
+    },
+    waiting: (data: Approval) => {
+      this.waiting.set(data.callId, data);
+    },
+    answered: (data: { callId: string }) => {
+      this.waiting.delete(data.callId);
+    },
+    reload: () => {
+      this.entries.clear();
+      this.#again();
+    },
+    shutdown: () => {
+      this.connection = "lost";
+    },
+  };
+}
+
+function grown(block: BlockView | undefined, type: "text" | "thinking" | "toolCall", text: string): BlockView {
+  if (type === "toolCall") {
+    if (block?.type === "toolCall") return { ...block, argumentsText: (block.argumentsText ?? "") + text };
+    return { type: "toolCall", id: "", name: "", arguments: {}, argumentsText: text };
+  }
+  if (block?.type === type) return { ...block, text: block.text + text };
+  return { type, text };
+}
+
+/** Re-renders a component when the store changes; the store itself is the value. */
+export function useStore(store: SessionStore): SessionStore {
+  useSyncExternalStore(store.subscribe, () => store.version);
+  return store;
+}

@@ -1,0 +1,193 @@
+/** The selected branch as a text to read, with figures in the margin; virtual, so that its length costs nothing. */
+
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { useEffect, useMemo, useRef } from "react";
+
+import { Block, type Results } from "./blocks";
+import { clock, cost, duration, plural, tokens } from "./format";
+import { Icon } from "./icons";
+import { BranchChip, Button, Glyph, speaker } from "./parts";
+import type { SessionStore } from "./store";
+import type { CallRow, LiveNode, Row } from "./types";
+
+export type TranscriptProps = {
+  store: SessionStore;
+  version: number;
+  path: readonly string[];
+  selected?: string;
+  narrow?: boolean; // beside the canvas
+  onSelect: (id: string) => void;
+  onContinue: (id: string) => void;
+  onRaw: (id: string) => void;
+};
+
+export function resultsOf(store: SessionStore): Results {
+  const calls = new Map<string, CallRow>();
+  for (const row of store.tree.rows.values()) for (const call of row.calls ?? []) calls.set(call.id, call);
+  return {
+    row: (id) => calls.get(id),
+    entry: (id) => {
+      const result = calls.get(id)?.result;
+      if (result === undefined) return undefined;
+      store.want([result]);
+      return store.entries.get(result);
+    },
+    state: (id) => store.progress.get(id),
+  };
+}
+
+/** Results are drawn with their calls, so a result whose call is on the path has no place of its own. */
+export function readingRows(store: SessionStore, path: readonly string[]): Row[] {
+  const answered = new Set<string>();
+  for (const id of path) for (const call of store.tree.rows.get(id)?.calls ?? []) if (call.result !== undefined) answered.add(call.result);
+  return path.flatMap((id) => {
+    const row = store.tree.rows.get(id);
+    return row === undefined || (row.role === "toolResult" && answered.has(id)) ? [] : [row];
+  });
+}
+
+export function Transcript(props: TranscriptProps) {
+  const { store, path, selected, narrow } = props;
+  const scroller = useRef<HTMLDivElement>(null);
+  const rows = useMemo(() => readingRows(store, path), [store, path, props.version]); // eslint-disable-line
+  const results = useMemo(() => resultsOf(store), [store, store.tree.version]); // eslint-disable-line
+  const live = [...store.live.values()].filter((node) => node.parent === undefined || path.includes(node.parent));
+  const virtual = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: (at) => 64 + Math.min(rows[at]!.chars ?? rows[at]!.text.length, 4000) / (narrow ? 3 : 5) + 36 * (rows[at]!.calls?.length ?? 0),
+    getItemKey: (at) => rows[at]!.id,
+    overscan: 6,
+  });
+  const items = virtual.getVirtualItems();
+  useEffect(() => {
+    store.want(items.map((item) => rows[item.index]!.id));
+  });
+  // The page scrolls to what was selected elsewhere, and never by itself.
+  const shown = useRef<string>(undefined);
+  useEffect(() => {
+    if (selected === undefined || shown.current === selected) return;
+    const holder = store.tree.rows.get(selected)?.call !== undefined ? callerOf(rows, selected) : selected;
+    const at = rows.findIndex((row) => row.id === holder);
+    if (at < 0) return;
+    const visible = items.some((item) => item.index === at && item.start >= (scroller.current?.scrollTop ?? 0) && item.end <= (scroller.current?.scrollTop ?? 0) + (scroller.current?.clientHeight ?? 0));
+    if (!visible) virtual.scrollToIndex(at, { align: "center" });
+    shown.current = selected;
+  }, [selected, rows]); // eslint-disable-line
+
+  return (
+    <div className={narrow ? "flow" : "read"} ref={scroller} tabIndex={0} aria-label="transcript">
+      <div className={narrow ? "narrowpage" : "page"} style={{ height: virtual.getTotalSize() + (live.length > 0 ? 0 : 40) }}>
+        {items.map((item) => {
+          const row = rows[item.index]!;
+          return (
+            <div key={item.key} data-index={item.index} ref={virtual.measureElement} className="slot" style={{ transform: `translateY(${item.start}px)` }}>
+              <Turn row={row} {...props} results={results} first={item.index === 0} last={item.index === rows.length - 1} />
+            </div>
+          );
+        })}
+      </div>
+      {live.map((node) => <LiveTurn key={node.node} node={node} store={store} results={results} />)}
+    </div>
+  );
+}
+
+function callerOf(rows: readonly Row[], result: string): string | undefined {
+  return rows.find((row) => row.calls?.some((call) => call.result === result))?.id;
+}
+
+function Turn({ row, store, selected, results, onSelect, onContinue, onRaw, narrow, first, last }: TranscriptProps & { row: Row; results: Results; first: boolean; last: boolean }) {
+  const entry = store.entries.get(row.id);
+  const siblings = store.tree.siblings(row.id);
+  const mine = row.role === "user";
+  if (row.role === "compaction")
+    return <div className="compact"><Icon name="fold" /> Compacted here: what follows was read after a summary <button type="button" className="btn small bare" onClick={() => onRaw(row.id)}>Raw</button></div>;
+  return (
+    <>
+      {siblings.length > 1 && (
+        <nav className="forkbar" aria-label="siblings">
+          <i className="spur" /><i className="spot" />
+          {siblings.map((id, at) => (
+            <BranchChip key={id} name={store.tree.branches.find((branch) => store.tree.path(branch.head).includes(id))?.name ?? `${at + 1} of ${siblings.length}`} current={id === row.id} onClick={() => onSelect(id)} />
+          ))}
+        </nav>
+      )}
+      <article className={`turn ${mine ? "mine" : ""} ${selected === row.id ? "here" : ""} ${first ? "first" : ""} ${last ? "last" : ""}`} data-entry={row.id} onClick={() => onSelect(row.id)}>
+        <Glyph row={row} />
+        <div className="main">
+          <div className="who">
+            <b>{speaker(row)}</b>
+            {row.origin === "program" && <span className="chip line">from the program</span>}
+            {row.version !== undefined && <span className="dim">edited</span>}
+            {row.label !== undefined && <span className="chip"><Icon name="star" />{row.label}</span>}
+            {narrow && <span className="figs">{[duration(row.ms), row.role === "assistant" && row.usage !== undefined ? cost(row.cost) : undefined].filter(Boolean).map((part) => <span key={part}>{part}</span>)}</span>}
+            <span className="acts">
+              <Button icon="branch" label="Continue from here" kind="bare" small hideLabel onClick={() => onContinue(row.id)} keys="c" />
+              <Button icon="wire" label="Raw JSON" kind="bare" small hideLabel onClick={() => onRaw(row.id)} keys="r" />
+            </span>
+          </div>
+          {entry === undefined ? (
+            <p className="txt">{row.text}{row.chars !== undefined && row.chars > row.text.length ? "…" : ""}</p>
+          ) : (
+            <div className="words txt">
+              {entry.message.content.map((block, at) => (
+                <Block key={at} block={block} where={{ session: store.key, entry: row.id, block: at }} results={results} />
+              ))}
+              {entry.message.fields !== undefined && <pre className="lines">{JSON.stringify(entry.message.fields, null, 2).slice(0, 4000)}</pre>}
+            </div>
+          )}
+          {row.error !== undefined && (
+            <div className="err"><Icon name="alert" /><div><b>The answer ended in an error</b><p>{row.error}</p></div></div>
+          )}
+          {row.bad !== undefined && <div className="err"><Icon name="alert" /><div><b>This line cannot be read</b><p>{row.bad}</p></div></div>}
+          {row.stop === "length" && <p className="dim">Stopped at the limit of its length.</p>}
+          {row.stop === "aborted" && <p className="dim">Stopped.</p>}
+        </div>
+        {!narrow && <Margin row={row} />}
+      </article>
+    </>
+  );
+}
+
+function Margin({ row }: { row: Row }) {
+  const usage = row.usage;
+  const read = usage === undefined ? 0 : usage.input + usage.cacheRead + usage.cacheWrite;
+  return (
+    <aside className="margin">
+      <span>{[clock(row.at), duration(row.ms)].filter(Boolean).join(" · ")}</span>
+      {usage !== undefined && (
+        <>
+          <span><b>{tokens(read)}</b> in · <b>{tokens(usage.output)}</b> out</span>
+          <span className="meter" title={`${usage.cacheRead} from cache, ${usage.input} fresh, ${usage.output} written`}>
+            <i className="cached" style={{ width: `${share(usage.cacheRead, read + usage.output)}%` }} />
+            <i className="fresh" style={{ width: `${share(usage.input + usage.cacheWrite, read + usage.output)}%` }} />
+            <i className="out" style={{ width: `${share(usage.output, read + usage.output)}%` }} />
+          </span>
+          <span>{cost(row.cost)}</span>
+        </>
+      )}
+      {row.role === "assistant" && usage === undefined && <span>tokens unknown</span>}
+      {row.stop !== undefined && row.stop !== "stop" && row.stop !== "toolUse" && <span>{row.stop}</span>}
+      {(row.notes ?? 0) > 0 && <span><Icon name="note" className="xs" /> {plural(row.notes ?? 0, "note")}</span>}
+    </aside>
+  );
+}
+
+function share(part: number, whole: number): number {
+  return whole === 0 ? 0 : (100 * part) / whole;
+}
+
+function LiveTurn({ node, store, results }: { node: LiveNode; store: SessionStore; results: Results }) {
+  return (
+    <article className="turn live last" aria-live="polite">
+      <Glyph row={{ role: "assistant" }} />
+      <div className="main">
+        <div className="who"><b>{node.model}</b><i className="pulse" /><span className="dim">writing</span></div>
+        <div className="words txt">
+          {node.content.map((block, at) => <Block key={at} block={block} where={{ session: store.key, entry: node.node, block: at }} results={results} />)}
+          <i className="caret" />
+        </div>
+      </div>
+    </article>
+  );
+}
