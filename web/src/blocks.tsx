@@ -7,12 +7,13 @@ import { get } from "./api";
 import { bytes, duration, plural } from "./format";
 import { Icon } from "./icons";
 import { toolIcon } from "./parts";
-import type { BlockView, CallRow, EntryView, Media, ToolCallBlock } from "./types";
+import type { BlockView, EntryView, Media, Row, ToolCallBlock } from "./types";
 
 const Markdown = lazy(() => import("./markdown"));
 const LINES = 12;
 
-export type Where = { session: string; entry: string; block: number };
+/** A place in a session. `nth`: which of several calls with one id in the same answer this is. */
+export type Where = { session: string; entry: string; block: number; nth?: number };
 
 export function Block({ block, where, results }: { block: BlockView; where: Where; results?: Results }) {
   switch (block.type) {
@@ -106,9 +107,10 @@ export function Thinking(props: { text: string; signed?: true; redacted?: true; 
   );
 }
 
+/** What came of the calls of one answer, on the path that is shown. */
 export type Results = {
-  row(call: string): CallRow | undefined;
-  entry(call: string): EntryView | undefined;
+  row(call: string, nth: number): Row | undefined;
+  entry(call: string, nth: number): EntryView | undefined;
   state(call: string): { state: string; text?: string; ms?: number } | undefined;
 };
 
@@ -123,11 +125,11 @@ export function telling(argument: unknown): string {
 
 function Call({ block, where, results }: { block: ToolCallBlock; where: Where; results?: Results }) {
   const [open, setOpen] = useState(false);
-  const row = results?.row(block.id);
-  const answer = results?.entry(block.id);
+  const row = results?.row(block.id, where.nth ?? 0);
+  const answer = open ? results?.entry(block.id, where.nth ?? 0) : undefined;
   const state = results?.state(block.id);
-  const failed = row?.error === true || answer?.message.isError === true;
-  const running = state?.state === "running";
+  const failed = row?.call?.error === true;
+  const running = state?.state === "running" && row === undefined;
   return (
     <div className="calls">
       <button type="button" className={`call ${failed ? "bad" : ""}`} aria-expanded={open} onClick={() => setOpen(!open)}>
@@ -139,12 +141,13 @@ function Call({ block, where, results }: { block: ToolCallBlock; where: Where; r
           {running && <><i className="pulse" /> running</>}
           {failed && <span className="why">failed</span>}
           {duration(row?.ms ?? state?.ms)}
-          {!running && !failed && answer !== undefined && <Icon name="check" />}
-          {!running && answer === undefined && row?.result === undefined && block.parseError === undefined && <span>no result</span>}
+          {!running && !failed && row !== undefined && <Icon name="check" />}
+          {!running && row === undefined && results !== undefined && block.parseError === undefined && <span>no result</span>}
           <Icon name={open ? "down" : "right"} />
         </span>
       </button>
       {open && <Arguments block={block} where={where} />}
+      {open && row !== undefined && answer === undefined && <div className="callbody dim">{row.text}</div>}
       {open && answer !== undefined && <Output entry={answer} session={where.session} />}
       {!open && running && state?.text !== undefined && <pre className="callbody">{state.text}</pre>}
     </div>

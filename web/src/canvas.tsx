@@ -1,5 +1,5 @@
 /**
- * The tree on an infinite canvas. Only cards in view go to the flow library; edges, far levels and the mini-map are
+ * The tree on an infinite canvas. Only cards in view go to the flow library; edges, the far level and the mini-map are
  * painted on 2D canvases. New nodes never move the viewport.
  */
 
@@ -8,29 +8,44 @@ import "@xyflow/react/dist/base.css";
 import { ReactFlow, ReactFlowProvider, useReactFlow, type Node, type NodeProps, type Viewport } from "@xyflow/react";
 import { memo, useCallback, useEffect, useMemo, useRef, useState } from "react";
 
-import { Card, heightOf, type CardState } from "./card";
-import { CARD, layout, type Placed, type Sized } from "./layout";
-import { Button, BranchChip, kindOf } from "./parts";
+import { Card, heightOf, LIVE_HEIGHT, type CardState } from "./card";
+import { Frame, FRAME_HEIGHT } from "./frame";
+import { CARD, type Placed, type Sized } from "./layout";
+import { MAP, mapScale, paintMap, paintStage, within } from "./paint";
+import { Button, BranchChip, speaker } from "./parts";
+import { usePlaces } from "./placing";
 import { cost, plural } from "./format";
+import { chips, liveRow, shown, type Chip } from "./scene";
 import type { SessionStore } from "./store";
 import type { LiveNode, Row } from "./types";
 
-export const FAR = 0.35;
-export const NEAR = 0.8;
-const MARGIN = 400; // pixels around the view in which cards are ready
-const FOLD_FROM = 3; // tool results in a row that are drawn inside their call's card
+const FAR = 0.35;
+const NEAR = 0.8;
+const MARGIN = 300; // pixels around the view in which cards are ready
 
-type CardData = { row: Row; state: CardState; live?: LiveNode; pick: (id: string) => void };
+type CardData = { row: Row; state: CardState; live?: LiveNode; results: readonly (Row | undefined)[]; level: number; position: number; of: number; pick: (id: string) => void };
 const CardNode = memo(function CardNode({ data }: NodeProps<Node<CardData>>) {
+  const { row, state } = data;
+  const name = [speaker(row), row.text.slice(0, 80), row.cost === undefined ? undefined : cost(row.cost)].filter(Boolean).join(", ");
   return (
-    <div role="treeitem" aria-selected={data.state.selected} tabIndex={-1} onClick={() => data.pick(data.row.id)}>
-      <Card row={data.row} state={data.state} live={data.live} />
+    <div role="treeitem" aria-selected={state.selected} aria-label={name} aria-level={data.level} aria-posinset={data.position} aria-setsize={data.of} tabIndex={state.selected ? 0 : -1} data-card={row.id} onClick={() => data.pick(row.id)}>
+      <Card row={row} state={state} live={data.live} results={data.results} />
     </div>
   );
 });
-const NODE_TYPES = { card: CardNode };
 
-export type Selection = { at?: string; to?: string };
+type ChipData = { chip: Chip; current: boolean; id: string; pick: (id: string) => void };
+const ChipNode = memo(function ChipNode({ data }: NodeProps<Node<ChipData>>) {
+  return <BranchChip name={data.chip.name} current={data.current} live={data.chip.live} onClick={() => data.pick(data.id)} />;
+});
+
+type FrameData = { id: string };
+const FrameNode = memo(function FrameNode({ data }: NodeProps<Node<FrameData>>) {
+  return <Frame id={data.id} />;
+});
+const NODE_TYPES = { card: CardNode, chip: ChipNode, frame: FrameNode };
+const NO_EDGES: never[] = [];
+
 export type CanvasProps = {
   store: SessionStore;
   version: number;
@@ -46,27 +61,12 @@ export function CanvasView(props: CanvasProps) {
   return <ReactFlowProvider><Stage {...props} /></ReactFlowProvider>;
 }
 
-function liveRow(node: LiveNode): Row {
-  const text = node.content.flatMap((block) => (block.type === "text" ? [block.text] : [])).join(" ");
-  const calls = node.content.flatMap((block) => (block.type === "toolCall" ? [{ id: block.id, name: block.name }] : []));
-  return { seq: Number.MAX_SAFE_INTEGER, id: node.node, parent: node.parent, role: "assistant", text: text.slice(-150), model: node.model, calls };
-}
+type Level = "far" | "middle" | "near";
 
-/** The rows that are drawn: everything that is not folded away below a folded card. */
-export function shownRows(store: SessionStore, folded: ReadonlySet<string>): { rows: Row[]; hidden: Map<string, number> } {
-  const rows: Row[] = [];
-  const owner = new Map<string, string>(); // row that is hidden -> the folded card above it
-  const hidden = new Map<string, number>();
-  for (const row of store.tree.rows.values()) {
-    const above = row.parent === undefined ? undefined : (owner.get(row.parent) ?? (folded.has(row.parent) ? row.parent : undefined));
-    if (above === undefined) rows.push(row);
-    else {
-      owner.set(row.id, above);
-      hidden.set(above, (hidden.get(above) ?? 0) + 1);
-    }
-  }
-  for (const node of store.live.values()) if (node.parent === undefined || !owner.has(node.parent)) rows.push(liveRow(node));
-  return { rows, hidden };
+/** Levels change with 10 % hysteresis, so that a card does not flicker at the border between two. */
+function levelAt(zoom: number, before: Level): Level {
+  const [far, near] = [FAR * (before === "far" ? 1.05 : 0.95), NEAR * (before === "near" ? 0.95 : 1.05)];
+  return zoom < far ? "far" : zoom < near ? "middle" : "near";
 }
 
 function Stage({ store, version, path, selected, findings, folded, onSelect, onCompare }: CanvasProps) {
@@ -75,300 +75,242 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
   const paint = useRef<HTMLCanvasElement>(null);
   const map = useRef<HTMLCanvasElement>(null);
   const [view, setView] = useState<Viewport>({ x: 40, y: 24, zoom: 1 });
-  const [size, setSize] = useState({ width: 1200, height: 800 });
-  const level = useRef<"far" | "middle" | "near">("near");
-  const onPath = useMemo(() => new Set(path), [path]);
+  const [size, setSize] = useState<{ width: number; height: number }>();
+  const [theme, setTheme] = useState(0);
+  const level = useRef<Level>("near");
+  level.current = levelAt(view.zoom, level.current);
 
-  const { rows, hidden } = useMemo(() => shownRows(store, folded), [store, version, folded]); // eslint-disable-line
-  const placed = useMemo(() => {
-    const sized: Sized[] = rows.map((row) => ({ id: row.id, parent: row.parent, height: heightOf(row) }));
-    return layout(sized);
-  }, [rows]);
-  const byY = useMemo(() => [...placed.values()].sort((a, b) => a.y - b.y), [placed]);
+  const born = store.tree.version;
+  const writing = [...store.live.keys()].join("\n");
+  const scene = useMemo(() => shown(store, folded), [store, born, folded]); // eslint-disable-line
+  const onPath = useMemo(() => {
+    const on = new Set(path.map((id) => scene.card.get(id) ?? id));
+    for (const node of store.live.values()) if (node.parent === undefined || on.has(scene.card.get(node.parent) ?? "")) on.add(node.node);
+    return on;
+  }, [path, scene, writing]); // eslint-disable-line
+  const above = useMemo(() => {
+    const all = new Map(scene.above);
+    for (const node of store.live.values()) {
+      const card = node.parent === undefined ? undefined : scene.card.get(node.parent);
+      if (card !== undefined) all.set(node.node, card);
+    }
+    return all;
+  }, [scene, writing]); // eslint-disable-line
+  const sized = useMemo(() => {
+    const found: Sized[] = scene.rows.map((row) => ({ id: row.id, parent: scene.above.get(row.id), height: heightOf(row) }));
+    for (const node of store.live.values()) if (!scene.hidden.has(above.get(node.node) ?? "")) found.push({ id: node.node, parent: above.get(node.node), height: LIVE_HEIGHT });
+    for (const row of scene.rows) for (const key of row.spawned ?? []) found.push({ id: `frame ${key}`, parent: row.id, height: FRAME_HEIGHT, beside: true });
+    return found;
+  }, [scene, above]); // eslint-disable-line
+  const { placed, byY } = usePlaces(sized);
   const bounds = useMemo(() => {
     let width = CARD;
     let height = 100;
-    for (const one of placed.values()) {
+    for (const one of byY) {
       width = Math.max(width, one.x + CARD);
       height = Math.max(height, one.y + one.height);
     }
     return { width, height };
-  }, [placed]);
-  const rowOf = useMemo(() => new Map(rows.map((row) => [row.id, row])), [rows]);
+  }, [byY]);
+  const rowOf = useMemo(() => {
+    const all = new Map(scene.rows.map((row) => [row.id, row]));
+    for (const node of store.live.values()) all.set(node.node, liveRow(node));
+    for (const one of sized) if (one.beside) all.set(one.id, { seq: 0, id: one.id, role: "assistant", text: "" });
+    return all;
+  }, [scene, sized, version]); // eslint-disable-line
+  const named = useMemo(() => chips(store), [store, born, writing]); // eslint-disable-line
+  const here = selected === undefined ? undefined : scene.card.get(selected);
 
   useEffect(() => {
     const element = host.current;
     if (element === null) return;
     const observer = new ResizeObserver(() => setSize({ width: element.clientWidth, height: element.clientHeight }));
     observer.observe(element);
-    return () => observer.disconnect();
+    const again = () => setTheme((now) => now + 1);
+    const colours = new MutationObserver(again);
+    colours.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+    const system = window.matchMedia("(prefers-color-scheme: dark)");
+    system.addEventListener("change", again);
+    return () => {
+      observer.disconnect();
+      colours.disconnect();
+      system.removeEventListener("change", again);
+    };
   }, []);
 
-  // Levels change with 10 % hysteresis.
-  const zoom = view.zoom;
-  if (zoom < FAR * 0.95) level.current = "far";
-  else if (zoom > FAR * 1.05 && zoom < NEAR * 0.95) level.current = "middle";
-  else if (zoom > NEAR * 1.05 || (level.current === "far" && zoom >= NEAR)) level.current = "near";
-  else if (level.current === "far" && zoom > FAR * 1.05) level.current = "middle";
-
+  const cache = useRef(new Map<string, { signature: string; row: Row; node: Node<CardData> }>());
   const nodes = useMemo(() => {
-    if (level.current === "far") return [];
+    if (level.current === "far" || size === undefined) return [];
     const [left, top] = [(-view.x - MARGIN) / view.zoom, (-view.y - MARGIN) / view.zoom];
     const [right, bottom] = [left + (size.width + 2 * MARGIN) / view.zoom, top + (size.height + 2 * MARGIN) / view.zoom];
-    const found: Node<CardData>[] = [];
+    const found: Node[] = [];
+    const kept = new Map<string, { signature: string; row: Row; node: Node<CardData> }>();
     for (const one of within(byY, top - 400, bottom)) {
       if (one.x + CARD < left || one.x > right || one.y + one.height < top) continue;
-      const row = rowOf.get(one.id)!;
+      const position = { x: one.x, y: one.y };
+      if (one.id.startsWith("frame ")) {
+        found.push({ id: one.id, type: "frame", position, draggable: false, selectable: false, data: { id: one.id.slice(6) } });
+        continue;
+      }
+      const row = rowOf.get(one.id);
+      if (row === undefined) continue;
       const live = store.live.get(one.id);
-      found.push({
-        id: one.id,
-        type: "card",
-        position: { x: one.x, y: one.y },
-        draggable: false,
-        selectable: false,
-        data: {
-          row,
-          live,
-          pick: onSelect,
-          state: {
-            onPath: onPath.has(one.id) || live !== undefined,
-            selected: selected === one.id,
-            middle: level.current === "middle",
-            folded: hidden.get(one.id),
-            findings: findings.get(one.id),
-          },
-        },
-      });
+      const results = live === undefined ? resultsOf(store, row, path) : [];
+      const state: CardState = { onPath: onPath.has(one.id), selected: here === one.id, middle: level.current === "middle", folded: scene.hidden.get(one.id), findings: findings.get(one.id) };
+      // The same node object keeps its card from being drawn again while the view moves.
+      const signature = JSON.stringify([one.x, one.y, state, live?.content.length ?? 0, results.map((result) => result?.id)]);
+      const before = cache.current.get(one.id);
+      if (before !== undefined && before.signature === signature && before.row === row) kept.set(one.id, before);
+      else {
+        const siblings = live === undefined ? store.tree.siblings(one.id) : [];
+        const data: CardData = { row, live, results, state, level: one.lane + 1, position: siblings.indexOf(one.id) + 1 || 1, of: siblings.length || 1, pick: onSelect };
+        kept.set(one.id, { signature, row, node: { id: one.id, type: "card", position, draggable: false, selectable: false, data } });
+      }
+      found.push(kept.get(one.id)!.node);
+      const chip = named.get(one.id);
+      if (chip !== undefined && above.has(one.id)) found.push({ id: `chip ${one.id}`, type: "chip", position: { x: one.x + 32, y: one.y - 29 }, draggable: false, selectable: false, data: { chip, current: onPath.has(one.id), id: one.id, pick: onSelect } });
     }
+    cache.current = kept;
     return found;
-  }, [view, size, byY, rowOf, onPath, selected, hidden, findings, onSelect, store]);
+  }, [view, size, byY, rowOf, onPath, here, scene, findings, onSelect, store, named, above, path]);
 
   useEffect(() => {
-    if (paint.current !== null) paintStage(paint.current, { view, size, byY, placed, rowOf, onPath, selected, far: level.current === "far" });
-  }, [view, size, byY, placed, rowOf, onPath, selected]);
+    if (paint.current !== null && size !== undefined) paintStage(paint.current, { view, size, byY, placed, rowOf, above, card: scene.card, onPath, chips: named, selected: here, far: level.current === "far" });
+  }, [view, size, byY, placed, rowOf, above, scene, onPath, named, here, theme]);
   useEffect(() => {
-    if (map.current !== null) paintMap(map.current, { byY, rowOf, bounds, view, size });
-  }, [byY, rowOf, bounds, view, size]);
+    if (map.current !== null && size !== undefined) paintMap(map.current, { byY, rowOf, bounds, view, size });
+  }, [byY, rowOf, bounds, view, size, theme]);
 
+  const move = useCallback((to: Viewport) => {
+    const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+    void flow.setViewport(to, { duration: still ? 0 : 240 });
+  }, [flow]);
   const show = useCallback(
-    (id: string, far = false) => {
-      const one = placed.get(id);
-      if (one === undefined) return;
+    (one: Placed, first: boolean) => {
+      if (size === undefined) return;
       const now = flow.getViewport();
-      const target = Math.max(now.zoom, 0.9);
-      const inView = one.x * now.zoom + now.x > 0 && one.y * now.zoom + now.y > 0 && (one.x + CARD) * now.zoom + now.x < size.width && (one.y + one.height) * now.zoom + now.y < size.height;
-      if (inView && !far) return;
-      const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
-      void flow.setViewport({ x: size.width / 2 - (one.x + CARD / 2) * target, y: size.height / 2 - (one.y + one.height / 2) * target, zoom: target }, { duration: still ? 0 : 240 });
+      if (first) {
+        // Lanes begin at the left edge; a tree that is taller than the view opens at the selection.
+        const narrow = size.width < 420;
+        const x = one.x + CARD + 80 < size.width ? (narrow ? 12 : 40) : (size.width - CARD) / 2 - one.x;
+        return setView({ x, y: Math.min(24, size.height / 2 - one.y - one.height / 2), zoom: 1 });
+      }
+      const [left, top] = [one.x * now.zoom + now.x, one.y * now.zoom + now.y];
+      if (left > 0 && top > 0 && left + CARD * now.zoom < size.width && top + one.height * now.zoom < size.height) return;
+      move({ x: size.width / 2 - (one.x + CARD / 2) * now.zoom, y: size.height / 2 - (one.y + one.height / 2) * now.zoom, zoom: now.zoom });
     },
-    [flow, placed, size],
+    [flow, move, size],
   );
-  const first = useRef(true);
+  // The view follows what was chosen, and nothing else: what is born elsewhere leaves it where it is.
+  const last = useRef<string>(undefined);
   useEffect(() => {
-    if (selected === undefined || !placed.has(selected)) return;
-    show(selected, first.current);
-    first.current = false;
-  }, [selected]); // eslint-disable-line
+    const one = here === undefined ? undefined : placed.get(here);
+    if (one === undefined || size === undefined || last.current === here) return;
+    show(one, last.current === undefined);
+    last.current = here;
+  }, [here, placed, size, show]);
 
   const jump = (event: React.PointerEvent<HTMLCanvasElement>) => {
-    if (event.buttons === 0) return;
+    if (event.buttons === 0 || size === undefined) return;
     const box = event.currentTarget.getBoundingClientRect();
-    const scale = Math.min(184 / bounds.width, 120 / bounds.height);
-    const x = (event.clientX - box.left) / scale;
-    const y = (event.clientY - box.top) / scale;
-    void flow.setViewport({ x: size.width / 2 - x * view.zoom, y: size.height / 2 - y * view.zoom, zoom: view.zoom });
+    const { scale, left, top } = mapScale(bounds);
+    const x = (event.clientX - box.left - left) / scale;
+    const y = (event.clientY - box.top - top) / scale;
+    setView({ x: size.width / 2 - x * view.zoom, y: size.height / 2 - y * view.zoom, zoom: view.zoom });
   };
   const pickFar = (event: React.MouseEvent) => {
-    if (level.current !== "far") return;
+    if (level.current !== "far" || (event.target as Element).closest(".float") !== null) return;
     const box = host.current!.getBoundingClientRect();
     const x = (event.clientX - box.left - view.x) / view.zoom;
     const y = (event.clientY - box.top - view.y) / view.zoom;
-    const hit = within(byY, y - 400, y + 10).find((one) => x >= one.x && x <= one.x + CARD && y >= one.y && y <= one.y + one.height);
-    if (hit !== undefined) onSelect(hit.id);
+    const hit = within(byY, y - 400, y + 10).findLast((one) => x >= one.x && x <= one.x + CARD && y >= one.y && y <= one.y + one.height + 12);
+    if (hit !== undefined && !hit.id.startsWith("frame ")) onSelect(hit.id);
   };
-  const scaleTo = (factor: number) => void flow.zoomTo(view.zoom * factor, { duration: 160 });
-  const fit = () => {
-    const target = Math.max(0.02, Math.min((size.width - 80) / bounds.width, (size.height - 80) / bounds.height, 1));
-    void flow.setViewport({ x: (size.width - bounds.width * target) / 2, y: 40, zoom: target }, { duration: 240 });
-  };
+  const scaleTo = useCallback((factor: number) => void flow.zoomTo(flow.getViewport().zoom * factor, { duration: 160 }), [flow]);
+  const fit = useCallback(() => {
+    if (size === undefined) return;
+    const zoom = Math.max(0.02, Math.min((size.width - 80) / bounds.width, (size.height - 80) / bounds.height, 1));
+    move({ x: (size.width - bounds.width * zoom) / 2, y: Math.max(24, (size.height - bounds.height * zoom) / 2), zoom });
+  }, [bounds, move, size]);
+  useEffect(() => {
+    const key = (event: KeyboardEvent) => {
+      if (event.metaKey || event.ctrlKey || event.altKey || (event.target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName))) return;
+      if (event.key === "+" || event.key === "=") scaleTo(1.25);
+      else if (event.key === "-" || event.key === "−") scaleTo(1 / 1.25);
+      else if (event.key === "z") fit();
+      else if (event.key === "0") void flow.zoomTo(1, { duration: 160 });
+    };
+    window.addEventListener("keydown", key);
+    return () => window.removeEventListener("keydown", key);
+  }, [fit, flow, scaleTo]);
 
-  const branches = store.tree.branches;
   return (
-    <div className="stage" ref={host} onClick={pickFar} role="tree" aria-label="conversation tree">
+    <div className="stage" ref={host} onClick={pickFar} data-level={level.current} style={{ "--grow": Math.min(2.2, Math.max(1, 0.95 / view.zoom)) } as React.CSSProperties}>
       <canvas className="paint" ref={paint} aria-hidden="true" />
-      <ReactFlow
-        nodes={nodes}
-        edges={NO_EDGES}
-        nodeTypes={NODE_TYPES}
-        viewport={view}
-        onViewportChange={setView}
-        minZoom={0.02}
-        maxZoom={2}
-        zoomOnDoubleClick={false}
-        nodesDraggable={false}
-        nodesConnectable={false}
-        elementsSelectable={false}
-        panOnScroll
-        proOptions={{ hideAttribution: true }}
-      />
-      {branches.length > 0 && (
-        <section className="heads float" aria-label="branches">
-          <header><b>{plural(branches.length, "branch", "branches")}</b>{branches.length > 1 && <Button icon="compare" label="Compare" kind="bare" small onClick={onCompare} />}</header>
-          <ul>
-            {branches.slice(0, 8).map((branch) => {
-              const to = store.tree.path(branch.head);
-              const spent = to.reduce((sum, id) => sum + (store.tree.rows.get(id)?.cost ?? 0), 0);
-              const known = to.some((id) => store.tree.rows.get(id)?.cost !== undefined);
-              return (
-                <li key={branch.name}>
-                  <BranchChip name={branch.name} current={onPath.has(branch.head)} live={branch.live} onClick={() => onSelect(branch.head)} />
-                  <span>{to.length} messages</span>
-                  <span className={`num ${known ? "" : "dim"}`}>{known ? cost(spent) : "unknown"}</span>
-                </li>
-              );
-            })}
-          </ul>
-        </section>
-      )}
+      <div role="tree" aria-label={`conversation tree, ${plural(store.tree.rows.size, "message")}`} className="cards">
+        <ReactFlow
+          nodes={nodes}
+          edges={NO_EDGES}
+          nodeTypes={NODE_TYPES}
+          viewport={view}
+          onViewportChange={setView}
+          minZoom={0.02}
+          maxZoom={2}
+          zoomOnDoubleClick={false}
+          nodesDraggable={false}
+          nodesConnectable={false}
+          nodesFocusable={false}
+          elementsSelectable={false}
+          disableKeyboardA11y
+          panOnScroll
+          proOptions={{ hideAttribution: true }}
+        />
+      </div>
+      {store.loaded && store.tree.rows.size === 0 && store.live.size === 0 && <p className="empty">Nothing was said here yet. Begin below, or press c.</p>}
+      {store.tree.branches.length > 1 && <Branches store={store} onPath={onPath} card={scene.card} onSelect={onSelect} onCompare={onCompare} />}
       <section className="map float" aria-label="map">
-        <canvas ref={map} width={184} height={120} onPointerDown={jump} onPointerMove={jump} />
+        <canvas ref={map} width={MAP.width} height={MAP.height} onPointerDown={jump} onPointerMove={jump} aria-hidden="true" />
         <div className="ctl">
           <Button icon="minus" label="Zoom out" kind="bare" small hideLabel onClick={() => scaleTo(1 / 1.25)} keys="−" />
           <span>{Math.round(view.zoom * 100)} %</span>
           <Button icon="plus" label="Zoom in" kind="bare" small hideLabel onClick={() => scaleTo(1.25)} keys="+" />
-          <Button icon="fit" label="Show everything" kind="bare" small hideLabel onClick={fit} keys="0" />
+          <Button icon="fit" label="Show everything" kind="bare" small hideLabel onClick={fit} keys="z" />
         </div>
       </section>
     </div>
   );
 }
 
-const NO_EDGES: never[] = [];
-void FOLD_FROM;
-
-/** The placed cards that begin between two heights; the list is sorted by height. */
-function within(byY: readonly Placed[], top: number, bottom: number): Placed[] {
-  let low = 0;
-  let high = byY.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (byY[middle]!.y < top) low = middle + 1;
-    else high = middle;
-  }
-  const found: Placed[] = [];
-  for (let at = low; at < byY.length && byY[at]!.y <= bottom; at += 1) found.push(byY[at]!);
-  return found;
+function resultsOf(store: SessionStore, row: Row, path: readonly string[]): (Row | undefined)[] {
+  if (row.calls === undefined) return [];
+  const on = new Set(path);
+  const seen = new Map<string, number>();
+  return row.calls.map((call) => {
+    const nth = seen.get(call.id) ?? 0;
+    seen.set(call.id, nth + 1);
+    return store.tree.result(row.id, call.id, nth, on);
+  });
 }
 
-type Scene = {
-  view: Viewport;
-  size: { width: number; height: number };
-  byY: readonly Placed[];
-  placed: ReadonlyMap<string, Placed>;
-  rowOf: ReadonlyMap<string, Row>;
-  onPath: ReadonlySet<string>;
-  selected?: string;
-  far: boolean;
-};
-
-function colours(): Record<string, string> {
-  const style = getComputedStyle(document.documentElement);
-  const read = (name: string) => style.getPropertyValue(name).trim();
-  return {
-    user: read("--role-user"), assistant: read("--role-assistant"), tool: read("--role-tool"), system: read("--line-3"),
-    bad: read("--brick-mark"), edge: read("--line-2"), path: read("--petrol"), merge: read("--line-3"), view: read("--petrol"), card: read("--card"),
-  };
-}
-
-function fitted(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
-  const ratio = window.devicePixelRatio || 1;
-  if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(height * ratio);
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${height}px`;
-  }
-  const context = canvas.getContext("2d")!;
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.clearRect(0, 0, width, height);
-  return context;
-}
-
-function paintStage(canvas: HTMLCanvasElement, scene: Scene): void {
-  const { view, size, byY, placed, rowOf, onPath } = scene;
-  const context = fitted(canvas, size.width, size.height);
-  const ink = colours();
-  const top = -view.y / view.zoom - 2000;
-  const bottom = (size.height - view.y) / view.zoom + 200;
-  const at = (x: number, y: number): [number, number] => [x * view.zoom + view.x, y * view.zoom + view.y];
-  const edges: [Placed, Placed, boolean][] = [];
-  for (const one of within(byY, top, bottom)) {
-    const row = rowOf.get(one.id)!;
-    const parent = row.parent === undefined ? undefined : placed.get(row.parent);
-    if (parent !== undefined) edges.push([parent, one, onPath.has(one.id) && onPath.has(parent.id)]);
-    for (const other of row.parents ?? []) {
-      const from = placed.get(other);
-      if (from !== undefined) {
-        context.setLineDash([5, 4]);
-        stroke(context, at, from, one, ink["merge"]!, 1.25);
-        context.setLineDash([]);
-      }
-    }
-  }
-  for (const [from, to, on] of edges) if (!on) stroke(context, at, from, to, ink["edge"]!, 1.5);
-  for (const [from, to, on] of edges) if (on) stroke(context, at, from, to, ink["path"]!, 2);
-  if (!scene.far) return;
-  for (const one of within(byY, top, bottom)) {
-    const row = rowOf.get(one.id)!;
-    const [x, y] = at(one.x, one.y);
-    const weight = Math.log2(2 + (row.usage?.output ?? row.chars ?? row.text.length));
-    const height = Math.max(2, Math.min(one.height, 8 + weight * 2) * view.zoom - 1);
-    context.fillStyle = row.call?.error || row.error !== undefined ? ink["bad"]! : ink[kindOf(row.role)]!;
-    context.globalAlpha = onPath.has(one.id) ? 1 : 0.75;
-    context.fillRect(x, y, Math.max(3, CARD * view.zoom), height);
-    if (scene.selected === one.id) {
-      context.globalAlpha = 1;
-      context.strokeStyle = ink["path"]!;
-      context.lineWidth = 2;
-      context.strokeRect(x - 2, y - 2, CARD * view.zoom + 4, height + 4);
-    }
-  }
-  context.globalAlpha = 1;
-}
-
-/** Down from the glyph's column; a fork leaves sideways with a short elbow. */
-function stroke(context: CanvasRenderingContext2D, at: (x: number, y: number) => [number, number], from: Placed, to: Placed, colour: string, width: number): void {
-  const [x1, y1] = at(from.x + 20, from.y + from.height);
-  const [x2, y2] = at(to.x + 20, to.y);
-  context.strokeStyle = colour;
-  context.lineWidth = width;
-  context.beginPath();
-  context.moveTo(x1, y1);
-  if (Math.abs(x1 - x2) < 1) context.lineTo(x2, y2);
-  else {
-    const [, turn] = at(0, from.y + from.height + 22);
-    const bend = Math.min(10, Math.abs(x2 - x1), Math.abs(y2 - turn));
-    context.lineTo(x1, turn - bend);
-    context.quadraticCurveTo(x1, turn, x1 + bend * Math.sign(x2 - x1), turn);
-    context.lineTo(x2 - bend * Math.sign(x2 - x1), turn);
-    context.quadraticCurveTo(x2, turn, x2, turn + bend);
-    context.lineTo(x2, y2);
-  }
-  context.stroke();
-}
-
-function paintMap(canvas: HTMLCanvasElement, scene: { byY: readonly Placed[]; rowOf: ReadonlyMap<string, Row>; bounds: { width: number; height: number }; view: Viewport; size: { width: number; height: number } }): void {
-  const [width, height] = [184, 120];
-  const context = fitted(canvas, width, height);
-  const ink = colours();
-  const scale = Math.min(width / scene.bounds.width, height / scene.bounds.height);
-  for (const one of scene.byY) {
-    const row = scene.rowOf.get(one.id)!;
-    context.fillStyle = row.call?.error || row.error !== undefined ? ink["bad"]! : ink[kindOf(row.role)]!;
-    context.fillRect(one.x * scale, one.y * scale, Math.max(2, CARD * scale), Math.max(1, one.height * scale - 0.5));
-  }
-  context.strokeStyle = ink["view"]!;
-  context.lineWidth = 1.25;
-  const { view, size } = scene;
-  context.strokeRect((-view.x / view.zoom) * scale, (-view.y / view.zoom) * scale, (size.width / view.zoom) * scale, (size.height / view.zoom) * scale);
+function Branches({ store, onPath, card, onSelect, onCompare }: { store: SessionStore; onPath: ReadonlySet<string>; card: ReadonlyMap<string, string>; onSelect: (id: string) => void; onCompare: () => void }) {
+  const { branches } = store.tree;
+  return (
+    <section className="heads float" aria-label="branches">
+      <header><b>{plural(branches.length, "branch", "branches")}</b><Button icon="compare" label="Compare" kind="bare" small onClick={onCompare} /></header>
+      <ul>
+        {branches.slice(0, 8).map((branch) => {
+          const to = store.tree.path(branch.head);
+          const costs = to.flatMap((id) => store.tree.rows.get(id)?.cost ?? []);
+          return (
+            <li key={branch.name}>
+              <BranchChip name={branch.name} current={onPath.has(card.get(branch.head) ?? branch.head)} live={branch.live} onClick={() => onSelect(branch.head)} />
+              <span>{plural(to.length, "message")}</span>
+              <span className={`num ${costs.length > 0 ? "" : "dim"}`}>{costs.length > 0 ? cost(costs.reduce((sum, one) => sum + one, 0)) : "unknown"}</span>
+            </li>
+          );
+        })}
+        {branches.length > 8 && <li className="dim">{plural(branches.length - 8, "more", "more")}</li>}
+      </ul>
+    </section>
+  );
 }

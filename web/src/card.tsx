@@ -2,6 +2,7 @@
 
 import { memo } from "react";
 
+import { linesOf } from "./lines";
 import { clock, cost, duration, plural } from "./format";
 import { Icon } from "./icons";
 import { Glyph, LossMarks, speaker, toolIcon } from "./parts";
@@ -10,18 +11,28 @@ import type { LiveNode, Row } from "./types";
 
 const LINE = 17;
 const MAX_CALLS = 4;
-const PER_LINE = 38;
+const WIDTH = CARD - 50; // of the text: the card without its border, the glyph's column and the right margin
+const heights = new WeakMap<Row, number>();
 
 /** Near cards and middle rows stand at the same place, so the height depends on the row alone. */
 export function heightOf(row: Row): number {
-  let height = 27 + 12;
-  if (row.text !== "") height += Math.min(4, Math.ceil(row.text.length / PER_LINE)) * LINE;
+  const known = heights.get(row);
+  if (known !== undefined) return known;
+  const mono = row.role === "toolResult";
+  let height = 2 + 29 + 9;
+  if (row.text !== "") height += linesOf(row.text, WIDTH, mono ? "11px ui-monospace, monospace" : "12px system-ui, sans-serif", 4) * LINE;
   const calls = row.calls?.length ?? 0;
-  if (calls > 0) height += Math.min(calls, MAX_CALLS) * 23 + 10 + (calls > MAX_CALLS ? 23 : 0);
-  if ((row.images ?? 0) > 0) height += 22;
-  if (row.error !== undefined || row.bad !== undefined) height += LINE + 4;
-  return Math.max(height, 46);
+  if (calls > 0) height += Math.min(calls, MAX_CALLS) * 24 + 7 + (calls > MAX_CALLS ? 24 : 0);
+  if ((row.images ?? 0) > 0) height += LINE + 3;
+  const wrong = row.error ?? row.bad;
+  if (wrong !== undefined) height += linesOf(wrong, WIDTH, "12px system-ui, sans-serif", 2) * LINE + 3;
+  const made = Math.max(height, 46);
+  heights.set(row, made);
+  return made;
 }
+
+/** While it is written a card keeps one height, so that nothing below it moves with every word. */
+export const LIVE_HEIGHT = 2 + 29 + 9 + 4 * LINE;
 
 export function figures(row: Row): string {
   const parts = [];
@@ -35,17 +46,17 @@ export function figures(row: Row): string {
 
 export type CardState = { onPath: boolean; selected: boolean; middle: boolean; folded?: number; findings?: number; losses?: { dropped: number; weakened: number } };
 
-export const Card = memo(function Card({ row, state, live }: { row: Row; state: CardState; live?: LiveNode }) {
+export const Card = memo(function Card({ row, state, live, results }: { row: Row; state: CardState; live?: LiveNode; results?: readonly (Row | undefined)[] }) {
   const failed = row.call?.error === true || row.error !== undefined;
   if (state.middle)
     return (
-      <div className={`card node mid ${state.onPath ? "" : "off"} ${state.selected ? "sel" : ""}`} style={{ width: CARD }}>
-        <header><Glyph row={row} /><span className="cut first">{row.text || callSummary(row)}</span><span className={`figs ${failed ? "failed" : ""}`}>{failed ? "failed" : figures(row).split(" · ").at(-1)}</span></header>
+      <div className={`card node mid ${state.onPath ? "" : "off"} ${state.selected ? "sel" : ""}`} style={{ width: CARD, height: live === undefined ? heightOf(row) : LIVE_HEIGHT }}>
+        <header><Glyph row={row} /><span className="cut first">{row.text || callSummary(row)}</span><span className={`figs ${failed ? "failed" : ""}`}>{live !== undefined ? <i className="pulse" /> : failed ? "failed" : figures(row).split(" · ").at(-1)}</span></header>
       </div>
     );
   const calls = row.calls ?? [];
   return (
-    <div className={`card node ${state.onPath ? "" : "off"} ${state.selected ? "sel" : ""}`} style={{ width: CARD, height: live === undefined ? heightOf(row) : undefined }}>
+    <div className={`card node ${state.folded === undefined ? "" : "stack"} ${state.onPath ? "" : "off"} ${state.selected ? "sel" : ""}`} style={{ width: CARD, height: live === undefined ? heightOf(row) : LIVE_HEIGHT }}>
       <header>
         <Glyph row={row} />
         <b className="cut">{speaker(row)}</b>
@@ -54,20 +65,20 @@ export const Card = memo(function Card({ row, state, live }: { row: Row; state: 
       </header>
       {row.text !== "" && <p className={`say ${row.role === "toolResult" ? "mono" : ""} ${row.call?.error ? "failed" : ""}`}>{row.text}</p>}
       {(row.images ?? 0) > 0 && <p className="say dim"><Icon name="image" className="xs" /> {plural(row.images ?? 0, "image")}</p>}
-      {(row.error ?? row.bad) !== undefined && <p className="say failed">{row.error ?? row.bad}</p>}
+      {(row.error ?? row.bad) !== undefined && <p className="say failed two">{row.error ?? row.bad}</p>}
       {calls.length > 0 && (
         <div className="body"><div className="mini">
-          {calls.slice(0, MAX_CALLS).map((call) => (
-            <div key={call.id} className={`call ${call.error || call.bad ? "bad" : ""}`}>
+          {calls.slice(0, MAX_CALLS).map((call, at) => (
+            <div key={`${call.id} ${at}`} className={`call ${results?.[at]?.call?.error || call.bad ? "bad" : ""}`}>
               <Icon name={toolIcon(call.name)} /><span className="name">{call.name}</span><span className="arg cut">{call.arg}</span>
-              <span className="end">{call.bad ? <span className="why">malformed</span> : call.error ? <span className="why">failed</span> : <>{duration(call.ms)}{call.result !== undefined && <Icon name="check" />}</>}</span>
+              <span className="end">{call.bad ? <span className="why">malformed</span> : results?.[at]?.call?.error ? <span className="why">failed</span> : <>{duration(results?.[at]?.ms)}{results?.[at] !== undefined && <Icon name="check" />}</>}</span>
             </div>
           ))}
           {calls.length > MAX_CALLS && <div className="call dim">{plural(calls.length - MAX_CALLS, "more call")}</div>}
         </div></div>
       )}
       {state.losses !== undefined && <p className="foot"><LossMarks {...state.losses} /></p>}
-      {state.folded !== undefined && <p className="foot dim">{state.folded} folded</p>}
+      {state.folded !== undefined && <span className="folds">{state.folded} folded</span>}
       {(state.findings ?? 0) > 0 && <span className="flag">{state.findings}</span>}
     </div>
   );

@@ -8,9 +8,10 @@
 export const CARD = 268;
 export const LANE = CARD + 44;
 export const GAP = 24;
-export const FORK = 44;
+export const FORK = 60; // room for the ring, the horizontal and the names of the branches
 
-export type Sized = { id: string; parent?: string; height: number };
+/** `beside`: a frame that stands level with its parent, in the nearest lane where it has room. */
+export type Sized = { id: string; parent?: string; height: number; beside?: boolean };
 export type Placed = { id: string; x: number; y: number; height: number; lane: number };
 
 type Item = { id: string; height: number; children: Item[] };
@@ -18,7 +19,12 @@ type Item = { id: string; height: number; children: Item[] };
 export function layout(nodes: readonly Sized[]): Map<string, Placed> {
   const items = new Map<string, Item>();
   const roots: Item[] = [];
+  const frames: Sized[] = [];
   for (const node of nodes) {
+    if (node.beside) {
+      frames.push(node);
+      continue;
+    }
     const item: Item = { id: node.id, height: node.height, children: [] };
     items.set(node.id, item);
     const parent = node.parent === undefined ? undefined : items.get(node.parent);
@@ -27,6 +33,7 @@ export function layout(nodes: readonly Sized[]): Map<string, Placed> {
   }
   const placed = new Map<string, Placed>();
   const bottoms: number[] = []; // the lowest y that is taken, by lane
+  const tops: number[] = []; // and the highest
   const pending: { node: Item; lane: number; y: number }[] = [];
   for (const root of [...roots].reverse()) pending.push({ node: root, lane: -1, y: 0 });
   // Depth first, and in order: what stands further left and was born earlier takes its place first.
@@ -42,10 +49,21 @@ export function layout(nodes: readonly Sized[]): Map<string, Placed> {
       const { id, height, children }: Item = node;
       placed.set(id, { id, x: lane * LANE, y, height, lane });
       bottoms[lane] = y + height;
+      tops[lane] = Math.min(tops[lane] ?? Infinity, y);
       y += height + (children.length > 1 ? FORK : GAP);
       for (const child of children.slice(1).reverse()) pending.push({ node: child, lane: -(lane + 1) - 1, y });
       node = children[0];
     }
+  }
+  for (const frame of frames) {
+    const parent = placed.get(frame.parent ?? "");
+    if (parent === undefined) continue;
+    const free = (at: number) => (bottoms[at] ?? -Infinity) + GAP <= parent.y || (tops[at] ?? Infinity) >= parent.y + frame.height + FORK;
+    let lane = parent.lane + 1;
+    while (!free(lane)) lane += 1;
+    placed.set(frame.id, { id: frame.id, x: lane * LANE, y: parent.y, height: frame.height, lane });
+    bottoms[lane] = Math.max(bottoms[lane] ?? 0, parent.y + frame.height);
+    tops[lane] = Math.min(tops[lane] ?? Infinity, parent.y);
   }
   return placed;
 }

@@ -18,7 +18,7 @@ export function Outline({ store, path, selected, onSelect }: { store: SessionSto
     for (const id of path) {
       const row = store.tree.rows.get(id);
       if (row === undefined) continue;
-      if (row.role !== "toolResult") found.push({ row, depth: 0, off: false });
+      if (row.role !== "toolResult" || row.call?.error === true || !store.tree.callers.has(id)) found.push({ row, depth: 0, off: false });
       for (const child of store.tree.children.get(id) ?? []) if (!on.has(child)) {
         const other = store.tree.rows.get(child);
         if (other !== undefined && (store.tree.children.get(id)?.length ?? 0) > 1 && on.has(id) && id !== path.at(-1)) found.push({ row: other, depth: 1, off: true });
@@ -38,7 +38,7 @@ export function Outline({ store, path, selected, onSelect }: { store: SessionSto
         <ul style={{ height: virtual.getTotalSize(), position: "relative" }} role="group">
           {virtual.getVirtualItems().map((item) => {
             const { row, depth, off } = lines[item.index]!;
-            const bad = row.error !== undefined || row.calls?.some((call) => call.error);
+            const bad = row.error !== undefined || row.call?.error === true;
             return (
               <li key={row.id} role="treeitem" aria-level={depth + 1} aria-selected={row.id === selected} aria-current={row.id === selected || undefined} className={off ? "off" : ""} style={{ position: "absolute", top: item.start, left: 0, right: 0 }} onClick={() => onSelect(row.id)}>
                 <i className={`far ${bad ? "bad" : kindOf(row.role)}`} />

@@ -1,11 +1,11 @@
 /** One session: four views of one selection, and the layers over them (continue, doctor, context, find, raw). */
 
-import { lazy, Suspense, useCallback, useEffect, useMemo, useState } from "react";
+import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import { get, post } from "./api";
 import { CanvasView } from "./canvas";
 import { Composer } from "./continue";
-import { cost, duration, plural, tokens } from "./format";
+import { clock, cost, duration, plural, tokens } from "./format";
 import { Icon, Mark } from "./icons";
 import { KeySheet } from "./keys";
 import { Outline } from "./outline";
@@ -47,7 +47,10 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
   const at = route.query.get("at") ?? undefined;
   const to = route.query.get("to") ?? undefined;
 
-  const selected = at !== undefined && tree.rows.has(at) ? at : tree.head;
+  // Without a choice the selection is what was last when the page was opened: what is written later does not move it.
+  const opened = useRef<string>(undefined);
+  if (store.loaded && (opened.current === undefined || !tree.rows.has(opened.current))) opened.current = tree.head ?? [...tree.rows.keys()].at(-1);
+  const selected = at !== undefined && tree.rows.has(at) ? at : opened.current;
   const path = useMemo(() => {
     const wished = to !== undefined && tree.rows.has(to) ? to : tree.head;
     const towards = new Set(tree.path(wished));
@@ -55,6 +58,9 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     return tree.path(tree.leaf(selected, towards));
   }, [store, store.version, selected, to]); // eslint-disable-line
 
+  // Results that stand in the row of their call are no step of their own.
+  const steps = useMemo(() => path.filter((id) => !tree.callers.has(id) || tree.rows.get(id)?.call?.error === true), [path, tree]);
+  const here = steps.findLastIndex((id) => path.indexOf(id) <= path.indexOf(selected ?? ""));
   const select = useCallback(
     (entry: string) => {
       const row = tree.rows.get(entry);
@@ -93,11 +99,15 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     const key = (event: KeyboardEvent) => {
       const typing = event.target instanceof HTMLElement && (event.target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName));
       if (event.key === "Escape") return setLayer(undefined);
+      if ((event.metaKey || event.ctrlKey) && (event.key === "f" || event.key === "k")) {
+        event.preventDefault();
+        return setLayer("find");
+      }
+      if (layer === "find" || layer === "raw" || layer === "export" || layer === "keys") return;
       if (typing || event.metaKey || event.ctrlKey || event.altKey) return;
-      const here = selected === undefined ? -1 : path.indexOf(selected);
       const moves: Record<string, () => void> = {
-        j: () => here >= 0 && path[here + 1] !== undefined && select(path[here + 1]!),
-        k: () => here > 0 && select(path[here - 1]!),
+        j: () => steps[here + 1] !== undefined && select(steps[here + 1]!),
+        k: () => steps[here - 1] !== undefined && select(steps[here - 1]!),
         ArrowDown: () => moves["j"]!(),
         ArrowUp: () => moves["k"]!(),
         h: () => sibling(-1),
@@ -110,7 +120,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
         c: () => setLayer("continue"), d: () => setLayer((now) => (now === "doctor" ? undefined : "doctor")),
         x: () => setLayer((now) => (now === "context" ? undefined : "context")),
         o: () => setLayer((now) => (now === "outline" ? undefined : "outline")),
-        f: () => selected !== undefined && fold(selected), "/": () => setLayer("find"), e: () => setLayer("export"),
+        f: () => selected !== undefined && fold(selected), " ": () => selected !== undefined && fold(selected), "/": () => setLayer("find"), e: () => setLayer("export"),
         r: () => selected !== undefined && raw(selected), t: toggleTheme, "?": () => setLayer("keys"),
       };
       const sibling = (step: number) => {
@@ -130,7 +140,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     };
     window.addEventListener("keydown", key);
     return () => window.removeEventListener("keydown", key);
-  }, [path, selected, select, fold, go, raw, tree]);
+  }, [path, steps, here, selected, select, fold, go, raw, tree, layer]);
 
   const session = store.session;
   const branch = tree.branches.find((one) => path.includes(one.head));
@@ -162,7 +172,6 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
           <span className="crumb">{session?.project !== undefined && <><span className="dim">{session.project}</span><span className="sep">/</span></>}<span className="now cut">{session?.title ?? "…"}</span></span>
           {session?.live !== undefined && <span className="chip live"><i className="pulse" />Live</span>}
           {session?.readOnly && <span className="chip line">reading only</span>}
-          {store.connection === "lost" && <span className="chip warn" role="status">connection lost, trying again</span>}
         </div>
         <nav className="seg" aria-label="view">
           {VIEWS.map(([view, label, icon], at) => (
@@ -177,6 +186,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
           <Button icon="more" label="Keyboard" kind="bare" hideLabel onClick={() => setLayer("keys")} keys="?" />
         </div>
       </header>
+      {store.connection === "lost" && <Lost store={store} />}
       {route.view === "canvas" && (
         <div className={`work canvaswork ${layer === "outline" ? "with-outline" : ""}`}>
           <div className="rail">
@@ -195,8 +205,8 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
                 <BranchChip name={branch?.name ?? "this path"} current live={branch?.live} onClick={() => setLayer("outline")} />
                 <span className="dim">message {number} of {path.length}</span>
                 <span className="push" />
-                <Button icon="up" label="Message before" kind="bare" small hideLabel onClick={() => number > 1 && select(path[number - 2]!)} keys="k" />
-                <Button icon="down" label="Next message" kind="bare" small hideLabel onClick={() => path[number] !== undefined && select(path[number]!)} keys="j" />
+                <Button icon="up" label="Message before" kind="bare" small hideLabel onClick={() => steps[here - 1] !== undefined && select(steps[here - 1]!)} keys="k" />
+                <Button icon="down" label="Next message" kind="bare" small hideLabel onClick={() => steps[here + 1] !== undefined && select(steps[here + 1]!)} keys="j" />
               </div>
               <Figures>{[duration(totals.ms || undefined), totals.read > 0 ? `${tokens(totals.read)} in, ${Math.round((100 * totals.cached) / totals.read)} % cached` : undefined, totals.out > 0 ? `${tokens(totals.out)} out` : undefined, totals.known ? <b key="c">{cost(totals.cost)}{totals.unknown > 0 ? ` and ${totals.unknown} unknown` : ""}</b> : "cost unknown"]}</Figures>
             </header>
@@ -229,6 +239,17 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       </nav>
     </div>
   );
+}
+
+/** Goes by itself when the server answers again. */
+function Lost({ store }: { store: SessionStore }) {
+  const [, setTick] = useState(0);
+  useEffect(() => {
+    const timer = window.setInterval(() => setTick((now) => now + 1), 1000);
+    return () => window.clearInterval(timer);
+  }, []);
+  const left = Math.max(0, Math.ceil(((store.nextTry ?? 0) - Date.now()) / 1000));
+  return <p className="lost" role="status"><Icon name="alert" className="s" />Connection lost. Shown as of {clock(store.lostAt)}; {left > 0 ? `next try in ${left} s` : "trying again"}.</p>;
 }
 
 function Findings({ view, selected, onSelect }: { view?: DoctorView; selected?: string; onSelect: (id: string) => void }) {

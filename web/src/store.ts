@@ -3,6 +3,7 @@
 import { useSyncExternalStore } from "react";
 
 import { ApiError, get } from "./api";
+import { happened } from "./filled";
 import { TreeModel } from "./tree";
 import type {
   Approval,
@@ -31,6 +32,8 @@ export class SessionStore {
   waiting = new Map<string, Approval>();
   progress = new Map<string, { state: string; text?: string; ms?: number }>();
   connection: Connection = "connecting";
+  lostAt?: number;
+  nextTry?: number;
   error?: ApiError | Error;
   loaded = false;
   version = 0;
@@ -41,8 +44,11 @@ export class SessionStore {
   #timer?: number;
   #source?: EventSource;
   #retry = 500;
+  #waiting?: number;
   #closed = false;
   #frame?: number;
+  #epoch?: string;
+  #total = 0;
 
   constructor(key: string) {
     this.key = key;
@@ -77,19 +83,30 @@ export class SessionStore {
     this.#closed = true;
     this.#source?.close();
     window.clearTimeout(this.#timer);
+    window.clearTimeout(this.#waiting);
   }
 
-  async #load(): Promise<void> {
-    let since: number | undefined = 0;
-    this.tree.clear();
+  /** All rows, or those after `since`. A tree that is read anew takes the place of the old one at once, never in between. */
+  async #load(from = 0): Promise<void> {
+    const again = from === 0 && this.loaded;
+    const rows: Row[] = [];
+    let since: number | undefined = from;
     while (since !== undefined && !this.#closed) {
       const page: Tree = await get<Tree>(`/api/sessions/${this.key}/tree`, { since, limit: PAGE });
-      this.tree.put(page.rows);
-      this.tree.setHead(page.head, page.branches);
+      if (again) rows.push(...page.rows);
+      else this.tree.put(page.rows);
+      since = page.next;
+      if (again && since === undefined) {
+        this.tree.clear();
+        this.entries.clear();
+        this.tree.put(rows);
+      }
+      if (!again || since === undefined) this.tree.setHead(page.head, page.branches);
       this.session = page.session;
       this.problems = page.problems;
-      since = page.next;
-      this.loaded = since === undefined;
+      this.#epoch = page.epoch;
+      this.#total = page.total;
+      this.loaded ||= since === undefined;
       this.changed();
     }
   }
@@ -131,14 +148,14 @@ export class SessionStore {
       this.#retry = 500;
       this.changed();
     };
+    // The page retries itself, so that it can say when, and read anew what a restarted server has.
     source.onerror = () => {
-      this.connection = "lost";
-      this.changed();
-      if (source.readyState === EventSource.CLOSED) this.#again();
+      source.close();
+      this.#again();
     };
     for (const [name, handle] of Object.entries(this.#handlers))
       source.addEventListener(name, (event) => {
-        handle(JSON.parse((event as MessageEvent<string>).data) as never);
+        handle(happened(name, JSON.parse((event as MessageEvent<string>).data)) as never);
         this.changed();
       });
   }
@@ -146,18 +163,28 @@ export class SessionStore {
   #again(): void {
     this.#source?.close();
     if (this.#closed) return;
-    window.setTimeout(() => void this.#load().then(() => this.#listen(), () => this.#again()), this.#retry);
+    if (this.connection !== "lost") this.lostAt = Date.now();
+    this.connection = "lost";
+    this.nextTry = Date.now() + this.#retry;
+    this.changed();
+    window.clearTimeout(this.#waiting);
+    this.#waiting = window.setTimeout(() => void this.#load().then(() => this.#listen(), () => this.#again()), this.#retry);
     this.#retry = Math.min(this.#retry * 2, 10_000);
   }
 
   readonly #handlers: Record<string, (data: never) => void> = {
-    snapshot: (data: { total: number; head?: string; branches: Tree["branches"]; session: Session; live: LiveNode[]; runs: Run[] }) => {
+    snapshot: (data: { epoch: string; total: number; head?: string; branches: Tree["branches"]; session: Session; live: LiveNode[]; runs: Run[] }) => {
       this.session = data.session;
       this.tree.setHead(data.head, data.branches);
+      // What was written between reading the tree and listening.
+      if (data.epoch !== this.#epoch) void this.#load().catch(() => this.#again());
+      else if (data.total > this.#total) void this.#load(this.#total).catch(() => this.#again());
       this.live = new Map(data.live.map((node) => [node.node, node]));
       this.runs = new Map(data.runs.map((run) => [run.id, run]));
+      this.waiting = new Map(data.runs.flatMap((run) => run.waiting.map((one) => [one.callId, one])));
     },
-    rows: (data: { rows: Row[]; head?: string }) => {
+    rows: (data: { rows: Row[]; total?: number; head?: string }) => {
+      this.#total = Math.max(this.#total, data.total ?? 0);
       for (const row of data.rows) this.entries.delete(row.id);
       this.tree.put(data.rows);
       if (data.head !== undefined) this.tree.setHead(data.head);
@@ -169,6 +196,7 @@ export class SessionStore {
     },
     run: (data: Run) => {
       this.runs.set(data.id, data);
+      if (data.state !== "waiting") for (const [id, one] of this.waiting) if (one.run === data.id) this.waiting.delete(id);
     },
     live: (data: LiveNode) => {
       this.live.set(data.node, data);
@@ -200,13 +228,8 @@ export class SessionStore {
     answered: (data: { callId: string }) => {
       this.waiting.delete(data.callId);
     },
-    reload: () => {
-      this.entries.clear();
-      this.#again();
-    },
-    shutdown: () => {
-      this.connection = "lost";
-    },
+    reload: () => this.#again(),
+    shutdown: () => this.#again(),
   };
 }
 

@@ -8,7 +8,7 @@ import { clock, cost, duration, plural, tokens } from "./format";
 import { Icon } from "./icons";
 import { BranchChip, Button, Glyph, speaker } from "./parts";
 import type { SessionStore } from "./store";
-import type { CallRow, LiveNode, Row } from "./types";
+import type { BlockView, LiveNode, Row } from "./types";
 
 export type TranscriptProps = {
   store: SessionStore;
@@ -21,13 +21,11 @@ export type TranscriptProps = {
   onRaw: (id: string) => void;
 };
 
-export function resultsOf(store: SessionStore): Results {
-  const calls = new Map<string, CallRow>();
-  for (const row of store.tree.rows.values()) for (const call of row.calls ?? []) calls.set(call.id, call);
+export function resultsOf(store: SessionStore, entry: string, path: ReadonlySet<string>): Results {
   return {
-    row: (id) => calls.get(id),
-    entry: (id) => {
-      const result = calls.get(id)?.result;
+    row: (id, nth) => store.tree.result(entry, id, nth, path),
+    entry: (id, nth) => {
+      const result = store.tree.result(entry, id, nth, path)?.id;
       if (result === undefined) return undefined;
       store.want([result]);
       return store.entries.get(result);
@@ -38,11 +36,20 @@ export function resultsOf(store: SessionStore): Results {
 
 /** Results are drawn with their calls, so a result whose call is on the path has no place of its own. */
 export function readingRows(store: SessionStore, path: readonly string[]): Row[] {
-  const answered = new Set<string>();
-  for (const id of path) for (const call of store.tree.rows.get(id)?.calls ?? []) if (call.result !== undefined) answered.add(call.result);
   return path.flatMap((id) => {
     const row = store.tree.rows.get(id);
-    return row === undefined || (row.role === "toolResult" && answered.has(id)) ? [] : [row];
+    return row === undefined || store.tree.callers.has(id) ? [] : [row];
+  });
+}
+
+/** Which of several calls with one id each block is. */
+function occurrences(content: readonly BlockView[]): number[] {
+  const seen = new Map<string, number>();
+  return content.map((block) => {
+    if (block.type !== "toolCall") return 0;
+    const nth = seen.get(block.id) ?? 0;
+    seen.set(block.id, nth + 1);
+    return nth;
   });
 }
 
@@ -50,7 +57,7 @@ export function Transcript(props: TranscriptProps) {
   const { store, path, selected, narrow } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const rows = useMemo(() => readingRows(store, path), [store, path, props.version]); // eslint-disable-line
-  const results = useMemo(() => resultsOf(store), [store, store.tree.version]); // eslint-disable-line
+  const on = useMemo(() => new Set(path), [path]);
   const live = [...store.live.values()].filter((node) => node.parent === undefined || path.includes(node.parent));
   const virtual = useVirtualizer({
     count: rows.length,
@@ -67,7 +74,7 @@ export function Transcript(props: TranscriptProps) {
   const shown = useRef<string>(undefined);
   useEffect(() => {
     if (selected === undefined || shown.current === selected) return;
-    const holder = store.tree.rows.get(selected)?.call !== undefined ? callerOf(rows, selected) : selected;
+    const holder = store.tree.callers.get(selected) ?? selected;
     const at = rows.findIndex((row) => row.id === holder);
     if (at < 0) return;
     const visible = items.some((item) => item.index === at && item.start >= (scroller.current?.scrollTop ?? 0) && item.end <= (scroller.current?.scrollTop ?? 0) + (scroller.current?.clientHeight ?? 0));
@@ -82,23 +89,22 @@ export function Transcript(props: TranscriptProps) {
           const row = rows[item.index]!;
           return (
             <div key={item.key} data-index={item.index} ref={virtual.measureElement} className="slot" style={{ transform: `translateY(${item.start}px)` }}>
-              <Turn row={row} {...props} results={results} first={item.index === 0} last={item.index === rows.length - 1} />
+              <Turn row={row} {...props} on={on} first={item.index === 0} last={item.index === rows.length - 1} />
             </div>
           );
         })}
       </div>
-      {live.map((node) => <LiveTurn key={node.node} node={node} store={store} results={results} />)}
+      {live.map((node) => <LiveTurn key={node.node} node={node} store={store} />)}
     </div>
   );
 }
 
-function callerOf(rows: readonly Row[], result: string): string | undefined {
-  return rows.find((row) => row.calls?.some((call) => call.result === result))?.id;
-}
-
-function Turn({ row, store, selected, results, onSelect, onContinue, onRaw, narrow, first, last }: TranscriptProps & { row: Row; results: Results; first: boolean; last: boolean }) {
+function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, narrow, first, last }: TranscriptProps & { row: Row; on: ReadonlySet<string>; first: boolean; last: boolean }) {
+  const results = resultsOf(store, row.id, on);
   const entry = store.entries.get(row.id);
   const siblings = store.tree.siblings(row.id);
+  const nths = entry === undefined ? [] : occurrences(entry.message.content);
+  const here = selected !== undefined && (selected === row.id || store.tree.callers.get(selected) === row.id);
   const mine = row.role === "user";
   if (row.role === "compaction")
     return <div className="compact"><Icon name="fold" /> Compacted here: what follows was read after a summary <button type="button" className="btn small bare" onClick={() => onRaw(row.id)}>Raw</button></div>;
@@ -112,7 +118,7 @@ function Turn({ row, store, selected, results, onSelect, onContinue, onRaw, narr
           ))}
         </nav>
       )}
-      <article className={`turn ${mine ? "mine" : ""} ${selected === row.id ? "here" : ""} ${first ? "first" : ""} ${last ? "last" : ""}`} data-entry={row.id} onClick={() => onSelect(row.id)}>
+      <article className={`turn ${mine ? "mine" : ""} ${here ? "here" : ""} ${first ? "first" : ""} ${last ? "last" : ""}`} data-entry={row.id} onClick={() => onSelect(row.id)}>
         <Glyph row={row} />
         <div className="main">
           <div className="who">
@@ -131,7 +137,7 @@ function Turn({ row, store, selected, results, onSelect, onContinue, onRaw, narr
           ) : (
             <div className="words txt">
               {entry.message.content.map((block, at) => (
-                <Block key={at} block={block} where={{ session: store.key, entry: row.id, block: at }} results={results} />
+                <Block key={at} block={block} where={{ session: store.key, entry: row.id, block: at, nth: nths[at] }} results={results} />
               ))}
               {entry.message.fields !== undefined && <pre className="lines">{JSON.stringify(entry.message.fields, null, 2).slice(0, 4000)}</pre>}
             </div>
@@ -177,7 +183,10 @@ function share(part: number, whole: number): number {
   return whole === 0 ? 0 : (100 * part) / whole;
 }
 
-function LiveTurn({ node, store, results }: { node: LiveNode; store: SessionStore; results: Results }) {
+const NOWHERE: ReadonlySet<string> = new Set();
+
+function LiveTurn({ node, store }: { node: LiveNode; store: SessionStore }) {
+  const results = resultsOf(store, node.node, NOWHERE);
   return (
     <article className="turn live last" aria-live="polite">
       <Glyph row={{ role: "assistant" }} />

@@ -11,8 +11,12 @@ export class TreeModel {
   version = 0;
   /** The child last visited at each fork: where a path goes on when nothing else says so. */
   readonly visited = new Map<string, string>();
+  /** The answer whose call a result belongs to, and the results of every call; see `#pair`. */
+  readonly callers = new Map<string, string>();
+  readonly #results = new Map<string, string[]>();
 
   put(rows: Iterable<Row>): void {
+    let repair = false;
     for (const row of rows) {
       const before = this.rows.get(row.id);
       this.rows.set(row.id, row);
@@ -21,16 +25,44 @@ export class TreeModel {
         this.#detach(before);
         this.#attach(row);
       }
+      if (before === undefined) this.#pair(row);
+      else if (before.call?.id !== row.call?.id || before.parent !== row.parent || (before.calls ?? []).map((call) => call.id).join("\n") !== (row.calls ?? []).map((call) => call.id).join("\n")) repair = true;
+    }
+    if (repair) {
+      this.callers.clear();
+      this.#results.clear();
+      for (const row of this.rows.values()) this.#pair(row);
     }
     this.version += 1;
   }
 
-  remove(id: string): void {
-    const row = this.rows.get(id);
-    if (row === undefined) return;
-    this.#detach(row);
-    this.rows.delete(id);
-    this.version += 1;
+  /** A result answers the nearest earlier call of its id in the turn, and each call is answered once on a path. */
+  #pair(row: Row): void {
+    const id = row.call?.id;
+    if (id === undefined) return;
+    let taken = 0;
+    for (let up = row.parent; up !== undefined; ) {
+      const above = this.rows.get(up);
+      if (above === undefined || above.role === "user") return;
+      if (above.call?.id === id) taken += 1;
+      const calls = above.calls?.filter((call) => call.id === id).length ?? 0;
+      if (calls > taken) {
+        this.callers.set(row.id, above.id);
+        const key = `${above.id}\n${id}`;
+        this.#results.set(key, [...(this.#results.get(key) ?? []), row.id]);
+        return;
+      }
+      taken -= calls;
+      up = above.parent;
+    }
+  }
+
+  /** The row that answers the nth call of this id in an entry: the one on the path, else the first that was born. */
+  result(entry: string, call: string, nth: number, path?: ReadonlySet<string>): Row | undefined {
+    const all = this.#results.get(`${entry}\n${call}`) ?? [];
+    const here = path === undefined ? [] : all.filter((id) => path.has(id));
+    const found = (here.length > 0 ? here : all)[nth];
+    return found === undefined ? undefined : this.rows.get(found);
   }
 
   setHead(head: string | undefined, branches?: Branch[]): void {
@@ -42,6 +74,8 @@ export class TreeModel {
   clear(): void {
     this.rows.clear();
     this.children.clear();
+    this.callers.clear();
+    this.#results.clear();
     this.roots = [];
     this.branches = [];
     this.head = undefined;

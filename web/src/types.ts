@@ -46,9 +46,6 @@ export type CallRow = {
   arg?: string;
   bad?: true;
   server?: true;
-  result?: string;
-  error?: true;
-  ms?: number;
 };
 
 export type Row = {
@@ -217,6 +214,7 @@ export type Run = {
   head?: string;
   queued?: number;
   tools: string[];
+  waiting: Approval[];
   mine?: boolean;
 };
 export type Approval = {
@@ -236,7 +234,7 @@ export type Totals = {
   ms?: number;
   thinking?: number;
   tools: Record<string, number>;
-  failedTools?: number;
+  failedTools?: Record<string, number>;
   stopReasons?: Record<string, number>;
   models?: Record<string, Omit<Totals, "models">>;
 };
@@ -313,7 +311,7 @@ export type WireLoss = {
   severity: "dropped" | "weakened" | "record";
   entry?: string;
   block?: number;
-  ghost?: string;
+  ghost?: number;
   keptBy?: string[];
 };
 export type WireView = {
@@ -343,7 +341,7 @@ export type Finding = {
 export type DoctorView = {
   target?: string;
   findings: Finding[];
-  fits?: { tokens: number; window: number; max?: number };
+  fits?: { tokens: number; window?: number; max?: number };
   problems: LineProblem[];
 };
 export type CacheRow = {
@@ -427,7 +425,7 @@ export type Handover = {
 
 export type Me = {
   scope: "read" | "write";
-  csrf: string;
+  csrf?: string;
   version: string;
   epoch: string;
   address: string;

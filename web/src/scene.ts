@@ -1,0 +1,63 @@
+/** What the canvas draws of a tree: which rows have a card, which stand inside another, and what hangs at forks. */
+
+import type { SessionStore } from "./store";
+import type { LiveNode, Row } from "./types";
+
+export type Shown = {
+  rows: Row[];
+  /** Where a row is drawn: itself, the card of its call, or the card that it is folded into. */
+  card: Map<string, string>;
+  /** The card above, for edges and layout. */
+  above: Map<string, string>;
+  hidden: Map<string, number>;
+};
+
+export function liveRow(node: LiveNode): Row {
+  const text = node.content.flatMap((block) => (block.type === "text" ? [block.text] : [])).join(" ");
+  const calls = node.content.flatMap((block) => (block.type === "toolCall" ? [{ id: block.id, name: block.name }] : []));
+  return { seq: Number.MAX_SAFE_INTEGER, id: node.node, parent: node.parent, role: "assistant", text: text.slice(-150), model: node.model, calls };
+}
+
+/** A result that went well stands in the row of its call; a failed one, and one where paths part, has a card. */
+function absorbed(store: SessionStore, row: Row): boolean {
+  return store.tree.callers.has(row.id) && row.call?.error !== true && (row.images ?? 0) === 0 && (store.tree.children.get(row.id)?.length ?? 0) <= 1;
+}
+
+export function shown(store: SessionStore, folded: ReadonlySet<string>): Shown {
+  const rows: Row[] = [];
+  const card = new Map<string, string>();
+  const above = new Map<string, string>();
+  const closed = new Set<string>(); // rows at and below a folded card
+  const hidden = new Map<string, number>();
+  for (const row of store.tree.rows.values()) {
+    const parent = row.parent === undefined ? undefined : card.get(row.parent);
+    if (row.parent !== undefined && parent !== undefined && (closed.has(row.parent) || folded.has(row.parent))) {
+      card.set(row.id, parent);
+      closed.add(row.id);
+      hidden.set(parent, (hidden.get(parent) ?? 0) + 1);
+    } else if (parent !== undefined && absorbed(store, row)) card.set(row.id, card.get(store.tree.callers.get(row.id)!)!);
+    else {
+      rows.push(row);
+      card.set(row.id, row.id);
+    }
+    // What follows hangs below the nearest card above, which need not be the one that holds its parent.
+    let up = row.parent;
+    while (up !== undefined && card.get(up) !== up) up = store.tree.rows.get(up)?.parent;
+    if (up !== undefined) above.set(row.id, up);
+  }
+  return { rows, card, above, hidden };
+}
+
+export type Chip = { name: string; live: boolean; head: string };
+
+/** The names at forks: each child of a fork shows the branch that leads through it. */
+export function chips(store: SessionStore): Map<string, Chip> {
+  const found = new Map<string, Chip>();
+  const { tree } = store;
+  const writing = new Set<string>();
+  for (const node of store.live.values()) for (const id of tree.path(node.parent)) writing.add(id);
+  for (const branch of [...tree.branches].sort((a, b) => Number(b.current ?? false) - Number(a.current ?? false)))
+    for (const id of tree.path(branch.head))
+      if (!found.has(id) && tree.siblings(id).length > 1) found.set(id, { name: branch.name, live: branch.live === true || writing.has(id), head: branch.head });
+  return found;
+}
