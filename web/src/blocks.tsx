@@ -6,6 +6,7 @@ import { lazy, Suspense, useMemo, useState } from "react";
 import { get } from "./api";
 import { bytes, duration, plural } from "./format";
 import { Icon } from "./icons";
+import { visible } from "./plain";
 import { toolIcon } from "./parts";
 import type { BlockView, EntryView, Media, Row, ToolCallBlock } from "./types";
 
@@ -52,11 +53,33 @@ export function Block({ block, where, results }: { block: BlockView; where: Wher
   }
 }
 
+/** The blocks of a message; neighbouring calls share one border. */
+export function Blocks({ content, session, entry, results }: { content: readonly BlockView[]; session: string; entry: string; results?: Results }) {
+  const seen = new Map<string, number>();
+  const groups: { call: boolean; blocks: [BlockView, Where][] }[] = [];
+  content.forEach((block, at) => {
+    const call = block.type === "toolCall";
+    const nth = call ? (seen.get(block.id) ?? 0) : 0;
+    if (call) seen.set(block.id, nth + 1);
+    const item: [BlockView, Where] = [block, { session, entry, block: at, nth }];
+    if (call && groups.at(-1)?.call) groups.at(-1)!.blocks.push(item);
+    else groups.push({ call, blocks: [item] });
+  });
+  return (
+    <>
+      {groups.map(({ call, blocks }, at) => {
+        const drawn = blocks.map(([block, where]) => <Block key={where.block} block={block} where={where} results={results} />);
+        return call ? <div key={at} className="calls">{drawn}</div> : drawn;
+      })}
+    </>
+  );
+}
+
 export function Prose({ text }: { text: string }) {
-  if (text.length > 200_000) return <pre className="plain">{text}</pre>;
+  if (text.length > 200_000) return <pre className="plain">{visible(text)}</pre>;
   return (
     <div className="prose">
-      <Suspense fallback={<p className="pre">{text}</p>}>
+      <Suspense fallback={<p className="pre">{visible(text)}</p>}>
         <Markdown text={text} />
       </Suspense>
     </div>
@@ -77,7 +100,7 @@ function Rest({ more, where, shown }: { more?: number; where: Where; shown: numb
   };
   return (
     <>
-      {rest !== "" && <pre className="plain">{rest}</pre>}
+      {rest !== "" && <pre className="plain">{visible(rest)}</pre>}
       {left > 0 && (
         <button type="button" className="btn small" onClick={() => void load()}>Show {left.toLocaleString()} more characters</button>
       )}
@@ -99,7 +122,7 @@ export function Thinking(props: { text: string; signed?: true; redacted?: true; 
       </button>
       {open && (
         <div className="thinkbox">
-          <p className="pre">{props.text}</p>
+          <p className="pre">{visible(props.text)}</p>
           <Rest more={props.more} where={props.where} shown={props.text.length} />
         </div>
       )}
@@ -114,7 +137,7 @@ export type Results = {
   state(call: string): { state: string; text?: string; ms?: number } | undefined;
 };
 
-const TELLING = ["path", "file_path", "command", "cmd", "pattern", "query", "url", "name", "prompt", "description"];
+const TELLING = ["command", "cmd", "pattern", "path", "file_path", "query", "url", "name", "prompt", "description"];
 
 export function telling(argument: unknown): string {
   if (typeof argument !== "object" || argument === null) return argument === undefined ? "" : String(argument);
@@ -131,7 +154,7 @@ function Call({ block, where, results }: { block: ToolCallBlock; where: Where; r
   const failed = row?.call?.error === true;
   const running = state?.state === "running" && row === undefined;
   return (
-    <div className="calls">
+    <>
       <button type="button" className={`call ${failed ? "bad" : ""}`} aria-expanded={open} onClick={() => setOpen(!open)}>
         <Icon name={toolIcon(block.name)} />
         <span className="name">{block.name || "…"}</span>
@@ -149,8 +172,8 @@ function Call({ block, where, results }: { block: ToolCallBlock; where: Where; r
       {open && <Arguments block={block} where={where} />}
       {open && row !== undefined && answer === undefined && <div className="callbody dim">{row.text}</div>}
       {open && answer !== undefined && <Output entry={answer} session={where.session} />}
-      {!open && running && state?.text !== undefined && <pre className="callbody">{state.text}</pre>}
-    </div>
+      {!open && running && state?.text !== undefined && <pre className="callbody">{visible(state.text)}</pre>}
+    </>
   );
 }
 
@@ -159,7 +182,7 @@ function Arguments({ block, where }: { block: ToolCallBlock; where: Where }) {
     return (
       <div className="callbody malformed">
         <p className="dim">as the model wrote it: {block.parseError}</p>
-        <pre className="fault">{block.argumentsText}</pre>
+        <pre className="fault">{visible(block.argumentsText ?? "")}</pre>
         {block.made !== undefined && <><p className="dim">what was made of it (not executed)</p><pre>{pretty(block.made)}</pre></>}
       </div>
     );
@@ -237,12 +260,6 @@ function Ansi({ text }: { text: string }) {
       ))}
     </>
   );
-}
-
-/** Characters that would hide or reorder text are shown as what they are. */
-const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
-export function visible(text: string): string {
-  return text.replace(HIDDEN, (character) => `⟨U+${character.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }
 
 export function Picture({ media }: { media: Media }) {

@@ -193,7 +193,7 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
         // Lanes begin at the left edge; a tree that is taller than the view opens at the selection.
         const narrow = size.width < 420;
         const x = one.x + CARD + 80 < size.width ? (narrow ? 12 : 40) : (size.width - CARD) / 2 - one.x;
-        return setView({ x, y: Math.min(24, size.height / 2 - one.y - one.height / 2), zoom: 1 });
+        return setView({ x, y: Math.min(24, size.height * 0.72 - one.y - one.height), zoom: 1 });
       }
       const [left, top] = [one.x * now.zoom + now.x, one.y * now.zoom + now.y];
       if (left > 0 && top > 0 && left + CARD * now.zoom < size.width && top + one.height * now.zoom < size.height) return;

@@ -3,10 +3,10 @@
 import { useEffect, useMemo, useState } from "react";
 
 import { get } from "./api";
-import { pretty } from "./blocks";
+import { Blocks, pretty } from "./blocks";
 import { cost, duration, plural, tokens } from "./format";
 import { Icon } from "./icons";
-import { Button, kindOf } from "./parts";
+import { Button, Glyph, speaker } from "./parts";
 import { setQuery, useRoute } from "./route";
 import type { SessionStore } from "./store";
 import type { Comparison, CompareRow, Span } from "./types";
@@ -112,11 +112,14 @@ function Gap() {
 function Half({ row, side, store, onSelect }: { row: CompareRow; side: "a" | "b"; store: SessionStore; onSelect: (entry: string) => void }) {
   const id = row[side];
   const stored = id === undefined ? undefined : store.tree.rows.get(id);
+  const whole = row.kind !== "changed" && stored !== undefined;
+  useEffect(() => { if (whole && id !== undefined) store.want([id]); }, [whole, id, store]);
+  const entry = whole && id !== undefined ? store.entries.get(id) : undefined;
   return (
     <article>
-      <div className="who"><span className={`role ${kindOf(row.role)}`}><Icon name={kindOf(row.role) === "tool" ? "exec" : kindOf(row.role)} /></span><b>{stored?.model ?? row.role}</b>{id !== undefined && <button type="button" className="btn small bare push" onClick={() => onSelect(id)}>Open</button>}</div>
-      <p className="txt">{row.spans === undefined ? stored?.text : <Words spans={row.spans} side={side} />}</p>
-      {row.calls?.filter((call) => call[side] !== undefined).map((call, at) => (
+      <div className="who">{stored === undefined ? <Glyph row={{ role: row.role }} /> : <Glyph row={stored} />}<b>{speaker(stored ?? { role: row.role })}</b>{id !== undefined && <button type="button" className="btn small bare push" onClick={() => onSelect(id)}>Open</button>}</div>
+      {row.kind === "changed" && row.spans !== undefined ? <p className="txt"><Words spans={row.spans} side={side} /></p> : entry !== undefined ? <div className="words"><Blocks content={entry.message.content} session={store.key} entry={entry.id} /></div> : whole && <p className="txt">{stored?.text}</p>}
+      {row.kind === "changed" && row.calls?.filter((call) => call[side] !== undefined).map((call, at) => (
         <div key={at} className="calls">
           <div className="call"><Icon name="exec" /><span className="name">{call.name}</span></div>
           <dl className="kv">{call.args.map((arg) => <div key={arg.key} className="pair"><dt>{arg.key}</dt><dd className={arg.same ? "" : side === "a" ? "wa" : "wb"}>{arg.spans !== undefined ? <Words spans={arg.spans} side={side} /> : arg[side] === undefined ? "absent" : pretty(arg[side])}</dd></div>)}</dl>

@@ -8,12 +8,12 @@ import { cost, plural, tokens } from "./format";
 import { Icon } from "./icons";
 import { Button, Loss } from "./parts";
 import type { SessionStore } from "./store";
-import type { Handover, Model, Run } from "./types";
+import type { EntryView, Handover, Model, Run } from "./types";
 
-type Props = { store: SessionStore; selected?: string; path: readonly string[]; open: boolean; write: boolean; onOpen: () => void; onClose: () => void; onSelect: (id: string) => void };
+type Props = { store: SessionStore; selected?: string; path: readonly string[]; open: boolean; edit?: boolean; write: boolean; onOpen: () => void; onClose: () => void; onSelect: (id: string) => void };
 type Attached = { sha256: string; mimeType: string; name: string };
 
-export function Composer({ store, selected, path, open, write, onOpen, onClose, onSelect }: Props) {
+export function Composer({ store, selected, path, open, edit: wantsEdit = false, write, onOpen, onClose, onSelect }: Props) {
   const [text, setText] = useState("");
   const [models, setModels] = useState<Model[]>([]);
   const [chosen, setChosen] = useState<string[]>([]);
@@ -33,7 +33,7 @@ export function Composer({ store, selected, path, open, write, onOpen, onClose, 
     if (!open || models.length > 0) return;
     void get<{ models: Model[] }>("/api/models", { limit: 400 }).then((answer) => {
       setModels(answer.models);
-      const used = answer.models.find((model) => model.used && model.ready) ?? answer.models.find((model) => model.ready && !model.name.startsWith("debug/")) ?? answer.models.find((model) => model.ready);
+      const used = answer.models.find((model) => model.used && model.ready) ?? answer.models.find((model) => model.ready && !model.provider.includes("debug")) ?? answer.models.find((model) => model.provider === "debug");
       if (used !== undefined) setChosen((now) => (now.length > 0 ? now : [used.name]));
     }, (error: Error) => setProblem(error.message));
   }, [open, models.length]);
@@ -73,6 +73,35 @@ export function Composer({ store, selected, path, open, write, onOpen, onClose, 
       setSending(false);
     }
   };
+  /** Editing begins with all of the words, however long they are. */
+  const editing = async (on: boolean) => {
+    setEdit(on);
+    if (!on || text !== "" || selected === undefined) return;
+    try {
+      const entry = await get<EntryView>(`/api/sessions/${store.key}/entries/${encodeURIComponent(selected)}`);
+      const parts = await Promise.all(entry.message.content.map(async (block, at) => {
+        if (block.type !== "text") return [];
+        if (block.more === undefined) return [block.text];
+        return [(await get<{ text: string }>(`/api/sessions/${store.key}/entries/${encodeURIComponent(selected)}/text`, { block: at, offset: 0, limit: 32_000_000 })).text];
+      }));
+      setText((now) => (now === "" ? parts.flat().join("\n\n") : now));
+    } catch (error) {
+      setProblem((error as Error).message);
+    }
+  };
+  useEffect(() => {
+    if (open && wantsEdit && row?.role === "user") void editing(true);
+  }, [open, wantsEdit]); // eslint-disable-line
+  useEffect(() => {
+    const key = (event: KeyboardEvent) => {
+      const [one] = store.waiting.values();
+      if (one === undefined || event.metaKey || event.ctrlKey || (event.target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName))) return;
+      if (event.key !== "y" && event.key !== "n" && event.key !== "a") return;
+      void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: event.key !== "n", always: event.key === "a" && one.pattern !== undefined }).catch((error: Error) => setProblem(error.message));
+    };
+    window.addEventListener("keydown", key);
+    return () => window.removeEventListener("keydown", key);
+  }, [store]);
   const attach = async (list: FileList | null) => {
     for (const file of list ?? []) {
       try {
@@ -110,7 +139,7 @@ export function Composer({ store, selected, path, open, write, onOpen, onClose, 
           <div className="f">
             <label className="btn small bare"><Icon name="attach" />Attach<input type="file" multiple hidden onChange={(event) => void attach(event.target.files)} /></label>
             {files.map((file) => <span key={file.sha256} className="chip">{file.name}<button type="button" aria-label={`remove ${file.name}`} onClick={() => setFiles((now) => now.filter((one) => one !== file))}><Icon name="x" /></button></span>)}
-            {row?.role === "user" && <label className="opt"><input type="checkbox" checked={edit} onChange={(event) => { setEdit(event.target.checked); if (event.target.checked && text === "") setText(row.text); }} />edit message {number} and branch</label>}
+            {row?.role === "user" && <label className="opt"><input type="checkbox" checked={edit} onChange={(event) => void editing(event.target.checked)} />edit message {number} and branch</label>}
           </div>
           <div className="models">
             <div className="picked">

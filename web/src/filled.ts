@@ -3,6 +3,7 @@
  * it is put back, so that every other file can rely on the types.
  */
 
+import { firstWords, oneLine } from "./plain";
 import type {
   Branch,
   Comparison,
@@ -12,6 +13,7 @@ import type {
   Handover,
   LiveNode,
   Model,
+  Row,
   Run,
   Session,
   Side,
@@ -24,7 +26,7 @@ import type {
 type Sent<T> = Partial<T>;
 
 export function session(sent: Sent<Session>): Session {
-  return { models: [], messages: 0, branches: 0, size: 0, modified: 0, ...sent } as Session;
+  return { models: [], messages: 0, branches: 0, size: 0, modified: 0, ...sent, title: oneLine(sent.title ?? "") } as Session;
 }
 
 const counts = (sent?: Sent<Counts>): Counts => ({ dropped: 0, weakened: 0, ...sent });
@@ -32,8 +34,11 @@ const counts = (sent?: Sent<Counts>): Counts => ({ dropped: 0, weakened: 0, ...s
 /** Branches without a head are empty: there is nothing to draw of them yet. */
 const branches = (sent: Sent<Branch>[] = []): Branch[] => sent.filter((one): one is Branch => one.head !== undefined);
 
+/** Rows are for cards and lists, where one line stands for the message. */
+const row = (sent: Row): Row => ({ ...sent, text: sent.role === "toolResult" ? oneLine(sent.text) : firstWords(sent.text), usage: usage(sent.usage) });
+
 export function tree(sent: Sent<Tree>): Tree {
-  return { rows: [], total: 0, problems: [], ...sent, branches: branches(sent.branches), session: session(sent.session ?? {}) } as Tree;
+  return { total: 0, problems: [], ...sent, rows: (sent.rows ?? []).map(row), branches: branches(sent.branches), session: session(sent.session ?? {}) } as Tree;
 }
 
 export function liveNode(sent: Sent<LiveNode>): LiveNode {
@@ -44,7 +49,7 @@ export function run(sent: Sent<Run>): Run {
   return { tools: [], waiting: [], mine: true, ...sent, losses: counts(sent.losses) } as Run;
 }
 
-export function usage(sent?: Sent<Usage>): Usage | undefined {
+function usage(sent?: Sent<Usage>): Usage | undefined {
   return sent === undefined ? undefined : { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, ...sent };
 }
 
@@ -118,7 +123,7 @@ type Snapshot = { live?: Sent<LiveNode>[]; runs?: Sent<Run>[]; session?: Sent<Se
 /** Events of a session's stream, by name. */
 const EVENTS: Record<string, (sent: never) => unknown> = {
   snapshot: (sent: Snapshot) => ({ ...sent, live: (sent.live ?? []).map(liveNode), runs: (sent.runs ?? []).map(run), session: session(sent.session ?? {}), branches: branches(sent.branches) }),
-  rows: (sent: object) => ({ rows: [], ...sent }),
+  rows: (sent: { rows?: Row[] }) => ({ ...sent, rows: (sent.rows ?? []).map(row) }),
   head: (sent: { branches?: Sent<Branch>[] }) => ({ ...sent, branches: branches(sent.branches) }),
   session,
   run,

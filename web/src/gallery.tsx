@@ -173,7 +173,7 @@ const FILLS = ["m-user", "m-assistant", "m-tool", "m-tool"];
 /** The tree as a sketch: a lane per branch, a block per message, failed ones in brick. */
 export function Shape({ lanes }: { lanes: number[][] }) {
   return (
-    <svg className="shape" width="132" height="24" viewBox="0 0 132 24" aria-hidden="true">
+    <svg className="shape" width="132" height={lanes.length === 0 ? 5 : Math.min(4, lanes.length) * 6 - 1} aria-hidden="true">
       {lanes.slice(0, 4).map((lane, y) =>
         lane.slice(0, 24).map((code, x) => (
           <rect key={`${x}.${y}`} x={x * 5.5} y={y * 6} width="4.5" height="4.5" rx="1" className={code >= 8 ? "m-bad" : FILLS[code % 8]} />

@@ -3,7 +3,7 @@
 import hljs from "highlight.js/lib/common";
 import { useMemo, type ReactNode } from "react";
 
-import { visible } from "./blocks";
+import { visible } from "./plain";
 
 type Node = string | { scope?: string; language?: string; children: Node[] };
 

@@ -4,7 +4,7 @@ import { lazy, Suspense, type ReactNode } from "react";
 import ReactMarkdown, { type Components } from "react-markdown";
 import remarkGfm from "remark-gfm";
 
-import { visible } from "./blocks";
+import { visible } from "./plain";
 
 const Code = lazy(() => import("./highlight"));
 const MathText = lazy(() => import("./math"));

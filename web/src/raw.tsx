@@ -4,6 +4,7 @@ import { useEffect, useState } from "react";
 
 import { get } from "./api";
 import { Dialog } from "./dialog";
+import { visible } from "./plain";
 
 export default function Raw({ session, entry, onClose }: { session: string; entry: string; onClose: () => void }) {
   const [text, setText] = useState("");
@@ -16,7 +17,7 @@ export default function Raw({ session, entry, onClose }: { session: string; entr
   useEffect(() => void load(0), [session, entry]); // eslint-disable-line
   return (
     <Dialog title="As it is stored" onClose={onClose} wide>
-      <pre className="lines rawjson">{text}</pre>
+      <pre className="lines rawjson">{visible(text)}</pre>
       {text.length < total && <button type="button" className="btn small" onClick={() => void load(text.length)}>Show {(total - text.length).toLocaleString()} more characters</button>}
     </Dialog>
   );

@@ -21,10 +21,11 @@ const Compare = lazy(() => import("./compare"));
 const Wire = lazy(() => import("./wire"));
 const Export = lazy(() => import("./export-dialog"));
 const Raw = lazy(() => import("./raw"));
+const NameBranch = lazy(() => import("./name-branch"));
 const Find = lazy(() => import("./find"));
 
 const VIEWS: [View, string, string][] = [["canvas", "Canvas", "canvas"], ["transcript", "Transcript", "transcript"], ["compare", "Compare", "compare"], ["wire", "Wire", "wire"]];
-type Layer = "continue" | "doctor" | "context" | "find" | "raw" | "keys" | "export" | "outline";
+type Layer = "continue" | "edit" | "branch" | "doctor" | "context" | "find" | "raw" | "keys" | "export" | "outline";
 
 export function SessionPage({ id, write }: { id: string; write: boolean }) {
   const [store, setStore] = useState(() => new SessionStore(id));
@@ -103,7 +104,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
         event.preventDefault();
         return setLayer("find");
       }
-      if (layer === "find" || layer === "raw" || layer === "export" || layer === "keys") return;
+      if (layer === "find" || layer === "branch" || layer === "raw" || layer === "export" || layer === "keys") return;
       if (typing || event.metaKey || event.ctrlKey || event.altKey) return;
       const moves: Record<string, () => void> = {
         j: () => steps[here + 1] !== undefined && select(steps[here + 1]!),
@@ -120,7 +121,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
         c: () => setLayer("continue"), d: () => setLayer((now) => (now === "doctor" ? undefined : "doctor")),
         x: () => setLayer((now) => (now === "context" ? undefined : "context")),
         o: () => setLayer((now) => (now === "outline" ? undefined : "outline")),
-        f: () => selected !== undefined && fold(selected), " ": () => selected !== undefined && fold(selected), "/": () => setLayer("find"), e: () => setLayer("export"),
+        f: () => selected !== undefined && fold(selected), " ": () => selected !== undefined && fold(selected), "/": () => setLayer("find"), e: () => setLayer("edit"), E: () => setLayer("export"), b: () => setLayer("branch"), m: () => setLayer("continue"),
         r: () => selected !== undefined && raw(selected), t: toggleTheme, "?": () => setLayer("keys"),
       };
       const sibling = (step: number) => {
@@ -181,7 +182,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
         <div className="end">
           <button type="button" className="field search" onClick={() => setLayer("find")}><Icon name="search" /><span>Search</span><kbd>/</kbd></button>
           <Button icon="doctor" label={doctor === undefined ? "Doctor" : plural(doctor.findings.length, "finding")} kind="bare" pressed={layer === "doctor"} onClick={() => setLayer(layer === "doctor" ? undefined : "doctor")} keys="d" />
-          <Button icon="export" label="Export" kind="bare" hideLabel onClick={() => setLayer("export")} keys="e" />
+          <Button icon="export" label="Export" kind="bare" hideLabel onClick={() => setLayer("export")} keys="shift e" />
           <Button icon="sun" label="Theme" kind="bare" hideLabel onClick={toggleTheme} keys="t" />
           <Button icon="more" label="Keyboard" kind="bare" hideLabel onClick={() => setLayer("keys")} keys="?" />
         </div>
@@ -211,7 +212,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
               <Figures>{[duration(totals.ms || undefined), totals.read > 0 ? `${tokens(totals.read)} in, ${Math.round((100 * totals.cached) / totals.read)} % cached` : undefined, totals.out > 0 ? `${tokens(totals.out)} out` : undefined, totals.known ? <b key="c">{cost(totals.cost)}{totals.unknown > 0 ? ` and ${totals.unknown} unknown` : ""}</b> : "cost unknown"]}</Figures>
             </header>
             {layer === "doctor" ? <Findings view={doctor} selected={selected} onSelect={select} /> : <Transcript store={store} version={store.version} path={path} selected={selected} narrow onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} />}
-            <Composer store={store} selected={selected} path={path} open={layer === "continue"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />
+            <Composer store={store} selected={selected} path={path} open={layer === "continue" || layer === "edit"} edit={layer === "edit"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />
           </aside>
         </div>
       )}
@@ -221,13 +222,14 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
           <Transcript store={store} version={store.version} path={path} selected={selected} onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} />
           <div className="foot">
             <Ruler store={store} path={path} selected={selected} open={layer === "context"} onToggle={() => setLayer(layer === "context" ? undefined : "context")} onSelect={select} />
-            <Composer store={store} selected={selected} path={path} open={layer === "continue"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />
+            <Composer store={store} selected={selected} path={path} open={layer === "continue" || layer === "edit"} edit={layer === "edit"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />
           </div>
         </div>
       )}
       <Suspense fallback={<div className="waiting">…</div>}>
         {route.view === "compare" && <Compare store={store} path={path} onSelect={(entry) => { select(entry); go("transcript"); }} />}
         {route.view === "wire" && <Wire store={store} path={path} selected={selected} onSelect={select} />}
+        {layer === "branch" && selected !== undefined && <NameBranch store={store} entry={path.at(-1) ?? selected} onClose={() => setLayer(undefined)} />}
         {layer === "export" && <Export store={store} path={path} onClose={() => setLayer(undefined)} />}
         {layer === "raw" && rawOf !== undefined && <Raw session={store.key} entry={rawOf} onClose={() => setLayer(undefined)} />}
         {layer === "find" && <Find store={store} onClose={() => setLayer(undefined)} onSelect={(entry) => { select(entry); setLayer(undefined); }} />}

@@ -3,12 +3,12 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useMemo, useRef } from "react";
 
-import { Block, type Results } from "./blocks";
-import { clock, cost, duration, plural, tokens } from "./format";
+import { Blocks, type Results } from "./blocks";
+import { clock, cost, day, duration, plural, tokens } from "./format";
 import { Icon } from "./icons";
-import { BranchChip, Button, Glyph, speaker } from "./parts";
+import { BranchChip, Button, Figures, Glyph, speaker } from "./parts";
 import type { SessionStore } from "./store";
-import type { BlockView, LiveNode, Row } from "./types";
+import type { LiveNode, Row } from "./types";
 
 export type TranscriptProps = {
   store: SessionStore;
@@ -42,17 +42,6 @@ export function readingRows(store: SessionStore, path: readonly string[]): Row[]
   });
 }
 
-/** Which of several calls with one id each block is. */
-function occurrences(content: readonly BlockView[]): number[] {
-  const seen = new Map<string, number>();
-  return content.map((block) => {
-    if (block.type !== "toolCall") return 0;
-    const nth = seen.get(block.id) ?? 0;
-    seen.set(block.id, nth + 1);
-    return nth;
-  });
-}
-
 export function Transcript(props: TranscriptProps) {
   const { store, path, selected, narrow } = props;
   const scroller = useRef<HTMLDivElement>(null);
@@ -77,8 +66,14 @@ export function Transcript(props: TranscriptProps) {
     const holder = store.tree.callers.get(selected) ?? selected;
     const at = rows.findIndex((row) => row.id === holder);
     if (at < 0) return;
-    const visible = items.some((item) => item.index === at && item.start >= (scroller.current?.scrollTop ?? 0) && item.end <= (scroller.current?.scrollTop ?? 0) + (scroller.current?.clientHeight ?? 0));
-    if (!visible) virtual.scrollToIndex(at, { align: "center" });
+    const box = scroller.current;
+    const there = items.find((item) => item.index === at);
+    const inView = box !== null && there !== undefined && there.start >= box.scrollTop && there.end <= box.scrollTop + box.clientHeight;
+    if (!inView) {
+      // Heights above it are guesses until they are drawn, so one jump may land beside it.
+      virtual.scrollToIndex(at, { align: "center" });
+      for (const ms of [60, 200, 500]) window.setTimeout(() => shown.current === selected && virtual.scrollToIndex(at, { align: "center" }), ms);
+    }
     shown.current = selected;
   }, [selected, rows]); // eslint-disable-line
 
@@ -89,6 +84,7 @@ export function Transcript(props: TranscriptProps) {
           const row = rows[item.index]!;
           return (
             <div key={item.key} data-index={item.index} ref={virtual.measureElement} className="slot" style={{ transform: `translateY(${item.start}px)` }}>
+              {item.index === 0 && !narrow && <Title store={store} />}
               <Turn row={row} {...props} on={on} first={item.index === 0} last={item.index === rows.length - 1} />
             </div>
           );
@@ -103,7 +99,6 @@ function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, narrow, f
   const results = resultsOf(store, row.id, on);
   const entry = store.entries.get(row.id);
   const siblings = store.tree.siblings(row.id);
-  const nths = entry === undefined ? [] : occurrences(entry.message.content);
   const here = selected !== undefined && (selected === row.id || store.tree.callers.get(selected) === row.id);
   const mine = row.role === "user";
   if (row.role === "compaction")
@@ -136,9 +131,7 @@ function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, narrow, f
             <p className="txt">{row.text}{row.chars !== undefined && row.chars > row.text.length ? "…" : ""}</p>
           ) : (
             <div className="words txt">
-              {entry.message.content.map((block, at) => (
-                <Block key={at} block={block} where={{ session: store.key, entry: row.id, block: at, nth: nths[at] }} results={results} />
-              ))}
+              <Blocks content={entry.message.content} session={store.key} entry={row.id} results={results} />
               {entry.message.fields !== undefined && <pre className="lines">{JSON.stringify(entry.message.fields, null, 2).slice(0, 4000)}</pre>}
             </div>
           )}
@@ -152,6 +145,18 @@ function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, narrow, f
         {!narrow && <Margin row={row} />}
       </article>
     </>
+  );
+}
+
+function Title({ store }: { store: SessionStore }) {
+  const { session, tree } = store;
+  if (session === undefined) return null;
+  const first = tree.rows.get(tree.roots[0] ?? "")?.at;
+  return (
+    <header className="title">
+      <h1>{session.title}</h1>
+      <Figures>{[session.writtenAs, first === undefined ? undefined : `${day(first)}, ${clock(first)}`, plural(Math.max(1, tree.leaves().length), "path"), plural(tree.rows.size, "message"), session.cost === undefined ? "cost unknown" : `${cost(session.cost)}${(session.unpriced ?? 0) > 0 ? ` and ${plural(session.unpriced ?? 0, "answer")} unknown` : ""}`]}</Figures>
+    </header>
   );
 }
 
@@ -193,7 +198,7 @@ function LiveTurn({ node, store }: { node: LiveNode; store: SessionStore }) {
       <div className="main">
         <div className="who"><b>{node.model}</b><i className="pulse" /><span className="dim">writing</span></div>
         <div className="words txt">
-          {node.content.map((block, at) => <Block key={at} block={block} where={{ session: store.key, entry: node.node, block: at }} results={results} />)}
+          <Blocks content={node.content} session={store.key} entry={node.node} results={results} />
           <i className="caret" />
         </div>
       </div>

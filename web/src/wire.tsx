@@ -7,6 +7,7 @@ import { get } from "./api";
 import { bytes, plural } from "./format";
 import { Icon } from "./icons";
 import { Loss } from "./parts";
+import { visible } from "./plain";
 import { setQuery, useRoute } from "./route";
 import type { SessionStore } from "./store";
 import type { WireLine, WireLoss, WireView } from "./types";
@@ -55,7 +56,7 @@ export default function Wire({ store, path, selected, onSelect }: { store: Sessi
       <div className="cols">
         <Lines lines={view?.stored ?? []} losses={losses} chosen={chosen} onChoose={setChosen} onSelect={onSelect} />
         <Lines lines={sent} losses={losses} chosen={chosen} onChoose={setChosen} onSelect={onSelect} />
-        <section className="why" aria-label="losses">
+        <section className="whylist" aria-label="losses">
           {losses.length === 0 && view !== undefined && <p className="empty"><Icon name="check" /> Nothing is lost on the way to this wire.</p>}
           {losses.map((loss) => (
             <button key={loss.n} type="button" className={`w ${chosen === loss.n ? "open" : ""}`} onClick={() => { setChosen(loss.n); if (loss.entry !== undefined) onSelect(loss.entry); }}>
@@ -68,6 +69,14 @@ export default function Wire({ store, path, selected, onSelect }: { store: Sessi
       </div>
     </div>
   );
+}
+
+/** One line of JSON: keys, numbers, strings. */
+function Json({ text }: { text: string }) {
+  const key = /^"(?:[^"\\]|\\.)*"(?=: )/.exec(text)?.[0];
+  const rest = key === undefined ? text : text.slice(key.length + 2);
+  const kind = /^-?[\d.]|^(true|false|null)/.test(rest) ? "nu" : rest.startsWith('"') ? "st" : "pn";
+  return <>{key !== undefined && <><span className="k">{visible(key)}</span><span className="pn">: </span></>}<span className={kind}>{visible(rest)}</span></>;
 }
 
 function Lines({ lines, losses, chosen, onChoose, onSelect }: { lines: readonly (WireLine | { ghost: WireLoss })[]; losses: readonly WireLoss[]; chosen?: number; onChoose: (n: number) => void; onSelect: (entry: string) => void }) {
@@ -90,7 +99,7 @@ function Lines({ lines, losses, chosen, onChoose, onSelect }: { lines: readonly 
           const loss = line.loss?.map((n) => marked.get(n)).find((one) => one !== undefined);
           return (
             <div key={item.key} className={`ln ${loss?.severity === "weakened" ? "wk" : ""} ${loss !== undefined && chosen === loss.n ? "sel" : ""}`} style={style} onClick={() => { if (loss !== undefined) onChoose(loss.n); else if (line.entry !== undefined) onSelect(line.entry); }}>
-              <span className="no">{item.index + 1}</span><code style={{ paddingLeft: `${line.depth * 14}px` }}>{line.text}</code>
+              <span className="no">{item.index + 1}</span><code style={{ paddingLeft: `${line.depth * 14}px` }}><Json text={line.text} /></code>
               {line.cut !== undefined && <span className="blob">{line.cut.toLocaleString()} more</span>}
               {loss !== undefined && <Loss severity={loss.severity}>{loss.n}</Loss>}
             </div>
