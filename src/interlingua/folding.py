@@ -29,7 +29,7 @@ from .events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from .messages import AssistantMessage, Block, StopReason, TextBlock, ThinkingBlock, ToolCall, blocks_of
+from .messages import AssistantMessage, Block, StopReason, TextBlock, ThinkingBlock, ToolCall, Usage, blocks_of
 from .partials import Log, grown, snapshot
 
 CUT_OFF = "the stream ended before the answer did"
@@ -68,13 +68,23 @@ def fold(events: Iterable[StreamEvent]) -> AssistantMessage:
 
 def unfold(message: AssistantMessage, *, size: int | None = None) -> Iterator[StreamEvent]:
     """The events of a stream that amounts to `message`; deltas of at most `size` characters."""
-    recorder = Recorder(replace(message, content=(), usage=None, stop_reason=None, stop_detail=None))
+    recorder = Recorder(
+        replace(message, content=(), usage=_at_the_start(message.usage), stop_reason=None, stop_detail=None)
+    )
     recorder.begin()
     for key, block in enumerate(blocks_of(message.content)):
         recorder.whole(key, block, size=size)
         yield from recorder.take()
     recorder.end(message)
     yield from recorder.take()
+
+
+def _at_the_start(usage: Usage | None) -> Usage | None:
+    """What a provider knows of the tokens before it answers."""
+    if usage is None:
+        return None
+    read = usage.input + usage.cache_read + usage.cache_write
+    return replace(usage, output=0, total_tokens=read, reasoning=None, cost=None)
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], str | None, str | None]:

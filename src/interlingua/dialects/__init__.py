@@ -1,13 +1,13 @@
 """The dialects: one module per wire format, one table of them all."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, cast
 
 from ..errors import InterlinguaError, ProviderError
 from ..events import StreamEvent
 from ..framing import Frame
-from ..losses import Encoded, Fates
+from ..losses import Encoded, Fates, Loss
 from ..messages import AssistantMessage
 from ..request import Conversation, Request
 
@@ -32,8 +32,10 @@ class Decoding(Protocol):
 
 
 class Encoding(Protocol):
-    """Events to bytes."""
+    """Events to bytes. `losses` is what the wire could not carry of the message so far."""
 
+    @property
+    def losses(self) -> Sequence[Loss]: ...
     def feed(self, event: StreamEvent, /) -> bytes: ...
     def close(self) -> bytes: ...
 
@@ -50,7 +52,7 @@ class Dialect(Protocol):
     def decode_response(
         self, body: Any, *, model: str | None = None, provider: str | None = None, timestamp: int | None = None
     ) -> AssistantMessage: ...
-    def encode_response(self, message: AssistantMessage) -> Encoded: ...
+    def encode_response(self, message: AssistantMessage, *, request: Request | None = None) -> Encoded: ...
     def framing(self, content_type: str | None = None) -> Framing: ...
     @property
     def StreamDecoder(self) -> Any: ...

@@ -1,18 +1,20 @@
-"""What every stream decoder does: read frames as JSON, end well whatever happens, say nothing after the end."""
+"""What stream decoders and encoders share: they end well whatever happens, and say nothing after the end."""
 
 import abc
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from .. import jsontext
 from ..errors import BadWire, FormatError, InterlinguaError, TransportError
-from ..events import StreamEvent
+from ..events import StreamEvent, message_in
 from ..folding import CUT_OFF, Recorder
 from ..framing import Frame
+from ..losses import Encoded, Loss
 from ..messages import AssistantMessage
-from ._wire import api_of
+from ..request import Request
+from ._wire import api_of, named
 
 
 class Decoder(abc.ABC):
@@ -99,6 +101,43 @@ class Decoder(abc.ABC):
         with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError, IndexError):
             self._close_blocks()
         self._record.fail(message, aborted=aborted, detail=detail)
+
+
+class Encoder(abc.ABC):
+    """Base of the stream encoders. `request` is what the client asked; it tells what the events leave out."""
+
+    encode_response: ClassVar[Callable[..., Encoded]]  # the dialect's, as a static method
+
+    def __init__(self, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None) -> None:
+        self._request = request
+        self._quirks = quirks
+        self._closed = False
+        self._latest: StreamEvent | None = None  # that was no delta: it knows the message so far
+
+    @property
+    def losses(self) -> Sequence[Loss]:
+        """What the wire could not carry of the message so far, up to the block that began or ended last.
+
+        At the end it is what `encode_response` reports of the message.
+        """
+        message = None if self._latest is None else message_in(self._latest)
+        if message is None:
+            return ()
+        return self.encode_response(message, **({"quirks": self._quirks} if self._quirks else {})).losses
+
+    @abc.abstractmethod
+    def feed(self, event: StreamEvent) -> bytes:
+        """The bytes that this event brings; none after the terminal event."""
+
+    @abc.abstractmethod
+    def close(self) -> bytes:
+        """Nothing after the terminal event; a stream without one is cut off, and says so."""
+
+    def _named(self, message: AssistantMessage | None) -> AssistantMessage:
+        return named(message or _NOTHING, self._request)
+
+
+_NOTHING = AssistantMessage(content=())
 
 
 def _numbered(mint: Callable[..., str] | None) -> Callable[[int], str] | None:

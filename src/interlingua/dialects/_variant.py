@@ -65,6 +65,10 @@ class _Reframed:
         self._frames = frames
         self._write = write
 
+    @property
+    def losses(self) -> Any:
+        return self._encoder.losses
+
     def feed(self, event: Any) -> bytes:
         return b"".join(map(self._write, self._frames.feed(self._encoder.feed(event))))
 

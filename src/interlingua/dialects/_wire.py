@@ -6,6 +6,7 @@ while the encoder still says X, so a value that was changed since is never overr
 """
 
 import functools
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
@@ -240,6 +241,22 @@ class Ids:
             if id not in self._given:
                 break
         return id, True
+
+
+def generated_id(message: AssistantMessage, prefix: str) -> str:
+    """An id for an answer that has none, as clients count on one: the same whether it is streamed or said whole.
+
+    So it is made of what is known when an answer begins.
+    """
+    told = f"{message.provider}\n{message.response_model or message.model}\n{message.timestamp}"
+    return prefix + hashlib.blake2b(told.encode("utf-8", "replace"), digest_size=12).hexdigest()
+
+
+def named(message: AssistantMessage, request: Request | None) -> AssistantMessage:
+    """The message with the name of the model that was asked, where it bears none: clients count on it."""
+    if request is None or message.model or message.response_model:
+        return message
+    return replace(message, model=request.model.id)
 
 
 def api_of(quirks: Mapping[str, Any] | None, api: str) -> str:

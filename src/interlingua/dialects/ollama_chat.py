@@ -64,7 +64,7 @@ from ..request import (
     ToolSpec,
 )
 from ._errors import provider_error, status_of, worded, words_of
-from ._stream import Decoder
+from ._stream import Decoder, Encoder
 from ._wire import (
     RESPONSE,
     Ids,
@@ -79,6 +79,7 @@ from ._wire import (
     keeping,
     lenient,
     model_of,
+    named,
     number,
     optional,
     own_word,
@@ -748,7 +749,7 @@ def _decode_usage(wire: dict[str, Any]) -> Usage | None:
     return Usage.of(count(wire, "prompt_eval_count"), count(wire, "eval_count"))
 
 
-def encode_response(message: AssistantMessage) -> Encoded:
+def encode_response(message: AssistantMessage, *, request: Request | None = None) -> Encoded:
     """The body of a whole answer."""
     report = Reporter("$")
     parts = _encode_blocks(blocks_of(message.content), report)
@@ -760,7 +761,7 @@ def encode_response(message: AssistantMessage) -> Encoded:
         report.at("$.usage", "usage", "only all input and all output are counted", "record")
     if message.timestamp is not None and _created(message.timestamp) is None:
         report.at("$.timestamp", "timestamp", "no calendar has this time", "record")
-    return encoded(API, _whole_answer(message, parts), message, ANSWER_FATES, report.losses)
+    return encoded(API, _whole_answer(named(message, request), parts), message, ANSWER_FATES, report.losses)
 
 
 def _whole_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
@@ -927,11 +928,13 @@ class StreamDecoder(Decoder):
 _GROWING = ("content", *_THINKING_FIELDS, "images", "tool_calls")
 
 
-class StreamEncoder:
+class StreamEncoder(Encoder):
     """Events to the bytes of a streamed answer. Pictures and calls wait for the end, as words come before them."""
 
-    def __init__(self, *, request: Request | None = None) -> None:
-        self._closed = False
+    encode_response = staticmethod(encode_response)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self._base: dict[str, Any] = {}
         self._blocks: list[Block] = []
         self._fields: dict[int, str | None] = {}  # where thinking is said; None for redacted thinking, which is not
@@ -945,8 +948,10 @@ class StreamEncoder:
             case ThinkingDelta():
                 field = self._fields.get(event.content_index, "thinking")
                 return self._chunk({"content": "", field: event.delta}) if field is not None else b""
+        self._latest = event
+        match event:
             case Start():
-                whole = _whole_answer(event.partial or AssistantMessage(content=()), _Parts())
+                whole = _whole_answer(self._named(event.partial), _Parts())
                 self._base = {key: whole[key] for key in ("model", "created_at") if key in whole}
                 return b""
             case ThinkingStart():
@@ -982,7 +987,7 @@ class StreamEncoder:
         out = self._chunk({"content": "", "images": parts.pictures}) if parts.pictures else b""
         for call in parts.calls:
             out += self._chunk({"content": "", "tool_calls": [call]})
-        answer = _whole_answer(message, _encode_blocks(blocks_of(message.content), QUIET))
+        answer = _whole_answer(self._named(message), _encode_blocks(blocks_of(message.content), QUIET))
         rest = {key: told for key, told in answer["message"].items() if key not in _GROWING or not told}
         if answer["message"].get("content"):
             rest["content"] = ""

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from ...losses import QUIET, Encoded, Reporter, encoded
 from ...messages import AssistantMessage, Content, Usage, blocks_of
+from ...request import Request
 from .._wire import (
     RESPONSE,
     an_object,
@@ -14,7 +15,9 @@ from .._wire import (
     body_of,
     count,
     fields_of,
+    generated_id,
     keeping,
+    named,
     optional,
     own_word,
     put_back,
@@ -107,11 +110,13 @@ def _encode_usage(usage: Usage | None) -> dict[str, Any]:
     return restored(wire, usage.extra, API)
 
 
-def encode_response(message: AssistantMessage, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
+def encode_response(
+    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
+) -> Encoded:
     """The body of a whole answer."""
     report = Reporter("$")
     content = encode_content(blocks_of(message.content), report)
-    body = whole_answer(message, content)
+    body = whole_answer(named(message, request), content)
     return encoded(API, body, message, ANSWER_FATES, report.losses, spoken=api_of(quirks, API))
 
 
@@ -121,7 +126,7 @@ def whole_answer(message: AssistantMessage, content: Any) -> dict[str, Any]:
 
 def _encode_answer(message: AssistantMessage, content: Any) -> dict[str, Any]:
     return {
-        "id": message.response_id or "",
+        "id": message.response_id or generated_id(message, "msg_"),
         "type": "message",
         "role": "assistant",
         "model": message.response_model or message.model or "",

@@ -4,7 +4,6 @@ An answer's stream is put together as the wire's own message and read as the who
 messages by construction.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -30,9 +29,8 @@ from ...folding import CUT_OFF, parse_arguments
 from ...framing import SSE, Frame, Framing, framing_for, write_sse
 from ...losses import QUIET
 from ...messages import AssistantMessage, Block, OpaqueBlock, TextBlock, ThinkingBlock, ToolCall, blocks_of
-from ...request import Request
-from .._stream import Decoder
-from .answers import decode_answer, decode_envelope, decode_usage, whole_answer
+from .._stream import Decoder, Encoder
+from .answers import decode_answer, decode_envelope, decode_usage, encode_response, whole_answer
 from .content import decode_block, decode_content, decode_redacted, encode_block
 from .errors import decode_error
 from .facts import API, STOP_REASONS
@@ -191,11 +189,13 @@ def _merge(wire: dict[str, Any], delta: dict[str, Any]) -> None:
         wire[key] = before + value if isinstance(before, str) and isinstance(value, str) else value
 
 
-class StreamEncoder:
+class StreamEncoder(Encoder):
     """Events to the bytes of a streamed answer. Blocks that this wire cannot say leave no gap in its indices."""
 
-    def __init__(self, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None) -> None:
-        self._closed = False
+    encode_response = staticmethod(encode_response)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self._told: dict[str, Any] = {}  # the envelope that the first event showed
         self._opened = 0
         self._places: dict[int, int] = {}  # our index of an open block -> the wire's
@@ -213,8 +213,10 @@ class StreamEncoder:
             case ToolCallDelta():
                 place = self._places[event.content_index]
                 return _delta(place, {"type": "input_json_delta", "partial_json": event.delta})
+        self._latest = event
+        match event:
             case Start():
-                self._told = _first(event.partial)
+                self._told = whole_answer(self._named(event.partial), []) | {"stop_reason": None}
                 return _event({"type": "message_start", "message": self._told})
             case TextStart():
                 return self._open(event.content_index, {"type": "text", "text": ""})
@@ -232,10 +234,10 @@ class StreamEncoder:
                 return self._close(event.content_index, event.tool_call)
             case Done():
                 self._closed = True
-                return _last(event.message, self._told)
+                return _last(self._named(event.message), self._told)
             case Error() if STOP_REASONS.get(event.error.stop_detail or "") == "error":
                 self._closed = True  # the model refused: an answer of this wire, not a failure of the stream
-                return _last(event.error, self._told)
+                return _last(self._named(event.error), self._told)
             case Error():
                 self._closed = True
                 return _event(
@@ -309,11 +311,6 @@ def _rest(place: int, wire: dict[str, Any]) -> bytes:
     if rest:
         said += _delta(place, {"type": "block_delta", **rest})
     return said
-
-
-def _first(partial: AssistantMessage | None) -> dict[str, Any]:
-    message = partial or AssistantMessage(content=())
-    return whole_answer(message, []) | {"stop_reason": None}
 
 
 def _last(message: AssistantMessage, told: dict[str, Any]) -> bytes:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from ...losses import Encoded, Reporter, encoded
 from ...messages import AssistantMessage, Block, Usage
+from ...request import Request
 from .._wire import (
     RESPONSE,
     an_object,
@@ -95,8 +96,8 @@ def _encode_usage(usage: Usage | None) -> dict[str, Any]:
     return restored(wire, usage.extra, API)
 
 
-def encode_response(message: AssistantMessage) -> Encoded:
-    """The body of a whole answer."""
+def encode_response(message: AssistantMessage, *, request: Request | None = None) -> Encoded:
+    """The body of a whole answer; this wire names neither the model nor the answer."""
     report = Reporter("$")
     content = encode_content(message.content, report, points=False)
     return encoded(API, whole_answer(message, content), message, ANSWER_FATES, report.losses)

@@ -33,10 +33,9 @@ from ...folding import CUT_OFF, parse_arguments
 from ...framing import AWSEventStream, Frame, Framing, framing_for, write_aws
 from ...losses import QUIET
 from ...messages import AssistantMessage, Block, OpaqueBlock, ServerToolCall, TextBlock, ThinkingBlock, ToolCall
-from ...request import Request
-from .._stream import Decoder
+from .._stream import Decoder, Encoder
 from .._wire import fields_of, string
-from .answers import decode_answer, decode_usage, whole_answer
+from .answers import decode_answer, decode_usage, encode_response, whole_answer
 from .content import SERVER, decode_block, encode_block
 from .errors import EXCEPTIONS, decode_error
 from .facts import API
@@ -350,11 +349,13 @@ def _joined_base64(pieces: list[str]) -> str:
         return "".join(said)
 
 
-class StreamEncoder:
+class StreamEncoder(Encoder):
     """Events to the bytes of a streamed answer."""
 
-    def __init__(self, *, request: Request | None = None) -> None:
-        self._closed = False
+    encode_response = staticmethod(encode_response)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self._sealed: set[int] = set()  # redacted blocks, which have no text to stream
         self._whole: set[int] = set()  # text in a block of another kind, which this wire does not stream
         self._calls: dict[int, dict[str, Any]] = {}  # how calls were announced
@@ -374,6 +375,8 @@ class StreamEncoder:
                 return _delta(event.content_index, {"reasoningContent": {"text": event.delta}})
             case ToolCallDelta():
                 return _delta(event.content_index, {"toolUse": {"input": event.delta}})
+        self._latest = event
+        match event:
             case Start():
                 self._first = _without_content(whole_answer(event.partial or AssistantMessage(content=()), []))
                 return _event("messageStart", self._first)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from ...folding import settle
 from ...losses import Encoded, Reporter, encoded
 from ...messages import AssistantMessage, Block, StopReason, TextBlock, Usage, blocks_of
+from ...request import Request
 from .._wire import (
     RESPONSE,
     Ids,
@@ -18,7 +19,9 @@ from .._wire import (
     count,
     each,
     fields_of,
+    generated_id,
     held_of,
+    named,
     optional,
     own_word,
     put_back,
@@ -34,6 +37,7 @@ from .errors import decode_error, is_error
 from .facts import (
     ANSWER_FATES,
     API,
+    APIS,
     CANDIDATE,
     ENVELOPE,
     NO_CANDIDATE,
@@ -187,13 +191,15 @@ def _encode_usage(usage: Usage) -> dict[str, Any]:
     return restored(wire, usage.extra) if usage.extra else wire
 
 
-def encode_response(message: AssistantMessage, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
+def encode_response(
+    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
+) -> Encoded:
     """The body of a whole answer."""
     report = Reporter("$")
     blocks = blocks_of(message.content)
     if not isinstance(message.content, tuple):
         report.lost("content", "content is a list of parts in this wire", "record", field="content")
-    body = encode_answer(message, encode_content(blocks, report) or [])
+    body = encode_answer(named(message, request), encode_content(blocks, report) or [])
     _report_answer(message, blocks, body, report)
     if has_envelope(quirks):
         body = _wrapped_answer(message, body)
@@ -236,6 +242,8 @@ def encode_envelope(message: AssistantMessage) -> dict[str, Any]:
         wire["modelVersion"] = named
     if message.response_id:
         wire["responseId"] = message.response_id
+    elif message.api not in APIS:  # Google's own answers may lack it
+        wire["responseId"] = generated_id(message, "")
     return wire
 
 

@@ -7,6 +7,7 @@ from ...losses import Fates, bookkeeping, dropped, kept, record, some
 from ...messages import StopReason
 
 API = "google-generative-ai"
+APIS = frozenset({API, "google-vertex", "google-gemini-cli"})  # with the variants
 STOP_REASONS: dict[str, StopReason] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",

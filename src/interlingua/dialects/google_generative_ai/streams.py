@@ -27,9 +27,8 @@ from ...folding import CUT_OFF
 from ...framing import SSE, Frame, Framing, framing_for, write_sse
 from ...losses import QUIET
 from ...messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
-from ...request import Request
 from .._partial_arguments import PartialArguments
-from .._stream import Decoder
+from .._stream import Decoder, Encoder
 from .._wire import RESPONSE, Ids, held_of, put_back, string
 from .answers import (
     block_reason,
@@ -38,6 +37,7 @@ from .answers import (
     decode_usage,
     encode_answer,
     encode_envelope,
+    encode_response,
     first_candidate,
     stop_word,
     with_envelope,
@@ -301,12 +301,14 @@ class _StreamedCall:
         return decode_block({**self._part, "functionCall": call}, Ids(lambda _: self._id))
 
 
-class StreamEncoder:
+class StreamEncoder(Encoder):
     """Events to the bytes of a streamed answer. Parts have no index: blocks that overlap are said one by one."""
 
-    def __init__(self, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None) -> None:
-        self._wrapped = has_envelope(quirks)
-        self._closed = False
+    encode_response = staticmethod(encode_response)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._wrapped = has_envelope(self._quirks)
         self._beside: dict[str, Any] = {}  # what every chunk says beside its candidate
         self._index: dict[str, Any] = {}  # what it says in it beside the parts
         self._at = 0  # the block that may speak now
@@ -318,12 +320,15 @@ class StreamEncoder:
     def feed(self, event: StreamEvent) -> bytes:
         if self._closed:
             return b""
+        if isinstance(event, TextDelta) and event.content_index == self._at:
+            return self._text(TextBlock, {"text": event.delta})
+        self._latest = event
         match event:
             case Done() | Error():
                 self._closed = True
                 return self._flush() + self._last(event)
             case Start():
-                self._begin(event.partial or AssistantMessage(content=()))
+                self._begin(self._named(event.partial))
                 return b""
             case _ if event.content_index == self._at:
                 return self._say(event)
@@ -404,7 +409,7 @@ class StreamEncoder:
         return out
 
     def _last(self, event: Done | Error) -> bytes:
-        message = event.message if isinstance(event, Done) else event.error
+        message = self._named(event.message if isinstance(event, Done) else event.error)
         if isinstance(event, Error) and not _is_said_by_stop(message):
             code = 499 if event.reason == "aborted" else CODES.get(message.stop_detail or "", 500)
             return self._event(error_body(code, message.error_message or "", message.stop_detail))

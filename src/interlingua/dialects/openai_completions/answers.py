@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from ...losses import Encoded, Reporter, encoded
 from ...messages import AssistantMessage, Block, StopReason, TextBlock, blocks_of
+from ...request import Request
 from .._wire import (
     MESSAGE,
     RESPONSE,
@@ -14,6 +15,8 @@ from .._wire import (
     api_of,
     body_of,
     each,
+    generated_id,
+    named,
     optional,
     put_back,
     reading,
@@ -139,7 +142,7 @@ def _said_answer(message: AssistantMessage, compat: Compat, report: Reporter) ->
 
 def encode_envelope(message: AssistantMessage, compat: Compat) -> dict[str, Any]:
     wire = {
-        "id": message.response_id or "",
+        "id": message.response_id or generated_id(message, "chatcmpl-"),
         "object": "chat.completion",
         "created": (message.timestamp or 0) // 1000,
         "model": message.response_model or message.model or "",
@@ -203,10 +206,12 @@ def _is_failed(choice: Mapping[str, Any]) -> bool:
     return bool(choice.get("error")) or STOP_REASONS.get(optional(choice.get("finish_reason")) or "") == "error"
 
 
-def encode_response(message: AssistantMessage, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
+def encode_response(
+    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
+) -> Encoded:
     """The body of a whole answer."""
     report, compat = Reporter("$"), compat_of(quirks)
-    body = whole_answer(message, compat, report)
+    body = whole_answer(named(message, request), compat, report)
     _report_answer(message, report)
     return encoded(API, body, message, ANSWER_FATES, report.losses, spoken=api_of(quirks, API))
 

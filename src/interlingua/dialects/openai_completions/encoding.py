@@ -1,6 +1,6 @@
 """Streamed answers, written."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
@@ -27,8 +27,9 @@ from ...framing import write_sse
 from ...losses import QUIET
 from ...messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
 from ...request import Request
+from .._stream import Encoder
 from .._wire import MESSAGE, put_back, restored
-from .answers import encode_envelope, held_response, stop_word, whole_answer
+from .answers import encode_envelope, encode_response, held_response, stop_word, whole_answer
 from .calls import encode_answered_call
 from .facts import API, CUSTOM, DETAILS, FIELDS, PART, PARTS, PIECES, PLAIN, REPEATS, TRACKS
 from .hosts import compat_of
@@ -38,14 +39,16 @@ from .speech import say
 from .thinking import WORDS, encode_detail, is_detail
 
 
-class StreamEncoder:
+class StreamEncoder(Encoder):
     """Events to the bytes of a streamed answer."""
 
-    def __init__(self, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None) -> None:
-        self._compat = compat_of(quirks)
-        self._says_usage = request is None or _wants_usage(request)
+    encode_response = staticmethod(encode_response)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._compat = compat_of(self._quirks)
+        self._says_usage = self._request is None or _wants_usage(self._request)
         self._started = False
-        self._closed = False
         self._head = b""  # a chunk up to its delta
         self._envelope: dict[str, Any] = {}
         self._held: dict[str, Any] = {}  # residual of the message, as far as it is known at the start
@@ -68,6 +71,8 @@ class StreamEncoder:
             case TextDelta() | ThinkingDelta() | ToolCallDelta():
                 writer = self._writers.get(event.content_index)
                 return b"" if writer is None else writer(event.delta)
+        self._latest = event
+        match event:
             case Start():
                 return self._start(event.partial)
             case TextStart():
@@ -103,7 +108,7 @@ class StreamEncoder:
 
     def _start(self, partial: AssistantMessage | None) -> bytes:
         """The first chunk, which always has the role."""
-        message = partial or AssistantMessage(content=())
+        message = self._named(partial)
         held = held_response(message)
         self._held = held.get(MESSAGE) or {}
         self._started = True
@@ -332,6 +337,7 @@ class StreamEncoder:
     def _end(self, message: AssistantMessage) -> bytes:
         """What the deltas could not say, the reason, the other choices, the usage."""
         self._closed = True
+        message = self._named(message)
         before = b"" if self._started else self._start(message)
         told = whole_answer(message, self._compat, QUIET)
         self._set_head(told)

@@ -9,14 +9,17 @@ from ...errors import BadWire
 from ...folding import settle
 from ...losses import QUIET, Encoded, Reporter, encoded, own_fields
 from ...messages import AssistantMessage, Block, Cost, StopReason, TextBlock, Usage, blocks_of
+from ...request import Request
 from .._wire import (
     RESPONSE,
     an_object,
     api_of,
     body_of,
     count,
+    generated_id,
     keeping,
     meaning,
+    named,
     number,
     optional,
     put_back,
@@ -29,6 +32,7 @@ from .._wire import (
 from .errors import decode_error
 from .facts import ANSWER_FATES, API, REASONS, SAID_STOPS, STOP_REASONS
 from .items import decode_item, encode_items
+from .requests import encode_body
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------
 
@@ -131,20 +135,25 @@ def _decode_usage(wire: Any) -> Usage | None:
 # --- ours to wire -----------------------------------------------------------------------------------------------------
 
 
-def encode_response(message: AssistantMessage, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
+def encode_response(
+    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
+) -> Encoded:
     """The body of a whole answer."""
     report = Reporter("$")
     output = encode_items(blocks_of(message.content), report, answer=True)
-    body = answer_said(message, output, report)
+    body = answer_said(message, output, report, request)
     return encoded(API, body, message, ANSWER_FATES, report.losses, spoken=api_of(quirks, API))
 
 
-def answer_said(message: AssistantMessage, output: list[Any], report: Reporter) -> dict[str, Any]:
-    body = _encode_answer(message, output, report)
+def answer_said(
+    message: AssistantMessage, output: list[Any], report: Reporter, request: Request | None = None
+) -> dict[str, Any]:
+    """The answer with its items; what it repeats of the `request`, unless it is an answer as the wire gave it."""
+    body = _encode_answer(named(message, request), output, report)
     held = message.extra.get(API, {}) if message.extra else {}
     for key in own_fields(held):
         report.at(f"$.extra.{API}.{key}", key, "held of a request's message, not of an answer", "record")
-    return put_back(body, held[RESPONSE]) if RESPONSE in held else body
+    return put_back(body, held[RESPONSE]) if RESPONSE in held else body | _echoed(request)
 
 
 def _encode_answer(message: AssistantMessage, output: list[Any], report: Reporter) -> dict[str, Any]:
@@ -156,7 +165,7 @@ def _encode_answer(message: AssistantMessage, output: list[Any], report: Reporte
     explained = message.stop_reason in ("error", "aborted") and message.error_message == _explained(word, content)
     error = None if message.error_message is None or explained else message.error_message
     return {
-        "id": message.response_id or "",
+        "id": message.response_id or generated_id(message, "resp_"),
         "object": "response",
         "created_at": _encode_time(message.timestamp),
         "status": status_said(word),
@@ -225,3 +234,35 @@ def _encode_time(timestamp: int | None) -> int | float:
     if timestamp is None:
         return 0
     return timestamp / 1000 if timestamp % 1000 else timestamp // 1000
+
+
+# Settings of a request that its answer repeats.
+_ECHOED = (
+    "background",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "prompt_cache_key",
+    "reasoning",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+)
+
+
+def _echoed(request: Request | None) -> dict[str, Any]:
+    if request is None:
+        return {}
+    body = restored(encode_body(request, [], QUIET), request.extra, API)
+    return {key: body[key] for key in _ECHOED if body.get(key) is not None}

@@ -27,13 +27,12 @@ from ...folding import CUT_OFF, unfold
 from ...framing import write_sse
 from ...losses import QUIET
 from ...messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall, blocks_of
-from ...request import Request
-from .._wire import JOINED, MESSAGE, RESPONSE, restored
-from .answers import answer_said, said_word, status_said
+from .._stream import Encoder
+from .._wire import JOINED, MESSAGE
+from .answers import answer_said, encode_response, said_word, status_said
 from .facts import API, CONTENT, CUSTOM, FORM, PARTS, SUMMARY
 from .holding import usually
 from .items import encode_item, is_custom, said_call
-from .requests import encode_body
 from .speech import encode_said, finish_message, message_item
 
 
@@ -52,17 +51,18 @@ class _Said:
         self.streamed = False
 
 
-class StreamEncoder:
+class StreamEncoder(Encoder):
     """Events to the bytes of a streamed answer.
 
     A message item is closed only when something else begins: the next words may belong to it.
     """
 
-    def __init__(self, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None) -> None:
-        self._echo = _echoed(request)
+    encode_response = staticmethod(encode_response)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self._number = -1
         self._id: str | None = None
-        self._closed = False
         self._output: list[Any] = []  # finished items, and None where one is not
         self._open: dict[int, tuple[_Said, int]] = {}  # by content index: the item, and the place of the part
         self._messages: list[_Said] = []  # message items that are not closed
@@ -74,6 +74,8 @@ class StreamEncoder:
         match event:
             case TextDelta() | ThinkingDelta() | ToolCallDelta():
                 return self._delta(event)
+        self._latest = event
+        match event:
             case Start():
                 return self._begin(event.partial)
             case TextStart() | ThinkingStart() | ToolCallStart() | BlockStart():
@@ -105,9 +107,7 @@ class StreamEncoder:
         return created + self._event("response.in_progress", response=response)
 
     def _response(self, message: AssistantMessage, output: list[Any], pending: Mapping[str, Any]) -> dict[str, Any]:
-        body = answer_said(message, output, QUIET)
-        if RESPONSE not in message.extra.get(API, ()):
-            body.update(self._echo)
+        body = answer_said(message, output, QUIET, self._request)
         body.update((key, value) for key, value in pending.items() if key in body)
         return body
 
@@ -283,7 +283,9 @@ class StreamEncoder:
     def _finish(self, message: AssistantMessage) -> bytes:
         said = self._begin(message if not self._seen else None)
         if not self._seen:  # a message that was never taken apart
+            terminal = self._latest
             said += b"".join(map(self.feed, list(unfold(message))[:-1]))
+            self._latest = terminal
         said += self._close_messages()
         self._closed = True
         output = [item for item in self._output if item is not None]
@@ -295,33 +297,3 @@ class StreamEncoder:
 _NOTHING = AssistantMessage(content=())
 _TERMINAL = {"incomplete": "response.incomplete", "failed": "response.failed", "cancelled": "response.failed"}
 _PENDING = {"status": "in_progress", "error": None, "incomplete_details": None, "usage": None}
-# Settings of a request that its answer repeats.
-_ECHOED = (
-    "background",
-    "instructions",
-    "max_output_tokens",
-    "max_tool_calls",
-    "metadata",
-    "parallel_tool_calls",
-    "previous_response_id",
-    "prompt_cache_key",
-    "reasoning",
-    "safety_identifier",
-    "service_tier",
-    "store",
-    "temperature",
-    "text",
-    "tool_choice",
-    "tools",
-    "top_logprobs",
-    "top_p",
-    "truncation",
-    "user",
-)
-
-
-def _echoed(request: Request | None) -> dict[str, Any]:
-    if request is None:
-        return {}
-    body = restored(encode_body(request, [], QUIET), request.extra, API)
-    return {key: body[key] for key in _ECHOED if body.get(key) is not None}
