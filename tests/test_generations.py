@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import interlingua as il
 from interlingua.dialects import dialect
 from interlingua.generations import EFFORTS, GENERATIONS, UNKNOWN, Generation, generation, row
-from interlingua.messages import AssistantMessage, TextBlock, UserMessage
+from interlingua.messages import AssistantMessage, ServerToolCall, TextBlock, UserMessage
 from interlingua.reasoning import EVERY_FORM, asks, fit, is_off
 from interlingua.request import Context, ModelDescriptor, Options, Reasoning, Request, ToolChoice, ToolSpec
 
@@ -363,3 +364,219 @@ def test_a_tool_is_forced_only_where_that_is_taken(id: str, reasoning: Any, forc
     assert (body["tool_choice"]["type"] == "any") is forced
     assert ("$.options.toolChoice" in losses) is not forced
     assert sent(model(id), tools=(LOOK,), tool_choice=ToolChoice(mode="none"))[0]["tool_choice"] == {"type": "none"}
+
+
+# --- how a request ends -----------------------------------------------------------------------------------------------
+
+BEGUN = AssistantMessage(content=(TextBlock(text="The answer is"),), api="anthropic-messages", model="claude-opus-5")
+
+
+@pytest.mark.parametrize(
+    ("id", "options", "taken"),
+    [
+        ("claude-3-5-sonnet-20241022", {}, True),
+        ("claude-sonnet-4-5", {}, True),
+        ("claude-sonnet-4-5", {"reasoning": "low"}, False),
+        ("claude-opus-4-6", {}, False),
+        ("claude-opus-5-5", {}, False),
+    ],
+)
+def test_a_begun_answer_is_sent_only_where_it_is_continued(id: str, options: Any, taken: bool) -> None:
+    """Elsewhere the model is asked to go on; what was begun stays in the history, and the change is reported."""
+    body, losses = sent(model(id), HI, BEGUN, **options)
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant", *([] if taken else ["user"])]
+    assert ("$.messages" in losses) is not taken
+    assert "The answer is" in json.dumps(body["messages"][1])
+    assert taken == all(finding.message.split(":")[0] != "prefill" for finding in il.check(
+        request(HI, BEGUN, **options), target=model(id)
+    ))  # fmt: skip
+
+
+def test_a_begun_answer_does_not_end_in_blanks() -> None:
+    """Anthropic refuses them at the end of what it is to continue."""
+    begun = replace(BEGUN, content=(TextBlock(text="The answer is \n"),))
+    body, losses = sent(model("claude-sonnet-4-5"), HI, begun)
+    assert body["messages"][-1]["content"][-1]["text"] == "The answer is"
+    assert losses == ["$.messages[1].content[0].text"]
+    assert sent(model("claude-sonnet-4-5"), HI, begun, HI)[1] == []
+
+
+def test_a_turn_that_the_provider_paused_goes_back_as_it_is() -> None:
+    """A server tool is still running: the turn is no beginning of an answer."""
+    paused = replace(
+        BEGUN, content=(ServerToolCall(id="s1", name="web_search", arguments={}),), stop_detail="pause_turn"
+    )
+    assert sent(model("claude-opus-5"), HI, paused)[0]["messages"][-1]["role"] == "assistant"
+
+
+def test_mistral_is_told_that_a_last_message_is_a_beginning() -> None:
+    """And gets no user message directly behind results."""
+    large = model("mistral-large-latest")
+    assert sent(large, HI, BEGUN)[0]["messages"][-1]["prefix"] is True
+    call = AssistantMessage(content=(il.ToolCall(id="c1", name="look", arguments={}),))
+    done = il.ToolResultMessage(tool_call_id="c1", content=(TextBlock(text="seen"),), is_error=False)
+    body, losses = sent(large, HI, call, done, HI, tools=(LOOK,))
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "tool", "assistant", "user"]
+    assert "$.messages" in losses
+    assert sent(large, HI, call, done, tools=(LOOK,))[0]["messages"][-1]["role"] == "tool"
+
+
+# --- schemas and kinds of tools ---------------------------------------------------------------------------------------
+
+OPEN = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+CLOSED = {**OPEN, "additionalProperties": False}
+OPTIONAL = {**CLOSED, "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}
+NULLABLE = {**OPTIONAL, "properties": {"a": {"type": "string"}, "b": {"type": ["integer", "null"]}}}
+GPT, CLAUDE = model("gpt-5"), model("claude-opus-4-6")
+
+
+@pytest.mark.parametrize(
+    ("target", "schema", "wanted"),
+    [
+        (GPT, CLOSED, CLOSED),
+        (GPT, OPEN, CLOSED),
+        (GPT, NULLABLE, {**NULLABLE, "required": ["a", "b"]}),
+        (GPT, OPTIONAL, None),
+        (GPT, {**CLOSED, "additionalProperties": True}, None),
+        (GPT, {**CLOSED, "properties": {"a": {"type": "string", "minLength": 3}}}, None),
+        (GPT, {**CLOSED, "properties": {"a": {}}}, None),
+        (GPT, {"anyOf": [CLOSED]}, None),
+        (CLAUDE, OPTIONAL, OPTIONAL),
+        (CLAUDE, OPEN, CLOSED),
+        (CLAUDE, {**CLOSED, "properties": {"a": {"type": "integer", "minimum": 3}}}, None),
+        (
+            CLAUDE,
+            {**CLOSED, "properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"items": {"$ref": "#/$defs/n"}}}},
+            None,
+        ),
+    ],
+)
+def test_a_strict_tool_has_a_strict_schema_or_is_not_called_strict(target: Any, schema: Any, wanted: Any) -> None:
+    """It is closed where that changes no meaning; else the claim goes, the schema stays, and that is reported."""
+    body, losses = sent(target, tools=(ToolSpec(name="f", input_schema=schema, strict=True),))
+    (tool,) = body["tools"]
+    said = tool.get("input_schema", tool.get("parameters"))
+    assert tool["strict"] is (wanted is not None)
+    assert losses == ([] if wanted is not None else ["$.tools[0].strict"])
+    assert said == {"type": "object", **(schema if wanted is None else wanted)} or said == schema
+
+
+def test_the_schema_of_an_answer_is_strict_where_it_is_called_so() -> None:
+    """OpenAI's claim goes where the schema is not; Anthropic closes every schema; older Claudes take none."""
+    strict = il.OutputSchema(schema=OPTIONAL, strict=True, name="x")
+    body, losses = sent(GPT, output_schema=strict)
+    assert (body["text"]["format"]["strict"], losses) == (False, ["$.options.outputSchema.strict"])
+    loose = {**OPEN, "properties": {"a": {"type": "string", "minLength": 3}}}
+    body, losses = sent(CLAUDE, output_schema=loose)
+    assert body["output_config"]["format"]["schema"] == CLOSED
+    assert losses == ["$.options.outputSchema.schema"]
+    body, losses = sent(model("claude-3-5-haiku"), output_schema=CLOSED)
+    assert ("output_config" not in body, losses) == (True, ["$.options.outputSchema"])
+
+
+def test_strict_tools_go_only_to_models_that_know_them() -> None:
+    """Claude before 4.1 refuses the word."""
+    tools = (ToolSpec(name="f", input_schema=CLOSED, strict=True),)
+    assert "strict" not in json.dumps(sent(model("claude-3-7-sonnet"), tools=tools)[0])
+    assert sent(model("claude-3-7-sonnet"), tools=tools)[1] == ["$.tools[0].strict"]
+
+
+def test_choices_that_are_no_strings_are_told_gemini_in_words() -> None:
+    """Its enums are strings: as such they would come back as strings."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "n": {"type": "integer", "enum": [1, 2], "description": "How many."},
+            "b": {"enum": [True]},
+            "w": {"type": "string", "enum": ["a", None]},
+        },
+    }
+    body, losses = sent(model("gemini-2.5-flash"), tools=(ToolSpec(name="f", input_schema=schema),))
+    said = body["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"]["properties"]
+    assert said == {
+        "n": {"type": "integer", "description": "How many. One of: 1, 2"},
+        "b": {"type": "boolean", "description": "One of: true"},
+        "w": {"type": "string", "enum": ["a"], "nullable": True},
+    }
+    assert losses == ["$.tools[0].input_schema"]
+
+
+GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: WORD"}
+PATCH = ToolSpec(
+    name="patch",
+    dialect="openai-responses",
+    value={"type": "custom", "name": "patch", "description": "Patches.", "format": GRAMMAR},
+)
+PATCHED = AssistantMessage(
+    content=(
+        il.ToolCall(
+            id="c1",
+            name="patch",
+            arguments={"input": "*** Begin"},
+            extra={"openai-responses": {"~type": "custom_tool_call"}},
+        ),
+    ),
+    api="openai-responses",
+    model="gpt-5",
+)
+PATCH_DONE = il.ToolResultMessage(tool_call_id="c1", content=(TextBlock(text="done"),), is_error=False)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        CLAUDE,
+        model("gemini-2.5-flash"),
+        model("llama3", "ollama-chat"),
+        model("kimi-k2"),
+        model("o3", "openai-responses"),
+    ],
+    ids=lambda target: target.id,
+)
+def test_a_custom_tool_is_a_function_of_one_text_where_there_are_none(target: ModelDescriptor) -> None:
+    """Its calls are those of the function, and come back as calls of the custom tool."""
+    source = request(HI, PATCHED, PATCH_DONE, tools=(PATCH,))
+    adapted = il.adapt(source, target)
+    body = json.dumps(dialect(target.api).encode_request(adapted.request).body)
+    assert "custom" not in body
+    assert "start: WORD" in body
+    assert [loss.path for loss in adapted.losses if loss.what == "tool"] == ["$.tools[0]"]
+    answer = AssistantMessage(content=(il.ToolCall(id="c2", name="patch", arguments={"input": "*** End"}),))
+    (call,) = adapted.restore(answer).tool_calls
+    assert call.arguments == {"input": "*** End"}
+    back = request(HI, PATCHED, PATCH_DONE, replace(answer, content=(call,)), tools=(PATCH,))
+    items = dialect("openai-responses").encode_request(il.adapt(back, GPT).request).body["input"]
+    assert [item["type"] for item in items[1:]] == ["custom_tool_call", "custom_tool_call_output"] * 2
+
+
+def test_a_custom_tool_crosses_between_openais_wires() -> None:
+    """Each has its own words for the tool, its grammar and its calls."""
+    body, losses = sent(model("gpt-5", "openai-completions"), HI, PATCHED, PATCH_DONE, tools=(PATCH,))
+    grammar = {"syntax": "lark", "definition": "start: WORD"}
+    inner = {"name": "patch", "description": "Patches.", "format": {"type": "grammar", "grammar": grammar}}
+    assert body["tools"] == [{"type": "custom", "custom": inner}]
+    assert body["messages"][1]["tool_calls"][0]["type"] == "custom"
+    assert losses == []
+    chat = dialect("openai-completions").decode_request({**body, "model": "gpt-5"})
+    again = dialect("openai-responses").encode_request(il.adapt(chat, GPT).request).body
+    assert again["tools"] == [PATCH.value]
+    assert [item["type"] for item in again["input"][1:]] == ["custom_tool_call", "custom_tool_call_output"]
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+def test_ollama_is_told_the_window_and_warned_of_when_it_is_too_small() -> None:
+    """Without `num_ctx` the server reads 4096 tokens and cuts off the beginning; what does not fit is warned of."""
+    long = UserMessage(content="word " * 8000)
+    told, untold = model("llama3", "ollama-chat", context_window=32_768), model("llama3", "ollama-chat")
+    assert sent(told, long)[0]["options"]["num_ctx"] == 32_768
+    assert "num_ctx" not in sent(untold)[0]["options"]
+
+    def warned(target: ModelDescriptor) -> list[str]:
+        found = il.check(request(long), target=target)
+        return [finding.severity for finding in found if finding.message.startswith("window")]
+
+    assert (warned(told), warned(untold), warned(replace(told, context_window=8192))) == ([], ["warning"], ["warning"])
+    body = {"model": "llama3", "messages": [], "options": {"num_ctx": 9000}}
+    assert dialect("ollama-chat").decode_request(body).model.context_window == 9000

@@ -61,6 +61,9 @@ ADVICE: dict[str, _Advice] = {
     "title": _Advice("error", "use letters, digits, single spaces, hyphens, brackets; each name once"),
     "cache": _Advice("error", "mark fewer blocks for caching, and no blank ones"),
     "schema": _Advice("error", "write the schema with the keywords that the target knows"),
+    "strict": _Advice("error", "close every object and require every property (or null for none); or leave strict out"),
+    "prefill": _Advice("error", "end with a user message, and ask there for how the answer should begin"),
+    "window": _Advice("warning", "sum up or leave out what is old, or say how large the model's window is"),
     "no limit": _Advice("warning", "set max_tokens"),
     "no name": _Advice("warning", "name the schema of the answer"),
     "max_tokens": _Advice("error", "set max_tokens to what the model gives, or less"),
@@ -104,7 +107,8 @@ def _mistakes(value: Any, dialect: str | None) -> tuple[Finding, ...]:
 def _checked(request: Request, target: ModelDescriptor | str | None) -> tuple[Finding, ...]:
     if target is None:
         return tuple(map(_finding, handover.structural_repairs(request)))
-    return tuple(map(_finding, handover.adapt(request, target).losses))
+    adapted = handover.adapt(request, target)
+    return tuple(map(_finding, (*adapted.losses, *adapted.warnings)))
 
 
 def _finding(loss: Loss) -> Finding:

@@ -65,6 +65,7 @@ class Generation(Struct, frozen=True, kw_only=True, rename="camel"):
     prefill: bool | None = None  # the last message may be the beginning of the answer
     forced_tools: Forcing | None = None
     strict: bool | None = None  # strict tools and answers of a given schema
+    custom_tools: bool | None = None  # tools that take one free text
     cache_breakpoints: bool = False  # it takes OpenAI's own cache markers
 
 
@@ -104,7 +105,14 @@ _BY_DEFAULT: dict[str, Any] = {**_UNSAMPLED, "on_by_default": True}
 _ALWAYS: dict[str, Any] = {**_BY_DEFAULT, "can_be_off": False, "forced_tools": "never"}
 
 # --- OpenAI: platform.openai.com/docs, the guide on reasoning and the pages of the models ---
-_GPT: dict[str, Any] = {"reasoning": False, "sampling": "free", "top_k": False, "stop": True, "strict": True}
+_GPT: dict[str, Any] = {
+    "reasoning": False,
+    "sampling": "free",
+    "top_k": False,
+    "stop": True,
+    "strict": True,
+    "custom_tools": False,
+}
 # Reasoning models refuse sampling and stop sequences while they reason.
 _REASONER: dict[str, Any] = {
     "input": SIGHT,
@@ -118,6 +126,7 @@ _REASONER: dict[str, Any] = {
     "stop": False,
     "forced_tools": "always",
     "strict": True,
+    "custom_tools": True,
 }
 _OPT_IN: dict[str, Any] = {
     **_REASONER,
@@ -317,21 +326,21 @@ GENERATIONS: tuple[Generation, ...] = (
     Generation(
         name="o1-mini, o1-preview",
         pattern=rf"o1-(mini|preview){_DATED}",
-        **{**_REASONER, "input": TEXT, "efforts": (), "strict": False},
+        **{**_REASONER, "input": TEXT, "efforts": (), "strict": False, "custom_tools": False},
         max_output=65_536,
         parallel_tools=False,
     ),
     Generation(
         name="o3-mini",
         pattern=rf"o3-mini{_DATED}",
-        **{**_REASONER, "input": TEXT},
+        **{**_REASONER, "input": TEXT, "custom_tools": False},
         max_output=100_000,
         parallel_tools=False,
     ),
     Generation(
         name="o1, o3, o4-mini",
         pattern=rf"(o1|o1-pro|o3|o3-pro|o4-mini){_DATED}",
-        **_REASONER,
+        **{**_REASONER, "custom_tools": False},
         max_output=100_000,
         parallel_tools=False,
     ),

@@ -13,7 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from . import jsontext, schemas
+from . import custom_tools, jsontext, schemas
+from .budget import taken
 from .cache_markers import fit_markers, place_markers
 from .errors import InterlinguaError
 from .folding import parse_arguments
@@ -39,7 +40,8 @@ from .messages import (
 )
 from .option_fitting import fit_options
 from .profiles import HOUSES, PROFILES, NameRule, Profile, family, profile
-from .request import ModelDescriptor, Request, ToolSpec
+from .reasoning import is_on
+from .request import ModelDescriptor, OutputSchema, Request, ToolSpec
 
 NO_RESULT = "No result was recorded for this call. Do not assume that the tool ran or what it did."
 NO_OUTPUT = "(no output)"
@@ -47,6 +49,8 @@ FAILED = "Error: "
 CONTINUED = "(the conversation continues)"
 SHOWN = "From the tool results:"
 DOCUMENTS = "(see the documents)"
+RECEIVED = "I have the results."
+GO_ON = "Go on from where your last message ends, without repeating any of it."
 SYNTHETIC = {"interlingua": {"synthetic": True}}
 INVALID_ARGUMENTS = "invalid_arguments"  # the key under which a model sees arguments that are no JSON object
 
@@ -56,15 +60,19 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
 
     ids: dict[str, str]
     names: dict[str, str]
+    warnings: tuple[Loss, ...]  # what may be lost at the target, and that no repair can help
     places: tuple[int | None, ...]  # of each message its place in the source; None where it was added
     _blocks: tuple[list[str], ...]
     _tools: list[int] | None
     _system_moved: bool
+    _custom: dict[str, str]
 
     def __new__(cls, work: "_Work") -> "Adapted":
         made = super().__new__(cls, (work.request(), tuple(dict.fromkeys(work.losses))))
         made.ids = work.ids
         made.names = work.names
+        made.warnings = tuple(work.warnings)
+        made._custom = work.restored
         made.places = tuple(turn.at for turn in work.turns)
         made._blocks = tuple(turn.places for turn in work.turns)
         made._tools = work.tool_places
@@ -101,10 +109,16 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
         return f"$.tools[{self._tools[at]}]{match[2]}" if at < len(self._tools) else None
 
     def restore(self, message: AssistantMessage) -> AssistantMessage:
-        """An answer to the adapted request, with the conversation's own tool names."""
-        if not any(call.name in self.names for call in message.tool_calls):
+        """An answer to the adapted request, with the conversation's own tool names and kinds of tools."""
+        if not any(call.name in self.names or call.name in self._custom for call in message.tool_calls):
             return message
-        return replace(message, content=tuple(_renamed(block, self.names) for block in blocks_of(message.content)))
+        return replace(message, content=tuple(map(self._restored, blocks_of(message.content))))
+
+    def _restored(self, block: Block) -> Block:
+        block = _renamed(block, self.names)
+        if isinstance(block, ToolCall) and block.name in self._custom:
+            return custom_tools.marked(block, self._custom[block.name])
+        return block
 
 
 _IN_MESSAGES = re.compile(r"\$\.messages\[(\d+)\](?:\.content\[(\d+)\])?(.*)", re.DOTALL)
@@ -209,6 +223,9 @@ class _Work:
             if request.model.api and family(self.model.id, None) not in self.rules.families:
                 self.generation = UNKNOWN
         self.caching = False
+        self.custom: dict[str, str] = {}  # custom tools: the wire that has them as such, "" where they are functions
+        self.restored: dict[str, str] = {}  # of those that are functions, the wire that they come from
+        self.warnings: list[Loss] = []
         self.thinking = thinking
         self.losses: list[Loss] = []
         self.turns: list[_Turn] = []
@@ -874,6 +891,7 @@ def _rename_tools(work: _Work) -> None:
 
     if work.tools is not None:
         work.tools = _named_once(work, fit)
+        _mark_custom_calls(work)
         if not work.tools:
             work.lost("$.tools", "tools", "an empty list of tools is refused", "record")
             work.tools = None
@@ -897,6 +915,7 @@ def _named_once(work: _Work, fit: Callable[[str, str], str]) -> tuple[ToolSpec, 
     work.tool_places = []
     for place, tool in enumerate(work.tools or ()):
         path = f"$.tools[{place}]"
+        tool = _fit_custom(tool, path, work)
         if tool.dialect is not None and tool.dialect != work.rules.api:
             work.lost(path, "tool", f"only {tool.dialect} can run it", "dropped")
         elif tool.name in kept:
@@ -906,6 +925,34 @@ def _named_once(work: _Work, fit: Callable[[str, str], str]) -> tuple[ToolSpec, 
             kept[tool.name] = tool if name == tool.name else replace(tool, name=name)
             work.tool_places.append(place)
     return tuple(kept.values())
+
+
+def _fit_custom(tool: ToolSpec, path: str, work: _Work) -> ToolSpec:
+    """A tool that takes free text, as OpenAI's newer models do; for others it is a function with one text."""
+    if custom_tools.definition(tool) is None:
+        return tool
+    api = work.rules.api
+    if work.rules.custom_tools and work.home == "openai" and work.generation.custom_tools is not False:
+        work.custom[tool.name] = api
+        if tool.dialect == api:
+            return tool
+        work.lost(path, "tool", "said in the words of this wire", "record")
+        return custom_tools.respelled(tool, api)
+    work.custom[tool.name] = ""
+    work.restored[tool.name] = tool.dialect or ""
+    work.lost(path, "tool", "said as a function that takes one text")
+    return custom_tools.as_function(tool)
+
+
+def _mark_custom_calls(work: _Work) -> None:
+    """Calls of custom tools in the form of the tool as the target knows it."""
+    for turn in work.turns if work.custom else ():
+        for at, block in enumerate(turn.blocks):
+            if isinstance(block, ToolCall) and block.name in work.custom:
+                api = work.custom[block.name]
+                call = custom_tools.marked(block, api) if api else custom_tools.unmarked(block, work.rules.api)
+                if call is not block:
+                    turn.put(at, call)
 
 
 def _renamed(block: Block, names: dict[str, str]) -> Block:
@@ -980,7 +1027,14 @@ def _join_results(before: _Turn, turn: _Turn, work: _Work) -> None:
 def _fit_schemas(work: _Work) -> None:
     if work.tools:
         work.tools = tuple(
-            tool if tool.dialect else _with_schema(tool, "input_schema", f"{work.tool(at)}.input_schema", work)
+            tool
+            if tool.dialect
+            else _with_strictness(
+                _with_schema(tool, "input_schema", f"{work.tool(at)}.input_schema", work),
+                "input_schema",
+                work.tool(at),
+                work,
+            )
             for at, tool in enumerate(work.tools)
         )
     elif work.rules.tools_with_history and any(turn.calls for turn in work.turns):
@@ -989,15 +1043,40 @@ def _fit_schemas(work: _Work) -> None:
         work.tools = tuple(ToolSpec(name=name, input_schema={"type": "object"}) for name in names)
         work.tool_places = []
     output = work.options.output_schema
-    if output is not None:
+    if output is not None and work.generation.strict is False and work.rules.strict == "closed":
+        work.lost("$.options.outputSchema", "schema", "the model takes no schema for its answer", "dropped")
+        work.options = replace(work.options, output_schema=None)
+    elif output is not None:
         fitted = _with_schema(output, "schema", "$.options.outputSchema.schema", work)
+        fitted = _with_strictness(fitted, "schema", "$.options.outputSchema", work)
         if fitted is not output:
             work.options = replace(work.options, output_schema=fitted)
 
 
+def _with_strictness(holder: Any, field: str, path: str, work: _Work) -> Any:
+    """A schema that is called strict must be: it is closed where that changes nothing, else the claim goes."""
+    rule = work.rules.strict
+    if not holder.strict or rule is None:
+        return holder
+    if work.generation.strict is False:
+        work.lost(f"{path}.strict", "strict", "the model does not know strict schemas")
+        return replace(holder, strict=None)
+    fitted, why = schemas.strict(getattr(holder, field), rule)
+    if why is not None:
+        work.lost(f"{path}.strict", "strict", f"said without the claim: {why}")
+        return replace(holder, strict=False)
+    if fitted == getattr(holder, field):
+        return holder
+    work.lost(f"{path}.{field}", "schema", "closed, as a strict schema must be", "record")
+    return replace(holder, **{field: fitted})
+
+
 def _with_schema(holder: Any, field: str, path: str, work: _Work) -> Any:
     schema = getattr(holder, field)
-    fitted, removed = schemas.fit(schema, work.rules.schema)
+    if work.rules.strict == "closed" and isinstance(holder, OutputSchema):
+        fitted, removed = schemas.closed(schema)  # the schema of an answer is always strict there
+    else:
+        fitted, removed = schemas.fit(schema, work.rules.schema)
     if work.rules.typed_tools and isinstance(holder, ToolSpec) and "type" not in (fitted or {}):
         fitted = {"type": "object", **(fitted or {})}
     if fitted == schema:
@@ -1014,6 +1093,65 @@ def _place_markers(work: _Work) -> None:
         place_markers(work)
 
 
+# --- how a request ends, and whether it fits --------------------------------------------------------------------------
+
+
+def _part_results_from_user(work: _Work) -> None:
+    """Where no user message may follow results directly, the model acknowledges them in between."""
+    if not work.rules.answer_after_results:
+        return
+    turns: list[_Turn] = []
+    for turn in work.turns:
+        if turns and isinstance(turns[-1].message, ToolResultMessage) and _is_asking(turn.message):
+            work.lost("$.messages", "order", "an answer of the model stands between results and user: one was added")
+            turns.append(_Turn(None, AssistantMessage(content=(TextBlock(text=RECEIVED),), extra=SYNTHETIC)))
+        turns.append(turn)
+    work.turns = turns
+
+
+def _is_asking(message: Message) -> bool:
+    return isinstance(message, UserMessage | SystemMessage)
+
+
+def _end_with_user(work: _Work) -> None:
+    """A last message of the model's is the beginning of its answer. Where that is refused, it is asked to go on."""
+    last = work.turns[-1] if work.turns else None
+    if last is None or not isinstance(last.message, AssistantMessage) or _is_paused(last):
+        return
+    thinks = is_on(work.options.reasoning, work.generation) and not work.rules.forced_with_thinking
+    if work.generation.prefill is False or thinks:
+        work.lost("$.messages", "prefill", "the target does not continue an answer: it is asked to go on")
+        work.turns.append(_Turn(None, UserMessage(content=GO_ON, extra=SYNTHETIC)))
+    elif work.rules.prefix_flag:
+        own = last.message.extra.get(work.rules.api, {})
+        last.set(extra={**last.message.extra, work.rules.api: {**own, "prefix": True}})
+    elif work.rules.trimmed_end:
+        _trim_end(last, work)
+
+
+def _is_paused(turn: _Turn) -> bool:
+    """Whether the provider runs a tool of its own and wants the turn back as it is."""
+    paused = turn.message.stop_detail == "pause_turn"
+    return paused or (bool(turn.blocks) and isinstance(turn.blocks[-1], ServerToolCall | ServerToolResult))
+
+
+def _trim_end(turn: _Turn, work: _Work) -> None:
+    """Anthropic: "final assistant content cannot end with trailing whitespace"."""
+    at, block = len(turn.blocks) - 1, turn.blocks[-1] if turn.blocks else None
+    if isinstance(block, TextBlock) and block.text != block.text.rstrip():
+        work.lost(f"{turn.places[at]}.text" if turn.places[at] else "", "text", "no blanks at the end of a beginning")
+        turn.put(at, replace(block, text=block.text.rstrip()))
+
+
+def _warn_of_overflow(work: _Work) -> None:
+    """A host that cuts off in silence what does not fit; others refuse it."""
+    window = work.model.context_window or work.rules.default_window
+    size = taken(work.source.context) if work.rules.default_window is not None else 0
+    if window is not None and size > window:
+        why = f"about {size} tokens, of which the host reads {window}: it leaves out the beginning in silence"
+        work.warnings.append(Loss("$.messages", "window", why, "weakened"))
+
+
 _PASSES: tuple[Callable[[_Work], None], ...] = (
     _drop_failed,
     _pair,
@@ -1028,9 +1166,12 @@ _PASSES: tuple[Callable[[_Work], None], ...] = (
     _rename_tools,
     _move_result_media,
     _take_turns,
+    _part_results_from_user,
     _accompany_documents,
     _place_markers,
     fit_markers,
     _fit_schemas,
     fit_options,
+    _end_with_user,
+    _warn_of_overflow,
 )

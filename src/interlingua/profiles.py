@@ -49,6 +49,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     later_system: bool = False  # system messages may stand between the others
     blank_text: bool = True  # blank text is accepted
     answer_after_results: bool = False  # no user message directly behind the results of tools
+    trimmed_end: bool = False  # a last message of the model may not end in blanks
     prefix_flag: bool = False  # a last message of the model is only taken where it says that it is a beginning
     user_first: bool = False
     alternating: bool = False  # user and assistant strictly take turns
@@ -95,6 +96,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     custom_tools: bool = False  # tools that take free text
     schema: Literal["full", "gemini"] = "full"
     strict: Literal["all required", "closed"] | None = None  # what a schema must be to be called strict; None: see wire
+    default_window: int | None = None  # how much is read where the request does not say; the rest is cut in silence
     named_schemas: bool = False  # the schema of an answer must have a name
     max_tokens: int | None = None  # the wire requires a limit: this one where none is known
     stops: int | None = None
@@ -113,6 +115,7 @@ ANTHROPIC = Profile(
     names=NameRule(WORD, 128),
     typed_tools=True,
     blank_text=False,
+    trimmed_end=True,
     user_first=True,
     image_bytes=5 * 1024 * 1024,
     image_side=8000,
@@ -237,6 +240,7 @@ OLLAMA = Profile(
     mixed_content=False,
     reasoning=("effort", "switch"),
     opaque=False,
+    default_window=4096,  # github.com/ollama/ollama/blob/main/docs/context-length.mdx
 )
 
 PROFILES: dict[str, Profile] = {

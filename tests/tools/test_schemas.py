@@ -124,9 +124,12 @@ CLEANED: list[tuple[Any, Any]] = [
         {"type": "object", "properties": {"a": {"description": "d"}}, "required": ["a"]},
     ),
     ({"type": "array", "items": {"if": {}, "type": "string"}}, {"type": "array", "items": {"type": "string"}}),
-    ({"type": "array", "items": [{"const": 1}, {"contains": {}}]}, {"type": "array", "items": [{"enum": [1]}, {}]}),
+    (
+        {"type": "array", "items": [{"const": 1}, {"contains": {}}]},
+        {"type": "array", "items": [{"type": "integer", "description": "One of: 1"}, {}]},
+    ),
     ({"oneOf": [{"const": "a"}, {"type": "null"}]}, {"anyOf": [{"enum": ["a"]}, {"type": "null"}]}),
-    ({"enum": [{"$ref": "a value"}]}, {"enum": [{"$ref": "a value"}]}),
+    ({"enum": [{"$ref": "a value"}]}, {"description": 'One of: {"$ref":"a value"}'}),
 ]
 
 

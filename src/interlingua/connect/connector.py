@@ -8,6 +8,7 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import logging
 import os
 import string
 import time
@@ -35,6 +36,8 @@ from .providers import Provider, Route, has_image, is_login_token
 from .stream import Stream
 from .transport import Transport, shared, whole
 from .watching import Timeouts
+
+_log = logging.getLogger(__name__)
 
 USER_AGENT = f"interlingua/{__version__}"
 
@@ -212,7 +215,9 @@ class HttpConnector:
         body = {**self.row.body, **encoded.body}
         if _keeps_reasoning_sealed(request):
             body.setdefault("include", ["reasoning.encrypted_content"])
-        return body, adapted.names, _Joined(adapted.losses, encoded.losses)
+        for warning in adapted.warnings:
+            _log.warning("%s/%s: %s", self.provider, request.model.id, warning.why)
+        return body, adapted.names, _Joined(adapted.losses, adapted.warnings, encoded.losses)
 
     async def _url(self, wire: Dialect, model: ModelDescriptor, call: CallOptions, env: Mapping[str, str]) -> str:
         own_path = (model.compat or {}).get("path")

@@ -146,6 +146,7 @@ FATES: Fates = {
         _WHOLE,
     ),
     **bookkeeping(API),
+    **kept("ModelDescriptor.context_window"),
     **some("ToolResultMessage.tool_call_id", "no id is said where the wire had none"),
     **kept("ToolResultMessage.tool_name"),
     **some("ToolResultMessage.is_error", "that it failed is told by the words only"),
@@ -532,7 +533,7 @@ def decode_request(
     prompt = messages[0] if isinstance(messages, list) and messages and _is_prompt(messages[0]) else None
     read = decode_messages(messages, mint) if "messages" in wire else ()
     request = Request(
-        model=model_of(wire.get("model"), model, API),
+        model=_with_window(model_of(wire.get("model"), model, API), wire.get("options")),
         context=Context(
             system=prompt["content"] if prompt else None,
             messages=read[1:] if prompt else read,
@@ -546,6 +547,12 @@ def decode_request(
     request = keeping(request, API, given, said)
     held = residual(prompt, {"role": "system", "content": prompt["content"]}) if prompt else None
     return with_held(request, API, **{PROMPT: held}) if held else request
+
+
+def _with_window(model: ModelDescriptor, options: Any) -> ModelDescriptor:
+    """The model with the window that the request asks for: this wire says with each request how much is to be read."""
+    window = whole(options.get("num_ctx")) if isinstance(options, dict) else None
+    return model if window is None or window < 1 else replace(model, context_window=window)
 
 
 def _is_prompt(wire: Any) -> bool:
@@ -623,7 +630,7 @@ def encode_request(request: Request, *, strict: bool = False) -> Encoded:
         report.at(SYSTEM, "system", why, "record")
     if context.tools is not None:
         body["tools"] = say_tools(context.tools, API, _encode_tool, report)
-    _encode_options(body, options, report)
+    _encode_options(body, options, request.model.context_window, report)
     return encoded(API, restored(body, request.extra, API), request, FATES, report.losses, strict=strict)
 
 
@@ -643,8 +650,10 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
     return restored({"type": "function", "function": function}, spec.extra, API)
 
 
-def _encode_options(body: dict[str, Any], options: Options, report: Reporter) -> None:
+def _encode_options(body: dict[str, Any], options: Options, window: int | None, report: Reporter) -> None:
+    # Without `num_ctx` the server reads a few thousand tokens, and leaves out the beginning of what is longer.
     given = {
+        "num_ctx": window,
         "temperature": options.temperature,
         "top_p": options.top_p,
         "top_k": options.top_k,
