@@ -1,11 +1,14 @@
-"""Writes the generated part of docs/dialects.md: what becomes of every field, and what a crossing costs.
+"""Writes the generated parts of docs/dialects.md (what becomes of every field, and what a crossing costs) and of
+docs/generations.md (what each generation of models is sent).
 
-`make docs` writes it; a test fails when the page is older than the code.
+`make docs` writes them; a test fails when a page is older than the code.
 """
 
 import sys
 from pathlib import Path
 from typing import Any
+
+from generations_table import table as generation_table
 
 from interlingua.dialects import FILES, WIRES, dialect
 from interlingua.losses import KEPT, Fate
@@ -89,12 +92,29 @@ Fields that the first dialect can say and the second drops / says only in some c
 """
 
 
+GENERATIONS = PAGE.with_name("generations.md")
+
+
+def generations() -> str:
+    return f"""{MARK}
+
+## What is sent, and what is reported
+
+Each cell is what one request becomes for the model in its row. ⚠ marks what is reported, with the reason.
+
+{generation_table()}
+"""
+
+
 def main(arguments: list[Any]) -> None:
-    written = PAGE.read_text().split(MARK)[0] if PAGE.exists() else ""
-    page = written + generated()
-    if "--check" in arguments:
-        sys.exit(page != PAGE.read_text())
-    PAGE.write_text(page)
+    outdated = False
+    for place, below in ((PAGE, generated()), (GENERATIONS, generations())):
+        text = place.read_text(encoding="utf-8")
+        page = text.split(MARK)[0] + below
+        if "--check" not in arguments:
+            place.write_text(page, encoding="utf-8")
+        outdated |= page != text
+    sys.exit("--check" in arguments and outdated)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def request(*messages: Any, tools: Any = None, **options: Any) -> Request:
     return Request(
         model=ModelDescriptor(id=""),
         context=Context(messages=messages or (HI,), tools=tools),
-        options=Options(**{"max_tokens": 32_000, **options}),
+        options=Options(**{"max_tokens": 40_000, **options}),
     )
 
 
@@ -113,7 +113,7 @@ CLAUDES: list[tuple[str, Any, dict[str, Any], bool]] = [
     ("claude-sonnet-4-5", True, {"thinking": {"type": "enabled", "budget_tokens": 8192}}, False),
     ("claude-sonnet-4-5", 2000, {"thinking": {"type": "enabled", "budget_tokens": 2000}}, False),
     ("claude-sonnet-4-5", 100, {"thinking": {"type": "enabled", "budget_tokens": 1024}}, True),
-    ("claude-sonnet-4-5", 50_000, {"thinking": {"type": "enabled", "budget_tokens": 31_999}}, True),
+    ("claude-sonnet-4-5", 50_000, {"thinking": {"type": "enabled", "budget_tokens": 39_999}}, True),
     ("claude-sonnet-4-5", "off", {"thinking": {"type": "disabled"}}, False),
     (
         "claude-opus-4-5",
@@ -238,6 +238,17 @@ def test_words_that_a_host_translates_are_left_to_it() -> None:
     assert said == ["default", "default", "none"]
     refused = model("gpt-5", "openai-completions", compat={"reasoningEffortMap": {"minimal": None}})
     assert sent(refused, reasoning="minimal") == ({**sent(refused, reasoning="low")[0]}, ["$.options.reasoning"])
+
+
+def test_a_word_leaves_room_for_the_answer() -> None:
+    """A budget that stands for a word takes half of the limit at most; where that is too little, thinking is off."""
+
+    def thinking(most: int) -> Any:
+        return sent(model("claude-sonnet-4-5"), reasoning="high", max_tokens=most)[0]["thinking"]
+
+    assert thinking(8000) == {"type": "enabled", "budget_tokens": 4000}
+    assert thinking(1500) == {"type": "enabled", "budget_tokens": 1024}
+    assert thinking(1000) == {"type": "disabled"}
 
 
 def test_thinking_stays_on_in_a_foreign_tool_turn_where_it_cannot_be_off() -> None:

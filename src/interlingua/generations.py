@@ -166,7 +166,15 @@ _FIXED: dict[str, Any] = {**_SWITCHED, "can_be_off": False}  # it always reasons
 
 GENERATIONS: tuple[Generation, ...] = (
     # Anthropic
-    _claude("Claude 2", r"(2|v2|instant)([.-]\d)*", input=TEXT, reasoning=False, sampling="free", prefill=True),
+    _claude(
+        "Claude 2",
+        r"(2|v2|instant)([.-]\d)*",
+        input=TEXT,
+        reasoning=False,
+        sampling="free",
+        prefill=True,
+        strict=False,
+    ),
     _claude(
         "Claude 3",
         r"3-(opus|sonnet|haiku)",
@@ -437,7 +445,7 @@ GENERATIONS: tuple[Generation, ...] = (
     Generation(
         name="DeepSeek Chat", pattern=r"deepseek-chat", **{**_SWITCHED, "on_by_default": False}, sampling="idle"
     ),
-    Generation(name="DeepSeek Reasoner", pattern=r"(deepseek-)?(reasoner|r1)(:\w+)?", **_FIXED, sampling="none"),
+    Generation(name="DeepSeek Reasoner", pattern=r"deepseek-(reasoner|r1)(:\w+)?|r1", **_FIXED, sampling="none"),
     Generation(
         name="DeepSeek V4",
         pattern=r"deepseek-v4-(flash|pro)",

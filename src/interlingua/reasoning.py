@@ -117,12 +117,12 @@ def _on(asked: Reasoning, model: Generation, forms: Collection[Form], room: int 
         elif not takes_budget:
             why, severity = "reasoning is on or off here, without degrees", "weakened"
         elif budget is None:
-            budget = BUDGETS.get(given, BUDGETS["medium"])
+            budget = _tokens_for(given, model, room)
         else:
             why = "the model takes a budget, no effort"
     if model.adaptive is False and budget is None:  # it must be told how much
         if takes_budget and model.budget is not None:
-            budget = BUDGETS.get(effort or "medium", BUDGETS["medium"])
+            budget = _tokens_for(effort, model, room)
         elif effort is None and words:
             effort = _nearest("medium", words)
     fitted = replace(asked, effort=effort, budget=budget, enabled=_switch(asked, effort, budget))
@@ -185,6 +185,16 @@ def _nearest(word: str, words: tuple[str, ...]) -> str | None:
 
 def _rank(word: str) -> int:
     return EFFORTS.index(word) if word in EFFORTS else -1
+
+
+def _tokens_for(word: str | None, model: Generation, room: int | None) -> int:
+    """What a word is worth in tokens; at most half of the whole answer, so that there is one."""
+    tokens = BUDGETS.get(word or "", BUDGETS["medium"])
+    if model.budget is not None:
+        tokens = min(tokens, model.budget[1])
+        if room is not None:
+            tokens = max(model.budget[0], min(tokens, room // 2))
+    return tokens
 
 
 def _word_for(budget: int) -> str:

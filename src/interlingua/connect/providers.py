@@ -161,7 +161,8 @@ def _mistral(request: Request, key: str | None) -> Mapping[str, str]:
     return {"x-affinity": request.options.session_id} if request.options.session_id else {}
 
 
-# What hosts of the chat wire do differently; the names are those of the dialect's `Compat`.
+# What hosts of the chat wire do differently; the names are those of the dialect's `Compat` and of `profiles`.
+_NO_TOP_K = {"supportsTopK": False}  # refused as an unknown field, or ignored in silence
 _OLD_LIMIT = {"maxTokensField": "max_tokens"}
 _PLAIN = _OLD_LIMIT | {"supportsDeveloperRole": False}
 _BUDGETLESS = _PLAIN | {"supportsReasoningEffort": False}
@@ -200,7 +201,7 @@ ROWS: tuple[Provider, ...] = (
         base_url="https://api.openai.com/v1",
         env=("OPENAI_API_KEY",),
         base_url_env=("OPENAI_BASE_URL",),
-        compat={"supportsDeveloperRole": True},
+        compat={"supportsDeveloperRole": True, **_NO_TOP_K},
         prices="openai",
     ),
     Provider(
@@ -223,6 +224,7 @@ ROWS: tuple[Provider, ...] = (
         base_url_env=_AZURE_URL_ENV,
         settings=_AZURE,
         auth="api-key",
+        compat=_NO_TOP_K,
         prices="azure",
     ),
     Provider(
@@ -319,6 +321,7 @@ ROWS: tuple[Provider, ...] = (
         said=_mistral,
         compat={
             **_PLAIN,
+            **_NO_TOP_K,
             "supportsUsageInStreaming": False,
             "seedField": "random_seed",
             "toolCallIdLength": 9,
@@ -337,6 +340,7 @@ ROWS: tuple[Provider, ...] = (
         # https://console.groq.com/docs/vision: 5 pictures of 33 megapixels; 4 MB for a request with base64, of which
         # some are left for text.
         compat={
+            **_NO_TOP_K,
             "reasoningField": "reasoning",
             "maxImages": 5,
             "imagePixels": 33_177_600,
@@ -364,7 +368,7 @@ ROWS: tuple[Provider, ...] = (
         api="openai-completions",
         base_url="https://api.cerebras.ai/v1",
         env=("CEREBRAS_API_KEY",),
-        compat={"supportsDeveloperRole": False, "reasoningField": "reasoning"},
+        compat={"supportsDeveloperRole": False, "reasoningField": "reasoning", **_NO_TOP_K},
         prices="cerebras",
     ),
     Provider(
@@ -374,6 +378,7 @@ ROWS: tuple[Provider, ...] = (
         base_url="https://api.x.ai/v1",
         env=("XAI_API_KEY",),
         compat={
+            **_NO_TOP_K,
             "supportsDeveloperRole": False,
             "usageIncludesReasoning": False,
             # https://docs.x.ai/docs/guides/image-understanding: JPEG and PNG of at most 20 MiB, in any number
@@ -388,7 +393,7 @@ ROWS: tuple[Provider, ...] = (
         api="openai-completions",
         base_url="https://api.deepseek.com",
         env=("DEEPSEEK_API_KEY",),
-        compat={**_PLAIN, "thinkingFormat": "deepseek"},
+        compat={**_PLAIN, "thinkingFormat": "deepseek", **_NO_TOP_K},
         prices="deepseek",
     ),
     Provider(
@@ -478,7 +483,8 @@ ROWS: tuple[Provider, ...] = (
         api="openai-completions",
         base_url="https://api.moonshot.ai/v1",
         env=("MOONSHOT_API_KEY",),
-        compat=_PLAIN,
+        # platform.moonshot.ai/docs: `thinking: {"type": …}`, from K2.5 on.
+        compat={**_PLAIN, **_NO_TOP_K, "thinkingFormat": "zai"},
         prices="moonshotai",
     ),
     Provider(
@@ -488,6 +494,14 @@ ROWS: tuple[Provider, ...] = (
         base_url="https://api.z.ai/api/paas/v4",
         env=("ZAI_API_KEY",),
         compat={**_BUDGETLESS, "thinkingFormat": "zai"},
+        # docs.z.ai: from GLM-5.2 on an effort beside the switch.
+        routes=(
+            Route(
+                pattern=r"glm-5.(2|3).*",
+                api="openai-completions",
+                compat={"thinkingFormat": "deepseek", "supportsReasoningEffort": True},
+            ),
+        ),
         prices="zai",
     ),
     Provider(
