@@ -10,6 +10,7 @@ InterlinguaError
 ├── Aborted              the caller stopped the call
 ├── ProviderError        an answer came and it is an error
 │   └── AuthFailed · RateLimited · Overloaded · ContextTooLong · ContentFiltered · BadRequest
+│                                                └── CannotCompact   nor can it be made to fit
 ├── SessionError         a session on disk cannot do what was asked (sessions/store.py)
 │   └── SessionBusy · SessionDamaged · SessionNotFound
 └── ToolInputError       status 400
@@ -127,6 +128,10 @@ class Overloaded(ProviderError):
 
 class ContextTooLong(ProviderError):
     """The conversation does not fit the model's context window."""
+
+
+class CannotCompact(ContextTooLong):
+    """The conversation does not fit the model's context window, and cannot be summed up so that it does."""
 
 
 class ContentFiltered(ProviderError):

@@ -249,10 +249,18 @@ class _Work:
 
     @property
     def open_foreign_turn(self) -> bool:
-        """Whether the last step waits for an answer to its results, and the target cannot verify its thinking."""
-        steps = _steps(self.turns)
-        is_open = bool(steps) and isinstance(self.turns[-1].message, ToolResultMessage)
-        return is_open and not self.foreign.isdisjoint(steps[-1])
+        """Whether results wait for an answer in a turn whose thinking the target cannot verify, or that has none.
+
+        The turn may have none because its beginning was summed up, or because thinking was asked for only after that.
+        """
+        turns = self.turns
+        if not turns or not isinstance(turns[-1].message, ToolResultMessage):
+            return False
+        asked = (at for at in range(len(turns) - 1, -1, -1) if isinstance(turns[at].message, UserMessage))
+        turn = turns[next(asked, -1) + 1 :]
+        first = next((one for one in turn if isinstance(one.message, AssistantMessage)), None)
+        begins = first is not None and bool(first.blocks) and isinstance(first.blocks[0], ThinkingBlock)
+        return not begins or not self.foreign.isdisjoint(turn)
 
     @property
     def has_server_history(self) -> bool:

@@ -136,7 +136,7 @@ def _fit_reasoning(options: Options, work: Work) -> Options:
     room = None if work.rules.forced_with_thinking else options.max_tokens
     fitted = fit(asked, _budgeted(work), work.rules.reasoning, room=room)
     if work.open_foreign_turn and _needs_its_thinking(fitted.reasoning, work):
-        fitted = Fitted(Reasoning(enabled=False), "off while the tool turn of another model is open")
+        fitted = Fitted(Reasoning(enabled=False), "off while a tool turn is open that lacks this model's own thinking")
     fitted = _shown(_least_in_own_word(fitted, work), work)
     if fitted.reasoning == asked:
         return options

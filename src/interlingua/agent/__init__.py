@@ -2,7 +2,7 @@
 
 from .agent import Agent, AgentState, Result
 from .batch import AfterCall, BeforeCall, Verdict
-from .compaction import Compaction
+from .compaction import Compacted, Compaction
 from .conversion import register_message
 from .host import AgentHost
 from .loop import Limits
@@ -13,6 +13,7 @@ __all__ = [
     "AgentHost",
     "AgentState",
     "BeforeCall",
+    "Compacted",
     "Compaction",
     "Limits",
     "Result",

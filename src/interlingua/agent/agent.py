@@ -14,8 +14,8 @@ from ..abort import Abort
 from ..connect.candidates import ACCESS, Fallback, chain, parted, place_of
 from ..connect.connector import options_of
 from ..connect.resilience import Retry
-from ..containment import must_propagate
-from ..errors import InterlinguaError
+from ..containment import describe, must_propagate
+from ..errors import CannotCompact, InterlinguaError
 from ..events import (
     AgentEvent,
     AgentStart,
@@ -42,7 +42,7 @@ from ..tools.calling import Approve
 from ..tools.decorator import tool
 from ..tools.tool import Tool, ToolContext, ToolResult, as_tool
 from .batch import UNKNOWN, AfterCall, BeforeCall, Rules
-from .compaction import Compaction
+from .compaction import Compacted, Compaction
 from .conversion import for_models
 from .history import History, Memory, opened
 from .loop import Limits, Loop, Pending, Setup, Spent
@@ -439,21 +439,36 @@ class Agent:
             return None
         return output_of(text_of(last.content), self._schema.schema).value
 
-    async def compact(self, *, focus: str | None = None) -> bool:
-        """Sums up what is old in the history now; whether there was anything to sum up."""
+    async def compact(self, *, focus: str | None = None) -> Compacted | None:
+        """Sums up what is old in the history now, and says how much that saved; None if nothing is old enough.
+
+        Raises `CannotCompact` for a history that is too large for the model and cannot be made smaller.
+        """
         return await (self.compaction or Compaction()).compact(self, focus=focus)
 
-    async def _make_room_if_due(self) -> bool:
-        return await self._make_room(only_if_due=True)
-
-    async def _make_room(self, *, only_if_due: bool = False) -> bool:
-        """Makes room if that can be done; a summary that fails costs nothing but itself."""
+    async def _make_room_if_due(self) -> None:
+        """Makes room before it is too late. What fails costs nothing: the history may fit all the same."""
+        how = self.compaction
         try:
-            due = not only_if_due or (self.compaction is not None and await self.compaction.due(self))
-            return due and await self.compact()
-        except Exception:  # whoever writes summaries
-            _log.exception("the history could not be summed up, so it is left as it is")
-            return False
+            if how is not None and await how.due(self):
+                await how.compact(self)
+        except BaseException as error:  # whoever writes summaries
+            if must_propagate(error):
+                raise
+            _log.error("the history could not be summed up, so it is left as it is", exc_info=error)
+
+    async def _make_room(self) -> bool:
+        """Makes room for a history that was refused; whether that was possible. Raises `CannotCompact` if it failed."""
+        how = self.compaction
+        try:
+            return how is not None and await how.compact(self, overflowed=True) is not None
+        except BaseException as error:
+            if must_propagate(error):
+                raise
+            _log.error("the history could not be summed up, so it is left as it is", exc_info=error)
+            if isinstance(error, CannotCompact):
+                raise
+            raise CannotCompact(f"cannot compact: no summary could be written: {describe(error)}") from error
 
     def _refuse_while_running(self, what: str) -> None:
         if self._signal is not None:

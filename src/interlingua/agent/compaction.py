@@ -1,6 +1,6 @@
 """Making room: when the history nears the model's window, what is old is summed up. The original stays on disk."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -8,16 +8,32 @@ from msgspec import Struct
 from ..budget import taken
 from ..connect import catalogue
 from ..connect.candidates import Fallback
-from ..errors import InterlinguaError
+from ..errors import CannotCompact, ContextTooLong
 from ..messages import text_of
-from ..request import Context, ModelDescriptor
+from ..request import Context, Entry, ModelDescriptor
 from ..sessions import compaction as cutting
+from ..tools.schemas import extract_tool_schema
 from .conversion import for_models
 
 Summarise: TypeAlias = Callable[[str, int], Awaitable[str]]
 """Gets the words of a summary request and the most tokens the summary may have; gives the summary."""
 
 UNKNOWN_WINDOW = 128_000
+SMALLEST_PIECE = 256  # tokens of a conversation that are worth a request of their own
+_WORDS = 400  # tokens, at most, of a request for a summary beside the conversation and the summary before
+
+
+class Compacted(Struct, frozen=True, kw_only=True):
+    """What a compaction did: about how many tokens the next request holds, before and after."""
+
+    tokens_before: int
+    tokens_after: int
+    summary: str
+    first_kept: str | None = None
+
+    @property
+    def saved(self) -> int:
+        return self.tokens_before - self.tokens_after
 
 
 class Compaction(Struct, frozen=True, kw_only=True):
@@ -37,23 +53,45 @@ class Compaction(Struct, frozen=True, kw_only=True):
     async def due(self, agent: Any) -> bool:
         """Whether the history leaves less than the reserve of the agent's model."""
         await catalogue.warm()
-        window = self.window or _window(agent)
-        context = Context(system=agent.system, messages=tuple(for_models(agent.history.messages)))
-        return cutting.is_due(taken(context), window, self.reserve)
+        window = self.window or _window(agent.model)
+        tools = tuple(map(extract_tool_schema, agent.tools))
+        context = Context(system=agent.system, messages=tuple(for_models(agent.history.messages)), tools=tools)
+        return cutting.is_due(taken(context), window, self._reserve(window))
 
-    async def compact(self, agent: Any, *, focus: str | None = None) -> bool:
-        """Sums up what is old; whether there was anything to sum up. A failure leaves everything as it was."""
-        cut = cutting.cut(agent.history.entries, self.keep)
-        if cut is None:
-            return False
-        write = self.summarise or self._asking(agent)
-        summary = await write(cutting.summary_request(cut, focus=focus), int(self.reserve * 0.8))
-        prefix = await write(cutting.prefix_request(cut), int(self.reserve * 0.5)) if cut.prefix else None
-        if not summary.strip():
-            raise InterlinguaError("the summary is empty, so the history was left as it is")
-        told = cutting.finished(cut, summary, prefix)
-        agent.history.compact(told.text, cut.first_kept, tokens_before=cut.tokens_before, details=told.details)
-        return True
+    async def compact(self, agent: Any, *, focus: str | None = None, overflowed: bool = False) -> Compacted | None:
+        """Sums up what is old, and says how much that saved; None if there was nothing to sum up.
+
+        What is more than one request can hold is summed up in parts; a turn that is too large and cannot be divided is
+        summed up whole. Raises `CannotCompact` where that does not help either. A failure leaves everything as it was.
+        `overflowed` says that the provider has refused the history: then it is taken for at least as large as the
+        window, whatever it seems to be.
+        """
+        await catalogue.warm()
+        plan = _Plan(self, agent, overflowed)
+        if plan.cut is None:
+            return None
+        writer = _Writer(self.summarise or self._asking(agent), self._writers_window(agent))
+        summary = await writer.summary(plan, focus)
+        prefix = await writer.prefix(plan)
+        told = cutting.finished(plan.cut, summary, prefix)
+        done = plan.outcome(told.text)
+        agent.history.compact(
+            told.text,
+            plan.cut.first_kept,
+            tokens_before=done.tokens_before,
+            tokens_after=done.tokens_after,
+            details=told.details,
+        )
+        return done
+
+    def _reserve(self, window: int) -> int:
+        """No more than half of a small window."""
+        return min(self.reserve, window // 2)
+
+    def _writers_window(self, agent: Any) -> int:
+        if self.summarise is None and self.model is not None:
+            return _window(self.model)
+        return self.window or _window(agent.model)
 
     def _asking(self, agent: Any) -> Summarise:
         async def ask(words: str, most: int) -> str:
@@ -65,8 +103,132 @@ class Compaction(Struct, frozen=True, kw_only=True):
         return ask
 
 
-def _window(agent: Any) -> int:
-    model = agent.model
+class _Plan:
+    """What to sum up of an agent's history so that the rest fits."""
+
+    def __init__(self, how: Compaction, agent: Any, overflowed: bool) -> None:
+        self.entries: Sequence[Entry] = agent.history.entries
+        window = how.window or _window(agent.model)
+        reserve = how._reserve(window)
+        fixed = taken(Context(system=agent.system, messages=(), tools=tuple(map(extract_tool_schema, agent.tools))))
+        # Estimates are rough: they are stretched to what an answer reported, or to what a refusal tells.
+        seems = fixed + sum(map(cutting.estimate, cutting.context(self.entries)))
+        self._size = max(seems, cutting.context_tokens(self.entries), window if overflowed else 0)
+        self._scale = self._size / seems if seems else 1.0
+        self._fixed = fixed * self._scale
+        self.room = int(window - reserve - self._fixed)
+        # The summary and what is kept share the room; in an ordinary window these limits do not bind.
+        self.summary_most = max(1, min(int(reserve * 0.8), self.room // 3))
+        self.prefix_most = max(1, min(int(reserve * 0.5), self.room // 5))
+        self._keep = max(1, int(min(how.keep, max(self.room, 3) // 3) / self._scale))
+        self._must = self._size > window - reserve
+        self.cut = self._cut(window)
+
+    def _cut(self, window: int) -> cutting.Cut | None:
+        cut = cutting.cut(self.entries, self._keep)
+        if not self._must or (cut is not None and self._fits(cut)):
+            return cut
+        whole = cutting.cut_everything(self.entries) if self.room > 0 else None
+        if whole is not None:
+            return whole
+        raise CannotCompact(f"cannot compact: {self._why(window)}")
+
+    def _fits(self, cut: cutting.Cut) -> bool:
+        summary = self.summary_most + (self.prefix_most if cut.prefix else 0)
+        return self._kept_tokens(cut) + summary <= max(self.room, 0)
+
+    def _kept_tokens(self, cut: cutting.Cut) -> float:
+        """The tokens of what stays as it is."""
+        if cut.first_kept is None:
+            return 0
+        first = next(at for at, entry in enumerate(self.entries) if (entry.id or "") == cut.first_kept)
+        kept = (cutting.unsigned(entry.message) for entry in self.entries[first:])
+        return sum(cutting.estimate(message) for message in kept if message is not None) * self._scale
+
+    def _why(self, window: int) -> str:
+        if self.room <= 0:
+            return f"the system text and the tools leave no room in a window of {window:,} tokens"
+        if not self.entries or cutting.is_compaction(self.entries[-1].message):
+            return f"there is nothing left to sum up, and it does not fit a window of {window:,} tokens"
+        unread = sum(cutting.estimate(entry.message) for entry in cutting.unanswered(self.entries))
+        return (
+            f"the last turn does not fit a window of {window:,} tokens (about {unread:,} are not answered yet), and it "
+            "cannot be summed up: it waits for results, or holds pictures or files; send less at once"
+        )
+
+    def outcome(self, summary: str) -> Compacted:
+        """What the summary saves. Raises `CannotCompact` for one that saves nothing where something must be saved."""
+        assert self.cut is not None
+        left = cutting.estimate(cutting.summary_message(summary)) + self._kept_tokens(self.cut)
+        before, after = int(self._size), int(self._fixed + left)
+        if after >= before and self._must:
+            raise CannotCompact(
+                f"cannot compact: the summary is no shorter than what it sums up (about {after:,} tokens instead of "
+                f"{before:,}); nothing was changed"
+            )
+        return Compacted(tokens_before=before, tokens_after=after, summary=summary, first_kept=self.cut.first_kept)
+
+
+class _Writer:
+    """Has a summary written, in as many parts as it takes: each goes on from the summary of those before it."""
+
+    def __init__(self, write: Summarise, window: int) -> None:
+        self._write = write
+        self._window = window
+
+    async def summary(self, plan: _Plan, focus: str | None) -> str:
+        """Of what came before the turn at the cut; the earlier summary where nothing came since."""
+        cut = plan.cut
+        assert cut is not None
+        if not any(not cutting.is_bookkeeping(entry.message) for entry in cut.summarize) and cut.prefix:
+            return cut.previous or ""
+        unread = cutting.unanswered(plan.entries)
+        parts = cutting.pieces(cut.summarize, self._piece(plan.summary_most), unread=unread)
+
+        def request(part: str, before: str | None) -> str:
+            return cutting.summary_request_of(part, before, focus=focus)
+
+        return await self._written(parts, request, plan.summary_most, cut.previous) or ""
+
+    async def prefix(self, plan: _Plan) -> str | None:
+        """Of the part of a turn that is not kept."""
+        cut = plan.cut
+        assert cut is not None
+        if not cut.prefix:
+            return None
+        unread = cutting.unanswered(plan.entries)
+        parts = cutting.pieces(cut.prefix, self._piece(plan.prefix_most), unread=unread)
+
+        def request(part: str, before: str | None) -> str:
+            return cutting.prefix_request_of(part, before, kept=cut.first_kept is not None)
+
+        return await self._written(parts, request, plan.prefix_most, None)
+
+    def _piece(self, most: int) -> int:
+        """How many tokens of conversation one request can hold beside the summary before and the one to be written."""
+        return max(SMALLEST_PIECE, self._window - 2 * most - _WORDS)
+
+    async def _written(
+        self, parts: Iterable[str], request: Callable[[str, str | None], str], most: int, before: str | None
+    ) -> str | None:
+        waiting = [*parts]
+        while waiting:
+            part = waiting.pop(0)
+            try:
+                written = await self._write(request(part, before), most)
+            except ContextTooLong as error:  # the estimate was wrong
+                if len(part) < 2 * SMALLEST_PIECE:
+                    raise CannotCompact(f"cannot compact: no request for a summary is short enough: {error}") from error
+                waiting[:0] = cutting.split(part, len(part.encode()) // 2 + 4)
+                continue
+            if not written.strip():
+                raise CannotCompact("the summary is empty, so the history was left as it is")
+            before = written
+        return before
+
+
+def _window(given: Fallback) -> int:
+    model = given["model"] if isinstance(given, dict) else given
     if isinstance(model, ModelDescriptor):
         known = model.context_window
     else:

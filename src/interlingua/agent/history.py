@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from ..messages import AgentMessage, ToolCall, ToolResultMessage
+from ..messages import AgentMessage, CustomMessage, ToolCall, ToolResultMessage
 from ..request import Entry
-from ..sessions.compaction import summary_message, unsigned
+from ..sessions.compaction import ROLE, summary_message, unsigned
 from .batch import Journal
 
 
@@ -51,6 +51,7 @@ class Memory(Journal):
         self.journal: Journal = self
         self._begun: set[str] = set()
         self._finished: dict[str, ToolResultMessage] = {}
+        self._compaction: tuple[AgentMessage, CustomMessage] | None = None  # the latest, as it is told and as it is
 
     def append(self, message: AgentMessage) -> None:
         self.messages.append(message)
@@ -72,7 +73,11 @@ class Memory(Journal):
 
     @property
     def entries(self) -> list[Entry]:
-        return [Entry(message=message, id=str(at)) for at, message in enumerate(self.messages)]  # type: ignore[arg-type]
+        """The first message is the compaction itself where it tells its summary: a later one brings that up to date."""
+        messages = list(self.messages)
+        if self._compaction is not None and messages and messages[0] is self._compaction[0]:
+            messages[0] = self._compaction[1]
+        return [Entry(message=message, id=str(at)) for at, message in enumerate(messages)]  # type: ignore[arg-type]
 
     def sync(self) -> None:
         pass
@@ -81,7 +86,9 @@ class Memory(Journal):
         kept = (
             [] if first_kept is None else [m for m in map(unsigned, self.messages[int(first_kept) :]) if m is not None]
         )
-        self.messages[:] = [summary_message(summary), *kept]
+        said = summary_message(summary)
+        self._compaction = said, CustomMessage(ROLE, {"summary": summary, "details": about.get("details")})
+        self.messages[:] = [said, *kept]
 
     def reload(self) -> None:
         pass

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from ..abort import Abort
 from ..connect.resilience import Retry
 from ..containment import must_propagate
-from ..errors import ContextTooLong, InterlinguaError
+from ..errors import CannotCompact, ContextTooLong, InterlinguaError
 from ..events import (
     AgentEnd,
     AgentStart,
@@ -280,7 +280,13 @@ class Loop:
         if self._setup.make_room is None or self._room_made:
             return False
         self._room_made = True
-        return await self._setup.make_room()
+        try:
+            return await self._setup.make_room()
+        except CannotCompact as error:
+            error.__cause__ = error.__cause__ or self.failure
+            error.partial = self.failure.partial if self.failure is not None else None
+            self.failure = error
+            return False
 
     def _over(self) -> str | None:
         return self._cut() or self.spent.over(self._setup.limits)

@@ -134,9 +134,11 @@ async def _undo(chat: Chat, _: str) -> None:
 async def _compact(chat: Chat, focus: str) -> None:
     await chat.screen.show(note("summing up what is old …"))
     done = await chat.agent.compact(focus=focus or None)
-    await chat.screen.show(
-        note("summed up; the session keeps the whole" if done else "there is nothing old enough to sum up")
-    )
+    if done is None:
+        await chat.screen.show(note("there is nothing old enough to sum up"))
+        return
+    saved = f"about {done.tokens_before:,} → {done.tokens_after:,} tokens"
+    await chat.screen.show(note(f"summed up; the session keeps the whole ({saved})"))
 
 
 # --- what is there ---------------------------------------------------------------------------------------------------

@@ -13,8 +13,11 @@ from .. import budget, jsontext
 from ..messages import (
     AgentMessage,
     AssistantMessage,
+    AudioBlock,
     Block,
     CustomMessage,
+    DocumentBlock,
+    ImageBlock,
     SystemMessage,
     TextBlock,
     ThinkingBlock,
@@ -42,8 +45,7 @@ _FAILED = ("error", "aborted")
 def context(path: Sequence[Entry]) -> tuple[AgentMessage, ...]:
     """What a model reads of a path: the latest summary, what that kept, and what came after.
 
-    What was kept stood behind other words when its signatures were made, so they no longer hold: they are left out,
-    and so is the thinking that they seal.
+    What was kept stood behind other words when its signatures were made, so they no longer hold; see `unsigned`.
     """
     return tuple(message for _, message in context_pairs(path))
 
@@ -74,23 +76,40 @@ def summary_message(summary: str, timestamp: Any = None) -> UserMessage:
 
 
 def unsigned(message: AgentMessage) -> AgentMessage | None:
-    """The message without thinking, signatures and usage, which tell of a context that is gone; None if that is all."""
+    """The message without signatures and usage, which tell of a context that is gone; None if nothing else is in it.
+
+    Thinking that was signed goes with its signature, and so do the ids of what followed it: OpenAI refuses an item that
+    it knows to have followed reasoning which is not sent. `adapt` treats an open tool turn that lacks its thinking as
+    one of another model. Thinking that was never signed stays: there are hosts that refuse to go on without it
+    (api-docs.deepseek.com/guides/thinking_mode).
+    """
     if isinstance(message, AssistantMessage) and message.usage is not None:
         message = replace(message, usage=None)
     if not isinstance(message, AssistantMessage) or not isinstance(message.content, tuple):
         return message
-    content = tuple(_unsigned(block) for block in message.content if not isinstance(block, ThinkingBlock))
-    if not content and message.content:
+    kept = tuple(block for block in message.content if not _is_sealed(block))
+    if not kept and message.content:
         return None
+    content = tuple(_unsigned(block, len(kept) < len(message.content)) for block in kept)
     return message if content == message.content else replace(message, content=content)
 
 
-def _unsigned(block: Block) -> Block:
+def _is_sealed(block: Block) -> bool:
+    return isinstance(block, ThinkingBlock) and (block.thinking_signature is not None or block.redacted)
+
+
+def _unsigned(block: Block, alone: bool) -> Block:
     if isinstance(block, TextBlock) and block.text_signature is not None:
-        return replace(block, text_signature=None)
-    if isinstance(block, ToolCall) and block.thought_signature is not None:
-        return replace(block, thought_signature=None)
+        block = replace(block, text_signature=None)
+    elif isinstance(block, ToolCall) and block.thought_signature is not None:
+        block = replace(block, thought_signature=None)
+    if alone and any("id" in held for held in block.extra.values() if isinstance(held, dict)):
+        block = replace(block, extra={api: _without_id(held) for api, held in block.extra.items()})
     return block
+
+
+def _without_id(held: Any) -> Any:
+    return {key: value for key, value in held.items() if key != "id"} if isinstance(held, dict) else held
 
 
 def _spoken(entries: Iterable[Entry]) -> Iterator[tuple[str | None, AgentMessage]]:
@@ -165,7 +184,7 @@ def is_due(tokens: int, window: int, reserve: int = RESERVE_TOKENS) -> bool:
 class Cut(NamedTuple):
     """What to keep and what to sum up. When a turn is cut in two, its first part is in `prefix`."""
 
-    first_kept: str
+    first_kept: str | None  # None: nothing is kept
     summarize: tuple[Entry, ...]
     prefix: tuple[Entry, ...]
     previous: str | None  # the summary before this one, to be brought up to date
@@ -189,15 +208,69 @@ def cut(path: Sequence[Entry], keep_recent_tokens: int = KEEP_RECENT_TOKENS) -> 
     first = at
     while first - 1 > start and is_bookkeeping(path[first - 1].message) and not is_compaction(path[first - 1].message):
         first -= 1
-    fields = {} if compaction is None else _fields(path[compaction])
-    details = fields.get("details")
     return Cut(
         first_kept=path[first].id or "",
         summarize=tuple(path[start : at if turn is None else turn]),
         prefix=() if turn is None else tuple(path[turn:at]),
-        previous=None if compaction is None else str(fields.get("summary") or ""),
-        details=details if isinstance(details, dict) else {},
-        tokens_before=context_tokens(path),
+        **_before(path, compaction),
+    )
+
+
+def cut_everything(path: Sequence[Entry]) -> Cut | None:
+    """A cut that keeps nothing, for a turn that is too large and cannot be divided.
+
+    None where that would lose something: a call that waits for its result, or a picture or file, of which no summary
+    can be made, that no answer has taken notice of yet.
+    """
+    compaction = _latest(path)
+    start = 0 if compaction is None else _first_kept(path, compaction)
+    if not any(map(_is_told, path[start:])) or _waiting(path) or any(map(_has_media, unanswered(path))):
+        return None
+    turn = _turn_start(path, start, len(path))
+    return Cut(
+        first_kept=None,
+        summarize=tuple(path[start:turn]),
+        prefix=() if turn is None else tuple(path[turn:]),
+        **_before(path, compaction),
+    )
+
+
+def _before(path: Sequence[Entry], compaction: int | None) -> Any:
+    """What a cut takes over from the compaction before it."""
+    fields = {} if compaction is None else _fields(path[compaction])
+    details = fields.get("details")
+    return {
+        "previous": None if compaction is None else str(fields.get("summary") or ""),
+        "details": details if isinstance(details, dict) else {},
+        "tokens_before": context_tokens(path),
+    }
+
+
+def unanswered(path: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The entries after the last answer that did not fail: what no answer has taken notice of yet."""
+    return tuple(path[next((at for at in range(len(path) - 1, -1, -1) if _answer(path[at])), -1) + 1 :])
+
+
+def _answer(entry: Entry) -> AssistantMessage | None:
+    message: AgentMessage = entry.message
+    return message if isinstance(message, AssistantMessage) and message.stop_reason not in _FAILED else None
+
+
+def _waiting(path: Sequence[Entry]) -> bool:
+    """Whether a call of the last answer has no result yet."""
+    last = next((answer for entry in reversed(path) if (answer := _answer(entry)) is not None), None)
+    if last is None:
+        return False
+    results: list[AgentMessage] = [entry.message for entry in unanswered(path)]
+    answered = [message.tool_call_id for message in results if isinstance(message, ToolResultMessage)]
+    return any(call.id not in answered for call in last.tool_calls)
+
+
+def _has_media(entry: Entry) -> bool:
+    message: AgentMessage = entry.message
+    return not isinstance(message, CustomMessage) and any(
+        isinstance(block, ImageBlock | AudioBlock) or (isinstance(block, DocumentBlock) and block.text is None)
+        for block in blocks_of(message.content)
     )
 
 
@@ -257,7 +330,7 @@ def _without_displaced(path: Sequence[Entry], valid: list[int]) -> list[int]:
 
 def _turn_start(path: Sequence[Entry], start: int, at: int) -> int | None:
     """The user's message that began the turn which a cut divides; None when it divides none."""
-    if isinstance(path[at].message, UserMessage):
+    if at < len(path) and isinstance(path[at].message, UserMessage):
         return None
     found = (place for place in range(at - 1, start - 1, -1) if isinstance(path[place].message, UserMessage))
     return next(found, None)
@@ -290,9 +363,14 @@ What the later part of this turn, which is kept in full, needs to be understood.
 
 def summary_request(cut: Cut, *, focus: str | None = None) -> str:
     """The words with which a model is asked for the summary."""
-    parts = [f"<conversation>\n{flat(cut.summarize)}\n</conversation>"]
-    if cut.previous is not None:
-        parts.append(f"<previous-summary>\n{cut.previous}\n</previous-summary>")
+    return summary_request_of(flat(cut.summarize), cut.previous, focus=focus)
+
+
+def summary_request_of(conversation: str, previous: str | None = None, *, focus: str | None = None) -> str:
+    """The same for a conversation as text, or a part of it: `previous` is then the summary of what came before."""
+    parts = [f"<conversation>\n{conversation}\n</conversation>"]
+    if previous is not None:
+        parts.append(f"<previous-summary>\n{previous}\n</previous-summary>")
         parts.append(
             "The conversation above goes on from the previous summary. Bring that summary up to date: keep everything"
             " in it that still holds, add what is new, move what is finished. Use these sections:"
@@ -310,19 +388,61 @@ def summary_request(cut: Cut, *, focus: str | None = None) -> str:
 
 def prefix_request(cut: Cut) -> str:
     """The same for the first part of a turn that the cut divides."""
+    return prefix_request_of(flat(cut.prefix))
+
+
+def prefix_request_of(conversation: str, previous: str | None = None, *, kept: bool = True) -> str:
+    """The same for a part of that turn as text; where nothing of the turn is `kept`, its end is in it."""
+    before = f"<summary-of-what-came-before>\n{previous}\n</summary-of-what-came-before>\n\n" if previous else ""
+    rest = "what followed is kept in full" if kept else "nothing of it is kept but your words"
     return (
-        f"<conversation>\n{flat(cut.prefix)}\n</conversation>\n\n"
-        "This is the first part of a turn; what followed is kept in full. Sum up this part briefly. Do not go on with"
+        f"{before}<conversation>\n{conversation}\n</conversation>\n\n"
+        f"This is {'the first' if kept else 'a'} part of a turn; {rest}. Sum up this part"
+        f"{', with the summary of what came before it in the turn' if previous else ''} briefly. Do not go on with"
         f" it. Use these sections:\n\n{PREFIX_SECTIONS}"
     )
 
 
 def flat(entries: Iterable[Entry]) -> str:
     """A conversation as labelled text, which no model takes for its own."""
-    return "\n\n".join(part for _, message in _spoken(entries) for part in _flat(message) if part)
+    return "\n\n".join(_labelled(entries))
 
 
-def _flat(message: AgentMessage) -> Iterator[str]:
+def pieces(entries: Sequence[Entry], most: int, *, unread: Iterable[Entry] = ()) -> list[str]:
+    """The same in pieces of at most `most` tokens, parted between messages where that can be done.
+
+    Of results that are `unread` all is shown: the model asked for them, and no answer has taken them up yet.
+    """
+    limit = most * _BYTES
+    found: list[str] = []
+    for part in _labelled(entries, unread):
+        if found and len(found[-1].encode()) + len(part.encode()) <= limit:
+            found[-1] = f"{found[-1]}\n\n{part}"
+        else:
+            first, *rest = split(part, limit)
+            found += [first, *(f"[… goes on]: {piece}" for piece in rest)]
+    return found
+
+
+def split(text: str, limit: int) -> list[str]:
+    """A text in pieces of at most `limit` bytes."""
+    if len(text.encode()) <= limit or len(text) < 2:
+        return [text]
+    middle = len(text) // 2
+    return [*split(text[:middle], limit), *split(text[middle:], limit)]
+
+
+_BYTES = 3  # to a token: fewer than most text has, so that a piece is rather too small than too large
+
+
+def _labelled(entries: Iterable[Entry], unread: Iterable[Entry] = ()) -> Iterator[str]:
+    whole = {id(entry) for entry in unread}
+    for entry in entries:
+        if not is_bookkeeping(entry.message):
+            yield from (part for part in _flat(entry.message, shorten=id(entry) not in whole) if part)
+
+
+def _flat(message: AgentMessage, *, shorten: bool = True) -> Iterator[str]:
     match message:
         case UserMessage() | SystemMessage():
             label = "User" if isinstance(message, UserMessage) else "System"
@@ -335,15 +455,25 @@ def _flat(message: AgentMessage) -> Iterator[str]:
             if message.tool_calls:
                 yield f"[Assistant tool calls]: {'; '.join(map(_called, message.tool_calls))}"
         case ToolResultMessage():
-            yield f"[Tool result]: {_shortened(_told(message))}"
+            told = _told(message)
+            yield f"[Tool result]: {_shortened(told) if shorten else told}"
         case CustomMessage():
             yield f"[{message.role}]: {jsontext.compact(message.fields)}"
 
 
 def _told(message: UserMessage | SystemMessage | ToolResultMessage) -> str:
-    media = sum(not isinstance(block, TextBlock) for block in blocks_of(message.content))
-    note = f" [{media} attached]" if media else ""
-    return f"{text_of(message.content)}{note}"
+    blocks = blocks_of(message.content)
+    texts = [block.text for block in blocks if isinstance(block, DocumentBlock) and block.text]
+    media = [_named(block) for block in blocks if not isinstance(block, TextBlock)]
+    note = f" [{len(media)} attached] ({', '.join(media)})" if media else ""
+    return "\n\n".join([f"{text_of(message.content)}{note}", *texts])
+
+
+def _named(block: Block) -> str:
+    """What an attachment is, in words: a summary cannot hold the thing itself."""
+    kind = type(block).__name__.removesuffix("Block").lower()
+    about = (getattr(block, name, None) for name in ("title", "mime_type", "url"))
+    return " ".join([kind, *(str(one)[:200] for one in about if one)])
 
 
 def _called(call: ToolCall) -> str:
@@ -369,7 +499,7 @@ class Summary(NamedTuple):
 def finished(cut: Cut, summary: str, prefix: str | None = None) -> Summary:
     """The summary as it is stored: of the history, of the divided turn, and the files that were read and changed."""
     read, modified = files((*cut.summarize, *cut.prefix), cut.details)
-    parts = [summary.strip()]
+    parts = [summary.strip()] if summary.strip() else []
     if prefix:
         parts.append(f"---\n\n**The turn at the cut:**\n\n{prefix.strip()}")
     for tag, names in (("read-files", read), ("modified-files", modified)):

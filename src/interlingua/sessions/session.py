@@ -652,6 +652,7 @@ class Session:
         first_kept: str | None,
         *,
         tokens_before: int | None = None,
+        tokens_after: int | None = None,
         details: dict[str, Any] | None = None,
     ) -> Entry:
         """Puts a summary in the place of everything before `first_kept`, for the model; None keeps nothing before it.
@@ -662,7 +663,13 @@ class Session:
             raise SessionError("an empty summary would lose the conversation; nothing was changed")
         if first_kept is not None and not self._is_on_path(self._number(first_kept)):
             raise SessionError(f"{self.where}: {first_kept!r} is not on the way to the head")
-        fields = {"summary": summary, "firstKept": first_kept, "tokensBefore": tokens_before, "details": details}
+        fields = {
+            "summary": summary,
+            "firstKept": first_kept,
+            "tokensBefore": tokens_before,
+            "tokensAfter": tokens_after,
+            "details": details,
+        }
         said = {key: value for key, value in fields.items() if value is not None}
         return self.append(CustomMessage(compaction.ROLE, {**said, "timestamp": _now()}))
 
