@@ -6,14 +6,26 @@ from hypothesis import strategies as st
 
 from interlingua.dialects import dialect
 from interlingua.errors import (
+    Aborted,
     AuthFailed,
     BadRequest,
+    BadWire,
     ContentFiltered,
     ContextTooLong,
+    FormatError,
+    InterlinguaError,
     Overloaded,
     ProviderError,
     RateLimited,
+    TimedOut,
+    ToolAuthorizationError,
+    TransportError,
+    Unsupported,
 )
+from interlingua.events import Error, Start, TextDelta, TextStart
+from interlingua.folding import fold
+from interlingua.messages import AssistantMessage
+from laws.grammar import faults
 from laws.wires import every_dialect, through_json
 from strategies import texts
 
@@ -73,3 +85,85 @@ def test_a_filter_and_an_overflow_keep_their_kind(
     again = wire.decode_error(told, through_json(body))
     assert kind is type(again)
     assert again.message.endswith(message)
+
+
+@every_dialect
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (TransportError("refused"), 502),
+        (TimedOut("nothing came"), 504),
+        (BadWire("x", "no JSON"), 502),
+        (Unsupported("x", "no such block"), 400),
+        (FormatError("no"), 400),
+        (ToolAuthorizationError("no"), 403),
+        (Aborted("left"), 499),
+        (InterlinguaError("odd"), 500),
+        (ProviderError("in an answer with 200", status=200), 500),
+    ],
+    ids=repr,
+)
+def test_every_error_of_ours_can_be_answered(name: str, error: InterlinguaError, status: int) -> None:
+    """
+    A gateway tells its client of any failure, in the client's own wire and with a status that fits.
+    """
+    wire = dialect(name)
+    told, body = wire.encode_error(error)
+    assert status == told
+    assert str(getattr(error, "reason", error)) in wire.decode_error(told, through_json(body)).message
+
+
+TYPED = [AuthFailed, RateLimited, Overloaded, ContextTooLong, ContentFiltered, BadRequest]
+
+
+@every_dialect
+@pytest.mark.parametrize("kind", TYPED)
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_failure_inside_a_stream_keeps_its_kind(name: str, kind: type[ProviderError], begun: bool) -> None:
+    """
+    An overload in the middle of an answer is one to the client, whatever wire the provider spoke.
+    """
+    wire = dialect(name)
+    encoder = wire.StreamEncoder()
+    before = [Start(AssistantMessage(content=())), TextStart(0), TextDelta(0, "So")] if begun else []
+    said = b"".join(map(encoder.feed, before)) + encoder.fail(kind("no luck today")) + encoder.close()
+    assert encoder.fail(kind("again")) == b""
+    framing, decoder = wire.framing(), wire.StreamDecoder()
+    events = [event for frame in framing.feed(said) + framing.close() for event in decoder.feed(frame)]
+    events += decoder.close()
+    assert faults(events) == []
+    failed = fold(events)
+    assert ("error", "So" if begun else "") == (failed.stop_reason, failed.text)
+    assert "no luck today" in (failed.error_message or "")
+    if kind in SAID.get(name.partition("-")[0], TYPED):
+        assert type(decoder.failure) is kind
+
+
+# Ollama has text alone; OpenAI's streams have codes for some kinds, and a wrong key or request is told before.
+SAID = {
+    "ollama": [ContextTooLong, ContentFiltered],
+    "openai": [RateLimited, Overloaded, ContextTooLong],
+    "azure": [RateLimited, Overloaded, ContextTooLong],
+}
+
+
+@every_dialect
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [("overloaded_error", Overloaded), ("rate_limit_exceeded", RateLimited), ("throttlingException", RateLimited)],
+)
+def test_an_error_event_keeps_the_kind_that_its_code_tells(name: str, code: str, word: type[ProviderError]) -> None:
+    """
+    The terminal event of another wire's stream says the same on this one, in this one's own word.
+    """
+    wire = dialect(name)
+    encoder = wire.StreamEncoder()
+    failed = AssistantMessage(content=(), stop_reason="error", stop_detail=code, error_message="no luck today")
+    said = encoder.feed(Start(AssistantMessage(content=()))) + encoder.feed(Error("error", failed))
+    decoder = wire.StreamDecoder()
+    for frame in wire.framing().feed(said):
+        decoder.feed(frame)
+    if name != "ollama-chat":
+        assert type(decoder.failure) is word
+        own = {"anthropic-messages": "_error", "openai-completions": "_", "bedrock-converse-stream": "Exception"}
+        assert own.get(name, "") in (decoder.failure.code or "")

@@ -11,12 +11,18 @@ from ..errors import (
     Aborted,
     AuthFailed,
     BadRequest,
+    BadWire,
     ContentFiltered,
     ContextTooLong,
+    DialectError,
+    FormatError,
     InterlinguaError,
     Overloaded,
     ProviderError,
     RateLimited,
+    TimedOut,
+    ToolInputError,
+    TransportError,
     seconds,
 )
 from ..messages import AssistantMessage, TextBlock, blocks_of
@@ -92,6 +98,8 @@ _CODES: dict[str, type[ProviderError]] = {
     "servicequotaexceededexception": RateLimited,
     "overloaded_error": Overloaded,
     "server_overloaded": Overloaded,
+    "server_is_overloaded": Overloaded,
+    "slow_down": Overloaded,
     "unavailable": Overloaded,
     "serviceunavailableexception": Overloaded,
     "modelnotreadyexception": Overloaded,
@@ -294,14 +302,43 @@ def word_status(error: ProviderError) -> int:
 
 def code_of(error: ProviderError) -> str | None:
     """The code of an error, for wires on which the code tells a filter or an overflow."""
-    own = {ContentFiltered: "content_filter", ContextTooLong: "context_length_exceeded"}.get(type(error))
-    known = _CODES.get((error.code or "").lower()) is type(error)
+    own, code = _OPENAI_WORDS.get(type(error)), (error.code or "").lower()
+    known = _CODES.get(code) is type(error) and (code in _OPENAI_CODES or code in FILTERED)
     return error.code if own is None or known else own
 
 
+# What clients of OpenAI's wires act on, in an error or at the end of a stream (`server_is_overloaded`: Codex).
+_OPENAI_WORDS: dict[type[ProviderError], str] = {
+    ContentFiltered: "content_filter",
+    ContextTooLong: "context_length_exceeded",
+    RateLimited: "rate_limit_exceeded",
+    Overloaded: "server_is_overloaded",
+}
+_OPENAI_CODES = frozenset(
+    {"context_length_exceeded", "request_too_large", "rate_limit_exceeded", "insufficient_quota", "slow_down"}
+    | {"server_is_overloaded", "server_overloaded"}
+)
+
+
+def as_provider_error(error: InterlinguaError) -> ProviderError:
+    """Any error as one that a client's wire can say: what failed behind us, or what was wrong with the request."""
+    if isinstance(error, ProviderError):
+        return error
+    if isinstance(error, Aborted):
+        return ProviderError(str(error.reason or "aborted"), status=499)  # nginx's word for a client that has left
+    message = str(error)
+    if isinstance(error, TimedOut):
+        return ProviderError(message, status=504)
+    if isinstance(error, TransportError | BadWire):
+        return ProviderError(message, status=502)
+    if isinstance(error, FormatError | DialectError | ToolInputError):
+        return BadRequest(message, status=getattr(error, "status", 400))
+    return ProviderError(message, status=500)
+
+
 def status_of(error: ProviderError) -> int:
-    """The HTTP status to answer with for an error that may have come without one."""
-    if error.status:
+    """The HTTP status to answer with for an error that may have come without one, or inside an answer with 200."""
+    if error.status >= 400:
         return error.status
     for kind, status in (
         (AuthFailed, 401),

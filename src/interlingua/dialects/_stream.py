@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from .. import jsontext
-from ..errors import BadWire, FormatError, InterlinguaError, TransportError
+from ..errors import BadWire, FormatError, InterlinguaError, ProviderError, TransportError
 from ..events import StreamEvent, message_in
 from ..folding import CUT_OFF, Recorder
 from ..framing import Frame
 from ..losses import Encoded, Loss
 from ..messages import AssistantMessage
 from ..request import Request
+from ._errors import as_provider_error
 from ._wire import api_of, named
 
 
@@ -132,6 +133,18 @@ class Encoder(abc.ABC):
     @abc.abstractmethod
     def close(self) -> bytes:
         """Nothing after the terminal event; a stream without one is cut off, and says so."""
+
+    def fail(self, error: InterlinguaError) -> bytes:
+        """Ends the stream with a failure, in the wire's own words for its kind: an overload stays an overload."""
+        if self._closed:
+            return b""
+        said = self._failure(as_provider_error(error))
+        self._closed = True
+        return said
+
+    @abc.abstractmethod
+    def _failure(self, error: ProviderError) -> bytes:
+        """The end of a stream that failed."""
 
     def _named(self, message: AssistantMessage | None) -> AssistantMessage:
         return named(message or _NOTHING, self._request)

@@ -69,6 +69,9 @@ class _Reframed:
     def losses(self) -> Any:
         return self._encoder.losses
 
+    def fail(self, error: Any) -> bytes:
+        return b"".join(map(self._write, self._frames.feed(self._encoder.fail(error))))
+
     def feed(self, event: Any) -> bytes:
         return b"".join(map(self._write, self._frames.feed(self._encoder.feed(event))))
 

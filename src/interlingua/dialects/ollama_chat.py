@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from .. import jsontext
-from ..errors import BadWire, ProviderError
+from ..errors import BadWire, InterlinguaError, ProviderError
 from ..events import (
     BlockEnd,
     Done,
@@ -63,7 +63,7 @@ from ..request import (
     System,
     ToolSpec,
 )
-from ._errors import provider_error, status_of, worded, words_of
+from ._errors import as_provider_error, failure_of, provider_error, status_of, worded, words_of
 from ._stream import Decoder, Encoder
 from ._wire import (
     RESPONSE,
@@ -979,13 +979,13 @@ class StreamEncoder(Encoder):
             case Error():
                 if _is_own_end(event.error):
                     return self._last(event.error)
-                return self._failure(event.error.error_message or "")
+                return self.fail(failure_of(event.error))
             case _:
                 return b""
 
     def close(self) -> bytes:
         """Nothing is owed after the terminal event; a stream without one is cut off, and says so."""
-        return b"" if self._closed else self._failure(CUT_OFF)
+        return self.fail(ProviderError(CUT_OFF))
 
     def _chunk(self, message: dict[str, Any]) -> bytes:
         return _line({**self._base, "message": {"role": "assistant", **message}, "done": False})
@@ -1002,9 +1002,8 @@ class StreamEncoder(Encoder):
             rest["content"] = ""
         return out + _line({**answer, "message": rest, "done": True})
 
-    def _failure(self, words: str) -> bytes:
-        self._closed = True
-        return _line({"error": words})
+    def _failure(self, error: ProviderError) -> bytes:
+        return _line({"error": worded(error)})
 
 
 def _is_own_end(message: AssistantMessage) -> bool:
@@ -1033,8 +1032,9 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
     )
 
 
-def encode_error(error: ProviderError) -> tuple[int, Any]:
-    return status_of(error), {"error": worded(error)}
+def encode_error(error: InterlinguaError) -> tuple[int, Any]:
+    told = as_provider_error(error)
+    return status_of(told), {"error": worded(told)}
 
 
 def path(model: str, stream: bool) -> str:

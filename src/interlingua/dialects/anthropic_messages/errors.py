@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import ProviderError
-from .._errors import error_of, provider_error, status_of, word_status, worded, words_of
+from ...errors import InterlinguaError, ProviderError
+from .._errors import as_provider_error, error_of, provider_error, status_of, word_status, worded, words_of
 from .._wire import lenient, optional
 
 
@@ -33,7 +33,8 @@ ERROR_TYPES = {
 }
 
 
-def encode_error(error: ProviderError) -> tuple[int, Any]:
+def encode_error(error: InterlinguaError) -> tuple[int, Any]:
+    error = as_provider_error(error)
     status = status_of(error)
     kind = ERROR_TYPES.get(word_status(error), "api_error")
     return status, {"type": "error", "error": {"type": kind, "message": worded(error)}}

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ... import jsontext
+from ...errors import ProviderError
 from ...events import (
     BlockEnd,
     Done,
@@ -29,10 +30,11 @@ from ...folding import CUT_OFF, parse_arguments
 from ...framing import SSE, Frame, Framing, framing_for, write_sse
 from ...losses import QUIET
 from ...messages import AssistantMessage, Block, OpaqueBlock, TextBlock, ThinkingBlock, ToolCall, blocks_of
+from .._errors import failure_of
 from .._stream import Decoder, Encoder
 from .answers import decode_answer, decode_envelope, decode_usage, encode_response, whole_answer
 from .content import decode_block, decode_content, decode_redacted, encode_block
-from .errors import decode_error
+from .errors import decode_error, encode_error
 from .facts import API, STOP_REASONS
 
 
@@ -239,10 +241,7 @@ class StreamEncoder(Encoder):
                 self._closed = True  # the model refused: an answer of this wire, not a failure of the stream
                 return _last(self._named(event.error), self._told)
             case Error():
-                self._closed = True
-                return _event(
-                    {"type": "error", "error": {"type": "api_error", "message": event.error.error_message or ""}}
-                )
+                return self.fail(failure_of(event.error))
             case _:
                 return b""
 
@@ -252,6 +251,9 @@ class StreamEncoder(Encoder):
             return b""
         self._closed = True
         return _event({"type": "error", "error": {"type": "api_error", "message": CUT_OFF}})
+
+    def _failure(self, error: ProviderError) -> bytes:
+        return _event(encode_error(error)[1])
 
     def _open(self, index: int, block: dict[str, Any]) -> bytes:
         place = self._places[index] = self._opened

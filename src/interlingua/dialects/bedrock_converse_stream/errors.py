@@ -3,8 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import ProviderError
-from .._errors import provider_error, status_of, word_status, worded, words_of
+from ...errors import (
+    AuthFailed,
+    BadRequest,
+    ContentFiltered,
+    ContextTooLong,
+    InterlinguaError,
+    Overloaded,
+    ProviderError,
+    RateLimited,
+)
+from .._errors import as_provider_error, provider_error, status_of, word_status, worded, words_of
 from .._wire import lenient
 
 EXCEPTIONS = frozenset(
@@ -16,6 +25,18 @@ EXCEPTIONS = frozenset(
         "validationException",
     }
 )
+
+
+# What ends a stream, by the kind of error:
+# https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStreamOutput.html
+EXCEPTION_OF: dict[type[ProviderError], str] = {
+    RateLimited: "throttlingException",
+    Overloaded: "serviceUnavailableException",
+    AuthFailed: "accessDeniedException",
+    BadRequest: "validationException",
+    ContextTooLong: "validationException",
+    ContentFiltered: "validationException",
+}
 
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
@@ -53,6 +74,7 @@ ERROR_TYPES = {
 }
 
 
-def encode_error(error: ProviderError) -> tuple[int, Any]:
+def encode_error(error: InterlinguaError) -> tuple[int, Any]:
+    error = as_provider_error(error)
     status = status_of(error)
     return status, {"__type": ERROR_TYPES.get(word_status(error), "InternalServerException"), "message": worded(error)}

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ... import jsontext
-from ...errors import FormatError
+from ...errors import FormatError, ProviderError
 from ...events import (
     BlockEnd,
     Done,
@@ -33,11 +33,12 @@ from ...folding import CUT_OFF, parse_arguments
 from ...framing import AWSEventStream, Frame, Framing, framing_for, write_aws
 from ...losses import QUIET
 from ...messages import AssistantMessage, Block, OpaqueBlock, ServerToolCall, TextBlock, ThinkingBlock, ToolCall
+from .._errors import failure_of, worded
 from .._stream import Decoder, Encoder
 from .._wire import fields_of, string
 from .answers import decode_answer, decode_usage, encode_response, whole_answer
 from .content import SERVER, decode_block, encode_block
-from .errors import EXCEPTIONS, decode_error
+from .errors import EXCEPTION_OF, EXCEPTIONS, decode_error
 from .facts import API
 
 
@@ -400,8 +401,10 @@ class StreamEncoder(Encoder):
                 self._closed = True
                 return self._last(event.message)
             case Error():
+                if not _is_own_end(event.error):
+                    return self.fail(failure_of(event.error))
                 self._closed = True
-                return self._last(event.error) if _is_own_end(event.error) else _failure(event.error)
+                return self._last(event.error)
             case _:
                 return b""
 
@@ -410,7 +413,13 @@ class StreamEncoder(Encoder):
         if self._closed:
             return b""
         self._closed = True
-        return _failure(AssistantMessage(content=(), error_message=CUT_OFF))
+        return self._failure(ProviderError(CUT_OFF))
+
+    def _failure(self, error: ProviderError) -> bytes:
+        """An exception, under the name that the wire gave it if it was its own, else by its kind."""
+        code = error.code if error.code in EXCEPTIONS else EXCEPTION_OF.get(type(error), "internalServerException")
+        text = worded(error).removeprefix(f"{error.code}: ")
+        return write_aws(code or "", jsontext.write({"message": text}), message_type="exception")
 
     def _closing(self, event: TextEnd | ThinkingEnd | ToolCallEnd | BlockEnd) -> bytes:
         """The end of a block, after whatever its deltas could not say."""
@@ -524,13 +533,3 @@ def _whole_block(index: int, wire: Any) -> bytes:
 
 def _without_content(answer: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in answer["output"]["message"].items() if key != "content"}
-
-
-def _failure(message: AssistantMessage) -> bytes:
-    """An exception, under the name that the wire gave it if it was its own."""
-    told, code = message.error_message or "", message.stop_detail
-    if code in EXCEPTIONS:
-        told = told.removeprefix(f"{code}: ")
-    else:
-        code = "internalServerException"
-    return write_aws(code, jsontext.write({"message": told}), message_type="exception")

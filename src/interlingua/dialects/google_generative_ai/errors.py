@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import ProviderError, seconds
-from .._errors import error_of, provider_error, status_of, word_status, worded, words_of
+from ...errors import InterlinguaError, ProviderError, seconds
+from .._errors import as_provider_error, error_of, provider_error, status_of, word_status, worded, words_of
 from .._wire import lenient, optional, whole
 
 
@@ -81,7 +81,8 @@ def error_body(code: int, message: str, word: str | None) -> dict[str, Any]:
     return {"error": {"code": code, "message": message, **({"status": word} if word else {})}}
 
 
-def encode_error(error: ProviderError) -> tuple[int, Any]:
+def encode_error(error: InterlinguaError) -> tuple[int, Any]:
+    error = as_provider_error(error)
     status = status_of(error)
     word = STATUSES.get(word_status(error), "INTERNAL" if status >= 500 else "INVALID_ARGUMENT")
     body = error_body(status, worded(error), word)

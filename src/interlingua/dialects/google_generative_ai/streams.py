@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import jsontext
-from ...errors import FormatError
+from ...errors import FormatError, ProviderError
 from ...events import (
     BlockEnd,
     Done,
@@ -27,6 +27,7 @@ from ...folding import CUT_OFF
 from ...framing import SSE, Frame, Framing, framing_for, write_sse
 from ...losses import QUIET
 from ...messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
+from .._errors import as_provider_error, failure_of
 from .._partial_arguments import PartialArguments
 from .._stream import Decoder, Encoder
 from .._wire import RESPONSE, Ids, held_of, put_back, string
@@ -44,7 +45,7 @@ from .answers import (
 )
 from .citations import with_citations
 from .content import decode_block, decode_call, decode_text, decoder_of, encode_block
-from .errors import CODES, decode_error, error_body
+from .errors import CODES, decode_error, encode_error, error_body
 from .facts import API, CANDIDATE, ENVELOPE, PLAIN, STOP_REASONS, has_envelope
 
 
@@ -411,13 +412,18 @@ class StreamEncoder(Encoder):
     def _last(self, event: Done | Error) -> bytes:
         message = self._named(event.message if isinstance(event, Done) else event.error)
         if isinstance(event, Error) and not _is_said_by_stop(message):
-            code = 499 if event.reason == "aborted" else CODES.get(message.stop_detail or "", 500)
+            code = 499 if event.reason == "aborted" else CODES.get(message.stop_detail or "")
+            if code is None:
+                return self._failure(as_provider_error(failure_of(message)))
             return self._event(error_body(code, message.error_message or "", message.stop_detail))
         body = encode_answer(message, [])
         candidate = first_candidate(body)
         if candidate is not None and candidate.get("finishReason") is None:
             candidate["finishReason"] = stop_word(message)  # without it, a stream is cut off
         return self._event(body, held_of(message.extra, API).get(RESPONSE, {}).get(ENVELOPE))
+
+    def _failure(self, error: ProviderError) -> bytes:
+        return self._flush() + self._event(encode_error(error)[1])
 
     def _chunk(self, parts: list[Any]) -> bytes:
         candidate = {"content": {"parts": parts, "role": "model"}, **self._index}

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ... import jsontext
+from ...errors import ProviderError
 from ...events import (
     BlockEnd,
     Done,
@@ -27,10 +28,12 @@ from ...framing import write_sse
 from ...losses import QUIET
 from ...messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
 from ...request import Request
+from .._errors import failure_of
 from .._stream import Encoder
 from .._wire import MESSAGE, put_back, restored
 from .answers import encode_envelope, encode_response, held_response, stop_word, whole_answer
 from .calls import encode_answered_call
+from .errors import encode_error
 from .facts import API, CUSTOM, DETAILS, FIELDS, PART, PARTS, PIECES, PLAIN, REPEATS, TRACKS
 from .hosts import compat_of
 from .parts import say_part, text_chunk
@@ -367,8 +370,10 @@ class StreamEncoder(Encoder):
         """A refusal and a filter are ends that the wire has a word for; anything else is an error object."""
         if message.stop_reason == "error" and (stop_word(message) != "error" or message.stop_detail == "error"):
             return self._end(message)
-        self._closed = True
-        return _failed(message.error_message or message.stop_reason or "error", message.stop_detail)
+        return self.fail(failure_of(message))
+
+    def _failure(self, error: ProviderError) -> bytes:
+        return write_sse(jsontext.write(encode_error(error)[1]))
 
 
 _TAIL = b',"finish_reason":null}]}\n\n'

@@ -5,11 +5,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...errors import BadWire
+from ...errors import BadWire, ContextTooLong, Overloaded, RateLimited
 from ...folding import settle
 from ...losses import QUIET, Encoded, Reporter, encoded, own_fields
 from ...messages import AssistantMessage, Block, Cost, StopReason, TextBlock, Usage, blocks_of
 from ...request import Request
+from .._errors import code_of, failure_of
 from .._wire import (
     RESPONSE,
     an_object,
@@ -169,7 +170,7 @@ def _encode_answer(message: AssistantMessage, output: list[Any], report: Reporte
         "object": "response",
         "created_at": _encode_time(message.timestamp),
         "status": status_said(word),
-        "error": None if error is None else {"code": "server_error", "message": error},
+        "error": None if error is None else {"code": _error_code(message), "message": error},
         "incomplete_details": {"reason": word} if word in REASONS else None,
         "instructions": None,
         "metadata": {},
@@ -182,6 +183,14 @@ def _encode_answer(message: AssistantMessage, output: list[Any], report: Reporte
         "top_p": None,
         "usage": _encode_usage(message.usage),
     }
+
+
+def _error_code(message: AssistantMessage) -> str:
+    """The wire's word for the kind of failure."""
+    failure = failure_of(message)
+    return (
+        code_of(failure) if isinstance(failure, ContextTooLong | RateLimited | Overloaded) else None
+    ) or "server_error"
 
 
 def status_said(word: str) -> str:

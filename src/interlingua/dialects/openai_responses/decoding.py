@@ -97,6 +97,8 @@ class StreamDecoder(Decoder):
         if response.get("status") is None and event["type"] in _ENDS:
             response = {**response, "status": _ENDS[event["type"]]}
         self._shell.update(response)
+        if response.get("status") == "failed" and isinstance(response.get("error"), dict):
+            self.failure = decode_error(0, {"error": response["error"]})
         if isinstance(response.get("output"), list):
             self._fill(response["output"])
         if isinstance(response.get("error"), dict):

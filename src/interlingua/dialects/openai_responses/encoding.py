@@ -6,6 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ... import jsontext
+from ...errors import ProviderError
 from ...events import (
     BlockEnd,
     BlockStart,
@@ -27,6 +28,7 @@ from ...folding import CUT_OFF, unfold
 from ...framing import write_sse
 from ...losses import QUIET
 from ...messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall, blocks_of
+from .._errors import code_of
 from .._stream import Encoder
 from .._wire import JOINED, MESSAGE
 from .answers import answer_said, encode_response, said_word, status_said
@@ -93,6 +95,12 @@ class StreamEncoder(Encoder):
         if self._closed:
             return b""
         return self._finish(AssistantMessage(content=(), stop_reason="error", error_message=CUT_OFF))
+
+    def _failure(self, error: ProviderError) -> bytes:
+        told = AssistantMessage(
+            content=(), stop_reason="error", stop_detail=code_of(error), error_message=error.message
+        )
+        return self._finish(told)
 
     def _event(self, kind: str, **told: Any) -> bytes:
         self._number += 1

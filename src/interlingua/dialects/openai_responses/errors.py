@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import jsontext
-from ...errors import ProviderError
-from .._errors import azure_code, code_of, provider_error, status_of
+from ...errors import InterlinguaError, ProviderError
+from .._errors import as_provider_error, azure_code, code_of, provider_error, status_of
 from .._wire import lenient, optional
 
 
@@ -34,7 +34,8 @@ ERROR_TYPES = {
 }
 
 
-def encode_error(error: ProviderError) -> tuple[int, Any]:
+def encode_error(error: InterlinguaError) -> tuple[int, Any]:
+    error = as_provider_error(error)
     status = status_of(error)
     kind = ERROR_TYPES.get(status, "server_error")
     return status, {"error": {"message": error.message, "type": kind, "param": None, "code": code_of(error)}}
