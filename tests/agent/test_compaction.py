@@ -384,7 +384,6 @@ async def test_a_session_goes_on_after_a_compaction_in_a_tool_loop(tmp_path: Pat
 CHILD = """
 import asyncio, os, signal, sys
 from agent.making import agent_of
-from agent.test_compaction import turns
 from interlingua.agent import Compaction
 from interlingua.sessions import Session
 
@@ -425,7 +424,7 @@ async def test_a_kill_during_a_compaction_costs_nothing(when: str, tmp_path: Pat
         env={"PYTHONPATH": str(Path(__file__).parents[1])},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert -9 == done.returncode, done.stderr
