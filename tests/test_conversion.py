@@ -363,3 +363,14 @@ def test_reasoning_of_a_codex_session_goes_back_to_its_wire() -> None:
 def thoughts(request: Request) -> int:
     messages = [message for message in request.context.messages if isinstance(message, AssistantMessage)]
     return sum(isinstance(block, ThinkingBlock) for message in messages for block in blocks_of(message.content))
+
+
+@pytest.mark.parametrize("name", [*sorted(set(DIALECTS) - {*RETURNED, "transcript", "openclaw"}), "interlingua"])
+def test_a_list_of_conversations_is_never_read_as_one(name: str) -> None:
+    """As a JSON array or as lines, detected or named: it is refused, with what to do instead."""
+    entries = (il.Entry(message=il.UserMessage(content="Q")), il.Entry(message=il.AssistantMessage(content="A")))
+    one = il.encode(il.Conversation(entries=entries), name).bytes().decode()
+    for data in (f"{one}\n{one}\n", f"[{one},{one}]", [json.loads(one)] * 2):
+        for named in (name, None):
+            with pytest.raises(il.InterlinguaError, match="2 conversations; decode each by itself"):
+                il.decode(data, named)

@@ -17,7 +17,7 @@ from .dialects import dialect as find
 from .errors import BadWire, FormatError, InterlinguaError, Unsupported
 from .folding import fold
 from .framing import SSE, Frame
-from .losses import Encoded, Lines, Loss, Losses, extra_losses
+from .losses import Encoded, Lines, Loss, Losses, extra_losses, off_path
 from .messages import AssistantMessage
 from .profiles import PROFILES
 from .request import Conversation, Entry, ModelDescriptor, Request
@@ -47,19 +47,27 @@ def decode(data: Any, dialect: str | None = None) -> Conversation:
     if dialect is None:
         found = detect(data)
         if found is None:
-            value_of(data)  # says what is wrong, if it is not even JSON
+            _refuse_several(value_of(data))  # which says what is wrong, if it is not even JSON
             raise BadWire("detect", f"no known format; name one: {', '.join(sorted(DIALECTS))}")
         dialect = found.dialect
     if dialect == SELF:
-        return _decode_own(value_of(data))
+        value = value_of(data)
+        _refuse_several(value)
+        return _decode_own(value)
     module: Any = find(dialect)
     if dialect not in WIRES:
-        return _conversation(module.decode(data))
+        try:
+            return _conversation(module.decode(data))
+        except BadWire:
+            if not getattr(module, "LINES", False):
+                _refuse_several(value_of(data))
+            raise
     kind = _stream_kind(data)
     if kind is not None:
         framing = module.framing(kind)
         return _one(_heard(module, [*framing.feed(_bytes(data)), *framing.close()]), dialect)
     value = value_of(data)
+    _refuse_several(value)
     chunks = _chunks(value)
     if chunks is not None:
         return _one(_heard(module, chunks), dialect)
@@ -123,7 +131,7 @@ def _untold_branches(conversation: Conversation) -> Iterator[Loss]:
     path = {id(entry) for entry in conversation.path()}
     for at, entry in enumerate(conversation.entries):
         if id(entry) not in path:
-            yield Loss(f"$.entries[{at}]", "branch", "not on the path to the head", "dropped")
+            yield off_path(conversation, at, "not on the path to the head")
             continue
         for name, value in (("id", entry.id), ("parentId", entry.parent_id), ("parents", entry.parents)):
             if value:
@@ -190,6 +198,25 @@ def split(value: Any, name: str | None = None) -> list[Any]:
         if parts is not None:
             return list(parts)
     return [value]
+
+
+# What a whole conversation has, and no message, item or block: these have a role or a type.
+_WHOLE = ("messages", "contents", "input", "request", "context", "entries", "conversations", "nodes", "mapping")
+
+
+def _refuse_several(value: Any) -> None:
+    """Raises where a value is a list of whole conversations, or the lines of a file of them."""
+    if isinstance(value, list) and len(value) > 1 and all(map(_is_whole, value)):
+        raise BadWire(
+            "decode",
+            f"a list of {len(value)} conversations; decode each by itself, or use `interlingua convert IN -o FOLDER/`",
+        )
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(message, dict) and "role" in message for message in value)
+    return isinstance(value, dict) and value.keys().isdisjoint(("role", "type")) and any(key in value for key in _WHOLE)
 
 
 def stands_alone(value: Any, name: str) -> bool:

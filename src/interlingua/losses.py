@@ -13,8 +13,8 @@ from msgspec.structs import fields as struct_fields
 
 from . import jsontext
 from .errors import Unsupported
-from .messages import CustomMessage
-from .request import Conversation, Request
+from .messages import CustomMessage, ToolResultMessage
+from .request import Conversation, Request, is_aside
 
 # dropped: gone. weakened: said, but not as strongly or exactly. record: bookkeeping that a request never carries
 # (who minted a message, when, for how much); reported for completeness, never a reason for strict mode to refuse.
@@ -230,6 +230,25 @@ def places(conversation: Conversation) -> list[str]:
     ]
 
 
+def off_path(source: Conversation, at: int, why: str, severity: Severity = "dropped") -> Loss:
+    """The loss of an entry that is not on the way to the head: a branch, or a line that stands beside the tree.
+
+    Bookkeeping is a mere record; but a result that the journal alone has is lost.
+    """
+    entry = source.entries[at]
+    aside: Any = entry.message
+    if not is_aside(entry):
+        return Loss(f"$.entries[{at}]", "branch", why, severity)
+    if aside.fields.get("result") is not None and not _is_answered(source, aside.fields.get("callId")):
+        return Loss(f"$.entries[{at}]", aside.role, "the result of a call that only the journal has", "dropped")
+    return Loss(f"$.entries[{at}]", aside.role, "the bookkeeping of a session", "record")
+
+
+def _is_answered(source: Conversation, call_id: Any) -> bool:
+    messages = (entry.message for entry in source.entries)
+    return any(isinstance(message, ToolResultMessage) and message.tool_call_id == call_id for message in messages)
+
+
 def _in_conversation(source: Conversation, walk: "_Walk") -> Iterator[Loss]:
     yield from walk.over(source.model, "$.model")
     yield from walk.over(source.system, SYSTEM)
@@ -238,7 +257,7 @@ def _in_conversation(source: Conversation, walk: "_Walk") -> Iterator[Loss]:
     for at, (entry, place) in enumerate(zip(source.entries, places(source), strict=True)):
         here = f"$.entries[{at}]"
         if branches.kind in _LOST and place.startswith("$.entries"):
-            yield Loss(here, "branch", branches.why, branches.kind)  # type: ignore[arg-type]
+            yield off_path(source, at, branches.why, branches.kind)  # type: ignore[arg-type]
             continue
         yield from walk.over(entry.message, place)
         yield from walk.field("Entry.id", entry.id, f"{here}.id")

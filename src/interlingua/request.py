@@ -1,13 +1,13 @@
 """What is asked of a model: context, options, tools, the model itself; and the conversation it comes from."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from msgspec import field
 from msgspec.structs import force_setattr
 
 from .errors import FormatError
-from .messages import AgentMessage, CacheMarker, Extra, Message, TextBlock, Wire, text_of
+from .messages import AgentMessage, CacheMarker, CustomMessage, Extra, Message, TextBlock, Wire, text_of
 
 KnownApi: TypeAlias = Literal[
     "openai-completions",
@@ -332,17 +332,18 @@ class Conversation(Wire, frozen=True, kw_only=True):
 
     def path(self) -> tuple[Entry, ...]:
         """The entries from the root to the head, each the parent of the next."""
-        if not self.entries:
-            return ()
-        parents = self._parents()
-        at: int | None = self._head_index()
+        tree = self.tree()
+        at = tree.head
         path = []
-        seen: set[int] = set()
-        while at is not None and at not in seen:
-            seen.add(at)
+        while at is not None:
             path.append(self.entries[at])
-            at = parents[at]
+            at = tree.parents[at]
         return tuple(reversed(path))
+
+    def tree(self) -> "Tree":
+        """Who follows whom, by index."""
+        stated = ((entry.message, entry.id, _stated_parent(entry)) for entry in self.entries)
+        return arrange(stated, self.head)
 
     def request(self) -> Request:
         """What to ask next: the path to the head, with the conversation's system text, tools and options."""
@@ -374,23 +375,77 @@ class Conversation(Wire, frozen=True, kw_only=True):
             extra=extra,
         )
 
-    def _head_index(self) -> int:
-        if self.head is not None:
-            for at in range(len(self.entries) - 1, -1, -1):
-                if self.entries[at].id == self.head:
-                    return at
-        return len(self.entries) - 1
 
-    def _parents(self) -> list[int | None]:
-        places: dict[str, int] = {}
-        parents: list[int | None] = []
-        for at, entry in enumerate(self.entries):
-            before = at - 1 if at else None
-            if entry.parent_id is None:
-                # An entry with an id and no parent is a root of its own, unless it is bare and follows the line before.
-                parents.append(before if entry.id is None else None)
-            else:
-                parents.append(places.get(entry.parent_id, before))
-            if entry.id is not None:
-                places[entry.id] = at
-        return parents
+# Roles of entries that stand beside the tree: they say something about the session, and nothing follows them.
+_ASIDES = frozenset({"session", "head", "label", "journal"})
+_MARKS = frozenset({"branch", "note", "revision"})  # other programs have messages of such roles: ours name a `target`
+FOLLOWS: Any = object()  # in place of a parent's id: the entry at which the conversation stood
+
+
+def is_aside(entry: Entry) -> bool:
+    """Whether an entry says something about the session, and is no part of what was said in it."""
+    return _is_aside(entry.message, entry.id)
+
+
+def _is_aside(message: AgentMessage, id: str | None) -> bool:
+    if not isinstance(message, CustomMessage):
+        return False
+    return message.role in _ASIDES or (message.role in _MARKS and id is None and "target" in message.fields)
+
+
+class Tree(NamedTuple):
+    """Where entries stand, by index: the parent of each, where the conversation stood before each, and its head."""
+
+    parents: list[int | None]
+    stands: list[int | None]
+    head: int | None
+
+
+def arrange(
+    entries: Iterable[tuple[AgentMessage, str | None, Any]], head: str | None = None, names: Mapping[str, int] = {}
+) -> Tree:
+    """The tree of messages with their ids and the ids of their parents (None: a root, or FOLLOWS).
+
+    A parent is always an earlier entry: whoever names itself, a later entry or one that is not there follows the entry
+    before, so no path runs in circles. Entries beside the tree are nobody's parent. `names` stand for entries, too.
+    """
+    places: dict[str, int | None] = {}
+    parents: list[int | None] = []
+    stands: list[int | None] = []
+    stand: int | None = None
+
+    def find(id: str) -> int | None:
+        named = names.get(id, len(parents))
+        return places[id] if id in places else named if named < len(parents) else stand
+
+    for at, (message, id, stated) in enumerate(entries):
+        parent = stand if stated is FOLLOWS else None if stated is None else find(stated)
+        parents.append(parent)
+        stands.append(stand)
+        aside = _is_aside(message, id)
+        target = _target(message) if aside else FOLLOWS
+        if not aside:
+            stand = at
+        elif target is not FOLLOWS:
+            stand = None if target is None else find(target)
+        elif message.role == "journal":
+            stand = parent
+        if id is not None:
+            places[id] = parent if aside else at
+    return Tree(parents, stands, stand if head is None else find(head))
+
+
+def _target(aside: Any) -> Any:
+    """The entry to which an entry beside the tree moves the conversation; None is before the first.
+
+    A `head` names it; a second `session` line begins another conversation.
+    """
+    target = aside.fields.get("target", FOLLOWS) if aside.role == "head" else FOLLOWS
+    return None if aside.role == "session" else target if isinstance(target, str | None) else FOLLOWS
+
+
+def _stated_parent(entry: Entry) -> Any:
+    """An entry with an id and no parent is a root; one without either, and one beside the tree, follows."""
+    if entry.parent_id is not None:
+        return entry.parent_id
+    return FOLLOWS if entry.id is None or is_aside(entry) else None

@@ -205,7 +205,7 @@ def test_what_hangs_from_a_message_that_cannot_be_said_hangs_from_its_parent() -
     said, losses = llm_canvas.encode(il.Conversation(entries=entries))
     assert said["nodes"]["3"]["parent_id"] == "1"
     assert [(loss.path, loss.severity) for loss in losses] == [
-        ("$.messages[1]", "dropped"),
+        ("$.entries[1].message", "record"),
         ("$.entries[2].parentId", "record"),
     ]
 

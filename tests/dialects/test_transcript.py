@@ -24,6 +24,19 @@ FILES: dict[str, list[dict[str, Any]]] = {
     "a head without a target": [USER, {"role": "head"}],
     "other roles": [{"role": "label", "target": "a", "label": "start"}, {"role": "compaction", "summary": "…"}],
     "unknown fields": [{**USER, "mood": {"deep": [1]}}, {**ANSWER, "entryExtra": {"x": {"y": 1}}}],
+    "ids without parents": [USER, {"role": "assistant", "content": [], "id": "b"}, {**USER, "id": "c"}],
+    "ids behind bare lines": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [], "id": "b"}],
+    "a root that says so": [{**USER, "parentId": None}, ANSWER],
+    "a second root": [USER, ANSWER, {**USER, "id": "c", "parentId": None}],
+    "lines named by their number": [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "one"},
+        {"role": "head", "target": "line-1"},
+        {"role": "assistant", "content": "two", "id": "x", "parentId": "line-1"},
+        {"role": "head", "target": "line-2"},
+    ],
+    "a journal": [USER, ANSWER, {"role": "journal", "kind": "tool_start", "callId": "x", "parentId": "b"}, OTHER],
+    "before the first": [USER, {"role": "head", "target": None}],
     "places that are none": [{"role": "note", "id": 5, "parentId": {"a": 1}}],
     "nothing": [],
 }
@@ -41,6 +54,28 @@ def test_the_head_is_where_the_conversation_stands() -> None:
     """The path leads from the root to the head, past the other branch."""
     conversation = transcript.decode(FILES["a tree with a head"])
     assert ["a", "b"] == [entry.id for entry in conversation.path()]
+
+
+def test_a_line_with_an_id_and_no_parent_follows_the_line_before() -> None:
+    """As one without either does; only `null` makes a root."""
+    for name, ids in (
+        ("ids without parents", ["a", "b", "c"]),
+        ("ids behind bare lines", ["line-1", "b"]),
+        ("a second root", ["c"]),
+        ("lines named by their number", ["line-1", "line-2"]),
+        ("a journal", ["a", "c"]),
+        ("before the first", []),
+    ):
+        assert ids == [entry.id for entry in transcript.decode(FILES[name]).path()], name
+
+
+def test_what_is_moved_says_its_place() -> None:
+    """A line that left it to its position says it when the position has changed."""
+    conversation = transcript.decode(FILES["ids behind bare lines"])
+    more = il.Entry(message=il.UserMessage(content="First"))
+    moved = list(transcript.encode(il.Conversation(entries=(more, *conversation.entries))).body)
+    assert [None, "line-1", "b"] == [line.get("id") for line in moved]
+    assert ["line-1", "b"] == [entry.id for entry in transcript.decode(moved).path()]
 
 
 @pytest.mark.parametrize("raw", [json.dumps(line).encode() for lines in FILES.values() for line in lines])

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from interlingua.canonical import dump, load
+from interlingua.canonical import dump, load, plain
 from interlingua.dialects import dialect
 from interlingua.losses import Lines, places
 from interlingua.messages import (
@@ -120,7 +120,7 @@ def _entry(entry: Entry, owner: str, with_message: bool) -> dict[str, Any]:
     out: dict[str, Any] = {"id": entry.id, "parentId": entry.parent_id, "extra": _seen_extra(entry.extra, owner)}
     if with_message:
         alone = Conversation(entries=(replace(entry, id=None, parent_id=None),))
-        (out["message"],) = view(alone.request(), owner)["messages"]
+        out["message"] = next(iter(view(alone.request(), owner)["messages"]), plain(entry.message))
     return {key: value for key, value in out.items() if value not in (None, {})}
 
 

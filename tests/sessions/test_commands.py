@@ -189,3 +189,67 @@ def test_doctor_writes_over_nothing(tmp_path: Path) -> None:
     assert "--force" in run_command("doctor", path, "-o", other).err
     assert 0 == run_command("doctor", path, "-o", other, "--force").code
     assert 1 == run_command("doctor", tmp_path / "none.jsonl").code
+
+
+def finished(home: Path) -> tuple[str, list[str]]:
+    """A session with a call that ran, and the ids of its entries."""
+    with Session.open("paid", home=home) as session:
+        ids = fill(session, user("Pay"), answer("", "c1"))
+        session.journal("tool_start", call_id="c1", name="read")
+        ids += fill(session, result("c1", "paid"), answer("Done."))
+        return session.id, ids
+
+
+@pytest.mark.parametrize("how", ["fork", "export", "context"])
+def test_a_copy_made_by_a_command_knows_which_calls_ran(home: Path, tmp_path: Path, how: str) -> None:
+    """Forked, or exported and imported: a call whose result is not on the path has not become a new one."""
+    id, ids = finished(home)
+    assert 0 == run(home, "fork", id, "--at", ids[1], "--id", "copy").code
+    if how != "fork":
+        more = ["--context"] if how == "context" else []
+        out = tmp_path / "copy.jsonl"
+        assert 0 == run(home, "export", "copy", "-t", "transcript", "-o", out, *more).code
+        assert 0 == run(home, "import", out, "--id", "again").code
+    with Session.open("copy" if how == "fork" else "again", home=home, create=False) as session:
+        (unfinished,) = session.unfinished_calls()
+        assert unfinished.started and unfinished.ended
+        assert "paid" == unfinished.result["content"][0]["text"]
+
+
+def test_a_tree_shows_orphans_circles_and_double_ids_marked(home: Path, tmp_path: Path) -> None:
+    """Each entry once, whatever its line says about its place."""
+    path = write_lines(
+        tmp_path / "odd.jsonl",
+        {"role": "user", "content": "one", "id": "a"},
+        {"role": "user", "content": "orphan", "id": "b", "parentId": "gone"},
+        {"role": "user", "content": "circle", "id": "c", "parentId": "c"},
+        {"role": "user", "content": "early", "id": "d", "parentId": "e"},
+        {"role": "user", "content": "late", "id": "e", "parentId": "d"},
+        {"role": "user", "content": "twin", "id": "a", "parentId": "a"},
+        {"role": "user", "content": 42, "id": "x", "parentId": "a"},
+        {"role": "user", "content": "below what cannot be read", "id": "f", "parentId": "x"},
+    )
+    shown = run(home, "show", path, "--tree")
+    for words in ("one", "orphan", "circle", "early", "late", "twin", "below what cannot be read"):
+        assert 1 == shown.out.count(f"user: {words}"), words
+    assert "b  user: orphan  (names the parent 'gone', not before it)" in shown.out
+    assert "c  user: circle  (names itself as its parent)" in shown.out
+    assert "d  user: early  (names the parent 'e', not before it)" in shown.out
+    assert "a  user: one  (line 6 has the same id)" in shown.out
+    rows = run(home, "show", path, "--tree", "--json").json["entries"]
+    assert ["a", "b", "c", "d"] == [row["id"] for row in rows if "problem" in row]
+
+
+def test_the_tree_of_another_programs_file_is_shown_too(home: Path, tmp_path: Path) -> None:
+    """With its orphans."""
+    message = {"role": "user", "content": "x", "timestamp": 1}
+    path = write_lines(
+        tmp_path / "pi.jsonl",
+        {"type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/"},
+        {"type": "message", "id": "a", "parentId": None, "message": message},
+        {"type": "message", "id": "b", "parentId": "gone", "message": message},
+        {"type": "label", "id": "l", "parentId": "b", "targetId": "a", "label": "start"},
+        {"type": "message", "id": "c", "parentId": "l", "message": message},
+    )
+    shown = run(home, "show", path, "--tree").out.splitlines()
+    assert ["│ a  user: x", "│ b  user: x  (names the parent 'gone', not before it)", "● c  user: x"] == shown

@@ -23,6 +23,7 @@ from ..errors import FormatError
 from ..events import MessageEnd, MessageStart, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
 from ..interop import struct_of
 from ..messages import AssistantMessage, TextBlock, ToolCall, ToolResultMessage
+from ..sessions.executions import UNKNOWN as UNKNOWN
 from ..tools.calling import Approve, call_tool, failure
 from ..tools.results import as_result
 from ..tools.tool import Tool, ToolContext, ToolResult
@@ -34,10 +35,6 @@ SKIPPED = "This call was skipped: new input arrived before it was begun. It did 
 CUT_SHORT = (
     "This call was not run: the answer was cut off by the output limit, so its arguments may be incomplete. "
     "Make the call again, with shorter arguments if it does not fit."
-)
-UNKNOWN = (
-    "It is not known whether this call took effect: the program ended while it was running. "
-    "It was not run again. Check its effects before you repeat it."
 )
 NOT_RUN = "This call was not run: the run was aborted before it was begun."
 

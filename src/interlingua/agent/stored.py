@@ -57,4 +57,9 @@ class Stored(Journal):
 
     def reload(self) -> None:
         self.messages[:] = self.session.context_messages()
-        self._open = {found.call.id: found for found in self.session.unfinished_calls()}
+        self._open = {}
+        for found in self.session.unfinished_calls():
+            same = self._open.get(found.call.id)
+            if same is not None:  # calls of one id cannot be told apart here: none is run again if one of them began
+                found = found._replace(started=found.started or same.started, ended=False, result=None)
+            self._open[found.call.id] = found

@@ -59,14 +59,22 @@ def _role(message: AgentMessage) -> str:
 
 
 def _drawn(entries: Sequence[Entry]) -> Iterator[tuple[int, Entry]]:
+    """Each entry once; a root too is whoever hangs from an entry that is not there, or from itself."""
     children = _children(entries)
-    waiting = [(0, entry) for entry in reversed(children.get(None, []))]
-    while waiting:
-        depth, entry = waiting.pop()
-        if not isinstance(entry.message, ToolResultMessage):
-            yield depth, entry
-        below = children.get(entry.id, [])
-        waiting += [(depth + (len(below) > 1), child) for child in reversed(below)]
+    known = {entry.id for entry in entries}
+    drawn: set[int] = set()
+    roots = [entry for entry in entries if entry.parent_id not in known]
+    for root in (*roots, *entries):
+        waiting = [(0, root)]
+        while waiting:
+            depth, entry = waiting.pop()
+            if id(entry) in drawn:
+                continue
+            drawn.add(id(entry))
+            if not isinstance(entry.message, ToolResultMessage):
+                yield depth, entry
+            below = children.get(entry.id, [])
+            waiting += [(depth + (len(below) > 1), child) for child in reversed(below)]
 
 
 def _children(entries: Sequence[Entry]) -> dict[str | None, list[Entry]]:
@@ -78,8 +86,9 @@ def _children(entries: Sequence[Entry]) -> dict[str | None, list[Entry]]:
 
 def _shown_for(known: Mapping[str | None, Entry], id: str | None) -> str | None:
     """The row that stands for an entry: its own, or that of the answer whose result it is."""
-    entry = known.get(id)
-    while entry is not None and isinstance(entry.message, ToolResultMessage):
+    entry, seen = known.get(id), set()
+    while entry is not None and isinstance(entry.message, ToolResultMessage) and entry.id not in seen:
+        seen.add(entry.id)
         entry = known.get(entry.parent_id)
     return None if entry is None else entry.id
 
@@ -94,7 +103,7 @@ def target(entries: Sequence[Entry], id: str) -> Target:
     if not isinstance(message, AssistantMessage) or not message.tool_calls:
         return Target(id)
     children, at, answered = _children(entries), chosen, 0
-    while (below := _result_below(children, at)) is not None:
+    while answered < len(message.tool_calls) and (below := _result_below(children, at)) is not None:
         at, answered = below, answered + 1
     return Target(at.id) if answered >= len(message.tool_calls) else Target(chosen.parent_id)
 

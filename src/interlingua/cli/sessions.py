@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,10 +18,11 @@ from ..canonical import plain
 from ..errors import InterlinguaError
 from ..losses import Lines
 from ..messages import AgentMessage, CustomMessage, text_of
-from ..request import Conversation, Entry
-from ..sessions import Session, SessionError, SessionInfo, SessionNotFound, save, store_at
+from ..request import Conversation, Entry, is_aside
+from ..sessions import Session, SessionError, SessionInfo, SessionNotFound, save, store_at, tree
 from ..sessions import compaction as compacting
 from ..sessions.gc import Collected, collect_blobs, collect_branches
+from ..sessions.session import Node
 from ..sessions.store import Store
 from ..sessions.summary import is_foreign
 from . import output, sources
@@ -68,8 +69,8 @@ class _Place:
             raise SessionNotFound(f"no session {name!r} of agent {self.agent!r}; see: interlingua sessions list")
         return found[0]
 
-    def foreign(self, name: str) -> Conversation | None:
-        """The conversation in another program's session file, which is read whole."""
+    def foreign(self, name: str) -> tuple[Path, Conversation] | None:
+        """Another program's session file, and the conversation in it, which is read whole."""
         path = Path(name)
         if "/" not in name and not name.endswith(".jsonl"):
             with self.store() as store:
@@ -80,7 +81,7 @@ class _Place:
         with path.open("rb") as stream:
             if not is_foreign(stream.readline()):
                 return None
-        return conversion.decode(sources.read_all(sources.Source(path)))
+        return path, conversion.decode(sources.read_all(sources.Source(path)))
 
 
 def _about_place(command: F) -> F:
@@ -175,11 +176,16 @@ def show(
     """Show a session: the way to its head, its tree, or what a model reads of it."""
     foreign = place.foreign(name)
     if foreign is not None:
-        _say(foreign, _View(thinking=thinking, full=full, plain=as_plain), as_json)
+        conversation = foreign[1]
+        if as_tree:
+            path = conversation.path()
+            _say_tree(_nodes_of(conversation), path[-1].id if path else None, {}, as_json)
+        else:
+            _say(conversation, _View(thinking=thinking, full=full, plain=as_plain), as_json)
         return
     with place.session(name) as session:
         if as_tree:
-            _say_tree(session, as_json)
+            _say_tree(session.nodes(), session.head, session.labels(), as_json)
         else:
             shown = _in_context(session) if as_context else _path_alone(session, last)
             _say(shown, _View(thinking=thinking, full=full, plain=as_plain), as_json)
@@ -192,8 +198,9 @@ def _path_alone(session: Session, last: int | None) -> Conversation:
 
 
 def _in_context(session: Session) -> Conversation:
-    messages = tuple(Entry(message=message) for message in session.context_messages())  # type: ignore[arg-type]
-    return replace(session.base, entries=messages)
+    """What a model reads, and what is known of calls in it that have no result."""
+    messages = (*session.context_messages(), *session.open_journal())
+    return replace(session.base, entries=tuple(Entry(message=message) for message in messages))  # type: ignore[arg-type]
 
 
 def _say(conversation: Conversation, view: _View, as_json: bool) -> None:
@@ -205,41 +212,61 @@ def _say(conversation: Conversation, view: _View, as_json: bool) -> None:
         out.print(part)
 
 
-def _say_tree(session: Session, as_json: bool) -> None:
-    labels, on_path = session.labels(), {entry.id for entry in session.path()}
+def _say_tree(nodes: Sequence[Node], head: str | None, labels: dict[str, str], as_json: bool) -> None:
     rows = [
         {
-            "id": entry.id,
-            "parentId": entry.parent_id,
-            "role": _role(entry.message),
-            "text": _gist(entry.message),
-            "label": labels.get(entry.id or ""),
-            "onPath": entry.id in on_path,
+            "id": node.entry.id,
+            "parentId": node.entry.parent_id,
+            "role": _role(node.entry.message),
+            "text": _gist(node.entry.message),
+            "label": labels.get(node.entry.id or ""),
+            "onPath": node.on_path,
+            **({} if node.problem is None else {"problem": node.problem}),
         }
-        for entry in session.entries()
+        for node in nodes
     ]
     if as_json:
-        output.say_json({"head": session.head, "entries": rows})
+        output.say_json({"head": head, "entries": rows})
         return
     out = output.console()
-    for depth, row in _drawn(rows):
-        mark = "●" if row["id"] == session.head else "│" if row["onPath"] else "·"
+    ends = [node.number for node in nodes if node.on_path]
+    for depth, node, row in _drawn(nodes, rows):
+        mark = "●" if ends[-1:] == [node.number] else "│" if node.on_path else "·"
         label = f"  [{row['label']}]" if row["label"] else ""
-        style = "" if row["onPath"] else "dim"
-        out.print(Text(f"{'  ' * depth}{mark} {row['id']}  {row['role']}: {row['text']}{label}", style=style))
+        problem = f"  ({node.problem})" if node.problem else ""
+        name = row["id"] or tree.positional(node.number)
+        line = f"{'  ' * depth}{mark} {name}  {row['role']}: {row['text']}{label}"
+        out.print(Text.assemble((line, "" if node.on_path else "dim"), (problem, "red")))
 
 
-def _drawn(rows: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rows with their depth: it grows where a branch begins, not with every message."""
-    children: dict[Any, list[dict[str, Any]]] = {}
-    for row in rows:
-        children.setdefault(row["parentId"], []).append(row)
-    waiting = [(0, row) for row in reversed(children.get(None, []))]
+def _drawn(nodes: Sequence[Node], rows: list[dict[str, Any]]) -> Iterator[tuple[int, Node, dict[str, Any]]]:
+    """Nodes with their depth: it grows where a branch begins, not with every message."""
+    children: dict[int, list[int]] = {}
+    for at, node in enumerate(nodes):
+        children.setdefault(node.parent, []).append(at)
+    waiting = [(0, at) for at in reversed(children.get(tree.ROOT, []))]
     while waiting:
-        depth, row = waiting.pop()
-        yield depth, row
-        below = children.get(row["id"], [])
+        depth, at = waiting.pop()
+        yield depth, nodes[at], rows[at]
+        below = children.get(nodes[at].number, [])
         waiting += [(depth + (len(below) > 1), child) for child in reversed(below)]
+
+
+def _nodes_of(conversation: Conversation) -> list[Node]:
+    """The tree of another program's file; its lines are counted by its entries."""
+    arranged = conversation.tree()
+    on_path = {id(entry) for entry in conversation.path()}
+    numbers: list[int] = []  # of the entry that stands for each: one beside the tree stands for none
+    nodes: list[Node] = []
+    before: set[str | None] = {None}
+    for at, (entry, above) in enumerate(zip(conversation.entries, arranged.parents, strict=True)):
+        parent = tree.ROOT if above is None else numbers[above]
+        numbers.append(parent if is_aside(entry) else at)
+        problem = None if entry.parent_id in before else f"names the parent {entry.parent_id!r}, not before it"
+        before.add(entry.id)
+        if not is_aside(entry):
+            nodes.append(Node(at, parent, entry, id(entry) in on_path, problem))
+    return nodes
 
 
 def _role(message: AgentMessage) -> str:
@@ -309,10 +336,15 @@ def export(
     as_json: bool,
 ) -> None:
     """Write a session in any format, and say what was lost."""
-    conversation = place.foreign(name)
-    if conversation is None:
+    foreign = place.foreign(name)
+    if foreign is not None:
+        where, conversation = foreign
+    else:
         with place.session(name) as session:
+            where = Path(session.where)
             conversation = _in_context(session) if as_context else session.conversation()
+    if out is not None:
+        output.refuse_inputs(Path(out), [where])
     encoded = conversion.encode(conversation, target, strict=strict)
     payload = encoded.bytes() + (b"" if isinstance(encoded.body, Lines) else b"\n")
     if out is not None:
@@ -327,6 +359,8 @@ def export(
         sys.stdout.flush()
     if report:
         output.report_losses(f"{name} → {target}", encoded.losses)
+    elif not as_json:
+        output.note_losses(f"{name} → {target}", [encoded.losses])
 
 
 # --- changing --------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from ..messages import (
     blocks_of,
     text_of,
 )
-from ..request import Conversation
+from ..request import Conversation, is_aside
 from . import output, sources
 from .convert import NAMES
 
@@ -103,7 +103,7 @@ class _View:
             if isinstance(message, ToolResultMessage) and results.get(id(message)):
                 continue  # shown with its call
             yield self._message(message, results)
-        hidden = len(conversation.entries) - len(messages)
+        hidden = sum(not is_aside(entry) for entry in conversation.entries) - len(messages)
         if hidden:
             yield Text(f"({hidden} {'entry' if hidden == 1 else 'entries'} on other branches)", style="dim")
 

@@ -10,13 +10,13 @@ from msgspec import Struct
 from msgspec.structs import fields as struct_fields
 
 from ..folding import parse_arguments
-from ..losses import Fate, Fates, Loss, Losses, Severity, extra_losses, own_fields, places, static_losses
+from ..losses import Fate, Fates, Loss, Losses, Severity, extra_losses, off_path, own_fields, places, static_losses
 from ..messages import ToolCall, UserMessage, blocks_of
 from ..request import Conversation, Entry, ModelDescriptor
 from ._wire import same
 
 OTHER = Fate("weakened", "the format says it in another way")
-BRANCH = Fate("dropped", "a list holds one path through the tree: this is not on the way to the head")
+BRANCH = "a list holds one path through the tree: this is not on the way to the head"
 
 
 def losses_of(
@@ -70,7 +70,7 @@ class _Comparison:
         again_of = {id(path[at]): read[n] for n, at in enumerate(said) if len(read) == len(said)}
         for at, (entry, place) in enumerate(zip(source.entries, places(source), strict=True)):
             if place.startswith("$.entries"):
-                yield self._lost(f"$.entries[{at}]", "branch", BRANCH)
+                yield off_path(source, at, BRANCH)
                 continue
             yield from self._fields(entry, again_of.get(id(entry), _PLACELESS), f"$.entries[{at}]", but=("message",))
 

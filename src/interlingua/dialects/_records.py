@@ -46,26 +46,33 @@ class Records:
     """The two ways between the records of a file and entries.
 
     `decode` gives the messages in a record (none: it holds no message), `say` the record's own words for them. `keys`
-    are the record's names for its id and for that of its parent, in formats that are trees.
+    are the record's names for its id and for that of its parent, in formats that are trees; if it is a tree of `lines`,
+    a record that has an id and says nothing of a parent follows the one before.
     """
 
-    def __init__(self, api: str, decode: Decode, say: Say, keys: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self, api: str, decode: Decode, say: Say, keys: tuple[str, str] | None = None, *, lines: bool = False
+    ) -> None:
         self._api = api
         self._decode = decode
         self._say = say
         self._keys = keys
+        self._lines = lines
+        self._before: str | None = None  # the id of the entry before
         self._names: dict[str, str] = {}  # call id -> tool name
 
     def read(self, record: dict[str, Any], role: str) -> list[Entry]:
         """The entries of a record; `role` is the word for one that holds no message."""
         found = self._messages_in(record)
         if found is None:
-            return [self._custom(record, role)]
-        messages, said = found
-        self._note(messages)
-        entries = self._placed(record, self._named(messages, said))
-        held = residual(record, {**self._place(entries), **said})
-        entries[0] = with_held(entries[0], self._api, **{RECORD: True, **held})
+            entries = [self._custom(record, role)]
+        else:
+            messages, said = found
+            self._note(messages)
+            entries = self._placed(record, self._named(messages, said))
+            held = residual(record, {**self._place(entries), **said})
+            entries[0] = with_held(entries[0], self._api, **{RECORD: True, **held})
+        self._before = entries[-1].id or self._before
         return entries
 
     def _messages_in(self, record: dict[str, Any]) -> tuple[tuple[Message, ...], dict[str, Any]] | None:
@@ -115,6 +122,8 @@ class Records:
         if self._keys is None:
             return None, None
         id, parent = (record.get(key) for key in self._keys)
+        if self._lines and isinstance(id, str) and self._keys[1] not in record:
+            parent = self._before
         return (id if isinstance(id, str) else None), (parent if isinstance(parent, str) else None)
 
     def _place(self, entries: Sequence[Entry]) -> dict[str, Any]:

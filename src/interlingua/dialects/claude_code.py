@@ -78,7 +78,7 @@ def _say_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]
 
 
 def _records_of() -> Records:
-    return Records(API, _decode_line, _say_line, keys=("uuid", "parentUuid"))
+    return Records(API, _decode_line, _say_line, keys=("uuid", "parentUuid"), lines=True)
 
 
 @reading(API)

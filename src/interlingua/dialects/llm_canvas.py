@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from ..errors import BadWire
-from ..losses import QUIET, Encoded, Fates, Reporter, dropped, encoded, kept, own_fields, places, record, some
+from ..losses import QUIET, Encoded, Fates, Reporter, Severity, dropped, encoded, kept, own_fields, places, record, some
 from ..messages import (
     AssistantMessage,
     Block,
@@ -30,7 +30,7 @@ from ..messages import (
     ToolResultMessage,
     UserMessage,
 )
-from ..request import Conversation, Entry, System
+from ..request import Conversation, Entry, System, is_aside
 from ._files import NO_CALL, OWN, is_null
 from ._wire import (
     JOINED,
@@ -335,7 +335,8 @@ class _Said:
         own = entry.extra.get(API, {}) if entry.extra else {}
         if isinstance(message, CustomMessage):
             if not own.get(OWN):
-                self._report.lost(message.role, "the roles are user, assistant and system")
+                severity: Severity = "record" if is_aside(entry) and "result" not in message.fields else "dropped"
+                self._report.lost(message.role, "the roles are user, assistant and system", severity)
                 return False
             self.messages.append(({"role": message.role, **message.fields}, [at]))
             return True

@@ -610,16 +610,18 @@ def decode(data: Any) -> Conversation:
         held[HEADER] = lines.pop(0)
     calls = _Calls()
     offset = 2 if HEADER in held else 1
-    entries = tuple(_decode_line(line, number, tree, calls) for number, line in enumerate(lines, offset))
-    return Conversation(entries=entries, extra={API: held} if held else {})
+    entries: list[Entry] = []
+    for at, line in enumerate(lines, offset):
+        entries.append(_decode_line(line, at, tree, calls, entries[-1] if entries else None))
+    return Conversation(entries=tuple(entries), extra={API: held} if held else {})
 
 
-def _decode_line(line: dict[str, Any], number: int, tree: bool, calls: _Calls) -> Entry:
+def _decode_line(line: dict[str, Any], number: int, tree: bool, calls: _Calls, before: Entry | None) -> Entry:
     try:
         if isinstance(line.get("role"), str) and not (tree and isinstance(line.get("type"), str)):
             return _decode_bare(line, tree, calls)
         if isinstance(line.get("type"), str):
-            return _decode_wrapped(line, tree, calls)
+            return _decode_wrapped(line, tree, calls, before)
     except DialectError as error:
         raise BadWire(API, f"line {number}: {error.message}", f"$[{number - 1}]{error.path[1:]}") from None
     raise BadWire(API, f"line {number}: neither a message with a role nor an entry with a type", f"$[{number - 1}]")
@@ -636,13 +638,21 @@ def _decode_bare(line: dict[str, Any], tree: bool, calls: _Calls) -> Entry:
     return _kept(entry, {key: line[key] for key in ("id", "parentId") if key in line}, _place(entry))
 
 
-def _decode_wrapped(line: dict[str, Any], tree: bool, calls: _Calls) -> Entry:
-    """An entry of a tree file; one that holds no message is a message of its own kind."""
+def _decode_wrapped(line: dict[str, Any], tree: bool, calls: _Calls, before: Entry | None) -> Entry:
+    """An entry of a tree file; one that holds no message is a message of its own kind.
+
+    pi writes `parentId: null` for a root. Where the key is missing, the entry follows the one before, as in our own
+    files; behind one without an id it can only do so without an id of its own.
+    """
     message = line.get("message")
     hints = {} if tree else {WRAPPED: True}
     if isinstance(line.get("timestamp"), str):
         hints["timestamp"] = line["timestamp"]
     place = {"id": optional(line.get("id")), "parent_id": optional(line.get("parentId"))}
+    if before is not None and place["id"] is not None and "parentId" not in line:
+        place = (
+            {"id": place["id"], "parent_id": before.id} if before.id is not None else {"id": None, "parent_id": None}
+        )
     if line["type"] == "message" and isinstance(message, dict) and isinstance(message.get("role"), str):
         entry = Entry(message=decode_message(message, calls), **place)  # type: ignore[arg-type]
         entry = with_held(entry, API, **hints) if hints else entry

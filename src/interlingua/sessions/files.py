@@ -21,7 +21,7 @@ from .blobs import FileBlobs
 from .index import ORPHAN, Index, Record, StaleIndex, check_of
 from .store import Log, Problem, SessionBusy, SessionError, SessionInfo, SessionNotFound
 from .summary import foreign_summary, summary
-from .tree import BAD, BLANK, ENTRY, HEAD, ROOT, Place, place, position, told
+from .tree import BAD, BLANK, ENTRY, ROOT, Place, place, position, told
 from .watching import PathWatch, Watch
 
 ENDING = ".jsonl"
@@ -187,12 +187,13 @@ class FileLog:
         except FormatError:
             self._index.add(len(raw), self._index.stand, None, BAD if raw.strip() else BLANK)
             return
-        kind, parent, orphan = place(line, self._index.stand, self._find_parent)
+        stand = self._index.stand
+        kind, parent, orphan = place(line, stand, self._find_parent)
         id = line.id if kind >= ENTRY and isinstance(line.id, str) else None
         self._index.add(len(raw), parent, id, kind, ORPHAN if orphan else 0)
         if kind >= ENTRY:
             self._stood = id
-        elif kind == HEAD:
+        elif parent != stand:
             self._stood = None
 
     def _find_parent(self, id: str) -> int | None:

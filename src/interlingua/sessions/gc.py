@@ -2,6 +2,7 @@
 
 import itertools
 import secrets
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from .blobs import NAME
 from .lines import read_line
 from .session import Session
 from .store import SessionDamaged, SessionError, Store
-from .tree import BAD, BLANK, ENTRY, HEAD, JOURNAL, LABEL, MARK, REVISION, is_positional, positional, told, walk
+from .tree import BAD, BLANK, ENTRY, HEAD, JOURNAL, LABEL, MARK, REVISION, ROOT, is_positional, positional, told, walk
 
 GRACE = 3600.0  # seconds for which a blob is kept that nothing names: its line may be on the way
 
@@ -32,10 +33,10 @@ def collect_branches(store: Store, agent: str, id: str, *, delete: bool = False)
         _refuse(session)
         log = session._log
         lines = list(_living(session))
-        cleared = len(log) - len(lines)
-        if cleared <= 0:
+        gone = Counter(map(log.line, range(len(log)))) - Counter(lines)
+        if not gone:
             return Collected(0, 0)
-        size = sum(len(log.line(number)) + 1 for number in range(len(log))) - sum(len(line) + 1 for line in lines)
+        size = sum((len(line) + 1) * count for line, count in gone.items())
         name = f"{id}.gc-{secrets.token_hex(4)}"
         try:
             _write(store, agent, name, lines)
@@ -43,22 +44,29 @@ def collect_branches(store: Store, agent: str, id: str, *, delete: bool = False)
         except BaseException:
             store.delete(agent, name)
             raise
-        return Collected(cleared, size, store.replace(agent, id, name, keep=not delete))
+        return Collected(gone.total(), size, store.replace(agent, id, name, keep=not delete))
 
 
 def _living(session: Session) -> Iterator[bytes]:
+    """The lines that stay, the journal behind each call that has no result on some way: a result that goes is in it."""
     log, labels, branches = session._log, session.labels(), session.branches()
     alive: set[int] = set()
     ends = (*labels, *(branch.head for branch in branches.values() if branch.head is not None))
     for target in (log.stand, *(number for number in map(log.find, ends) if number is not None)):
         alive.update(itertools.takewhile(lambda at: at not in alive, walk(session._parent, target)))
-    open_calls = {unfinished.call.id for unfinished in session.unfinished_calls()}
+    inner = {session._parent(number) for number in alive}
+    paths = (list(walk(session._parent, end))[::-1] for end in alive - inner)
+    journal = {number: notes for path in paths for number, notes in session.journal_of(path).items()}
     latest = _latest_branch_lines(session)
+    stand = ROOT  # of the new session
     for number in range(len(log)):
-        if _lives(session, number, alive, open_calls, labels) and (number in latest or not _is_branch(session, number)):
+        if _lives(session, number, alive, labels) and (number in latest or not _is_branch(session, number)):
             yield log.line(number)
+            stand = number if log.place(number).kind >= ENTRY else stand
+            for note in journal.get(number, ()):
+                yield jsontext.write({**note, "parentId": session._name(number)})
     current = session.current_branch
-    if log.stand != max(alive, default=-1) or current is not None:
+    if log.stand != stand or current is not None:
         where = {} if current is None else {"branch": current}
         yield jsontext.write({"role": "head", "target": session.head, **where})
 
@@ -78,14 +86,15 @@ def _is_branch(session: Session, number: int) -> bool:
     return session._log.place(number).kind == MARK and told(session._log.line(number)).role == "branch"
 
 
-def _lives(session: Session, number: int, alive: set[int], open_calls: set[str], labels: dict[str, str]) -> bool:
+def _lives(session: Session, number: int, alive: set[int], labels: dict[str, str]) -> bool:
     kind = session._log.place(number).kind
     if kind >= ENTRY:
         return number in alive
-    if kind == JOURNAL:
-        return read_line(session._log.line(number)).get("callId") in open_calls
-    if kind == LABEL:
+    if kind in (JOURNAL, LABEL):
         line = read_line(session._log.line(number))
+    if kind == JOURNAL:
+        return "callId" not in line
+    if kind == LABEL:
         target = line.get("target", line.get("targetId"))
         return bool((session.title if target is None else labels.get(target)) == line.get("label"))
     if kind == REVISION or (kind == MARK and not _is_branch(session, number)):

@@ -20,7 +20,7 @@ from .tree import ENTRY, ROOT, stand_after
 
 _RECORD = struct.Struct("<QIiIBB2x")  # offset, length, parent, checksum of the id, kind, flags
 _HEADER = struct.Struct("<8sQQq16s16sII")  # magic, records, bytes, time, first and last bytes, last records, itself
-_MAGIC = b"ILIDX\x00\x00\x02"
+_MAGIC = b"ILIDX\x00\x00\x03"
 _LINK = struct.Struct("<12xi4xB3x")  # of a record, parent and kind
 _PARENT_AT, _CHECK_AT, _KIND_AT, _FLAGS_AT = 12, 16, 20, 21
 _SIZE = _RECORD.size

@@ -11,10 +11,9 @@ from ..canonical import SELF, dump
 from ..dialects import transcript
 from ..errors import FormatError
 from ..messages import AgentMessage, CustomMessage, Message
-from ..request import Conversation, Entry
-from .tree import ENTRY, kind_of_message
+from ..request import Conversation, Entry, is_aside
 
-_PLACES = ("id", "parentId", "parents", "entryExtra")
+PLACES = ("id", "parentId", "parents", "entryExtra")
 
 
 def _placed(message: type[msgspec.Struct]) -> type[msgspec.Struct]:
@@ -53,7 +52,7 @@ def _decode_slowly(raw: bytes) -> Entry:
     value = read_line(raw)
     if value.get("role") in ("head", "session"):  # these have a meaning of their own at the ends of a transcript
         return Entry(message=CustomMessage(value["role"], {k: v for k, v in value.items() if k != "role"}))  # type: ignore[arg-type]
-    return transcript.decode([value]).entries[0]
+    return transcript.decode_entry(value)
 
 
 def read_line(raw: bytes) -> dict[str, Any]:
@@ -64,22 +63,25 @@ def read_line(raw: bytes) -> dict[str, Any]:
     return value
 
 
-def encode_line(entry: Entry) -> bytes:
-    """The line of an entry, without a newline; raises FormatError where the message takes the names of its place."""
+def encode_line(entry: Entry, *, root: bool = False) -> bytes:
+    """The line of an entry, without a newline; raises FormatError where the message takes the names of its place.
+
+    `root` says that the entry has no parent, where it would otherwise follow the line before.
+    """
     message: AgentMessage = entry.message
     held = message.fields if isinstance(message, CustomMessage) else message.extra.get(SELF)
-    if isinstance(held, dict) and not held.keys().isdisjoint(_PLACES):
-        taken = next(key for key in _PLACES if key in held)
+    if isinstance(held, dict) and not held.keys().isdisjoint(PLACES):
+        taken = next(key for key in PLACES if key in held)
         raise FormatError(f"a message cannot have the key {taken!r} of its own: it is the entry's place in the session")
     raw = dump(message)
     place = (
         ("id", entry.id),
         ("parentId", entry.parent_id),
         ("parents", entry.parents or None),
-        ("entryExtra", entry.extra or None),
+        ("entryExtra", transcript.kept_extra(entry) or None),
     )
     for key, value in place:
-        if value is not None:
+        if value is not None or (root and key == "parentId"):
             raw = b'%s,"%s":%s}' % (raw[:-1], key.encode(), jsontext.write(value))
     return raw
 
@@ -87,23 +89,27 @@ def encode_line(entry: Entry) -> bytes:
 def placed(
     conversation: Conversation, mint: Callable[[], str], names: dict[str, str | None] | None = None
 ) -> Iterator[Entry]:
-    """The entries of a conversation with an id and a parent each; those beside the tree without.
+    """The entries of a conversation with an id and a parent each; those beside the tree without an id.
 
     `names` is filled with the entry that stands for each id of the conversation.
     """
     names = {} if names is None else names
-    before: str | None = None
-    for entry in conversation.entries:
-        message: AgentMessage = entry.message
-        parent = before if entry.id is None else None
-        if entry.parent_id is not None:
-            parent = names.get(entry.parent_id, before)
-        if kind_of_message(message) < ENTRY:
-            yield replace(entry, id=None, parent_id=None)
-            before = parent
+    ids: list[str | None] = []  # of the entry that stands for each
+    for entry, above in zip(conversation.entries, conversation.tree().parents, strict=True):
+        parent = None if above is None else ids[above]
+        if is_aside(entry):
+            yield replace(entry, message=_renamed(entry.message, names), id=None, parent_id=parent)
+            ids.append(parent)
         else:
-            before = entry.id if entry.id is not None and entry.id not in names else mint()
+            ids.append(entry.id if entry.id is not None and entry.id not in names else mint())
             parents = tuple(known for id in entry.parents if (known := names.get(id)) is not None)
-            yield replace(entry, id=before, parent_id=parent, parents=parents)
+            yield replace(entry, id=ids[-1], parent_id=parent, parents=parents)
         if entry.id is not None:
-            names[entry.id] = before
+            names[entry.id] = ids[-1]
+
+
+def _renamed(aside: Any, names: dict[str, str | None]) -> Any:
+    """What a head or a label says, of the entry that stands for its target now."""
+    target = aside.fields.get("target")
+    new = names.get(target, target) if isinstance(target, str) else target
+    return aside if new == target else CustomMessage(aside.role, {**aside.fields, "target": new})

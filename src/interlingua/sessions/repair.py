@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple, get_args
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from .. import conversion, jsontext
-from ..canonical import SELF
+from ..canonical import SELF, build
 from ..dialects.clawtools import CALL_TYPES, IMAGE_TYPES, OTHER_ROLES, RESULT_ROLES, RESULT_TYPES, TEXT_TYPES
 from ..errors import FormatError, InterlinguaError
 from ..handover import NO_OUTPUT, NO_RESULT, SYNTHETIC
@@ -32,12 +33,14 @@ from ..messages import (
     UserMessage,
 )
 from ..request import Conversation, Entry
+from .executions import STATUS_UNKNOWN, UNKNOWN, Executions
 from .lines import decode_line, encode_line, placed
 from .summary import is_foreign
 from .tree import (
     COMPACTION,
     ENTRY,
     HEAD,
+    JOURNAL,
     LABEL,
     MARK,
     REVISION,
@@ -366,6 +369,8 @@ class _Call(NamedTuple):
     given: str  # the id as the line has it
     id: str
     name: str
+    item: int  # the item of its answer
+    occurrence: int  # of calls with the same id as given, in that answer
 
 
 class _State(NamedTuple):
@@ -424,11 +429,13 @@ class _Repair:
             if named == ROOT:
                 self._find(item, item.line.role, f"names {target!r}, which is not there", "left out")
                 return
-            name = self._name(named)
-            if name != target:
-                self._write(jsontext.write({**jsontext.read(item.raw), "target": name}), kind, self._stand)
-                return
-        self._write(item.raw, kind, self._stand)
+            target = self._name(named)
+        stand, here = self._stand, item.line.parent_id
+        if kind == JOURNAL and isinstance(here, str):
+            stand = self._follows.get(parent, stand)
+            here = self._name(stand) if stand != ROOT else here
+        line = Told(item.line.role, item.line.id, here, target)
+        self._write(item.raw if line == item.line else _replaced(item.raw, line), kind, stand)
 
     def _move(self, to: int, raw: bytes | None = None) -> None:
         target = None if to == ROOT else self._name(to)
@@ -449,7 +456,7 @@ class _Repair:
             parent = self._settle(old, parent)
             state = _State()
         if isinstance(message, AssistantMessage):
-            message, state = self._with_ids(item, message)
+            message, state = self._with_ids(old, item, message)
         message = self._without_blanks(item, message)
         if _kind(message) == COMPACTION:
             message = self._with_first_kept(old, item, message, parent)
@@ -469,7 +476,7 @@ class _Repair:
         rest = tuple(other for other in state.pending if other is not call)
         return self._put(item, self._without_blanks(item, result), parent, _State(rest, state.excused))
 
-    def _with_ids(self, item: _Item, message: AssistantMessage) -> tuple[AssistantMessage, _State]:
+    def _with_ids(self, old: int, item: _Item, message: AssistantMessage) -> tuple[AssistantMessage, _State]:
         """Calls with an id each, and the calls that wait for a result."""
         if message.stop_reason in _FAILED:
             return message, _State(excused=tuple(call.id for call in message.tool_calls))
@@ -484,7 +491,8 @@ class _Repair:
                     what = f"the id {block.id!r} of another call" if block.id.strip() else "no id"
                     self._find(item, "call-id", f"a call of {block.name} has {what}", f"given the id {id!r}")
                 used.add(id)
-                calls.append(_Call(block.id, id, block.name))
+                occurrence = sum(call.given == block.id for call in calls)
+                calls.append(_Call(block.id, id, block.name, old, occurrence))
                 block = block if id == block.id else replace(block, id=id)
             blocks.append(block)
         changed = any(call.given != call.id for call in calls)
@@ -529,7 +537,7 @@ class _Repair:
         self.findings.append(Finding(line, "call", f"the call {call.id!r} of {call.name} has no result", repair))
 
     def _put_missing(self, call: _Call, parent: int) -> int:
-        result = ToolResultMessage(
+        result = self._recorded(call) or ToolResultMessage(
             tool_call_id=call.id,
             tool_name=call.name,
             content=(TextBlock(text=NO_RESULT),),
@@ -539,6 +547,23 @@ class _Repair:
         state = self._states[parent]
         rest = _State(tuple(other for other in state.pending if other is not call), state.excused)
         return self._put(None, result, parent, rest)
+
+    def _recorded(self, call: _Call) -> ToolResultMessage | None:
+        """What the journal, or another branch, knows of a call: its result, or that it began."""
+        known = Executions(self._old, call.item).of(call.given, call.occurrence)
+        if known.result is not None:
+            with contextlib.suppress(FormatError):
+                result: ToolResultMessage = build(known.result, ToolResultMessage)
+                return replace(result, tool_call_id=call.id)
+        if not known.started:
+            return None
+        return ToolResultMessage(
+            tool_call_id=call.id,
+            tool_name=call.name,
+            content=(TextBlock(text=UNKNOWN),),
+            details={"status": STATUS_UNKNOWN},
+            is_error=True,
+        )
 
     def _without_blanks(self, item: _Item, message: AgentMessage) -> AgentMessage:
         if isinstance(message, CustomMessage | SystemMessage):
@@ -588,7 +613,7 @@ class _Repair:
             name = None if parent == ROOT or (id is None and parent == self._stand) else self._name(parent)
             extra, parents = ({}, ()) if item is None else (item.extra, item.parents)
             entry = Entry(message=message, id=id, parent_id=name, parents=parents, extra=extra)  # type: ignore[arg-type]
-            raw = self._written(item if same else None, entry)
+            raw = self._written(item if same else None, entry, root=parent == ROOT and self._stand != ROOT)
         number = self._write(raw, _kind(message), parent)
         if id is not None:
             self._names[id] = number
@@ -606,13 +631,13 @@ class _Repair:
             return found
         return at if not isinstance(told(self.lines[at]).id, str) else None
 
-    def _written(self, item: _Item | None, entry: Entry) -> bytes:
+    def _written(self, item: _Item | None, entry: Entry, *, root: bool) -> bytes:
         """A line whose message is as it was keeps its other keys in their order."""
         if item is None:
-            return encode_line(entry)
+            return encode_line(entry, root=root)
         value = {k: v for k, v in jsontext.read(item.raw.removeprefix(b"\xef\xbb\xbf")).items() if k != "parentId"}
         value |= {} if entry.id is None else {"id": entry.id}
-        return jsontext.write(value | ({} if entry.parent_id is None else {"parentId": entry.parent_id}))
+        return jsontext.write(value | ({} if entry.parent_id is None and not root else {"parentId": entry.parent_id}))
 
     def _write(self, raw: bytes, kind: int, parent: int) -> int:
         number = len(self.lines)
@@ -649,6 +674,7 @@ class _Reckoning:
     """Who follows whom in the file as it is."""
 
     def __init__(self, items: list[_Item]) -> None:
+        self._items = items
         self.names: dict[str, list[int]] = {}
         self.places: list[Place] = []
         self.children: dict[int, list[int]] = {}
@@ -666,6 +692,15 @@ class _Reckoning:
             elif item.number is not None:
                 self._lines[item.number] = old
 
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def place(self, old: int) -> Place:
+        return self.places[old]
+
+    def line(self, old: int) -> bytes:
+        return self._items[old].raw
+
     def _at(self, id: str) -> int | None:
         found = self.find(id, before=len(self.places))
         return None if found == ROOT else found
@@ -675,6 +710,12 @@ class _Reckoning:
         at = position(id)
         bare = self._lines.get(at + 1, before) if at is not None and id not in self.names else before
         return next((old for old in reversed(self.names.get(id, ())) if old < before), bare if bare < before else ROOT)
+
+
+def _replaced(raw: bytes, place: Told) -> bytes:
+    """A line beside the tree that says another place."""
+    named = {"target": place.target, "parentId": place.parent_id}
+    return jsontext.write({**jsontext.read(raw), **{k: v for k, v in named.items() if v is not UNSET}})
 
 
 def _kind(message: AgentMessage) -> int:

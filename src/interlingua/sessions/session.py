@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 import uuid
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
@@ -25,10 +25,11 @@ from .. import jsontext
 from ..canonical import build, plain
 from ..dialects import transcript
 from ..errors import FormatError, InterlinguaError
-from ..messages import AgentMessage, AssistantMessage, CustomMessage, Message, ToolCall, ToolResultMessage
+from ..messages import AgentMessage, CustomMessage, Message, ToolCall, ToolResultMessage
 from ..request import Conversation, Entry, ModelDescriptor, Options
 from . import blobs as media
 from . import compaction, tree
+from .executions import Execution, Executions, OpenCall, open_calls
 from .files import ENDING, FileLog, FileStore
 from .index import StaleIndex
 from .lines import decode_line, encode_line, placed, read_line
@@ -45,7 +46,22 @@ from .store import (
     Store,
 )
 from .summary import is_foreign
-from .tree import ASSISTANT, BAD, BLANK, COMPACTION, ENTRY, HEAD, JOURNAL, LABEL, MARK, MODEL, REVISION, ROOT, SESSION
+from .tree import (
+    ASSISTANT,
+    BAD,
+    BLANK,
+    COMPACTION,
+    ENTRY,
+    HEAD,
+    JOURNAL,
+    LABEL,
+    MARK,
+    MODEL,
+    RESULT,
+    REVISION,
+    ROOT,
+    SESSION,
+)
 from .watching import Watch
 
 Sync: TypeAlias = Literal["always", "turn", "never"]
@@ -61,16 +77,30 @@ _OWN = ("role", "version", "id", "createdAt", "agentId", "forkedFrom")  # of the
 
 
 class UnfinishedCall(NamedTuple):
-    """A call without a result. If it `started`, nobody knows what it did: report it, do not run it again.
+    """A call without a result on the way to the head. If it `started`, it must not run again.
 
-    `ended` says that the tool came to an end and only its result was not saved.
+    `ended` says that the tool came to an end; `result` is its result, where one was saved: in the journal, or as an
+    entry of another branch. Where it started and nothing more is known, nobody knows what it did: report that.
     """
 
     call: ToolCall
     entry_id: str
     started: bool
     ended: bool
-    result: Any = None  # what the journal holds of its outcome
+    result: Any = None
+
+
+class Node(NamedTuple):
+    """An entry in the tree: the numbers of its line and of its parent's (-1: a root), and whether the head is below it.
+
+    `problem` says what is wrong where the line names another place than the one that it is read at.
+    """
+
+    number: int
+    parent: int
+    entry: Entry
+    on_path: bool
+    problem: str | None
 
 
 class Line(NamedTuple):
@@ -296,6 +326,27 @@ class Session:
         return self._number(id) + 1
 
     @_checked
+    def nodes(self) -> tuple[Node, ...]:
+        """The tree by the numbers of its lines, as it is read: with what is wrong where an entry says another place."""
+        numbers = (number for number in range(len(self._log)) if self._log.place(number).kind >= ENTRY)
+        entries = {number: entry for number in numbers if (entry := self._readable(number)) is not None}
+        on_path = set(self._walk())
+        nodes = []
+        for number, entry in entries.items():
+            above = next((at for at in tree.walk(self._parent, self._parent(number)) if at in entries), ROOT)
+            nodes.append(Node(number, above, entry, number in on_path, self._misplaced(number)))
+        return tuple(nodes)
+
+    def _misplaced(self, number: int) -> str | None:
+        """What is wrong with the place that a line names."""
+        place, line = self._log.place(number), tree.told(self._log.line(number))
+        if place.orphan:
+            itself = line.parent_id == line.id
+            return "names itself as its parent" if itself else f"names the parent {line.parent_id!r}, not before it"
+        named = self._log.find(line.id) if isinstance(line.id, str) else number
+        return None if named == number else f"line {(named or 0) + 1} has the same id"
+
+    @_checked
     def _entry_if_any(self, number: int) -> Entry | None:
         return self._readable(number) if self._log.place(number).kind >= ENTRY else None
 
@@ -317,14 +368,16 @@ class Session:
         if all(tree.is_positional(entry.id) for entry in entries) and len(entries) == len(self.path()):
             bare = tuple(replace(entry, id=None, parent_id=None) for entry in entries)
             return replace(base, entries=bare, model=model)  # a plain list of messages stays one
+        if self.head is None and entries:  # rewound to before the first
+            entries = (*entries, Entry(message=CustomMessage("head", {"target": None})))  # type: ignore[arg-type]
         return replace(base, entries=entries, head=self.head, model=model)
 
     def _all(self) -> Iterator[Entry]:
         for number in range(len(self._log)):
             kind = self._log.place(number).kind
-            found = self._readable(number) if kind >= ENTRY or kind in (LABEL, MARK) else None
+            found = self._readable(number) if kind >= ENTRY or kind in (LABEL, MARK, JOURNAL) else None
             if found is not None:
-                yield found if kind >= ENTRY else replace(found, id=None, parent_id=None)
+                yield found if kind >= ENTRY else replace(found, id=None)
 
     @_checked
     def labels(self) -> dict[str, str]:
@@ -436,26 +489,37 @@ class Session:
     @_checked
     def unfinished_calls(self, *, to: str | None = None) -> tuple[UnfinishedCall, ...]:
         """Calls in the model's view at an entry (the head, if not given) that have no result: what was under way."""
-        entries = self.context_entries(to=to)
-        unanswered = list(_unanswered(entries))
-        if not unanswered:
-            return ()
-        journal = self._journal(self._number(unanswered[0][0]))
+        path = self._context_numbers(self._stand if to is None else self._number(to))
         return tuple(
-            UnfinishedCall(
-                call,
-                entry,
-                ("tool_start", call.id) in journal,
-                ("tool_end", call.id) in journal,
-                journal.get(("tool_end", call.id)),
-            )
-            for entry, call in unanswered
+            UnfinishedCall(one.call, self._name(one.number), known.started, known.ended, self._whole(known.result))
+            for one, known in self._executions(path)
         )
 
-    def _journal(self, since: int) -> dict[tuple[Any, Any], Any]:
-        recent = self._log.numbers(JOURNAL, last=len(self._log) - since)
-        lines = (read_line(self._log.line(number)) for number in recent if number > since)
-        return {(line.get("kind"), line.get("callId")): line.get("result") for line in lines}
+    def _executions(self, path: Sequence[int]) -> Iterator[tuple[OpenCall, Execution]]:
+        """The calls without a result on a path, and what is known of them, on whichever branch it was recorded."""
+        seen: dict[int, Executions] = {}
+        for one in open_calls(self._messages_at(path)):
+            known = seen.get(one.number) or Executions(self._log, one.number)
+            seen[one.number] = known
+            yield one, known.of(one.call.id, one.occurrence)
+
+    def _messages_at(self, numbers: Sequence[int]) -> Iterator[tuple[int, AgentMessage]]:
+        """Answers and results alone; without what blobs hold."""
+        for number in numbers:
+            if self._log.place(number).kind in (ASSISTANT, RESULT):
+                with contextlib.suppress(InterlinguaError):
+                    yield number, self._entry_at(number, media_in_place=False).message
+
+    def _whole(self, result: dict[str, Any] | None) -> dict[str, Any] | None:
+        """A result as it was before its large data was moved to the blobs; None where it cannot be read."""
+        if result is None:
+            return None
+        try:
+            message: ToolResultMessage = build(result, ToolResultMessage)
+        except FormatError:
+            return None
+        whole: dict[str, Any] = plain(media.bring_back(message, self._blobs)[0])
+        return whole
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -515,7 +579,8 @@ class Session:
     def _insert(self, entry: Entry, sync: bool | None = None, branch: str | None = None) -> None:
         message: AgentMessage = entry.message
         stored = media.put_away(message, self._blobs)
-        lines = [encode_line(entry if stored is message else replace(entry, message=stored))]
+        root = entry.parent_id is None and self._log.stand != ROOT
+        lines = [encode_line(entry if stored is message else replace(entry, message=stored), root=root)]
         if branch is not None:  # in the same write: the branch and its commit are there together, or neither is
             lines.append(jsontext.write({"role": "branch", "name": branch, "target": entry.id, "parentId": entry.id}))
         self._add(*lines, sync=sync)
@@ -526,9 +591,9 @@ class Session:
         first = () if len(self._log) else (jsontext.write(self._about),)
         self._log.add([*first, *lines], sync=self._sync == "always" if sync is None else sync)
 
-    def _aside(self, role: str, /, **fields: Any) -> None:
-        """A line beside the tree. It says where the session stands, for readers that take it for an entry."""
-        head = self.head
+    def _aside(self, role: str, parent: str | None = _HERE, /, **fields: Any) -> None:
+        """A line beside the tree. It says where the session stands, or `parent`."""
+        head = self.head if parent is _HERE else parent
         said = {key: value for key, value in fields.items() if value is not None or key == "target"}
         self._add(jsontext.write({"role": role, **said} | ({"parentId": head} if head is not None else {})))
 
@@ -690,8 +755,9 @@ class Session:
     ) -> "Session":
         """A new session with the path to `at` (the head, if not given), open for writing; this one stays as it is.
 
-        It is kept in `store` (this one's, if not given). `linked` says that it goes on for this session, which cannot
-        be written: viewers show both as one tree. An `empty` one takes nothing of the path along.
+        It knows which calls on that path have been run, so none of them is run again. It is kept in `store` (this
+        one's, if not given). `linked` says that it goes on for this session, which cannot be written: viewers show both
+        as one tree. An `empty` one takes nothing of the path along.
         """
         walk = self._walk() if at is None else tree.walk(self._parent, self._number(at))
         numbers = [] if empty else list(walk)[::-1]
@@ -714,7 +780,8 @@ class Session:
         origin |= ({"entry": source._name(numbers[-1])} if numbers else {}) | ({"linked": True} if linked else {})
         own = {"id": self.id, "createdAt": _now(), "agentId": self.agent, "forkedFrom": origin}
         self._about = {**source._about, **own}
-        lines, names = _moved([(number, source._log.line(number)) for number in numbers])
+        path = [(number, source._log.line(number)) for number in numbers]
+        lines, names = _moved(path, source.journal_of(numbers))
         lines += source._marks_of(names)
         if self.agent != source.agent or self._store is not source._store:
             _copy_blobs(lines, source._blobs, self._blobs)
@@ -730,6 +797,19 @@ class Session:
             if line.get("role") in ("note", "revision") and line.get("target") in names:
                 own = {key: value for key, value in line.items() if key != "parentId"}
                 yield jsontext.write({**own, "target": names[line["target"]]})
+
+    def journal_of(self, path: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+        """Journal lines with what is known of the calls without a result on a path, by the number of their entry."""
+        journal: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+        for (number, call, _), known in self._executions(path):
+            journal[number] += known.notes(call, _now())
+        return journal
+
+    @_checked
+    def open_journal(self) -> tuple[CustomMessage, ...]:
+        """What is known of `unfinished_calls()`, as the journal says it: for a copy of what a model reads."""
+        notes = (note for notes in self.journal_of(self._context_numbers(self._stand)).values() for note in notes)
+        return tuple(CustomMessage("journal", {k: v for k, v in note.items() if k != "role"}) for note in notes)
 
     def sync(self) -> None:
         """Waits until everything is on disk, unless the session was opened with `sync="never"`."""
@@ -864,7 +944,8 @@ class Session:
         raw = self._log.line(number)
         entry = decode_line(raw)
         parent = self._parent(number)
-        if entry.id is None or (parent != ROOT and entry.parent_id is None):
+        orphan = self._log.place(number).orphan
+        if entry.id is None or orphan or (parent != ROOT and entry.parent_id is None):
             name = None if parent == ROOT else self._name(parent)
             entry = replace(entry, id=entry.id or tree.positional(number), parent_id=name)
         revised = self._marks().revisions.get(entry.id or "")
@@ -939,43 +1020,30 @@ def _write(session: Session, conversation: Conversation, new_id: Callable[[], st
         message: AgentMessage = entry.message
         if entry.id is not None:
             session._insert(entry)
+        elif isinstance(message, CustomMessage) and message.role == "head":
+            session._add(jsontext.write({"role": "head", **message.fields}))
         elif isinstance(message, CustomMessage):
-            target = message.fields.get("target")
-            moved = {"target": names[target]} if isinstance(target, str) and target in names else {}
-            session._aside(message.role, **{**message.fields, **moved}, entryExtra=entry.extra or None)
+            session._aside(message.role, entry.parent_id, **message.fields, entryExtra=entry.extra or None)
     head = session.head if conversation.head is None else names.get(conversation.head, session.head)
     if head != session.head:
         session.rewind(head)
 
 
-def _unanswered(entries: Sequence[Entry]) -> Iterator[tuple[str, ToolCall]]:
-    """Calls without a result before the next answer, with the id of their entry; failed answers call nothing."""
-    pending: list[tuple[str, ToolCall]] = []
-    for entry in entries:
-        message: AgentMessage = entry.message
-        if isinstance(message, AssistantMessage):
-            yield from pending
-            failed = message.stop_reason in ("error", "aborted")
-            pending = [] if failed else [(entry.id or "", call) for call in message.tool_calls]
-        elif isinstance(message, ToolResultMessage):
-            answered = next((pair for pair in pending if pair[1].id == message.tool_call_id), None)
-            if answered is not None:
-                pending.remove(answered)
-    yield from pending
-
-
-def _moved(lines: list[tuple[int, bytes]]) -> tuple[list[bytes], dict[str, str]]:
-    """Raw lines of a path for a file of their own, and what their entries are called there.
+def _moved(
+    path: list[tuple[int, bytes]], journal: dict[int, list[dict[str, Any]]]
+) -> tuple[list[bytes], dict[str, str]]:
+    """Raw lines of a path for a file of their own, each with its journal, and what their entries are called there.
 
     Entries that are named by their line get another name, so lines that refer to them are written anew.
     """
     names: dict[str, str] = {}
     out: list[bytes] = []
-    for number, raw in lines:
+    for number, raw in path:
         said = tree.told(raw)
         out.append(_renamed(raw, names) if tree.is_positional(said.parent_id) or said.role == compaction.ROLE else raw)
         id = said.id if isinstance(said.id, str) else tree.positional(number)
         names[id] = said.id if isinstance(said.id, str) else tree.positional(len(out))  # behind the session's own line
+        out += [jsontext.write({**line, "parentId": names[id]}) for line in journal.get(number, ())]
     return out, names
 
 

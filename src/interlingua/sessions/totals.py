@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from ..messages import AgentMessage, AssistantMessage, ThinkingBlock, ToolCall, ToolResultMessage, blocks_of
-from ..request import Conversation
+from ..request import Conversation, is_aside
 
 TOKENS = ("input", "cache_read", "cache_write", "output", "reasoning", "total_tokens")
 
@@ -28,7 +28,8 @@ class Totals:
     def add_conversation(self, conversation: Conversation) -> None:
         self.conversations += 1
         for entry in conversation.entries:
-            self.add(entry.message)
+            if not is_aside(entry):
+                self.add(entry.message)
 
     def add(self, message: AgentMessage) -> None:
         self._count(message)

@@ -2,9 +2,10 @@
 
 A line is an entry of the tree (a message, a compaction, a change of model, any role that is not known here), or it
 stands beside the tree (`session`, `head`, `label`, `journal`, `branch`, `note`, `revision`). After every line the
-session stands at some entry: an entry moves it there, a `head` line moves it to its target, the others leave it. A line
-without `id` and `parentId` follows the entry at which the session stood. Parents are always earlier lines, so no path
-can run in circles.
+session stands at some entry: an entry moves it there, a `head` line moves it to its target, a `journal` line to the
+entry at which it was written; a second `session` line begins another conversation; the others leave it. A line without
+`id`, or without the key `parentId`, follows the entry at which the session stood; `null` makes a root. Parents are
+always earlier lines, so no path can run in circles.
 """
 
 import re
@@ -15,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from .. import jsontext
+from ..dialects import transcript
 from ..errors import FormatError
 from ..messages import AgentMessage, CustomMessage
 
@@ -50,7 +52,7 @@ class Told(Struct, frozen=True, rename="camel"):
 
     role: str
     id: Any = None
-    parent_id: Any = None
+    parent_id: Any = UNSET
     target: Any = UNSET
 
 
@@ -76,20 +78,24 @@ def told(raw: bytes) -> Told:
         value = jsontext.read(raw.removeprefix(_MARK))
     if not isinstance(value, dict) or not isinstance(value.get("role"), str):
         raise FormatError("expected an object with a `role`")
-    return Told(value["role"], value.get("id"), value.get("parentId"), value.get("target", UNSET))
+    return Told(value["role"], value.get("id"), value.get("parentId", UNSET), value.get("target", UNSET))
 
 
 def place(line: Told, stand: int, find: Callable[[str], int | None]) -> Place:
     """The place of a line, when the session stood at `stand` before it; `find` gives the number of an earlier entry."""
     kind = kind_of(line)
+    if kind == SESSION:
+        return Place(SESSION, ROOT)
     if kind == HEAD:
         return _head(line, stand, find)
-    if kind < ENTRY:
+    if kind < ENTRY and kind != JOURNAL:
         return Place(kind, stand)
-    if not isinstance(line.parent_id, str):
-        return Place(kind, ROOT if isinstance(line.id, str) else stand)
-    parent = find(line.parent_id)
-    return Place(kind, stand, True) if parent is None else Place(kind, parent)
+    parent = find(line.parent_id) if isinstance(line.parent_id, str) else None
+    if parent is not None:
+        return Place(kind, parent)
+    if kind == JOURNAL or line.parent_id is UNSET or (line.parent_id is None and not isinstance(line.id, str)):
+        return Place(kind, stand)
+    return Place(kind, ROOT) if line.parent_id is None else Place(kind, stand, True)
 
 
 def _head(line: Told, stand: int, find: Callable[[str], int | None]) -> Place:
@@ -126,7 +132,7 @@ def walk(parent: Callable[[int], int], at: int) -> Iterator[int]:
 
 def positional(number: int) -> str:
     """The name of an entry that has no id of its own: its line in the file, counted from one."""
-    return f"line-{number + 1}"
+    return transcript.positional(number + 1)
 
 
 def position(id: str) -> int | None:

@@ -1,0 +1,167 @@
+"""What a session knows of the execution of a call, wherever that was recorded.
+
+The journal has a `tool_start` line for each call that began, and a `tool_end` line for one that ended before its result
+could be written. A result that was written is an entry; after a rewind it may stand on another branch than the call is
+looked at from. A call that is known to have begun must never be run again.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+from ..errors import InterlinguaError
+from ..messages import AgentMessage, AssistantMessage, ToolCall, ToolResultMessage
+from .lines import PLACES, decode_line, read_line
+from .tree import ASSISTANT, ENTRY, JOURNAL, RESULT, USER, Place
+
+START, END = "tool_start", "tool_end"
+STATUS_UNKNOWN = "unknown"  # in the details of a result that says that nobody knows what the call did
+UNKNOWN = (
+    "It is not known whether this call took effect: the program ended while it was running. "
+    "It was not run again. Check its effects before you repeat it."
+)
+
+
+class OpenCall(NamedTuple):
+    """A call without a result on some path: the number of its entry, and how many calls of its id stand before it."""
+
+    number: int
+    call: ToolCall
+    occurrence: int
+
+
+class Execution(NamedTuple):
+    """What is known of a call: the journal's lines, and the `toolResult` line that it ended with, if one was saved."""
+
+    start: dict[str, Any] | None = None
+    end: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.end is not None or self.result is not None
+
+    @property
+    def started(self) -> bool:
+        return self.start is not None or self.ended
+
+    def notes(self, call: ToolCall, now: int) -> Iterator[dict[str, Any]]:
+        """Journal lines that say it all."""
+        about = {"role": "journal", "kind": START, "callId": call.id, "name": call.name, "timestamp": now}
+        if self.started:
+            yield self.start or about
+        if self.ended:
+            yield self.end or {**about, "kind": END, "result": self.result}
+
+
+def open_calls(path: Iterable[tuple[int, AgentMessage]]) -> Iterator[OpenCall]:
+    """Calls without a result before the next answer, in a path of messages with their numbers.
+
+    Failed answers call nothing.
+    """
+    pending: list[OpenCall] = []
+    for number, message in path:
+        if isinstance(message, AssistantMessage):
+            yield from pending
+            failed = message.stop_reason in ("error", "aborted")
+            pending = [] if failed else list(_calls(number, message))
+        elif isinstance(message, ToolResultMessage):
+            answered = next((one for one in pending if one.call.id == message.tool_call_id), None)
+            if answered is not None:
+                pending.remove(answered)
+    yield from pending
+
+
+def _calls(number: int, message: AssistantMessage) -> Iterator[OpenCall]:
+    before: Counter[str] = Counter()
+    for call in message.tool_calls:
+        yield OpenCall(number, call, before[call.id])
+        before[call.id] += 1
+
+
+class Lines(Protocol):
+    """The part of a `Log` that is needed here."""
+
+    def __len__(self) -> int: ...
+    def place(self, number: int, /) -> Place: ...
+    def line(self, number: int, /) -> bytes: ...
+
+
+class Executions:
+    """The executions of the calls of one entry."""
+
+    def __init__(self, log: "Lines", entry: int) -> None:
+        self._log = log
+        self._entry = entry
+        self._starts: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._ends: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._results: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+        self._occurrences: dict[tuple[str, int], int] = {}  # of a result's number, by the id of its call
+        for number in self._below():
+            self._take(number)
+
+    def of(self, id: str, occurrence: int = 0) -> Execution:
+        """What is known of the call with an id; `occurrence` tells several of one id apart."""
+        start, end = (next(iter(lines[id][occurrence:]), None) for lines in (self._starts, self._ends))
+        noted = None if end is None or not isinstance(end.get("result"), dict) else end["result"]
+        results = [*self._results[id, occurrence], *([] if noted is None else [noted])]
+        result = min(results, key=_is_unknown, default=None)
+        return Execution(start, end if result is noted else None, result)
+
+    def _below(self) -> Iterator[int]:
+        """Journal lines and results below the entry: in the same turn, or late but before the next turn's answer."""
+        spoken = {self._entry: False}  # entries of the turn, and whether a user has spoken since
+        for number in range(self._entry + 1, len(self._log)):
+            kind, parent, _ = self._log.place(number)
+            late = spoken.get(parent)
+            if late is None or (late and kind == ASSISTANT):
+                continue
+            if kind >= ENTRY:
+                spoken[number] = late or kind == USER
+            if kind in (JOURNAL, RESULT):
+                yield number
+
+    def _take(self, number: int) -> None:
+        kind = self._log.place(number).kind
+        try:
+            line = read_line(self._log.line(number))
+        except InterlinguaError:
+            return
+        id = line.get("callId" if kind == JOURNAL else "toolCallId")
+        if not isinstance(id, str) or not self._answers(number, id):
+            return
+        if kind == RESULT:
+            self._results[id, self._occurrences[id, number]].append(_without_place(line))
+        elif line.get("kind") == START:
+            self._starts[id].append(_without_place(line))
+        elif line.get("kind") == END:
+            self._ends[id].append(_without_place(line))
+
+    def _answers(self, number: int, id: str) -> bool:
+        """Whether a line is about a call of this entry, and not of a later answer that uses the same id again."""
+        kind, at, _ = self._log.place(number)
+        while at != self._entry and (id, at) not in self._occurrences:
+            above = self._log.place(at)
+            if above.kind == ASSISTANT and id in _call_ids(self._log.line(at)):
+                return False
+            at = above.parent
+        if kind == RESULT:
+            self._occurrences[id, number] = self._occurrences.get((id, at), -1) + 1
+        return True
+
+
+def _without_place(line: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in line.items() if key not in PLACES}
+
+
+def _call_ids(raw: bytes) -> set[str]:
+    try:
+        message: AgentMessage = decode_line(raw).message
+    except InterlinguaError:
+        return set()
+    return {call.id for call in message.tool_calls} if isinstance(message, AssistantMessage) else set()
+
+
+def _is_unknown(result: dict[str, Any]) -> bool:
+    details = result.get("details")
+    return isinstance(details, dict) and details.get("status") == STATUS_UNKNOWN
