@@ -240,3 +240,133 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
     assert len(done.stdout.splitlines()) == 1
     assert "Traceback" not in done.stderr
+
+
+THOUGHT = [{"type": "thinking", "thinking": "Hm.", "signature": "EqQBCgIYAhIk"}, {"type": "text", "text": "Yes"}]
+LOSSY = json.dumps({**BODY, "messages": [*BODY["messages"], {"role": "assistant", "content": THOUGHT}]})  # type: ignore[misc]
+ONE_EACH = ["transcript", "openclaw"]
+
+
+@pytest.mark.parametrize("target", ONE_EACH)
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("given", ["a file of lines", "several files", "an array"])
+def test_many_conversations_never_become_one(tmp_path: Path, target: str, strict: bool, given: str) -> None:
+    """A session file holds one: several are refused and nothing is touched; into a folder, each gets its own."""
+    chat = json.dumps(CHAT)
+    example = {"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}
+    many = {
+        "a file of lines": [written(tmp_path / "in.jsonl", f"{chat}\n{chat}\n")],
+        "several files": [written(tmp_path / f"{at}.json", chat) for at in range(2)],
+        "an array": [written(tmp_path / "set.json", json.dumps([example, example]))],
+    }[given]
+    out, command = written(tmp_path / "out.jsonl", "precious"), ("convert", *many, "-t", target)
+    flags = ("--strict",) if strict else ()
+    if len(many) == 1:
+        done = run(*command, "-o", out, *flags)
+        assert (1, "precious") == (done.code, out.read_text())
+        assert "holds one conversation" in done.err and "-o FOLDER/" in done.err
+    piped = run(*command, *flags)
+    assert (1, "") == (piped.code, piped.out) and "-o FOLDER/" in piped.err
+    assert 0 == run(*command, "-o", f"{tmp_path}/out/", *flags).code
+    files = sorted((tmp_path / "out").iterdir())
+    assert 2 == len(files)
+    for file in files:
+        (row,) = run("convert", file, "-f", target, "-t", "anthropic-messages", "--json").json["results"]
+        assert 1 == sum(message["role"] == "user" for message in row["body"]["messages"])
+
+
+@pytest.mark.parametrize("bad", ["", "{nonsense", '{"unknown": 1}'])
+@pytest.mark.parametrize("target", ["openai-completions", "transcript"])
+def test_a_failed_conversion_leaves_the_output_that_was_there(tmp_path: Path, bad: str, target: str) -> None:
+    """Nothing came, so nothing takes its place; and without one, none is made."""
+    out = written(tmp_path / "out.json", "precious")
+    path = written(tmp_path / "in.json", bad)
+    done = run("convert", path, "-t", target, "-o", out)
+    assert (1, "precious") == (done.code, out.read_text())
+    assert 1 == run("convert", path, "-t", target, "-o", tmp_path / "new.json").code
+    assert ["in.json", "out.json"] == sorted(file.name for file in tmp_path.iterdir())
+
+
+def test_a_large_file_of_which_nothing_can_be_read_replaces_nothing(tmp_path: Path) -> None:
+    """By the way for large files, too."""
+    path = written(tmp_path / "s.jsonl", (MESSAGE + "\n") * 2 + ("nonsense " * 100 + "\n") * 12_000)
+    out = written(tmp_path / "out.jsonl", "precious")
+    bad = written(tmp_path / "bad.jsonl", ("nonsense " * 100 + "\n") * 12_000)
+    assert 1 == run("convert", bad, "-f", "transcript", "-t", "transcript", "-o", out).code
+    assert "precious" == out.read_text()
+    assert 1 == run("convert", path, "-f", "transcript", "-t", "transcript", "-o", out).code
+    assert 2 == len(out.read_text().split())
+
+
+@pytest.mark.parametrize("kind", ["the same name", "another way there", "a link", "a hard link", "standard input"])
+def test_the_input_is_never_the_output(tmp_path: Path, kind: str) -> None:
+    """Whatever the two are called."""
+    path = written(tmp_path / "in.json", LINE)
+    (tmp_path / "below").mkdir()
+    out = {"another way there": tmp_path / "below" / ".." / "in.json", "the same name": path}.get(
+        kind, tmp_path / "out"
+    )
+    if kind == "a link":
+        out.symlink_to(path)
+    if kind == "a hard link":
+        out.hardlink_to(path)
+    if kind == "standard input":
+        with path.open("rb") as stream:
+            done = run("convert", "-", "-t", "openai-completions", "-o", path, stdin=stream)
+    else:
+        done = run("convert", path, "-t", "openai-completions", "-o", out)
+    assert 1 == done.code and "name another file" in done.err
+    assert LINE == path.read_text()
+
+
+def test_no_input_is_the_output_of_another(tmp_path: Path) -> None:
+    """`a.json` becomes `a.jsonl`, which is read next: it is refused before it is gone."""
+    written(tmp_path / "a.json", LINE)
+    written(tmp_path / "a.jsonl", f"{MESSAGE}\n{RESULT}\n")
+    before = (tmp_path / "a.jsonl").read_text()
+    done = run("convert", "a.json", "a.jsonl", "-t", "transcript", "-o", ".", cwd=tmp_path)
+    assert 1 == done.code and "a.jsonl" in done.err and "name another" in done.err
+    assert before == (tmp_path / "a.jsonl").read_text()
+
+
+def test_inputs_of_the_same_name_get_outputs_of_their_own(tmp_path: Path) -> None:
+    """From different folders, and spelled in capitals."""
+    for at, name in enumerate(["a.json", "a.json", "A.json"]):
+        (tmp_path / str(at)).mkdir()
+        written(tmp_path / str(at) / name, LINE)
+    done = run("convert", *sorted(tmp_path.glob("*/*.json")), "-t", "openai-completions", "-o", tmp_path / "out")
+    assert 0 == done.code
+    assert ["A-3.json", "a-2.json", "a.json"] == sorted(file.name for file in (tmp_path / "out").iterdir())
+
+
+def test_pipes_devices_links_and_modes_stay_what_they_are(tmp_path: Path) -> None:
+    """Only a file is replaced: by another of the same mode, behind the link that led to it."""
+    path = written(tmp_path / "in.json", LINE)
+    to = ("-t", "openai-completions", "-o")
+    shown = run("convert", path, *to, "/dev/stdout")
+    assert (0, BODY["messages"]) == (shown.code, shown.json["messages"])
+    assert 0 == run("convert", path, *to, "/dev/null").code and not Path("/dev/null").is_file()
+    kept = written(tmp_path / "kept.json", "old")
+    kept.chmod(0o640)
+    (tmp_path / "link.json").symlink_to(kept)
+    assert 0 == run("convert", path, *to, tmp_path / "link.json").code
+    assert (tmp_path / "link.json").is_symlink() and BODY["messages"] == json.loads(kept.read_text())["messages"]
+    assert 0o640 == kept.stat().st_mode & 0o777
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE)
+    assert 0 == run("convert", path, *to, tmp_path / "pipe").code
+    assert BODY["messages"] == json.loads(reader.communicate(timeout=60)[0])["messages"]
+
+
+def test_losses_are_counted_in_one_line_unless_they_are_listed(tmp_path: Path) -> None:
+    """On standard error, by severity, with how to see them; nothing where nothing was lost, nothing for programs."""
+    lossy, whole = written(tmp_path / "lossy.json", LOSSY), written(tmp_path / "whole.json", LINE)
+    done = run("convert", lossy, "-t", "openai-completions")
+    assert 0 == done.code and 1 == len(done.err.splitlines())
+    assert f"{lossy} → openai-completions: 1 dropped; --report lists what was lost, --strict refuses\n" == done.err
+    assert 1 == run("convert", lossy, "-t", "openai-completions", "--strict").code
+    assert "" == run("convert", whole, "-t", "openai-completions").err
+    assert "" == run("convert", lossy, "-t", "openai-completions", "--json").err
+    assert "$.messages[1].content[0]" in run("convert", lossy, "-t", "openai-completions", "--report").err
+    many = run("convert", lossy, whole, "-t", "openai-completions", "-o", tmp_path / "out")
+    assert many.err.startswith("2 files → openai-completions: 1 dropped in 1 of 2 conversations; --report lists")

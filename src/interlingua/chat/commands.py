@@ -167,6 +167,7 @@ async def _export(chat: Chat, given: str) -> None:
 
 
 def _exported(chat: Chat, path: Path, dialect: str) -> Sequence[Loss]:
+    output.refuse_inputs(path, [Path(chat.session.where)])
     encoded = conversion.encode(chat.session.conversation(), dialect)
     with output.atomic(path) as stream:
         stream.write(encoded.bytes() + (b"" if isinstance(encoded.body, Lines) else b"\n"))

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import IO
 
 from .. import conversion, jsontext
 from ..dialects import transcript
@@ -45,11 +46,14 @@ def convert(source: Source, target: str, out: Path, workers: int) -> list[Proble
     problems: list[Problem] = []
     tasks = [(source.path, start, end) for start, end in _pieces(source.path)]
     with contextlib.ExitStack() as stack:
-        stream = stack.enter_context(output.atomic(out))
+        stream: IO[bytes] | None = None
         run = map if workers == 1 else stack.enter_context(ProcessPoolExecutor(min(workers, len(tasks)))).map
         before = 0
         for converted, lines, bad in run(_piece, tasks):
-            stream.write(converted)
+            if stream is None and converted:  # a file of which nothing can be read takes no other's place
+                stream = stack.enter_context(output.atomic(out))
+            if stream is not None:
+                stream.write(converted)
             problems.extend(Problem(f"{source.name}:{before + number}", message) for number, message in bad)
             before += lines
     return problems
@@ -85,8 +89,7 @@ def _piece(task: tuple[Path, int, int]) -> tuple[bytes, int, list[tuple[int, str
             out.append(_unpacked(line) if packed and (b"|" in line or b'ignature"' in line) else copy(line))
         except InterlinguaError as error:
             bad.append((number, str(error)))
-    out.append(b"")
-    return b"\n".join(out), len(lines) - 1, bad
+    return b"".join(line + b"\n" for line in out), len(lines) - 1, bad
 
 
 def _unpacked(line: bytes) -> bytes:

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import IO, Any
@@ -62,6 +62,7 @@ def command(
 ) -> None:
     """Convert conversations from any format to another, and say what was lost.
 
+    Session formats (transcript, openclaw, …) hold one conversation a file: for many, name a folder with -o.
     IN is a file, a glob, a folder, or - for standard input; plain, gzip or zstd; a JSON body, JSON lines, a session
     file or a recorded stream.
     """
@@ -69,15 +70,24 @@ def command(
     out = Path(place) if place is not None else None
     into_folder = out is not None and (len(found) > 1 or out.is_dir() or str(place).endswith(os.sep))
     workers = jobs or os.cpu_count() or 1
+    if out is not None and not into_folder:
+        output.refuse_inputs(out, (source.path for source in found))
     if out is not None and not into_folder and not as_json and bulk.applies(found[0], origin, target):
         _finish(bulk.convert(found[0], target, out, workers))
         return
     problems: list[Problem] = []
     results = _run(found, origin, target, strict, workers, max_size << 20, problems)
-    shown = _write(results, target, out, into_folder, as_json, problems, report=report, records=records)
+    files = [source.path for source in found]
+    into: _Place = _Folder(out, files) if into_folder and out else _Stream(out, write=out is not None or not as_json)
+    shown = _write(results, target, into, as_json and out is None, problems, report=report, records=records)
+    if not as_json and not report:
+        names = {result.source.name for result in shown}
+        name = next(iter(names)) if len(names) == 1 else f"{len(names)} files"
+        output.note_losses(f"{name} → {target}", [result.losses for result in shown])
     if as_json:
         errors = [{"source": problem.name, "message": problem.message} for problem in problems]
-        output.say_json({"to": target, "results": shown, "errors": errors})
+        rows = [_shown(result, with_body=out is None) for result in shown]
+        output.say_json({"to": target, "results": rows, "errors": errors})
     _finish(problems)
 
 
@@ -95,7 +105,7 @@ def _run(
     workers: int,
     limit: int,
     problems: list[Problem],
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Converts every document, several at a time when there are many files."""
     with _progress(found) as advance:
         if workers > 1 and len(found) >= 8:
@@ -155,29 +165,32 @@ def _progress(found: list[Source]) -> Iterator[Any]:
 
 
 def _write(
-    results: Iterator[Result],
+    results: Generator[Result, None, None],
     target: str,
-    out: Path | None,
-    into_folder: bool,
-    as_json: bool,
+    place: "_Place",
+    with_bodies: bool,
     problems: list[Problem],
     *,
     report: bool,
     records: bool,
-) -> list[dict[str, Any]]:
-    """Puts each result where it belongs; gives what `--json` shows of them."""
-    shown: list[dict[str, Any]] = []
-    with contextlib.ExitStack() as stack:
-        place: _Place = _Folder(out, stack) if into_folder and out else _Stream(_stream(out, stack, as_json))
+) -> list[Result]:
+    """Puts each result where it belongs; gives them back, without their bodies unless these are wanted."""
+    shown: list[Result] = []
+    with place, contextlib.closing(results):
         for result in results:
             if result.error is not None:
                 problems.append(Problem(result.name, result.error))
                 continue
-            place.put(result)
+            try:
+                place.put(result)
+            except _OneOnly as error:
+                problems.append(Problem(target, str(error)))
+                return []
             if report:
                 output.report_losses(f"{result.name} → {target}", result.losses, records=records)
-            if as_json:
-                shown.append(_shown(result, with_body=out is None))
+            if not with_bodies:
+                result.payload = b""
+            shown.append(result)
     return shown
 
 
@@ -195,53 +208,84 @@ def _shown(result: Result, *, with_body: bool) -> dict[str, Any]:
     return row
 
 
-def _stream(out: Path | None, stack: contextlib.ExitStack, as_json: bool) -> IO[bytes] | None:
-    if out is not None:
-        return stack.enter_context(output.atomic(out))
-    return None if as_json else sys.stdout.buffer
+class _OneOnly(InterlinguaError):
+    """A second conversation on its way into a file that can hold one."""
 
 
 class _Stream:
-    """One output for everything: a body, or a line each."""
+    """One output for everything: a body a line, or the lines of one conversation. It is begun with the first result."""
 
-    def __init__(self, stream: IO[bytes] | None) -> None:
-        self._stream = stream
+    def __init__(self, out: Path | None, *, write: bool) -> None:
+        self._out = out
+        self._write = write
+        self._stack = contextlib.ExitStack()
+        self._stream: IO[bytes] | None = None
+        self._waiting: bytes | None = None  # the lines of a conversation, until it is known to be the only one
 
     def put(self, result: Result) -> None:
-        if self._stream is not None:
-            self._stream.write(_ended(result))
+        if not self._write:
+            return
+        if result.lines and self._waiting is not None:
+            self._waiting = None
+            raise _OneOnly(
+                "a file of this format holds one conversation, and there are several: they would become one; "
+                "name a folder to get a file for each: -o FOLDER/"
+            )
+        if result.lines:
+            self._waiting = result.payload
+        else:
+            self._begun().write(result.payload + b"\n")
+
+    def _begun(self) -> IO[bytes]:
+        if self._stream is None:
+            file = self._stack.enter_context(output.atomic(self._out)) if self._out is not None else sys.stdout.buffer
+            self._stream = file
+        return self._stream
+
+    def __enter__(self) -> None:
+        self._stack.__enter__()
+
+    def __exit__(self, *failure: Any) -> None:
+        if failure[0] is None and self._waiting is not None:
+            self._begun().write(self._waiting)
+        self._stack.__exit__(*failure)
 
 
 class _Folder:
-    """An output file per input file."""
+    """An output file per input file; per conversation, where a file of the format holds one."""
 
-    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
+    def __init__(self, folder: Path, inputs: list[Path | None]) -> None:
         self._folder = folder
-        self._stack = stack
+        self._inputs = inputs
+        self._stack = contextlib.ExitStack()
         self._source: Source | None = None
         self._stream: IO[bytes] | None = None
         self._names: set[str] = set()
 
     def put(self, result: Result) -> None:
-        if result.source != self._source:
+        if result.source != self._source or result.lines or self._stream is None:
             self._stack.close()  # the file before this one is whole: it takes its place now
+            path = self._folder / self._name(result)
+            output.refuse_inputs(path, self._inputs)
             self._source = result.source
-            self._stream = self._stack.enter_context(output.atomic(self._folder / self._name(result)))
-        assert self._stream is not None
-        self._stream.write(_ended(result))
+            self._stream = self._stack.enter_context(output.atomic(path))
+        self._stream.write(result.payload if result.lines else result.payload + b"\n")
 
     def _name(self, result: Result) -> str:
         ending = ".jsonl" if result.lines or result.line is not None else ".json"
-        name, n = f"{result.source.stem}{ending}", 1
-        while name in self._names:
+        stem = f"{result.source.stem}-{result.line}" if result.lines and result.line is not None else result.source.stem
+        name, n = f"{stem}{ending}", 1
+        while name.casefold() in self._names:
             n += 1
-            name = f"{result.source.stem}-{n}{ending}"
-        self._names.add(name)
+            name = f"{stem}-{n}{ending}"
+        self._names.add(name.casefold())
         return name
+
+    def __enter__(self) -> None:
+        self._stack.__enter__()
+
+    def __exit__(self, *failure: Any) -> None:
+        self._stack.__exit__(*failure)
 
 
 _Place = _Stream | _Folder
-
-
-def _ended(result: Result) -> bytes:
-    return result.payload if result.lines else result.payload + b"\n"

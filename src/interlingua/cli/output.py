@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,13 +15,24 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..errors import InterlinguaError
 from ..losses import Loss
 from .sources import Problem
 
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[IO[bytes]]:
-    """A file that appears whole or not at all: written beside its place, synced, then renamed."""
+    """A file that appears whole or not at all: written beside its place, synced, then renamed.
+
+    What is there already stays until then, and its permissions after. A link is followed. What is open already
+    (`/dev/stdout`), a pipe or a device is written to directly, since nothing may take its place.
+    """
+    descriptor = _OPEN.get(str(path))
+    if descriptor is not None or (path.exists() and not path.is_file()):
+        with open(path if descriptor is None else os.dup(descriptor), "wb") as stream:  # noqa: PTH123
+            yield stream
+        return
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
@@ -27,11 +40,33 @@ def atomic(path: Path) -> Iterator[IO[bytes]]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        Path(name).chmod(0o666 & ~_umask())
+        Path(name).chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask())
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def refuse_inputs(path: Path, inputs: Iterable[Path | None]) -> None:
+    """Raises where an output would take the place of an input (None: standard input), whatever name either has."""
+    try:
+        there = path.stat()
+    except OSError:
+        return
+    if not stat.S_ISREG(there.st_mode):
+        return
+    for source in inputs:
+        with contextlib.suppress(OSError, ValueError):
+            found = source.stat() if source is not None else os.fstat(sys.stdin.fileno())
+            if os.path.samestat(there, found):
+                name = source if source is not None else "standard input"
+                raise InterlinguaError(
+                    f"{path}: the output would take the place of the input {name}; name another file"
+                )
+
+
+_OPEN = {f"{folder}/fd/{number}": number for folder in ("/dev", "/proc/self") for number in range(10)}
+_OPEN |= {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
 def _umask() -> int:
@@ -79,6 +114,20 @@ _COLOURS = {"dropped": "red", "weakened": "yellow", "record": "dim"}
 
 def _quietly(count: int) -> str:
     return f" (and {count} bookkeeping fields that requests do not carry)" if count else ""
+
+
+REMEDY = "--report lists what was lost, --strict refuses"
+
+
+def note_losses(name: str, losses: Sequence[Sequence[Loss]], remedy: str = REMEDY) -> None:
+    """One line for those who did not ask for a report: how much was lost in these conversations, and how to see it."""
+    counts = Counter(loss.severity for some in losses for loss in some)
+    told = ", ".join(f"{counts[severity]} {severity}" for severity in ("dropped", "weakened") if counts[severity])
+    if not told:
+        return
+    lossy = sum(any(loss.severity != "record" for loss in some) for some in losses)
+    where = f" in {lossy} of {len(losses)} conversations" if len(losses) > 1 else ""
+    console(err=True).print(Text(f"{name}: {told}{where}; {remedy}", "yellow"))
 
 
 def report_problems(problems: Sequence[Problem]) -> None:

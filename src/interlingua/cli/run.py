@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import secrets
 import signal as signals
 import sys
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
+from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
@@ -19,11 +21,13 @@ from ..connect.auth import resolve_auth
 from ..connect.client import default_client
 from ..connect.overrides import known_rows, own_notes
 from ..connect.stream import Stream
-from ..conversion import decode, encode
+from ..conversion import decode, detect, encode
 from ..errors import FormatError, InterlinguaError
 from ..events import TextDelta, ThinkingDelta, ToolCallEnd
-from ..messages import AssistantMessage, TextBlock, UserMessage, text_of
+from ..losses import Loss
+from ..messages import AssistantMessage, Message, TextBlock, UserMessage, text_of
 from ..request import Context, Conversation, Entry
+from ..sessions.summary import is_foreign
 from . import output
 from .attachments import attached
 
@@ -58,11 +62,16 @@ def command(
     answer; what had come is kept, and its cost shown.
     """
     words = _words(prompt, prompt_file)
+    if save is not None and context_file is not None:
+        _refuse_overwriting(Path(save).expanduser(), Path(context_file).expanduser())
     conversation = _conversation(context_file, words, asked["attachments"])
     model = asked["model"] or usual_model()
-    answer, failure = asyncio.run(_ask(model, conversation, asked))
+    answer, failure, losses = asyncio.run(_ask(model, conversation, asked))
     if save is not None and (answer.content or failure is None):
         _save(save, conversation, answer)
+    if context_file is not None and not (asked["quiet"] or asked["as_json"] or asked["events"]):
+        remedy = f"interlingua convert {context_file} -t {answer.api} --report lists what was lost"
+        output.note_losses(f"{context_file} → {model}", [losses], remedy)
     _end(answer, failure, asked)
 
 
@@ -90,12 +99,23 @@ def _conversation(file: str | None, words: str, attachments: tuple[str, ...]) ->
         history = decode(Path(file).expanduser().read_bytes())
     files = tuple(map(attached, attachments))
     content: Any = (*files, TextBlock(text=words)) if files else words
-    said = Entry(message=UserMessage(content=content))
-    return Conversation(
-        entries=(*(Entry(message=message) for message in history.messages), said),  # type: ignore[arg-type]
-        system=history.system,
-        tools=history.tools,
-    )
+    return _followed(history, UserMessage(content=content))
+
+
+def _followed(history: Conversation, message: Message) -> Conversation:
+    """The conversation with a message behind its head; its other branches stay."""
+    head = history.tree().head
+    above = history.entries[head].id if head is not None else None
+    entry = Entry(message=message, id=None if above is None else secrets.token_hex(8), parent_id=above)
+    return replace(history, entries=(*history.entries, entry), head=None)
+
+
+def _refuse_overwriting(save: Path, context: Path) -> None:
+    """A transcript may be continued in its place, for it is all written again; any other format would be gone."""
+    data = context.read_bytes()
+    found = detect(data)
+    if found is None or found.dialect not in ("transcript", "openclaw") or is_foreign(data.partition(b"\n")[0]):
+        output.refuse_inputs(save, [context])
 
 
 def usual_model() -> str:
@@ -119,7 +139,9 @@ def usual_model() -> str:
     return OFFLINE
 
 
-async def _ask(model: str, conversation: Conversation, asked: dict[str, Any]) -> tuple[AssistantMessage, Any]:
+async def _ask(
+    model: str, conversation: Conversation, asked: dict[str, Any]
+) -> tuple[AssistantMessage, Any, tuple[Loss, ...]]:
     stop = Abort()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signals.SIGINT, stop.abort, "interrupted")
@@ -139,7 +161,7 @@ async def _ask(model: str, conversation: Conversation, asked: dict[str, Any]) ->
             **_options(asked),
         )
         await _show(stream, asked)
-        return await stream.result(), stream.failure
+        return await stream.result(), stream.failure, tuple(stream.losses)
     finally:
         loop.remove_signal_handler(signals.SIGINT)
 
@@ -227,11 +249,8 @@ class _Shown:
 
 
 def _save(path: str, conversation: Conversation, answer: AssistantMessage) -> None:
-    whole = Conversation(
-        entries=(*conversation.entries, Entry(message=answer)), system=conversation.system, tools=conversation.tools
-    )
-    with output.atomic(Path(path)) as file:
-        file.write(encode(whole, "transcript").bytes())
+    with output.atomic(Path(path).expanduser()) as file:
+        file.write(encode(_followed(conversation, answer), "transcript").bytes())
 
 
 def _end(answer: AssistantMessage, failure: InterlinguaError | None, asked: dict[str, Any]) -> None:
