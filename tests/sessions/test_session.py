@@ -496,3 +496,24 @@ def test_a_message_cannot_take_a_role_of_the_session(tmp_path: Path, role: str) 
         with pytest.raises(SessionError, match="own"):
             session.append(il.CustomMessage(role, {"target": None}))
         assert 1 == len(session.path())
+
+
+def test_a_call_of_one_branch_is_known_by_where_its_run_stood(tmp_path: Path) -> None:
+    """Runs side by side on branches note their calls where they stand; a note without such a place may be of any."""
+    with Session.open(tmp_path / "s.jsonl") as session:
+        asked = session.append(user("a")).id
+        first = session.append(answer("", "c"), parent_id=asked).id
+        second = session.append(answer("", "c"), parent_id=asked).id
+        session.journal("tool_start", call_id="c", at=first)
+        started = [[call.started for call in session.unfinished_calls(to=at)] for at in (first, second)]
+        assert [[True], [False]] == started
+        session.journal("tool_start", call_id="c", at=asked)
+        assert [True] == [call.started for call in session.unfinished_calls(to=second)]
+
+
+def test_a_call_that_was_revised_is_looked_for_by_its_new_id(tmp_path: Path) -> None:
+    """What the model reads is what counts."""
+    with Session.open(tmp_path / "s.jsonl") as session:
+        at = session.append(answer("", "c")).id
+        session.revise(at, answer("", "d"))
+        assert ["d"] == [unfinished.call.id for unfinished in session.unfinished_calls()]

@@ -94,10 +94,10 @@ class BranchHistory(Journal):
         return self.session.append(message, parent_id=self.at)
 
     def note_begun(self, call: ToolCall) -> None:
-        self.session.journal("tool_start", call_id=call.id, name=call.name)
+        self.session.journal("tool_start", call_id=call.id, name=call.name, at=self.at)
 
     def note_finished(self, call: ToolCall, result: ToolResultMessage) -> None:
-        self.session.journal("tool_end", call_id=call.id, name=call.name, result=plain(result))
+        self.session.journal("tool_end", call_id=call.id, name=call.name, at=self.at, result=plain(result))
 
     def begun(self, call_id: str) -> bool:
         found = self._open.get(call_id)

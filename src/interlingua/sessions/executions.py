@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from ..errors import InterlinguaError
 from ..messages import AgentMessage, AssistantMessage, ToolCall, ToolResultMessage
 from .lines import PLACES, decode_line, read_line
-from .tree import ASSISTANT, ENTRY, JOURNAL, RESULT, USER, Place
+from .tree import ASSISTANT, ENTRY, JOURNAL, RESULT, ROOT, USER, Place
 
 START, END = "tool_start", "tool_end"
 STATUS_UNKNOWN = "unknown"  # in the details of a result that says that nobody knows what the call did
@@ -109,16 +109,17 @@ class Executions:
         return Execution(start, end if result is noted else None, result)
 
     def _below(self) -> Iterator[int]:
-        """Journal lines and results below the entry: in the same turn, or late but before the next turn's answer."""
+        """Journal lines; and results below the entry: in the same turn, or late but before the next turn's answer."""
         spoken = {self._entry: False}  # entries of the turn, and whether a user has spoken since
         for number in range(self._entry + 1, len(self._log)):
             kind, parent, _ = self._log.place(number)
+            if kind == JOURNAL:
+                yield number
             late = spoken.get(parent)
-            if late is None or (late and kind == ASSISTANT):
+            if kind < ENTRY or late is None or (late and kind == ASSISTANT):
                 continue
-            if kind >= ENTRY:
-                spoken[number] = late or kind == USER
-            if kind in (JOURNAL, RESULT):
+            spoken[number] = late or kind == USER
+            if kind == RESULT:
                 yield number
 
     def _take(self, number: int) -> None:
@@ -138,9 +139,12 @@ class Executions:
             self._ends[id].append(_without_place(line))
 
     def _answers(self, number: int, id: str) -> bool:
-        """Whether a line is about a call of this entry, and not of a later answer that uses the same id again."""
+        """Whether a line is about a call of this entry, and not of another answer that uses the same id.
+
+        A journal line that stands below no such answer may be about any: who wrote it did not say where it stood.
+        """
         kind, at, _ = self._log.place(number)
-        while at != self._entry and (id, at) not in self._occurrences:
+        while at > ROOT and at != self._entry and (id, at) not in self._occurrences:
             above = self._log.place(at)
             if above.kind == ASSISTANT and id in _call_ids(self._log.line(at)):
                 return False

@@ -45,6 +45,7 @@ from .tree import (
     MARK,
     REVISION,
     ROOT,
+    SESSION,
     Place,
     Told,
     kind_of,
@@ -430,7 +431,7 @@ class _Repair:
                 self._find(item, item.line.role, f"names {target!r}, which is not there", "left out")
                 return
             target = self._name(named)
-        stand, here = self._stand, item.line.parent_id
+        stand, here = ROOT if kind == SESSION else self._stand, item.line.parent_id
         if kind == JOURNAL and isinstance(here, str):
             stand = self._follows.get(parent, stand)
             here = self._name(stand) if stand != ROOT else here

@@ -738,9 +738,20 @@ class Session:
         said = {key: value for key, value in fields.items() if value is not None}
         return self.append(CustomMessage(compaction.ROLE, {**said, "timestamp": _now()}))
 
-    def journal(self, kind: str, *, call_id: str | None = None, name: str | None = None, **fields: Any) -> None:
-        """Notes what a run does (`tool_start`, `tool_end`), for whoever has to go on after a crash."""
-        self._aside("journal", kind=kind, callId=call_id, name=name, timestamp=_now(), **fields)
+    def journal(
+        self,
+        kind: str,
+        *,
+        call_id: str | None = None,
+        name: str | None = None,
+        at: str | None = _HERE,
+        **fields: Any,
+    ) -> None:
+        """Notes what a run does (`tool_start`, `tool_end`), for whoever has to go on after a crash.
+
+        `at` is the entry at which the run stands, if that is not the head: several may run on branches of their own.
+        """
+        self._aside("journal", at, kind=kind, callId=call_id, name=name, timestamp=_now(), **fields)
 
     @_checked
     def fork(
