@@ -4,7 +4,8 @@ import asyncio
 import inspect
 import json
 import re
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,15 @@ from plugins.making import plugin
 SEED = Path(__file__).parents[3] / "shared" / "seeds"
 PARAMETERS = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 VISITOR = {"senderIsOwner": False}
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """No test leaves a plugin's module behind."""
+    before = set(sys.modules)
+    yield
+    for name in [name for name in sys.modules if name.startswith("interlingua_plugin_") and name not in before]:
+        del sys.modules[name]
 
 
 async def shout(call_id: str, params: dict[str, Any]) -> dict[str, Any]:
