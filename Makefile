@@ -5,12 +5,12 @@ BIN := .venv/bin
 JOBS ?= 2
 KILLS ?= 200
 SLOW := laws fuzz sdk cli test_corpus.py test_docs.py testing connect sessions agent chat durable plugins mcp_tools \
-	tools/exec tools/fs tools/web
+	tools/exec tools/fs tools/web canvas
 # Programs that some tests use beside Python, and Debian's packages for them.
-PROGRAMS := rg:ripgrep fdfind:fd-find bwrap:bubblewrap tmux:tmux
+PROGRAMS := rg:ripgrep fdfind:fd-find bwrap:bubblewrap tmux:tmux chromium:chromium
 
 .DEFAULT_GOAL := help
-.PHONY: help setup programs demo test check corpus crash bench interop docs lock format clean
+.PHONY: help setup programs demo test check corpus crash bench interop web docs lock format clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -78,6 +78,11 @@ interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama
 	$(BIN)/python interop/litellm_proxy.py
 	$(BIN)/python interop/llama_cpp_server.py
 	$(BIN)/python interop/bedrock_signing.py
+
+web: setup ## Build the page of the canvas into the package; needs Node
+	@command -v npm >/dev/null || { echo "make web needs Node 20 or newer (npm is not on PATH); the built page is in src/interlingua/canvas/assets"; exit 1; }
+	npm ci --prefix web --ignore-scripts --no-audit --no-fund
+	cd web && npx tsc --noEmit && npx vite build && npx vite build --config vite.export.config.ts
 
 docs: setup ## Write the generated parts of the documentation
 	$(BIN)/python docs/generate.py

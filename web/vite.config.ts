@@ -1,9 +1,11 @@
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
 
+import { licences } from "./licences.ts";
+
 // The build goes into the Python package and is committed there, so that an install needs no Node.
 export default defineConfig({
-  plugins: [react()],
+  plugins: [react(), licences("LICENSES.txt")],
   build: {
     outDir: "../src/interlingua/canvas/assets",
     emptyOutDir: true,

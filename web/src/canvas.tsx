@@ -185,21 +185,26 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
     const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
     void flow.setViewport(to, { duration: still ? 0 : 240 });
   }, [flow]);
+  const fit = useCallback(() => {
+    if (size === undefined) return;
+    const zoom = Math.max(0.02, Math.min((size.width - 48) / bounds.width, (size.height - 48) / bounds.height, 1));
+    move({ x: (size.width - bounds.width * zoom) / 2, y: Math.max(24, (size.height - bounds.height * zoom) / 2), zoom });
+  }, [bounds, move, size]);
   const show = useCallback(
     (one: Placed, first: boolean) => {
       if (size === undefined) return;
       const now = flow.getViewport();
       if (first) {
         // Lanes begin at the left edge; a tree that is taller than the view opens at the selection.
-        const narrow = size.width < 420;
-        const x = one.x + CARD + 80 < size.width ? (narrow ? 12 : 40) : (size.width - CARD) / 2 - one.x;
+        if (size.height < 300) return fit(); // a phone's map
+        const x = one.x + CARD + 80 < size.width ? 40 : (size.width - CARD) / 2 - one.x;
         return setView({ x, y: Math.min(24, size.height * 0.72 - one.y - one.height), zoom: 1 });
       }
       const [left, top] = [one.x * now.zoom + now.x, one.y * now.zoom + now.y];
       if (left > 0 && top > 0 && left + CARD * now.zoom < size.width && top + one.height * now.zoom < size.height) return;
       move({ x: size.width / 2 - (one.x + CARD / 2) * now.zoom, y: size.height / 2 - (one.y + one.height / 2) * now.zoom, zoom: now.zoom });
     },
-    [flow, move, size],
+    [fit, flow, move, size],
   );
   // The view follows what was chosen, and nothing else: what is born elsewhere leaves it where it is.
   const last = useRef<string>(undefined);
@@ -227,11 +232,6 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
     if (hit !== undefined && !hit.id.startsWith("frame ")) onSelect(hit.id);
   };
   const scaleTo = useCallback((factor: number) => void flow.zoomTo(flow.getViewport().zoom * factor, { duration: 160 }), [flow]);
-  const fit = useCallback(() => {
-    if (size === undefined) return;
-    const zoom = Math.max(0.02, Math.min((size.width - 80) / bounds.width, (size.height - 80) / bounds.height, 1));
-    move({ x: (size.width - bounds.width * zoom) / 2, y: Math.max(24, (size.height - bounds.height * zoom) / 2), zoom });
-  }, [bounds, move, size]);
   useEffect(() => {
     const key = (event: KeyboardEvent) => {
       if (event.metaKey || event.ctrlKey || event.altKey || (event.target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName))) return;

@@ -153,7 +153,10 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
                     <b className="cut">{model.name}</b><span className="dim push">{model.ready ? [model.window === undefined ? undefined : tokens(model.window), model.price === undefined ? "price unknown" : `$${model.price.input} / $${model.price.output}`].filter(Boolean).join(" · ") : (model.why ?? "no key")}</span>
                   </button></li>
                 ))}
-                {shown.length === 0 && <li className="dim">no model of that name</li>}
+                {/.\/./.test(filter) && !models.some((model) => model.name === filter) && (
+                  <li><button type="button" className="row" onClick={() => { setChosen([...new Set([...chosen, filter])].slice(0, 8)); setFilter(""); }}><b className="cut">{filter}</b><span className="dim push">as it is written</span></button></li>
+                )}
+                {shown.length === 0 && !filter.includes("/") && <li className="dim">no model of that name</li>}
               </ul>
             )}
           </div>

@@ -10,6 +10,7 @@ import { Icon, Mark } from "./icons";
 import { KeySheet } from "./keys";
 import { Outline } from "./outline";
 import { BranchChip, Button, Figures } from "./parts";
+import { usePhone } from "./phone";
 import { navigate, setQuery, useRoute, type View } from "./route";
 import { Ruler } from "./ruler";
 import { SessionStore, useStore } from "./store";
@@ -25,6 +26,8 @@ const NameBranch = lazy(() => import("./name-branch"));
 const Find = lazy(() => import("./find"));
 
 const VIEWS: [View, string, string][] = [["canvas", "Canvas", "canvas"], ["transcript", "Transcript", "transcript"], ["compare", "Compare", "compare"], ["wire", "Wire", "wire"]];
+// On a phone reading comes first.
+const PHONE: [View, string, string][] = [["transcript", "Read", "transcript"], ["canvas", "Tree", "canvas"], ["compare", "Compare", "compare"], ["wire", "Wire", "wire"]];
 type Layer = "continue" | "edit" | "branch" | "doctor" | "context" | "find" | "raw" | "keys" | "export" | "outline";
 
 export function SessionPage({ id, write }: { id: string; write: boolean }) {
@@ -40,6 +43,7 @@ export function SessionPage({ id, write }: { id: string; write: boolean }) {
 
 function Opened({ store, write }: { store: SessionStore; write: boolean }) {
   const route = useRoute();
+  const phone = usePhone();
   const { tree } = store;
   const [layer, setLayer] = useState<Layer>();
   const [rawOf, setRawOf] = useState<string>();
@@ -198,9 +202,9 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
           {layer === "outline" && <Outline store={store} path={path} selected={selected} onSelect={select} />}
           <div className="left">
             <CanvasView store={store} version={store.version} path={path} selected={selected} findings={findings} folded={folded} onSelect={select} onCompare={() => go("compare")} />
-            <Ruler store={store} path={path} selected={selected} open={layer === "context"} onToggle={() => setLayer(layer === "context" ? undefined : "context")} onSelect={select} />
+            {!phone && <Ruler store={store} path={path} selected={selected} open={layer === "context"} onToggle={() => setLayer(layer === "context" ? undefined : "context")} onSelect={select} />}
           </div>
-          <aside className="side">
+          {phone ? <Outline store={store} path={path} selected={selected} onSelect={select} /> : <aside className="side">
             <header>
               <div>
                 <BranchChip name={branch?.name ?? "this path"} current live={branch?.live} onClick={() => setLayer("outline")} />
@@ -213,7 +217,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
             </header>
             {layer === "doctor" ? <Findings view={doctor} selected={selected} onSelect={select} /> : <Transcript store={store} version={store.version} path={path} selected={selected} narrow onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} />}
             <Composer store={store} selected={selected} path={path} open={layer === "continue" || layer === "edit"} edit={layer === "edit"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />
-          </aside>
+          </aside>}
         </div>
       )}
       {route.view === "transcript" && (
@@ -236,7 +240,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       </Suspense>
       {layer === "keys" && <KeySheet onClose={() => setLayer(undefined)} />}
       <nav className="tabs" aria-label="view">
-        {VIEWS.map(([view, label, icon]) => <button key={view} type="button" aria-current={route.view === view ? "page" : undefined} onClick={() => go(view)}><Icon name={icon} />{label}</button>)}
+        {PHONE.map(([view, label, icon]) => <button key={view} type="button" aria-current={route.view === view ? "page" : undefined} onClick={() => go(view)}><Icon name={icon} />{label}</button>)}
         <button type="button" className="new" aria-label="Continue" onClick={() => { go("transcript"); setLayer("continue"); }}><Icon name="plus" /></button>
       </nav>
     </div>

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from .. import budget
 from ..checks import check
 from ..connect import catalogue
+from ..dialects import WIRES
 from ..messages import AssistantMessage, Usage, UserMessage
 from ..profiles import family
 from ..request import ModelDescriptor, Request
@@ -52,7 +53,8 @@ def counted(losses: Sequence[Any]) -> LossCounts:
 def _model(
     request: Request, ids: Sequence[str | None], name: str, model: ModelDescriptor, thinking: Literal["drop", "text"]
 ) -> HandoverModel:
-    sent = send(request, model, thinking=thinking) if model.api else None
+    # A model that has no wire (the offline ones) reads the conversation as it is.
+    sent = send(request, model, thinking=thinking) if model.api in WIRES else None
     losses = loss_views(sent.losses if sent is not None else (), ids)
     tokens = budget.taken(sent.adapted.request.context if sent is not None and sent.adapted else request.context)
     window = model.context_window
@@ -90,7 +92,7 @@ def _refusals(request: Request, model: ModelDescriptor) -> list[FindingView]:
             message=finding.message,
             remedy=finding.remedy,
         )
-        for n, finding in enumerate(check(request, target=model), 1)
+        for n, finding in enumerate(check(request, target=model if model.api in WIRES else None), 1)
         if finding.severity == "error"
     ]
 
