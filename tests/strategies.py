@@ -743,6 +743,41 @@ def scattered_requests(draw: st.DrawFn, own: str | None = None) -> Request:
     )
 
 
+# Calls and results in the words of wires that people mix, with the blocks and messages around them.
+_CALLS: tuple[Callable[[str], dict[str, Any]], ...] = (
+    lambda id: {"content": [{"type": "tool_use", "id": id, "name": "look", "input": {"n": 1}}]},
+    lambda id: {"content": [{"type": "text", "text": "x"}, {"type": "function_call", "call_id": id, "name": "look"}]},
+    lambda id: {"content": None, "tool_calls": [{"id": id, "function": {"name": "look", "arguments": "{}"}}]},
+    lambda id: {"content": "I will.", "toolCalls": [{"id": id, "name": "look", "arguments": {"n": 1}}]},
+    lambda id: {"content": [{"toolUse": {"toolUseId": id, "name": "look", "input": {}}}]},
+)
+_RESULTS: tuple[Callable[[str, str], dict[str, Any]], ...] = (
+    lambda id, text: {"role": "tool", "tool_call_id": id, "content": text},
+    lambda id, text: {"role": "tool", "toolCallId": id, "content": [{"type": "text", "text": text}]},
+    lambda id, text: {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": text}]},
+    lambda id, text: {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "And?"},
+            {"type": "tool_result", "tool_use_id": id, "content": [{"type": "text", "text": text}], "is_error": True},
+        ],
+    },
+    lambda id, text: {"role": "user", "content": [{"type": "function_call_output", "call_id": id, "output": text}]},
+    lambda id, text: {"role": "user", "content": [{"toolResult": {"toolUseId": id, "content": [{"text": text}]}}]},
+)
+
+
+@st.composite
+def mistaken_messages(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Messages with calls and results in other wires' words; the result of `call_N` says `result N`."""
+    said: list[dict[str, Any]] = []
+    for number in range(draw(st.integers(1, 4))):
+        call, result = draw(st.sampled_from(_CALLS)), draw(st.sampled_from(_RESULTS))
+        said += [{"role": "user", "content": "Go on."}] if draw(st.booleans()) else []
+        said += [{"role": "assistant", **call(f"call_{number}")}, result(f"call_{number}", f"result {number}.")]
+    return said
+
+
 _SPOKEN = TextBlock(text="I will look.")
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interlingua as il
+from agent.making import agent_of, call, calling, noted
+from corpus.cases import DIALECT_OF, cases, corpus
 from interlingua import cache_markers, handover, media, option_fitting
 from interlingua.checks import ADVICE
 from interlingua.dialects import DIALECTS, WIRES
@@ -180,3 +183,66 @@ def test_wires_are_checked_too() -> None:
     for name in sorted(WIRES):
         body = il.encode(il.decode([USER, CALLED], "clawtools"), name, adapt=False).body
         assert [f.path for f in il.check(body, name)] == ["$.messages[1].content[0]"]
+
+
+# --- session files ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_healthy_session_file_has_no_findings(tmp_path: Path) -> None:
+    """
+    Lines of the session's own, later system messages, documents and roles of an application are right in it.
+    """
+    note, _ = noted()
+    steps = (calling(call("note", "c1"), call("note", "c2")), calling(call("note", "c3", text="{")), "done")
+    with il.Session.open("healthy", home=tmp_path) as session:
+        await agent_of(*steps, tools=[note], session=session).prompt("go")
+        session.label(session.head, "here")
+        session.compact("What was said.", session.head)
+        session.append(il.SystemMessage(content="Be brief."))
+        session.append(
+            il.UserMessage(content=(il.DocumentBlock(text="x"), il.ImageBlock(url="https://a.example/b.png")))
+        )
+        session.append(il.CustomMessage("narrator", {"content": [{"x": 1}], "parts": []}))
+        session.append(il.AssistantMessage(content=(), stop_reason="error", error_message="cut off"))
+        lines, tree = Path(session.where).read_bytes(), session.conversation()
+    assert il.check(lines) == il.check(lines, "transcript") == il.check(tree) == ()
+    assert il.check(il.encode(tree, "interlingua").bytes()) == ()
+    assert (
+        il.check(il.encode(tree, "openclaw").bytes()) == il.check(il.encode(tree, "openclaw").bytes(), "openclaw") == ()
+    )
+
+
+SESSIONS = corpus().parent / "sessions-corpus" / "pi"
+
+
+@pytest.mark.skipif(not SESSIONS.is_dir(), reason=f"no session files at {SESSIONS}")
+def test_recorded_session_files_have_no_findings() -> None:
+    """
+    Those in which every result names its call.
+    """
+    checked = 0
+    for path in sorted(SESSIONS.glob("*.jsonl")):
+        expected = json.loads(path.with_name(f"{path.name}.expected.json").read_text())
+        if all(one["answered"] == one["tool_results"] for one in expected["active"]):
+            assert (path.name, ()) == (path.name, il.check(path.read_bytes()))
+            checked += 1
+    assert checked > 4
+
+
+@pytest.mark.skipif(not corpus().is_dir(), reason=f"no recorded traffic at {corpus()}")
+def test_no_turn_of_a_request_that_a_provider_answered_is_wrong() -> None:
+    """
+    Recorded requests, also with several messages of one role in a row and with results of calls that are stored.
+    """
+    wrong = []
+    for api in DIALECT_OF:
+        for case in cases(api):
+            if case.request is None or case.status != 200:
+                continue
+            request = case.dialect.decode_request(case.request)
+            found = il.check(request, target=request.model if request.model.id else case.dialect_name)
+            wrong += [(case.id, f.path) for f in found if f.message.split(":")[0] in ABOUT_TURNS]
+    assert wrong == []
+
+
+ABOUT_TURNS = ("tool result", "order", "neighbours", "beginning", "shape", "turn")

@@ -5,6 +5,7 @@ filed under `extra["interlingua"]`, unknown blocks become opaque, unknown roles 
 of these back where they were, so nothing that a newer version wrote is lost by an older one.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -27,6 +28,7 @@ from .events import (
 )
 from .folding import emptied, is_bare
 from .messages import (
+    AgentMessage,
     AssistantMessage,
     CustomMessage,
     Message,
@@ -125,6 +127,16 @@ def build(value: Any, type: Any = Conversation, path: str = "$") -> Any:
         return _build(value, type, path)
     except RecursionError:
         raise FormatError("nested too deep", path) from None
+
+
+def message_of(value: Any, path: str = "$") -> AgentMessage:
+    """A message as it is, or from its JSON; anything else is refused."""
+    if isinstance(value, (CustomMessage, *get_args(Message))):
+        return value  # type: ignore[return-value]
+    if not isinstance(value, Mapping):
+        raise FormatError(f"a message is a UserMessage, …, or its JSON object, not {_kind(value)}", path)
+    made: AgentMessage = build(dict(value), AgentMessage, path)
+    return made
 
 
 @cache

@@ -4,15 +4,19 @@ There is one set of rules, and `adapt` holds it: a finding is a repair that `ada
 `adapt` gives has no findings left, and a rule cannot be known to one of them and not to the other.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
 from . import conversion, handover
+from .canonical import build
 from .dialects import dialect as find
+from .dialects.shapes import understood
 from .errors import DialectError, FormatError
 from .losses import Loss
+from .messages import AgentMessage
 from .request import Conversation, ModelDescriptor, Request
 
 
@@ -33,6 +37,7 @@ class _Advice(NamedTuple):
 # By what a repair concerns: whether a target refuses the conversation over it, and what to write instead.
 ADVICE: dict[str, _Advice] = {
     "role": _Advice("warning", "leave it in the transcript; no model is told of it"),
+    "shape": _Advice("error", "write calls as `toolCall` blocks and results as `toolResult` messages"),
     "turn": _Advice("warning", "leave it in the transcript; it is not sent"),
     "block": _Advice("error", "leave the block out, or say it in text"),
     "message": _Advice("error", "say something in the message, or leave it out"),
@@ -85,7 +90,10 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
         conversation = conversion.decode(value, dialect)
     except (DialectError, FormatError) as error:
         return (Finding(error.path, "error", error.message, "write it as the format has it, or name the format"),)
-    return (*mistakes, *_checked(conversation.request(), target))
+    findings = _checked(conversation.request(), target)
+    if mistakes:  # which say more about the same
+        findings = tuple(finding for finding in findings if not finding.message.startswith(f"{handover.SHAPE}: "))
+    return (*mistakes, *findings)
 
 
 # Formats with our own names for roles and blocks: other wires' names are mistakes there.
@@ -98,10 +106,59 @@ def _mistakes(value: Any, dialect: str | None) -> tuple[Finding, ...]:
     name = found.dialect if found is not None else dialect
     if name not in _OURS or not isinstance(value, dict | list):
         return ()
-    if name == conversion.SELF and isinstance(value, dict):
-        value = value.get("context", value)
-    spotted: Iterable[tuple[str, str, str]] = find("clawtools").mistakes(value)  # type: ignore[attr-defined]
-    return tuple(Finding(path, "error", message, remedy) for path, message, remedy in spotted)
+    context, places = (value, None) if name == "clawtools" else _own_messages(value)
+    spotted: Iterable[tuple[str, str, str]] = find("clawtools").mistakes(context)  # type: ignore[attr-defined]
+    return tuple(
+        Finding(place, "error", message, remedy)
+        for path, message, remedy in spotted
+        if (place := path if places is None else _placed(path, places)) is not None
+    )
+
+
+def _own_messages(value: Any) -> tuple[Any, dict[int, str]]:
+    """The messages in our own JSON or in session lines, and the places of those that hold another wire's words.
+
+    Our messages may be more than what clawtools has (roles of an application's own, later system messages, documents):
+    only what another wire says is a mistake there.
+    """
+    if isinstance(value, dict):
+        context = value.get("context", value)
+        entries = context.get("entries") if isinstance(context, dict) else None
+        if not isinstance(entries, list):
+            messages = context.get("messages") if isinstance(context, dict) else None
+            lines = [(f"$.messages[{at}]", message) for at, message in enumerate(messages or ())]
+        else:
+            lines = [(f"$.entries[{at}].message", entry.get("message")) for at, entry in enumerate(entries)]
+            context = {**context, "messages": [message for _, message in lines]}
+    else:
+        lines = [
+            (f"$[{at}].message", line["message"]) if line.get("type") == "message" else (f"$[{at}]", line)
+            for at, line in enumerate(value)
+            if isinstance(line, dict) and ("role" in line or isinstance(line.get("message"), dict))
+        ]
+        context = [message for _, message in lines]
+    return context, {at: path for at, (path, message) in enumerate(lines) if _is_mistaken(message, at)}
+
+
+def _is_mistaken(message: Any, at: int) -> bool:
+    if not isinstance(message, dict) or (at == 0 and message.get("role") == "system"):
+        return True
+    try:
+        return understood(build(message, AgentMessage)) is not None
+    except FormatError:
+        return True
+
+
+def _placed(path: str, places: dict[int, str]) -> str | None:
+    """Where in the source a mistake is; None if it is none there."""
+    match = _IN_MESSAGE.match(path)
+    if match is None:
+        return path
+    place = places.get(int(match[1]))
+    return None if place is None else place + path[match.end() :]
+
+
+_IN_MESSAGE = re.compile(r"\$(?:\.messages)?\[(\d+)\]")
 
 
 def _checked(request: Request, target: ModelDescriptor | str | None) -> tuple[Finding, ...]:

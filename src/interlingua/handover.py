@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from . import custom_tools, jsontext, schemas
 from .budget import taken
 from .cache_markers import fit_markers, place_markers
+from .dialects.shapes import understood
 from .errors import InterlinguaError
 from .folding import parse_arguments
 from .generations import UNKNOWN, bare, generation
@@ -51,6 +52,7 @@ SHOWN = "From the tool results:"
 DOCUMENTS = "(see the documents)"
 RECEIVED = "I have the results."
 GO_ON = "Go on from where your last message ends, without repeating any of it."
+SHAPE = "shape"
 SYNTHETIC = {"interlingua": {"synthetic": True}}
 INVALID_ARGUMENTS = "invalid_arguments"  # the key under which a model sees arguments that are no JSON object
 
@@ -148,7 +150,8 @@ def structural_repairs(request: Request) -> tuple[Loss, ...]:
     """What any target would want mended: calls without results, results without calls, order, ids."""
     work = _Work(request, ModelDescriptor(id="", api=""), "drop")
     _drop_failed(work)
-    work.losses.clear()  # a record of what failed is right in a transcript
+    # A record of what failed is right in a transcript, and so are roles of an application's own.
+    work.losses = [loss for loss in work.losses if loss.what == SHAPE]
     _pair(work)
     _rename_ids(work)
     return tuple(work.losses)
@@ -159,13 +162,16 @@ class _Turn:
 
     __slots__ = ("at", "blocks", "changed", "message", "places")
 
-    def __init__(self, at: int | None, message: Message) -> None:
+    def __init__(self, at: int | None, message: Message, places: tuple[int | None, ...] | None = None) -> None:
+        """`places` are those of the blocks in the source, where they are not the same; None for what was not there."""
         self.at = at
         self.message: Any = message
         content = message.content
         self.blocks: list[Block] = list(blocks_of(content))
         if at is None:
             self.places = [""] * len(self.blocks)
+        elif places is not None:
+            self.places = ["" if place is None else f"$.messages[{at}].content[{place}]" for place in places]
         elif isinstance(content, str):
             self.places = [f"$.messages[{at}].content"]
         else:
@@ -237,7 +243,11 @@ class _Work:
         self.ids: dict[str, str] = {}
         self.names: dict[str, str] = {}
         for at, message in enumerate(request.context.messages):
-            if isinstance(message, CustomMessage):
+            meant = understood(message)
+            if meant is not None:
+                self.lost(f"$.messages[{at}]", SHAPE, f"{meant.what}: read as what it means in other formats")
+                self.turns += [_Turn(at, said, places) for said, places in meant.messages]
+            elif isinstance(message, CustomMessage):
                 self.lost(f"$.messages[{at}]", "role", f"no model reads messages of the role {message.role}", "dropped")
             else:
                 self.turns.append(_Turn(at, message))

@@ -33,6 +33,8 @@ class Work(Protocol):
     @property
     def open_foreign_turn(self) -> bool: ...
 
+    def request(self) -> Request: ...
+
     def lost(self, path: str, what: str, why: str, severity: Severity = "weakened") -> None: ...
 
 
@@ -109,7 +111,7 @@ def _leave_room(options: Options, work: Work) -> Options:
     window = work.model.context_window
     if window is None or options.max_tokens is None:
         return options
-    room = window - taken(work.source.context)
+    room = window - taken(work.request().context)  # as it is sent, or adapting twice would find less room
     if not 0 < room < options.max_tokens:
         return options
     work.lost("$.options.maxTokens", "max_tokens", f"about {window - room} of the model's {window} tokens are taken")

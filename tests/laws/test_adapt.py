@@ -1,6 +1,7 @@
 """Law 7: adapting mends everything, once, in the open, and never touches what is stored."""
 
 import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -11,13 +12,14 @@ from msgspec.structs import replace
 import interlingua as il
 from interlingua.canonical import dump
 from interlingua.dialects import dialect
+from interlingua.dialects.shapes import meant
 from interlingua.handover import NO_RESULT, SYNTHETIC, Adapted
 from interlingua.messages import AssistantMessage, TextBlock, ToolResultMessage
 from interlingua.profiles import profile
 from interlingua.request import ModelDescriptor, Request
 from laws.differences import differing, is_under, view
 from laws.wires import every_dialect, owner
-from strategies import requests, scattered_requests, wellformed_requests
+from strategies import mistaken_messages, requests, scattered_requests, wellformed_requests
 
 MODELS = [
     *("", "claude-opus-4-5", "gpt-5", "gemini-3-pro", "mistral-large", "amazon.nova-pro", "some-model"),
@@ -46,6 +48,7 @@ def histories(name: str) -> st.SearchStrategy[Request]:
         requests(None, None, 6),
         wellformed_requests(own=name),
         scattered_requests(own=name),
+        mistaken_messages().map(lambda messages: il.decode(messages, "clawtools").request()),
     )
 
 
@@ -184,6 +187,22 @@ def test_no_result_that_was_given_is_replaced_by_a_placeholder(name: str, data: 
     assert body.count(NO_RESULT) == sum(count["called"] - count["sent"] for count in calls.values())
 
 
+@every_dialect
+@given(messages=mistaken_messages(), form=st.sampled_from(["clawtools", "interlingua", "transcript", "openclaw"]))
+def test_other_wires_words_are_read_as_what_they_mean(name: str, messages: list[Any], form: str) -> None:
+    """
+    In a context, a list of messages or a session file: no call and no result is lost, and it is reported.
+    """
+    is_file = form in ("transcript", "openclaw")
+    conversation = il.decode("\n".join(map(json.dumps, messages)) if is_file else messages, form)
+    body, losses = il.encode(conversation, name)
+    text = json.dumps(body)
+    note(f"body: {text}")
+    assert [found for found in re.findall(r"result \d\.", json.dumps(messages)) if found not in text] == []
+    assert NO_RESULT not in text
+    assert "shape" in {loss.what for loss in losses}
+
+
 def what_became(at: int, result: ToolResultMessage, adapted: Adapted, body: str) -> str:
     """Whether a result was sent with its call, or dropped, and why."""
     (said,) = result.content or ()
@@ -199,7 +218,7 @@ def what_became(at: int, result: ToolResultMessage, adapted: Adapted, body: str)
 def ids_lead_back(source: Request, adapted: Adapted, target: ModelDescriptor | str, name: str) -> None:
     rule = profile(target if isinstance(target, ModelDescriptor) else ModelDescriptor(id="", api=name)).ids
     made = [c.id for m in adapted.request.context.messages if isinstance(m, AssistantMessage) for c in m.tool_calls]
-    had = [c.id for m in source.context.messages if isinstance(m, AssistantMessage) for c in m.tool_calls]
+    had = [c.id for m in meant(source.context.messages) if isinstance(m, AssistantMessage) for c in m.tool_calls]
     assert not Counter(adapted.ids.get(id, id) for id in made) - Counter(had)
     if rule is not None:
         assert len(made) == len(set(made))

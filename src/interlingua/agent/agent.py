@@ -11,10 +11,12 @@ from typing import Any, Literal, TypeAlias, cast
 from msgspec import Struct
 
 from ..abort import Abort
+from ..canonical import message_of
 from ..connect.candidates import ACCESS, Fallback, chain, parted, place_of
 from ..connect.connector import options_of
 from ..connect.resilience import Retry
 from ..containment import describe, must_propagate
+from ..dialects.shapes import meant
 from ..errors import CannotCompact, InterlinguaError
 from ..events import (
     AgentEvent,
@@ -51,7 +53,7 @@ from .structured import output_of, validator
 _log = logging.getLogger(__name__)
 
 Listener: TypeAlias = Callable[[AgentEvent], object]
-Prompt: TypeAlias = str | AgentMessage | Sequence[AgentMessage]
+Prompt: TypeAlias = str | AgentMessage | Mapping[str, Any] | Sequence[AgentMessage | Mapping[str, Any]]
 QueueMode: TypeAlias = Literal["one-at-a-time", "all"]
 
 
@@ -109,7 +111,7 @@ class Agent:
         *,
         system: Any = None,
         session: Any = None,
-        messages: Iterable[AgentMessage] = (),
+        messages: Iterable[AgentMessage | Mapping[str, Any]] = (),
         client: Any = None,
         context: ToolContext | Mapping[str, Any] | None = None,
         policy: Any = None,
@@ -155,7 +157,7 @@ class Agent:
         options_of({name: value for name, value in self.options.items() if name not in _ASKING})
         chain(model, self.options.get("fallbacks", ()), StreamOptions())
         self.state = AgentState()
-        self.history: History = opened(session, messages)
+        self.history: History = opened(session, meant(map(message_of, messages)))
         self._schema = OutputSchema(schema=output) if isinstance(output, dict) else output
         if self._schema is not None and self._schema.schema is not None:
             validator(self._schema.schema)
@@ -552,7 +554,7 @@ def _messages(prompt: Prompt, images: Iterable[ImageBlock] = ()) -> list[AgentMe
     if isinstance(prompt, str):
         text = (TextBlock(text=prompt),) if prompt or not images else ()
         return [UserMessage(content=(*text, *images), timestamp=int(time.time() * 1000))]
-    return [*prompt] if isinstance(prompt, list | tuple) else [cast(AgentMessage, prompt)]
+    return meant(map(message_of, prompt if isinstance(prompt, list | tuple) else [prompt]))
 
 
 def _follow(state: AgentState, event: AgentEvent) -> None:

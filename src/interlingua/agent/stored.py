@@ -3,6 +3,7 @@
 from typing import Any
 
 from ..canonical import build, plain
+from ..dialects.shapes import meant
 from ..messages import AgentMessage, ToolCall, ToolResultMessage
 from ..request import Entry
 from ..sessions.session import Session, UnfinishedCall
@@ -56,7 +57,7 @@ class Stored(Journal):
         self.reload()
 
     def reload(self) -> None:
-        self.messages[:] = self.session.context_messages()
+        self.messages[:] = meant(self.session.context_messages())  # or a call with a result would run again
         self._open = {}
         for found in self.session.unfinished_calls():
             same = self._open.get(found.call.id)

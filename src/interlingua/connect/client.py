@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, get_args
 from msgspec.structs import replace
 
 from ..abort import Abort
+from ..canonical import message_of
 from ..containment import must_propagate
 from ..dialects import WIRES
 from ..dialects._errors import failure_of
@@ -201,17 +202,19 @@ def _context_of(given: Any, said: Options) -> tuple[Context, Options]:
     if isinstance(given, Request):
         told = {name: value for name in said.__struct_fields__ if (value := getattr(said, name)) not in (None, {})}
         extra = {**given.options.extra, **given.extra, **said.extra}  # what only one wire can say goes along
-        return given.context, replace(given.options, **{**told, "extra": extra})
+        return read_context(given.context), replace(given.options, **{**told, "extra": extra})
     if isinstance(given, str):
         return Context(messages=(UserMessage(content=given),)), said
-    if isinstance(given, bytes | dict) or (isinstance(given, list | tuple) and any(isinstance(m, dict) for m in given)):
+    are_json = [isinstance(message, dict) for message in given] if isinstance(given, list | tuple) else []
+    if isinstance(given, bytes | dict) or (are_json and all(are_json)):
         from ..conversion import decode
 
         return _context_of(decode(given if isinstance(given, bytes | dict) else list(given)), said)
     messages = tuple(given) if isinstance(given, list | tuple) else (given,)
     for message in messages:
-        if not isinstance(message, _MESSAGES):
+        if not isinstance(message, (*_MESSAGES, dict)):
             raise FormatError(f"a context is a text, messages, a Context or a request, not {_kind(message)}", "context")
+    messages = tuple(map(message_of, messages))
     if not messages:
         raise FormatError("there is nothing to ask: the context has no messages", "context")
     return Context(messages=messages), said

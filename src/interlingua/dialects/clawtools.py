@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from .. import jsontext
-from ..errors import BadWire, FormatError
+from ..errors import BadWire
 from ..events import (
     Done,
     Error,
@@ -66,6 +65,22 @@ from ._wire import (
     say_tools,
     string,
     with_held,
+)
+from .shapes import (
+    CALL_KEYS,
+    CALL_TYPES,
+    IMAGE_KEYS,
+    IMAGE_TYPES,
+    OTHER_ROLES,
+    RESULT_KEYS,
+    RESULT_ROLES,
+    RESULT_TYPES,
+    SYSTEM_ROLES,
+    TEXT_TYPES,
+    call_parts,
+    first,
+    result_parts,
+    shown,
 )
 
 API = "clawtools"
@@ -647,24 +662,6 @@ class Mistake(NamedTuple):
     remedy: str
 
 
-# The other wires' words, in every spelling that is about.
-RESULT_ROLES = frozenset(
-    {"tool", "function", "tool_result", "toolresult", "tool-result", "tool_response", "observation"}
-)
-SYSTEM_ROLES = frozenset({"system", "developer"})
-OTHER_ROLES = {"model": "assistant", "ai": "assistant", "bot": "assistant", "human": "user"}
-CALL_TYPES = frozenset({"tool_use", "toolUse", "tool_call", "tool-call", "function_call", "functionCall"})
-RESULT_TYPES = frozenset(
-    {"tool_result", "toolResult", "tool-result", "function_call_output", "function_response", "functionResponse"}
-)
-TEXT_TYPES = frozenset({"input_text", "output_text"})
-IMAGE_TYPES = frozenset({"input_image", "image_url", "image"})
-# Blocks that are told by a key and not by a type: Gemini's parts, Bedrock's blocks.
-CALL_KEYS = ("functionCall", "function_call", "toolUse")
-RESULT_KEYS = ("functionResponse", "function_response", "toolResult")
-IMAGE_KEYS = ("inlineData", "inline_data", "fileData", "file_data", "image")
-
-
 def mistakes(value: Any) -> list[Mistake]:
     """Every shape of another wire in a context or a list of messages, and what to write instead.
 
@@ -848,38 +845,21 @@ def _note_names(message: dict[str, Any], names: dict[str, str]) -> None:
             calls += [block, *(block.get(key) for key in CALL_KEYS)]
     for call in calls:
         if isinstance(call, dict):
-            identity, name, _ = _call_parts(call)
+            identity, name, _ = call_parts(call)
             if isinstance(identity, str) and isinstance(name, str) and call.get("role") != "toolResult":
                 names.setdefault(identity, name)
 
 
-def _call_parts(call: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Id, name and arguments of a call in any wire's words."""
-    inner = call.get("function")
-    told = {**call, **inner} if isinstance(inner, dict) else call
-    return (
-        _first(told, "call_id", "id", "toolUseId", "toolCallId"),
-        _first(told, "name", "toolName"),
-        _first(told, "arguments", "input", "args"),
-    )
-
-
-def _first(value: dict[str, Any], *keys: str) -> Any:
-    return next((value[key] for key in keys if value.get(key) is not None), None)
-
-
 def _right_call(call: Any) -> str:
-    identity, name, given = _call_parts(call) if isinstance(call, dict) else (None, None, None)
+    identity, name, given = call_parts(call) if isinstance(call, dict) else (None, None, None)
     arguments = parse_arguments(given)[0] if isinstance(given, str) else given if isinstance(given, dict) else {}
-    return _shown({"type": "toolCall", "id": identity or "…", "name": name or "…", "arguments": arguments})
+    return shown({"type": "toolCall", "id": identity or "…", "name": name or "…", "arguments": arguments})
 
 
 def _right_result(result: dict[str, Any], names: dict[str, str]) -> str:
-    identity = _first(result, "toolCallId", "tool_call_id", "tool_use_id", "toolUseId", "call_id", "id")
-    name = _first(result, "toolName", "tool_name", "name") or names.get(identity if isinstance(identity, str) else "")
-    failed = any(result.get(key) is True for key in ("isError", "is_error")) or result.get("status") == "error"
-    content = _first(result, "content", "output", "response", "result")
-    return _shown(
+    identity, name, content, failed = result_parts(result)
+    name = name or names.get(identity if isinstance(identity, str) else "")
+    return shown(
         {
             "role": "toolResult",
             "toolCallId": identity or "…",
@@ -891,7 +871,7 @@ def _right_result(result: dict[str, Any], names: dict[str, str]) -> str:
 
 
 def _right_text(text: Any) -> str:
-    return _shown(_short_text(text if isinstance(text, str) else "…"))
+    return shown(_short_text(text if isinstance(text, str) else "…"))
 
 
 def _right_image(block: dict[str, Any], role: Any) -> str:
@@ -899,18 +879,18 @@ def _right_image(block: dict[str, Any], role: Any) -> str:
     given = block.get("image_url")
     url = given.get("url") if isinstance(given, dict) else given if isinstance(given, str) else source.get("url")
     if isinstance(url, str) and not url.startswith("data:") and role == "user":
-        return _shown({"type": "image_url", "image_url": {"url": url}})
+        return shown({"type": "image_url", "image_url": {"url": url}})
     inline = read_data_url(url) if isinstance(url, str) else None
-    mime = inline[0] if inline else _first(source, "mimeType", "mime_type", "media_type") or "image/…"
-    return _shown({"type": "image", "data": "<base64>", "mimeType": mime})
+    mime = inline[0] if inline else first(source, "mimeType", "mime_type", "media_type") or "image/…"
+    return shown({"type": "image", "data": "<base64>", "mimeType": mime})
 
 
 def _right_tool(tool: dict[str, Any]) -> str:
-    schema = _first(tool, *_SCHEMA_KEYS)
+    schema = first(tool, *_SCHEMA_KEYS)
     if isinstance(schema, dict) and isinstance(schema.get("json"), dict):
         schema = schema["json"]
     description = tool.get("description") or "…"
-    return _shown({"name": tool.get("name") or "…", "description": description, "input_schema": schema or {}})
+    return shown({"name": tool.get("name") or "…", "description": description, "input_schema": schema or {}})
 
 
 def _short_text(text: str) -> dict[str, str]:
@@ -924,17 +904,10 @@ def _text_in(content: Any) -> str:
     if isinstance(content, list):
         texts = [item.get("text") for item in content if isinstance(item, dict)]
         return "".join(text for text in texts if isinstance(text, str)) or "…"
-    return "…" if content is None else _shown(content)
+    return "…" if content is None else shown(content)
 
 
 def _words(content: Any) -> str:
     if isinstance(content, dict) and isinstance(content.get("parts"), list):
         content = content["parts"]
-    return _shown(_short_text(_text_in(content))["text"])
-
-
-def _shown(value: Any) -> str:
-    try:
-        return jsontext.compact(value)
-    except FormatError:  # nested too deep to be shown
-        return "…"
+    return shown(_short_text(_text_in(content))["text"])

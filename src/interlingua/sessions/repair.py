@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from .. import conversion, jsontext
 from ..canonical import SELF, build
-from ..dialects.clawtools import CALL_TYPES, IMAGE_TYPES, OTHER_ROLES, RESULT_ROLES, RESULT_TYPES, TEXT_TYPES
+from ..dialects.shapes import CALL_TYPES, IMAGE_TYPES, OTHER_ROLES, RESULT_ROLES, RESULT_TYPES, TEXT_TYPES
 from ..errors import FormatError, InterlinguaError
 from ..handover import NO_OUTPUT, NO_RESULT, SYNTHETIC
 from ..losses import Lines

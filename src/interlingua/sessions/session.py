@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
 from types import TracebackType
@@ -22,8 +22,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from .. import jsontext
-from ..canonical import build, plain
+from ..canonical import build, message_of, plain
 from ..dialects import transcript
+from ..dialects.shapes import meant
 from ..errors import FormatError, InterlinguaError
 from ..messages import AgentMessage, CustomMessage, Message, ToolCall, ToolResultMessage
 from ..request import Conversation, Entry, ModelDescriptor, Options
@@ -526,7 +527,7 @@ class Session:
     @_checked
     def append(
         self,
-        message: AgentMessage,
+        message: AgentMessage | Mapping[str, Any],
         *,
         id: str | None = None,
         parent_id: str | None = _HERE,
@@ -536,12 +537,16 @@ class Session:
         extra: dict[str, Any] | None = None,
         sync: bool | None = None,
     ) -> Entry:
-        """Adds a message behind the head (or behind `parent_id`; None begins a new root) and moves the head to it.
+        """Adds a message (or its JSON) behind the head (or `parent_id`; None begins a new root); the head moves to it.
 
         With `branch` it goes behind the head of that branch, which moves along; `expect` refuses if that is not where
         the branch stands. `parents` are the further parents of a merge. When it returns, the message is saved; on disk
         too, if the session syncs `always` or `sync` is true.
         """
+        *earlier, message = meant([message_of(message)])
+        for one in earlier:  # results that shared a message in another wire's words
+            self.append(one, parent_id=parent_id, parents=parents, branch=branch, expect=expect, sync=sync)
+            parent_id, parents, expect = _HERE, (), _ANY
         if tree.kind_of_message(message) < ENTRY:
             raise SessionError(f"the role {message.role!r} is the session's own: a message cannot have it")
         self._log.refresh()

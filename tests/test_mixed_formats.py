@@ -1,0 +1,198 @@
+"""Calls and results in another wire's words, at every entrance: read as what they mean, and said to be mistaken."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlingua as il
+from agent.making import noted
+from interlingua import clawtools
+from interlingua.errors import FormatError
+from interlingua.handover import NO_RESULT
+from interlingua.messages import AssistantMessage, CustomMessage, ImageBlock, ToolResultMessage, UserMessage
+from interlingua.testing import Server
+
+USER = {"role": "user", "content": "Hi"}
+CALLED = {
+    "role": "assistant",
+    "content": [{"type": "toolCall", "id": "c1", "name": "note", "arguments": {"q": "ASKED"}}],
+}
+RESULT = {
+    "role": "toolResult",
+    "toolCallId": "c1",
+    "toolName": "note",
+    "content": [{"type": "text", "text": "FOUND"}],
+    "isError": False,
+}
+TOOL_ROLE = {"role": "tool", "tool_call_id": "c1", "content": "FOUND"}
+TOOL_RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "FOUND"}]}
+TOOL_USE = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "note", "input": {"q": "ASKED"}}]}
+TOOL_CALLS = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "note", "arguments": '{"q": "ASKED"}'}}],
+}
+# The four rows of the clawtools page of mistakes, and those of two wires in one conversation.
+MIXED = {
+    "OpenAI's tool role": [USER, CALLED, TOOL_ROLE],
+    "Anthropic's tool_result": [USER, CALLED, TOOL_RESULT],
+    "Anthropic's tool_use": [USER, TOOL_USE, RESULT],
+    "OpenAI's tool_calls": [USER, TOOL_CALLS, RESULT],
+    "tool_use and the tool role": [USER, TOOL_USE, TOOL_ROLE],
+    "tool_calls and tool_result": [USER, TOOL_CALLS, TOOL_RESULT],
+}
+every_mix = pytest.mark.parametrize("messages", MIXED.values(), ids=MIXED.keys())
+
+
+def asked(server: Server) -> str:
+    return server.last.body.decode()
+
+
+def is_told(body: str) -> bool:
+    return "ASKED" in body and "FOUND" in body and NO_RESULT not in body
+
+
+CONTEXTS: dict[str, Any] = {
+    "a list": lambda messages: messages,
+    "a context as JSON": lambda messages: {"messages": messages},
+    "a StreamContext": lambda messages: clawtools.StreamContext(messages=messages),
+    "values and JSON": lambda messages: [UserMessage(content="Hi"), *messages[1:]],
+    "a request": lambda messages: il.Request(
+        model=il.ModelDescriptor(id="m"), context=il.Context(messages=tuple(messages))
+    ),
+    "a conversation": lambda messages: il.decode(messages, "clawtools"),
+}
+
+
+@pytest.mark.parametrize("context", CONTEXTS.values(), ids=CONTEXTS.keys())
+@every_mix
+async def test_what_is_asked_is_what_was_meant(messages: list[Any], context: Any) -> None:
+    """`complete` and `stream` send the call with its result, however the conversation is given."""
+    with Server() as server:
+        how: dict[str, Any] = {"base_url": server.url, "api_key": "none", "retry": 0}
+        await il.complete("openai-compatible/m", context(messages), **how)
+        assert is_told(asked(server))
+        await il.stream("anthropic-compatible/m", context(messages), **how).result()
+        assert is_told(asked(server))
+
+
+@every_mix
+async def test_an_agent_takes_up_what_was_meant_and_runs_nothing_again(messages: list[Any], tmp_path: Path) -> None:
+    """The result is there, so the call has run; whether the history is given, prompted or in a session."""
+    note, seen = noted()
+    with Server() as server:
+        how: dict[str, Any] = {"base_url": server.url, "api_key": "none"}
+        await il.Agent("openai-compatible/m", [note], messages=messages, **how).prompt("go on")
+        assert is_told(asked(server))
+        await il.Agent("openai-compatible/m", [note], **how).prompt(messages)
+        assert is_told(asked(server))
+        with il.Session.open("appended", home=tmp_path) as session:
+            for message in messages:
+                session.append(message)
+            await il.Agent("openai-compatible/m", [note], session=session, **how).prompt("go on")
+            assert is_told(asked(server))
+            assert il.check(Path(session.where).read_bytes()) == ()
+        written = tmp_path / "written.jsonl"
+        written.write_text("".join(json.dumps(message) + "\n" for message in messages))
+        with il.Session.open(written) as session:
+            await il.Agent("openai-compatible/m", [note], session=session, **how).prompt("go on")
+            assert is_told(asked(server))
+    assert seen == []
+
+
+@every_mix
+def test_reading_another_wires_words_is_reported(messages: list[Any]) -> None:
+    """In the losses of a conversion, which strict mode raises, and in the findings of a check."""
+    conversation = il.decode(messages, "clawtools")
+    assert "shape" in {loss.what for loss in il.encode(conversation, "anthropic-messages").losses}
+    with pytest.raises(il.Unsupported, match="shape"):
+        il.encode(conversation, "anthropic-messages", strict=True)
+    assert [finding.severity for finding in il.check(messages, "clawtools")].count("error") >= 1
+    assert il.encode(conversation, "clawtools").body == messages
+
+
+@pytest.mark.parametrize("dialect", ["openai-completions", "anthropic-messages"])
+def test_other_formats_may_hold_foreign_words_too(dialect: str) -> None:
+    """A chat list with Anthropic's blocks, an Anthropic list with `tool_calls`: `check` finds it, `adapt` reads it."""
+    mixed = [USER, TOOL_USE, TOOL_ROLE] if dialect != "anthropic-messages" else [USER, TOOL_CALLS, TOOL_RESULT]
+    conversation = il.decode(mixed, dialect)
+    for target in ("openai-completions", "google-generative-ai", "bedrock-converse-stream"):
+        body = json.dumps(il.dialect(target).encode_request(il.adapt(conversation.request(), target).request).body)
+        assert is_told(body)
+    assert il.check(mixed, dialect) != ()
+
+
+def test_several_results_in_one_message_are_several_entries(tmp_path: Path) -> None:
+    """What Anthropic says in one message of the user is appended as results and text; the last entry is returned."""
+    blocks = [{"type": "tool_result", "tool_use_id": id, "content": id} for id in ("c1", "c2")]
+    with il.Session.open("several", home=tmp_path) as session:
+        session.append(USER)
+        last = session.append({"role": "user", "content": [*blocks, {"type": "text", "text": "And now?"}]}, id="last")
+        kinds = [type(entry.message).__name__ for entry in session.path()]
+    assert (["UserMessage", "ToolResultMessage", "ToolResultMessage", "UserMessage"], "last") == (kinds, last.id)
+
+
+def test_pictures_and_other_content_of_a_foreign_result_are_kept() -> None:
+    """Text stays text, a picture a picture, and what is neither is said as JSON."""
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    content = [{"type": "text", "text": "FOUND"}, picture, {"rows": 3}]
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": content}]}
+    request = il.adapt(il.decode([USER, CALLED, result], "clawtools").request(), "anthropic-messages").request
+    (said,) = [message for message in request.context.messages if isinstance(message, ToolResultMessage)]
+    text, image, rest = said.content or ()
+    assert ("FOUND", '{"rows":3}') == (text.text, rest.text)  # type: ignore[union-attr]
+    assert image == ImageBlock(data="aGk=", mime_type="image/png")
+
+
+@pytest.mark.parametrize(
+    ("message", "roles"),
+    [
+        ({"role": "model", "parts": [{"text": "x"}, {"functionCall": {"name": "f", "args": {}}}]}, ["assistant"]),
+        ({"role": "ai", "content": "x", "tool_calls": [{"id": "c9", "name": "f", "args": {}}]}, ["assistant"]),
+        ({"role": "human", "content": "x"}, ["user"]),
+        ({"role": "developer", "content": "x"}, ["system"]),
+        ({"role": "toolResult", "tool_call_id": "c1", "content": [{"type": "text", "text": "x"}]}, ["toolResult"]),
+        ({"role": "model", "provider": "anthropic", "modelId": "m"}, []),
+        ({"role": "narrator", "content": "x"}, []),
+        ({"role": "tool", "state": "on"}, []),
+    ],
+)
+def test_roles_of_other_wires_are_read_and_an_applications_own_are_not(message: Any, roles: list[str]) -> None:
+    """A role is another wire's only if the message says what that wire says; the rest is no model's business."""
+    request = il.decode([USER, CALLED, RESULT, message], "clawtools").request()
+    said = il.adapt(request, "openai-completions").request.context.messages
+    found = [m for m in said[3:] if not (isinstance(m, ToolResultMessage) and "No result" in str(m.content))]
+    if roles == ["toolResult"]:  # the second for one call: the first is sent
+        assert [loss.what for loss in il.adapt(request, "openai-completions").losses].count("tool result") == 1
+    else:
+        assert roles == [type(m).__struct_config__.tag for m in found]
+
+
+@pytest.mark.parametrize("wrong", ["text", 42, None, ["user", "Hi"]])
+def test_what_is_no_message_is_refused_and_nothing_is_stored(wrong: Any, tmp_path: Path) -> None:
+    """A typed error before anything is written."""
+    with il.Session.open("refused", home=tmp_path) as session:
+        session.append(USER)
+        with pytest.raises(FormatError, match="a message is"):
+            session.append(wrong)
+        assert len(session.path()) == 1
+    with pytest.raises(FormatError, match="a message is"):
+        il.Agent("debug/script", messages=[wrong])
+
+
+def test_reading_foreign_words_into_a_history_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """An agent has no report of losses: the log names what was read."""
+    with caplog.at_level(logging.WARNING):
+        agent = il.Agent("debug/script", messages=[USER, TOOL_USE, TOOL_ROLE])
+    assert [AssistantMessage, ToolResultMessage] == [type(message) for message in agent.messages[1:]]
+    assert ["`tool_use`", "the role `tool`"] == [record.args[0] for record in caplog.records]  # type: ignore[index]
+
+
+def test_an_applications_own_message_stays_its_own(tmp_path: Path) -> None:
+    """A custom role is stored as it is."""
+    with il.Session.open("own", home=tmp_path) as session:
+        session.append({"role": "narrator", "content": "x"})
+        assert [CustomMessage("narrator", {"content": "x"})] == [entry.message for entry in session.path()]
