@@ -241,8 +241,15 @@ def test_no_turn_of_a_request_that_a_provider_answered_is_wrong() -> None:
                 continue
             request = case.dialect.decode_request(case.request)
             found = il.check(request, target=request.model if request.model.id else case.dialect_name)
-            wrong += [(case.id, f.path) for f in found if f.message.split(":")[0] in ABOUT_TURNS]
+            wrong += [
+                (case.id, f.path)
+                for f in found
+                if f.message.split(":")[0] in ABOUT_TURNS and NOT_ALWAYS not in f.message
+            ]
     assert wrong == []
 
 
+# Mistral documents that no user message may follow a result ("Unexpected role 'user' after role 'tool'"); one recorded
+# request shows that its service does not always enforce it.
+NOT_ALWAYS = "stands between results and user"
 ABOUT_TURNS = ("tool result", "order", "neighbours", "beginning", "shape", "turn")
