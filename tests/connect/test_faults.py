@@ -188,9 +188,6 @@ CASES = {
         il.Overloaded,
         NOTHING,
         True,
-        other=OPENAI,
-        other_name="OpenAI's",
-        other_error=il.ProviderError,
     ),
     "ErrorEvent(after_events=9)": Case(
         lambda n: ErrorEvent(OVERLOADED, after_events=LATER, times=n),
@@ -198,8 +195,8 @@ CASES = {
         il.Overloaded,
         SOME,
         False,
-        other=(*OPENAI, "ollama-chat"),
-        other_name="OpenAI's, Ollama",
+        other=("ollama-chat",),
+        other_name="Ollama",
         other_error=il.ProviderError,
     ),
     'Corrupt(0, "json")': Case(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
+from msgspec import Struct
 from msgspec.structs import fields, replace
 
 import interlingua.messages
@@ -187,7 +188,7 @@ ANYWHERE = [
     struct
     for module in (interlingua.messages, interlingua.request)
     for struct in vars(module).values()
-    if isinstance(struct, type) and hasattr(struct, "__struct_fields__")
+    if isinstance(struct, type) and issubclass(struct, Struct)
 ]
 
 

@@ -304,7 +304,7 @@ def code_of(error: ProviderError) -> str | None:
     """The code of an error, for wires on which the code tells a filter or an overflow."""
     own, code = _OPENAI_WORDS.get(type(error)), (error.code or "").lower()
     known = _CODES.get(code) is type(error) and (code in _OPENAI_CODES or code in FILTERED)
-    return error.code if own is None or known else own
+    return error.code if own is None or known or code in _SPENT else own
 
 
 # What clients of OpenAI's wires act on, in an error or at the end of a stream (`server_is_overloaded`: Codex).
@@ -318,6 +318,8 @@ _OPENAI_CODES = frozenset(
     {"context_length_exceeded", "request_too_large", "rate_limit_exceeded", "insufficient_quota", "slow_down"}
     | {"server_is_overloaded", "server_overloaded"}
 )
+# A limit that no waiting lifts keeps its code, or clients would try again.
+_SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached", "credit_balance_too_low"})
 
 
 def as_provider_error(error: InterlinguaError) -> ProviderError:
