@@ -25,6 +25,7 @@ from test_handover import (
     GEMINI,
     GPT,
     HI,
+    LLAMA,
     blocks_of,
     call,
     every_target,
@@ -143,7 +144,6 @@ def test_a_file_in_the_wrong_kind_of_block_changes_its_kind(block: Any, expected
         DocumentBlock(data=base64.b64encode(b"\0\0\0\x18ftypM4A \0\0").decode(), mime_type="video/mp4"),
         ImageBlock(data=base64.b64encode(b"\0\0\0\x18ftypmif1\0\0").decode(), mime_type="image/heic"),
         DocumentBlock(data=base64.b64encode(b"a,b\n1,2").decode(), mime_type="text/csv"),
-        DocumentBlock(data=base64.b64encode(b"PK\3\4").decode(), mime_type="application/zip"),
     ],
 )
 def test_a_label_that_may_be_the_truer_name_is_believed(block: Any) -> None:
@@ -275,6 +275,24 @@ def test_a_type_that_the_target_does_not_take_is_converted(kind: str) -> None:
     assert "weakened" in {loss.severity for loss in losses}
 
 
+@pytest.mark.parametrize("target", [GPT, CHAT], ids=lambda t: t.id)
+def test_of_a_picture_that_moves_openai_gets_the_first_frame(target: ModelDescriptor) -> None:
+    """
+    It takes GIF files, but none that move.
+    """
+    frames = [Image.new("RGB", (4, 4), colour) for colour in ("red", "blue")]
+    file = io.BytesIO()
+    frames[0].save(file, format="GIF", save_all=True, append_images=frames[1:], loop=0)
+    moving = ImageBlock(data=base64.b64encode(file.getvalue()).decode(), mime_type="image/gif")
+    got, losses = sent(moving, target)
+    assert "image/png" == got.mime_type
+    assert ["weakened"] == [loss.severity for loss in losses]
+    assert "the first of 2 frames" in losses[0].why
+    assert (moving, ()) == sent(moving, CLAUDE)
+    still = ImageBlock(data=GIF, mime_type="image/gif")
+    assert (still, ()) == sent(still, target)
+
+
 def test_without_pillow_a_note_says_so_and_the_loss_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     The model reads the size; the remedy is for people.
@@ -367,6 +385,28 @@ def test_what_is_too_much_for_one_request_is_left_out() -> None:
     first, note, last = blocks_of(il.adapt(source, target).request)
     assert (picture, PNG) == (first, last.data)
     assert "(image omitted: with those before it, more than 1000 bytes as sent)" == note.text
+
+
+@pytest.mark.parametrize("kind", ["application/zip", "application/octet-stream", "application/x-report"])
+@every_target
+def test_a_file_that_no_model_reads_is_a_note(target: ModelDescriptor, kind: str) -> None:
+    """
+    As a tool of an MCP server may give it: providers refuse the whole conversation over it.
+    """
+    got, losses = sent(DocumentBlock(data=base64.b64encode(b"PK\3\4").decode(), mime_type=kind, title="a"), target)
+    why = "documents" if target is LLAMA else kind
+    assert TextBlock(text=f"(document omitted: the target takes no {why})") == got
+    assert ["dropped"] == [loss.severity for loss in losses]
+
+
+@every_target
+@pytest.mark.parametrize("kind", ["text/csv", "application/json", "application/atom+xml"])
+def test_a_file_of_text_is_a_document_or_its_text(target: ModelDescriptor, kind: str) -> None:
+    """
+    What a target does not take as a file, it reads as text.
+    """
+    block = DocumentBlock(data=base64.b64encode(b"[1]").decode(), mime_type=kind, title="a")
+    assert sent(block, target)[0] in (block, TextBlock(text="[1]"))
 
 
 # --- sound in results ------------------------------------------------------------------------------------------------

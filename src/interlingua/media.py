@@ -8,6 +8,7 @@ pictures is kept from the first picture on, as far as that picture can be made s
 
 import base64
 import re
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 from urllib.parse import unquote, unquote_to_bytes
 
@@ -106,8 +107,9 @@ class MediaFitter:
                 return _Refusal(f"the target takes no {kind} by such an address")
         if given not in taken:
             return _Refusal(f"the target takes no {kind} by {_BY[given]}")
-        if given == "data" and types is not None and block.mime_type and block.mime_type not in types:
-            return _Refusal(f"the target takes no {block.mime_type}")
+        label = block.mime_type if given == "data" and types is not None else None
+        if label and not any(fnmatchcase(label, pattern) for pattern in types or ()):
+            return _Refusal(f"the target takes no {label}")
         return None
 
     def _surplus(self, block: Any) -> "_Refusal | None":
@@ -163,6 +165,8 @@ class MediaFitter:
         rules = self._rules
         if block.mime_type not in rules.image_types:
             return f"the target takes no {block.mime_type or 'data without a type'}"
+        if not rules.animations and block.mime_type == "image/gif" and pictures.is_animated(block.data or ""):
+            return "the target takes no pictures that move"
         if rules.image_bytes is not None and len(block.data or "") > rules.image_bytes:
             return f"larger than {rules.image_bytes} bytes as sent"
         if seen is not None and rules.image_side is not None and max(seen.width, seen.height) > rules.image_side:
@@ -311,13 +315,17 @@ def _note(block: Any, why: str) -> TextBlock:
 _NAMES: dict[type, str] = {ImageBlock: "image", AudioBlock: "audio", DocumentBlock: "document"}
 
 
+_TEXT_TYPES = ("/json", "+json", "/xml", "+xml", "/javascript", "/x-javascript", "/yaml", "/x-yaml", "/toml")
+
+
 def _text_of(block: Any) -> str | None:
     if isinstance(block, AudioBlock):
         return block.transcript or None
     if not isinstance(block, DocumentBlock):
         return None
     text = block.text
-    if text is None and block.data is not None and (block.mime_type or "").startswith("text/"):
+    kind = block.mime_type or ""
+    if text is None and block.data is not None and (kind.startswith("text/") or kind.endswith(_TEXT_TYPES)):
         try:
             text = base64.b64decode(block.data).decode()
         except ValueError:

@@ -23,6 +23,11 @@ def look(data: str) -> Picture | None:
     return Picture(kind, *_SIZES[kind](data)) if kind in _SIZES else None
 
 
+def is_animated(data: str) -> bool:
+    """Whether a GIF says in its head that its frames are to be repeated, as those that move do."""
+    return b"NETSCAPE2.0" in _read(data, 0, 1024)  # behind the header and the colours, 13 to 781 bytes
+
+
 def sniff(data: str) -> str | None:
     """The media type that the first bytes of this base64 show; None for text, archives and whatever is not known.
 

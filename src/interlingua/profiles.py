@@ -64,10 +64,11 @@ class Profile(Struct, frozen=True, kw_only=True):
     image_bytes: int | None = None  # of base64, as sent
     image_side: int | None = None  # in pixels
     image_pixels: int | None = None  # width times height
+    animations: bool = True  # pictures that move are taken
     max_images: int | None = None  # in a request
     many_images: tuple[int, int] | None = None  # in a request of more than so many pictures, the side is at most that
     documents: tuple[Source, ...] = ("data", "text", "url", "file")
-    document_types: tuple[str, ...] | None = None  # of documents given as data; None: any
+    document_types: tuple[str, ...] | None = None  # of documents given as data (`*` for any rest); None: any
     document_names: bool = False  # names are needed, of few characters, each once
     document_text: bool = False  # a message with a document needs a text too
     document_bytes: int | None = None  # of base64, as sent
@@ -105,6 +106,9 @@ class Profile(Struct, frozen=True, kw_only=True):
     tiers: tuple[str, ...] | None = None
 
 
+PDF = "application/pdf"
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 CLAUDE = "claude"
 # https://platform.claude.com/docs/en/build-with-claude/vision, General limits: 5 MB of base64 and 8000 px a picture;
 # 100 pictures (600 where the window is larger than 200k tokens); in requests of more than 20 pictures 2000 px each.
@@ -121,7 +125,7 @@ ANTHROPIC = Profile(
     image_side=8000,
     max_images=100,
     many_images=(20, 2000),
-    document_types=("application/pdf",),
+    document_types=(PDF,),
     media_bytes=30_000_000,
     families=(CLAUDE,),
     signed_thinking=True,
@@ -136,8 +140,11 @@ ANTHROPIC = Profile(
 )
 # On Amazon Bedrock media come as base64 only (the same page), and a picture has at most 3.75 MB.
 BEDROCK_ANTHROPIC = replace(ANTHROPIC, images=("data",), image_bytes=5_000_000, documents=("data", "text"))
-# https://platform.openai.com/docs/guides/images-vision, Image input requirements: PNG, JPEG, WebP, GIF; 500 pictures
-# and 50 MB a request. Both were raised in the page since, but it is the 50 MB that are enforced.
+# https://platform.openai.com/docs/guides/images-vision, Image input requirements: PNG, JPEG, WebP, GIF without
+# animation; 500 pictures and 50 MB a request. Both were raised in the page since, but the 50 MB are enforced.
+# …/guides/file-inputs, Accepted file types: PDF, text and code, office documents.
+OFFICE = ("application/vnd.openxmlformats-*", "application/vnd.ms-*", "application/vnd.oasis.*", "application/msword")
+OPENAI_FILES = (PDF, "text/*", "application/json", "application/xml", "application/*+xml", "application/rtf", *OFFICE)
 COMPLETIONS = Profile(
     api="openai-completions",
     ids=NameRule(WORD, 40),
@@ -146,7 +153,9 @@ COMPLETIONS = Profile(
     joined_calls=True,
     images=("data", "url"),
     max_images=500,
+    animations=False,
     documents=("data", "file"),
+    document_types=OPENAI_FILES,
     audio=("data",),
     audio_types=("audio/wav", "audio/mpeg"),
     media_bytes=50_000_000,
@@ -166,7 +175,9 @@ RESPONSES = Profile(
     later_system=True,
     server_history=("previous_response_id", "conversation", "prompt"),
     max_images=500,
+    animations=False,
     documents=("data", "url", "file"),
+    document_types=OPENAI_FILES,
     media_bytes=50_000_000,
     families=("openai",),
     signed_thinking=True,
@@ -177,8 +188,8 @@ RESPONSES = Profile(
     hottest=2,
 )
 # https://ai.google.dev/gemini-api/docs/image-understanding: these types, 3,600 files; …/file-input-methods: 100 MB of
-# inline data. https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/image-understanding: 3,000
-# pictures, 7 MB each where they are inline.
+# inline data; …/document-processing: PDF and text. Vertex AI, docs.cloud.google.com/vertex-ai/generative-ai/docs/
+# multimodal/image-understanding: 3,000 pictures, 7 MB each where they are inline.
 GOOGLE = Profile(
     api="google-generative-ai",
     names=NameRule(r"[A-Za-z_][A-Za-z0-9_.:-]*", 64),
@@ -188,6 +199,7 @@ GOOGLE = Profile(
     image_types=("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"),
     max_images=3600,
     documents=("data", "text", "url"),
+    document_types=(PDF, "text/*", "video/*"),
     audio=("data", "url"),
     media_bytes=100_000_000,
     url_schemes=("https", "http", "gs"),
@@ -200,7 +212,8 @@ GOOGLE = Profile(
 )
 VERTEX = replace(GOOGLE, max_images=3000, image_bytes=7_000_000 * 4 // 3)
 # https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Message.html: 20 pictures of 3.75 MB and 8000 px,
-# five documents of 4.5 MB, a text beside a document, S3 locations besides bytes. The newer page
+# five documents of 4.5 MB, a text beside a document, S3 locations besides bytes; …/API_runtime_DocumentBlock.html: pdf,
+# csv, doc, docx, xls, xlsx, html, txt, md. The newer page
 # …/userguide/inference-api-restrictions.html leaves pictures to the models, and the size of some PDF and DOCX files.
 BEDROCK = Profile(
     api="bedrock-converse-stream",
@@ -215,6 +228,7 @@ BEDROCK = Profile(
     image_side=8000,
     max_images=20,
     documents=("data", "text", "url"),
+    document_types=(PDF, "text/*", "video/*", "application/msword", "application/vnd.ms-excel", DOCX, XLSX),
     document_names=True,
     document_text=True,
     document_bytes=6_000_000,
@@ -279,8 +293,6 @@ HOUSES: dict[str, str] = {
     api: rules.families[0] for api, rules in PROFILES.items() if rules.families and rules is not BEDROCK
 }
 
-PDF = "application/pdf"
-DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 OTHERS = rf"nova|titan|llama|{MISTRAL}|deepseek|qwen|gpt|kimi|glm|minimax|cohere|jamba"
 
 # Refinements: (wire, pattern over the model's id, what changes).
