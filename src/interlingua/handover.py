@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from . import custom_tools, jsontext, schemas
 from .budget import taken
 from .cache_markers import fit_markers, place_markers
+from .dialects.result_media import PLACEHOLDER, label
 from .dialects.shapes import understood
 from .errors import InterlinguaError
 from .folding import parse_arguments
@@ -48,7 +49,6 @@ NO_RESULT = "No result was recorded for this call. Do not assume that the tool r
 NO_OUTPUT = "(no output)"
 FAILED = "Error: "
 CONTINUED = "(the conversation continues)"
-SHOWN = "From the tool results:"
 DOCUMENTS = "(see the documents)"
 RECEIVED = "I have the results."
 GO_ON = "Go on from where your last message ends, without repeating any of it."
@@ -714,21 +714,28 @@ def _accompany_documents(work: _Work) -> None:
 
 
 def _move_result_media(work: _Work) -> None:
-    """Pictures of a run of results follow the run, in one message of the user's."""
+    """Media of a run of results follow the run as the user's, under a label for each result: see `result_media`."""
     if work.rules.result_media:
         return
     turns: list[_Turn] = []
-    waiting: list[tuple[Block, str]] = []
+    behind: list[_Turn] = []
+    number = 0
     for turn in work.turns:
         if isinstance(turn.message, ToolResultMessage):
-            waiting += _take_media(turn, work)
-        elif waiting:
-            turns.append(_shown(waiting))
-            waiting = []
+            number += 1
+            media = _take_media(turn, work)
+            if media and (not behind or not work.rules.mixed_content):
+                behind.append(_Turn(None, UserMessage(content=(), extra=SYNTHETIC)))
+            if media:
+                shown = behind[-1]
+                shown.blocks += [TextBlock(text=label(number, turn.message.tool_name)), *(block for block, _ in media)]
+                shown.places += ["", *(place for _, place in media)]
+                shown.changed = True
+        else:
+            turns += behind
+            behind, number = [], 0
         turns.append(turn)
-    if waiting:
-        turns.append(_shown(waiting))
-    work.turns = turns
+    work.turns = turns + behind
 
 
 def _take_media(turn: _Turn, work: _Work) -> list[tuple[Block, str]]:
@@ -739,14 +746,8 @@ def _take_media(turn: _Turn, work: _Work) -> list[tuple[Block, str]]:
     turn.keep(kept)
     if taken and not kept:
         work.lost(f"{turn.path}.content", "media", "all of the result moved: words stand in its place")
-        turn.blocks, turn.places = [TextBlock(text="(see what follows the results)")], [""]
+        turn.blocks, turn.places = [TextBlock(text=PLACEHOLDER)], [""]
     return taken
-
-
-def _shown(waiting: list[tuple[Block, str]]) -> _Turn:
-    shown = _Turn(None, UserMessage(content=(TextBlock(text=SHOWN), *(b for b, _ in waiting)), extra=SYNTHETIC))
-    shown.places = ["", *(place for _, place in waiting)]
-    return shown
 
 
 # --- words that are blank or broken ----------------------------------------------------------------------------------

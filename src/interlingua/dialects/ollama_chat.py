@@ -93,8 +93,11 @@ from ._wire import (
     whole,
     with_held,
 )
+from .result_media import Layout, gathered
+from .result_media import encoded as encode_gathered
 
 API = "ollama-chat"
+LAYOUT = Layout(API, mixed=False, strings=True)
 
 # A request without messages loads or unloads the model. `error` is our word: the wire has an error line instead.
 STOP_REASONS: dict[str, StopReason] = {
@@ -417,7 +420,7 @@ class _Turn:
 def decode_messages(wire: Any, mint: Mint | None = None) -> tuple[Message, ...]:
     """Wire messages as ours, one for one."""
     turn = _Turn(mint)
-    return tuple(each(wire, "messages", API, lambda message: _decode_message(message, turn)))
+    return gathered(tuple(each(wire, "messages", API, lambda message: _decode_message(message, turn))), LAYOUT)
 
 
 def _decode_message(wire: Any, turn: _Turn) -> Message:
@@ -469,7 +472,12 @@ def _decode_result(wire: dict[str, Any], turn: _Turn) -> ToolResultMessage:
 
 
 def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
-    """Our messages as the wire's, one for one."""
+    """Our messages as the wire's."""
+    return encode_gathered(messages, LAYOUT, lambda found: _encode_messages(found, report), report)
+
+
+def _encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
+    """One for one."""
     said: list[dict[str, Any]] = []
     minted: set[str] = set()  # ids that the wire never had, of the latest answer with calls
     for at, message in enumerate(messages):

@@ -25,9 +25,12 @@ from ...messages import (
 )
 from .._results import apart, marked
 from .._wire import JOINED, MESSAGE, Ids, Mint, S, an_object, each, held_of, put_back, residual, with_held
+from ..result_media import Layout, encoded, gathered
 from .content import DATA, decode_block, encode_block, encode_content, is_minted, listed
 from .facts import ALONE, API, AS_JSON, KEY, MINTED
 from .spelling import PART_NAMES, camel, keeping, restored
+
+LAYOUT = Layout(API)
 
 
 class _Turns:
@@ -65,7 +68,7 @@ def decode_messages(wire: Any, api: str = API, mint: Mint | None = None) -> tupl
     """Wire contents as our messages; one with function responses becomes several."""
     turns = _Turns(api, mint)
     groups = each(wire, "contents", API, lambda content: _decode_content(content, turns))
-    return tuple(message for group in groups for message in group)
+    return gathered(tuple(message for group in groups for message in group), LAYOUT)
 
 
 def _decode_content(wire: Any, turns: _Turns) -> list[Message]:
@@ -184,6 +187,10 @@ def _has_failed(response: Any) -> bool:
 
 def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
     """Our messages as contents; results of one turn share one."""
+    return encoded(messages, LAYOUT, lambda found: _encode_messages(found, report), report)
+
+
+def _encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
     said: list[dict[str, Any]] = []
     before: Message | None = None
     calls: dict[str, tuple[str, bool]] = {}

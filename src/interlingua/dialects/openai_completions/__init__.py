@@ -8,7 +8,8 @@ in which the model spoke, and it is kept. What is said whole in another order th
 comes under several names, sometimes under two at once, and at OpenRouter also as `reasoning_details` with signatures
 and sealed payloads: words are read once.
 
-Hints on messages: `~parts` (content as a list although a string would do), `~repeats` (fields that repeat the words of
+Hints on messages: `~parts` (content as a list although a string would do), `~moved` (media of a result that stood
+behind the results: see `result_media`), `~repeats` (fields that repeat the words of
 the details); on blocks: `~part` (a part of `content`), `~fields` and `~detail` (where thinking stood),
 `~as`, `~plain`, `~prefix`, `~split` (spelling of media and thinking), `~object` and `~custom` (how a call was made),
 `~minted` (an id of ours).

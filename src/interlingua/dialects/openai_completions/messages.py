@@ -21,6 +21,7 @@ from ...messages import (
     UserMessage,
 )
 from .._wire import an_object, each, optional, put_back, residual, restored
+from ..result_media import Layout, encoded, gathered
 from .calls import Pairing, encode_call, real_id
 from .facts import API, MINTED, PARTS
 from .hearing import decode_spoken
@@ -29,13 +30,15 @@ from .parts import decode_cache, decode_part, encode_part, say_cache
 from .speech import say
 from .thinking import is_detail
 
+LAYOUT = Layout(API)
 M = TypeVar("M", UserMessage, SystemMessage, ToolResultMessage)
 
 
 def decode_messages(wire: list[Any], api: str, compat: Compat, mint: Any = None) -> tuple[Message, ...]:
     """Wire messages as ours, one by one. `api` is who minted the answers."""
     pairing = Pairing(mint)
-    return tuple(each(wire, "messages", API, lambda message: _decode_message(message, pairing, api, compat)))
+    read = tuple(each(wire, "messages", API, lambda message: _decode_message(message, pairing, api, compat)))
+    return gathered(read, LAYOUT)
 
 
 def _decode_message(wire: Any, pairing: Pairing, api: str, compat: Compat) -> Message:
@@ -115,7 +118,12 @@ def _decode_result(wire: dict[str, Any], pairing: Pairing) -> ToolResultMessage:
 
 
 def encode_messages(messages: tuple[Message, ...], compat: Compat, report: Reporter) -> list[dict[str, Any]]:
-    """Our messages as the wire's, one by one."""
+    """Our messages as the wire's."""
+    return encoded(messages, LAYOUT, lambda found: _encode_messages(found, compat, report), report)
+
+
+def _encode_messages(messages: tuple[Message, ...], compat: Compat, report: Reporter) -> list[dict[str, Any]]:
+    """One by one."""
     said: list[dict[str, Any]] = []
     pairing = Pairing()
     unnamed: dict[str, Any] = {}  # calls of this turn that the wire gave no id, and how it spelled that
