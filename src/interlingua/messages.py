@@ -4,9 +4,11 @@ Python names are snake_case, JSON names camelCase. `extra` holds, under the name
 that wire can say; nothing else ever lives there. Identity (ids, parents) belongs to the transcript entry, not here.
 """
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
-from msgspec import Struct
+from msgspec import Struct, StructMeta
+
+from .errors import FormatError
 
 Extra: TypeAlias = dict[str, Any]
 StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
@@ -159,6 +161,7 @@ Block: TypeAlias = (
     | OpaqueBlock
 )
 Content: TypeAlias = str | tuple[Block, ...] | None
+_BLOCKS = frozenset(get_args(Block))
 
 
 class Cost(Wire, frozen=True, kw_only=True):
@@ -216,7 +219,31 @@ class Usage(Wire, frozen=True, kw_only=True):
         )
 
 
-class Spoken(Wire, frozen=True, kw_only=True):
+class _MessageType(StructMeta):
+    """Refuses content that is none when a message is made in Python. Decoding does not pass through here."""
+
+    def __call__(cls, **fields: Any) -> Any:
+        content = fields.get("content")
+        if content is not None and type(content) is not str:
+            fields["content"] = _checked_content(content, cls.__name__)
+        return super().__call__(**fields)
+
+
+def _checked_content(content: Any, owner: str) -> Any:
+    """Content as a string, None or a tuple of blocks; a list becomes a tuple."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list | tuple):
+        what = type(content).__name__
+        raise FormatError(f"content of {owner} is a string or blocks, not {what}; write a TextBlock(text=…)", "content")
+    for at, block in enumerate(content):
+        if not isinstance(block, Wire) or type(block) not in _BLOCKS:
+            what = type(block).__name__
+            raise FormatError(f"{what} is no block; write TextBlock(text=…), ImageBlock(data=…)", f"content[{at}]")
+    return tuple(content)
+
+
+class Spoken(Wire, frozen=True, kw_only=True, metaclass=_MessageType):
     """Base of the messages: `role` is the word for who speaks in JSON, `text` all words, joined."""
 
     @property

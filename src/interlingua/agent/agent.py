@@ -17,7 +17,7 @@ from ..connect.connector import options_of
 from ..connect.resilience import Retry
 from ..containment import describe, must_propagate
 from ..dialects.shapes import meant
-from ..errors import CannotCompact, InterlinguaError
+from ..errors import CannotCompact, FormatError, InterlinguaError
 from ..events import (
     AgentEvent,
     AgentStart,
@@ -551,6 +551,11 @@ class _Queue:
 
 
 def _messages(prompt: Prompt, images: Iterable[ImageBlock] = ()) -> list[AgentMessage]:
+    images = [images] if isinstance(images, str | bytes | ImageBlock) else list(images)
+    for at, image in enumerate(images):
+        if not isinstance(image, ImageBlock):
+            what = type(image).__name__
+            raise FormatError(f"{what} is no picture; write ImageBlock(data=…, mime_type=…)", f"images[{at}]")
     if isinstance(prompt, str):
         text = (TextBlock(text=prompt),) if prompt or not images else ()
         return [UserMessage(content=(*text, *images), timestamp=int(time.time() * 1000))]

@@ -1,6 +1,7 @@
 """One line of a session: to an entry and back. Known roles at C speed, everything else by the transcript's own way."""
 
 from collections.abc import Callable, Iterator
+from types import new_class
 from typing import Any, Union, get_args
 
 import msgspec
@@ -18,16 +19,11 @@ PLACES = ("id", "parentId", "parents", "entryExtra")
 
 def _placed(message: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """The message's struct with the keys that a line has beside it."""
-    fields: list[Any] = [
-        ("id", str | None, None),
-        ("parent_id", str | None, None),
-        ("parents", tuple[str, ...], ()),
-        ("entry_extra", dict[str, Any], {}),
-    ]
-    tag = message.__struct_config__.tag
-    return msgspec.defstruct(
-        f"_{message.__name__}Line", fields, bases=(message,), frozen=True, kw_only=True, tag_field="role", tag=tag
-    )
+    hints = {"id": str | None, "parent_id": str | None, "parents": tuple[str, ...], "entry_extra": dict[str, Any]}
+    defaults: dict[str, Any] = {"id": None, "parent_id": None, "parents": (), "entry_extra": {}}
+    options = {"frozen": True, "kw_only": True, "tag_field": "role", "tag": message.__struct_config__.tag}
+    body = {"__annotations__": hints, **defaults}
+    return new_class(f"_{message.__name__}Line", (message,), options, lambda namespace: namespace.update(body))
 
 
 _KNOWN = {_placed(message): (message, message.__struct_fields__) for message in get_args(Message)}

@@ -25,8 +25,8 @@ from .. import jsontext
 from ..canonical import build, message_of, plain
 from ..dialects import transcript
 from ..dialects.shapes import meant
-from ..errors import FormatError, InterlinguaError
-from ..messages import AgentMessage, CustomMessage, Message, ToolCall, ToolResultMessage
+from ..errors import BadWire, FormatError, InterlinguaError
+from ..messages import AgentMessage, CustomMessage, Message, Spoken, ToolCall, ToolResultMessage
 from ..request import Conversation, Entry, ModelDescriptor, Options
 from . import blobs as media
 from . import compaction, tree
@@ -547,7 +547,7 @@ class Session:
         for one in earlier:  # results that shared a message in another wire's words
             self.append(one, parent_id=parent_id, parents=parents, branch=branch, expect=expect, sync=sync)
             parent_id, parents, expect = _HERE, (), _ANY
-        if tree.kind_of_message(message) < ENTRY:
+        if isinstance(message, CustomMessage) and tree.kind_of_message(message) < ENTRY:
             raise SessionError(f"the role {message.role!r} is the session's own: a message cannot have it")
         self._log.refresh()
         if branch is not None:
@@ -564,6 +564,7 @@ class Session:
             parents=tuple(self._name(self._number(one)) for one in parents),
             extra=extra or {},
         )
+        _refuse_unreadable(made)
         self._insert(made, sync, branch)
         return made
 
@@ -1089,6 +1090,16 @@ def _limited(walk: Iterator[int], last: int | None) -> list[int]:
 def _options(value: dict[str, Any]) -> Options:
     options: Options = build(value, Options)
     return options
+
+
+def _refuse_unreadable(entry: Entry) -> None:
+    """Raises FormatError, with the place, for a message that could be written and not read again."""
+    if not isinstance(entry.message, Spoken | CustomMessage):
+        raise FormatError(f"{type(entry.message).__name__} is no message; append a UserMessage(content=…)")
+    try:
+        decode_line(encode_line(entry))
+    except BadWire as error:
+        raise FormatError(error.message.partition(": ")[2], error.path) from None
 
 
 def _revised(raw: bytes) -> Any:

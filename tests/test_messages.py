@@ -1,0 +1,90 @@
+"""Messages that make no sense are refused where they are made, and where they would be saved."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.json import Decoder
+
+import interlingua as il
+from interlingua.sessions import Session
+
+TEXT = il.TextBlock(text="x")
+NO_CONTENT: list[Any] = [42, 1.5, True, b"x", {"type": "text"}, TEXT, object()]
+NO_BLOCKS: list[Any] = ["x", None, 42, b"x", {"type": "text", "text": "x"}, [TEXT], il.UserMessage(content="x")]
+MAKERS = {
+    "user": lambda content: il.UserMessage(content=content),
+    "assistant": lambda content: il.AssistantMessage(content=content),
+    "system": lambda content: il.SystemMessage(content=content),
+    "toolResult": lambda content: il.ToolResultMessage(tool_call_id="c", content=content, is_error=False),
+}
+
+
+@pytest.mark.parametrize("role", MAKERS)
+@pytest.mark.parametrize("content", NO_CONTENT, ids=repr)
+def test_content_that_is_none_is_refused_at_once(role: str, content: Any) -> None:
+    """Not sent as an empty message; the error says what to write."""
+    with pytest.raises(il.FormatError, match=r"a string or blocks, not .*; write a TextBlock"):
+        MAKERS[role](content)
+
+
+@pytest.mark.parametrize("role", MAKERS)
+@pytest.mark.parametrize("block", NO_BLOCKS, ids=repr)
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_what_is_no_block_is_refused_with_its_place(role: str, block: Any, kind: type) -> None:
+    """Strings, JSON objects, nested lists, other messages."""
+    with pytest.raises(il.FormatError, match=r"is no block; write TextBlock.*content\[1\]"):
+        MAKERS[role](kind([TEXT, block]))
+
+
+@pytest.mark.parametrize("role", MAKERS)
+def test_content_that_makes_sense_is_taken(role: str) -> None:
+    """A string, nothing, blocks; a list of blocks becomes a tuple."""
+    assert [None, "", "x", (), (TEXT,), (TEXT,)] == [
+        MAKERS[role](content).content for content in (None, "", "x", [], [TEXT], (TEXT,))
+    ]
+
+
+def test_decoding_does_not_pay_for_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decoder makes messages itself; whatever it reads has the right type already."""
+    monkeypatch.setattr("interlingua.messages._checked_content", lambda *_: pytest.fail("checked while decoding"))
+    raw = b'{"role":"user","content":[{"type":"text","text":"x"}]}'
+    assert (TEXT,) == Decoder(il.UserMessage).decode(raw).content
+
+
+BAD_FIELDS: list[tuple[Any, str]] = [
+    (il.AssistantMessage(content=(il.ToolCall(id="c", name="f", arguments="{}"),)), "content[0].arguments"),  # type: ignore[arg-type]
+    (il.AssistantMessage(content="x", usage=il.Usage.of("1", "2", total_tokens=3)), "usage.input"),  # type: ignore[arg-type]
+    (il.AssistantMessage(content=(il.TextBlock(text=5),)), "content[0].text"),  # type: ignore[arg-type]
+    (il.AssistantMessage(content="x", stop_reason="done"), "stopReason"),  # type: ignore[arg-type]
+    (il.UserMessage(content="x", timestamp="now"), "timestamp"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("message", "place"), BAD_FIELDS, ids=[place for _, place in BAD_FIELDS])
+def test_a_message_that_could_not_be_read_again_is_not_saved(tmp_path: Path, message: Any, place: str) -> None:
+    """The error names the field, and the session is as it was."""
+    with Session.open(tmp_path / "s.jsonl") as session:
+        session.append(il.UserMessage(content="before"))
+        with pytest.raises(il.FormatError) as caught:
+            session.append(message)
+        assert f"$.{place}" == caught.value.path
+        assert 1 == len(session.messages) and () == session.problems
+
+
+@pytest.mark.parametrize("message", ["hi", {"role": "user", "content": "hi"}, None, TEXT, 5], ids=repr)
+def test_what_is_no_message_is_not_saved(tmp_path: Path, message: Any) -> None:
+    """A clear error, and no file."""
+    with Session.open(tmp_path / "s.jsonl") as session, pytest.raises(il.FormatError, match="is no message; append a"):
+        session.append(message)
+    assert not (tmp_path / "s.jsonl").exists()
+
+
+@pytest.mark.parametrize("image", ["x.png", b"\x89PNG", Path("x.png"), {"type": "image"}, None], ids=repr)
+async def test_what_is_no_picture_is_refused_before_anything_is_asked(image: Any) -> None:
+    """A path is no picture: the error names ImageBlock; the history is as it was."""
+    agent = il.Agent("debug/parrot-1")
+    for images in ([image], image) if isinstance(image, str | bytes) else ([image],):
+        with pytest.raises(il.FormatError, match=r"is no picture; write ImageBlock.*images\[0\]"):
+            await agent.prompt("look", images=images)
+    assert [] == list(agent.messages)
