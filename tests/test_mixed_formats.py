@@ -196,3 +196,10 @@ def test_an_applications_own_message_stays_its_own(tmp_path: Path) -> None:
     with il.Session.open("own", home=tmp_path) as session:
         session.append({"role": "narrator", "content": "x"})
         assert [CustomMessage("narrator", {"content": "x"})] == [entry.message for entry in session.path()]
+
+
+def test_every_loss_of_a_message_in_other_words_has_a_place() -> None:
+    """A call that stood beside the content has no block in the source: what happens to it is under its message."""
+    request = il.decode([USER, TOOL_CALLS, RESULT], "clawtools").request()
+    losses = il.adapt(request, il.ModelDescriptor(id="gemini-3-pro", api="google-generative-ai")).losses
+    assert [] == [loss.path for loss in losses if not loss.path.startswith("$")]

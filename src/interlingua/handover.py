@@ -283,7 +283,7 @@ class _Work:
         return f"$.tools[{at if self.tool_places is None else self.tool_places[at]}]"
 
     def lost(self, path: str, what: str, why: str, severity: Severity = "weakened") -> None:
-        if path:  # what has no place in the source was added on the way, and loses nothing
+        if path.startswith("$"):  # what has no place in the source was added on the way, and loses nothing
             self.losses.append(Loss(path, what, why, severity))
 
 
