@@ -21,7 +21,7 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("role", MAKERS)
-@pytest.mark.parametrize("content", NO_CONTENT, ids=repr)
+@pytest.mark.parametrize("content", NO_CONTENT)
 def test_content_that_is_none_is_refused_at_once(role: str, content: Any) -> None:
     """Not sent as an empty message; the error says what to write."""
     with pytest.raises(il.FormatError, match=r"a string or blocks, not .*; write a TextBlock"):
@@ -29,7 +29,7 @@ def test_content_that_is_none_is_refused_at_once(role: str, content: Any) -> Non
 
 
 @pytest.mark.parametrize("role", MAKERS)
-@pytest.mark.parametrize("block", NO_BLOCKS, ids=repr)
+@pytest.mark.parametrize("block", NO_BLOCKS)
 @pytest.mark.parametrize("kind", [list, tuple])
 def test_what_is_no_block_is_refused_with_its_place(role: str, block: Any, kind: type) -> None:
     """Strings, JSON objects, nested lists, other messages."""
@@ -72,15 +72,18 @@ def test_a_message_that_could_not_be_read_again_is_not_saved(tmp_path: Path, mes
         assert 1 == len(session.messages) and () == session.problems
 
 
-@pytest.mark.parametrize("message", ["hi", {"role": "user", "content": "hi"}, None, TEXT, 5], ids=repr)
+@pytest.mark.parametrize("message", ["hi", None, TEXT, 5])
 def test_what_is_no_message_is_not_saved(tmp_path: Path, message: Any) -> None:
     """A clear error, and no file."""
-    with Session.open(tmp_path / "s.jsonl") as session, pytest.raises(il.FormatError, match="is no message; append a"):
+    with (
+        Session.open(tmp_path / "s.jsonl") as session,
+        pytest.raises(il.FormatError, match="a message is a UserMessage"),
+    ):
         session.append(message)
     assert not (tmp_path / "s.jsonl").exists()
 
 
-@pytest.mark.parametrize("image", ["x.png", b"\x89PNG", Path("x.png"), {"type": "image"}, None], ids=repr)
+@pytest.mark.parametrize("image", ["x.png", b"\x89PNG", Path("x.png"), {"type": "image"}, None])
 async def test_what_is_no_picture_is_refused_before_anything_is_asked(image: Any) -> None:
     """A path is no picture: the error names ImageBlock; the history is as it was."""
     agent = il.Agent("debug/parrot-1")
