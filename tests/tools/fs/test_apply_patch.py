@@ -207,3 +207,21 @@ async def test_when_the_disk_fails_half_way_all_is_put_back():
     ):
         await caller(ToolContext(bridge=bridge))("apply_patch", input=text)
     assert {"change": b"old\n", "delete": b"old\n", "move": b"old\n"} == bridge.files
+
+
+@pytest.mark.parametrize(
+    ("lines", "after"),
+    [
+        (["-two", "+2"], b"one\r\n2\nthree\r\nfour\n"),
+        ([" one", "-two", "-three", "+2", "+3", "+4"], b"one\r\n2\n3\r\n4\r\nfour\n"),
+        ([" two", "+x", " three"], b"one\r\ntwo\nx\nthree\r\nfour\n"),
+        (["-one", " two"], b"two\nthree\r\nfour\n"),
+    ],
+)
+async def test_each_line_keeps_its_own_ending(bridge: FsBridge, call, lines: list[str], after: bytes):
+    """In a file of both endings; and the diff shows them."""
+    await bridge.write_bytes("a", b"one\r\ntwo\nthree\r\nfour\n")
+    result = await call("apply_patch", input=patch("*** Update File: a", "@@", *lines))
+    assert after == await bridge.read_bytes("a")
+    shown = [line[1:] for line in result.details["diff"].split("\n")[3:-1] if not line.startswith("-")]
+    assert after.decode().split("\n")[:-1] == shown

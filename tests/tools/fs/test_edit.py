@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlingua.errors import ToolInputError
+from interlingua.tools.core._lines import raw_lines
 from interlingua.tools.core.edit import Edit, edit_text
 from interlingua.tools.tool import FsBridge
 
@@ -181,7 +182,41 @@ def test_only_the_piece_that_was_named_changes(lines: list[str], endings: list[s
     assert text.replace(old, new) == edited.text.replace("\r\n", "\n")
     removed = [line[1:] for line in edited.diff.split("\n")[2:] if line.startswith("-")]
     added = [line[1:] for line in edited.diff.split("\n")[2:] if line.startswith("+")]
-    before, after = text.splitlines(), edited.text.replace("\r\n", "\n").splitlines()
+    before, after = raw_lines(raw), raw_lines(edited.text)  # the diff shows the endings, too
     assert len(after) - len(before) == len(added) - len(removed)
     assert all(line in before for line in removed)
     assert all(line in after for line in added)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "after"),
+    [
+        ("two", "2", b"one\r\n2\nthree\r\nfour\n"),
+        ("one\ntwo\n", "1\n2\n", b"1\r\n2\nthree\r\nfour\n"),
+        ("two\nthree", "2\n2b\n3", b"one\r\n2\n2b\n3\r\nfour\n"),
+        ("three\n", "", b"one\r\ntwo\nfour\n"),
+        ("one", "one\nand a half", b"one\r\nand a half\r\ntwo\nthree\r\nfour\n"),
+        ("two\nthree\nfour", "two\nx\nthree\nfour", b"one\r\ntwo\nx\nthree\r\nfour\n"),
+    ],
+)
+async def test_each_line_keeps_its_own_ending(bridge: FsBridge, call, old: str, new: str, after: bytes):
+    """In a file of both endings: those around the edit, and those in it; a new line ends as the one before it."""
+    await bridge.write_bytes("a", b"one\r\ntwo\nthree\r\nfour\n")
+    result = await call("edit", path="a", oldText=old, newText=new)
+    assert after == await bridge.read_bytes("a")
+    shown = [line[1:] for line in result.details["diff"].split("\n")[3:-1] if not line.startswith("-")]
+    assert after.decode().split("\n")[:-1] == shown
+
+
+@given(
+    lines=st.lists(st.text("ab", max_size=2), min_size=1, max_size=8),
+    endings=st.lists(st.sampled_from(["\n", "\r\n"]), min_size=8, max_size=8),
+    at=st.integers(0, 7),
+)
+def test_no_other_line_gets_another_ending(lines: list[str], endings: list[str], at: int):
+    """Whichever whole line is replaced."""
+    at = min(at, len(lines) - 1)
+    lines[at] = "X"
+    raw = "".join(line + ending for line, ending in zip(lines, endings, strict=False))
+    edited = edit_text(raw, [Edit("X", "Y", False, "edit")], "a")
+    assert raw.replace("X", "Y") == edited.text

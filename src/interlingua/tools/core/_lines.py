@@ -1,5 +1,7 @@
 """Lines, their endings, and what a change of some of them looks like."""
 
+import difflib
+import operator
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -21,6 +23,40 @@ def split_lines(text: str) -> list[str]:
     if not lines[-1]:
         lines.pop()
     return [line.removesuffix("\r") for line in lines]
+
+
+def raw_lines(text: str) -> list[str]:
+    """The lines without their line feed; a line that ends in CRLF keeps the carriage return."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def line_ending_at(text: str, offset: int) -> str:
+    """The ending of the line at an offset; of the line before it, where that line has none."""
+    end = text.find("\n", offset)
+    if end < 0:
+        end = text.rfind("\n", 0, offset)
+    return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
+
+
+def with_endings(new: str, old: str, default: str) -> str:
+    """New text, written with line feeds, with the line endings of the text whose place it takes.
+
+    A line that stays, or takes the place of another, keeps that one's ending; one more ends as the line before it.
+    """
+    lines, before = new.split("\n"), old.split("\n")
+    had = ["\r\n" if line.endswith("\r") else "\n" for line in before[:-1]]
+    endings: list[str] = []
+    if len(set(had)) < 2:
+        endings = [had[0] if had else default] * (len(lines) - 1)
+    else:
+        texts = [line.removesuffix("\r") for line in before[:-1]]
+        for _, a1, a2, b1, b2 in difflib.SequenceMatcher(None, texts, lines[:-1], autojunk=False).get_opcodes():
+            for at in range(a1, a1 + b2 - b1):
+                endings.append(had[at] if at < a2 else endings[-1] if endings else default)
+    return "".join(map(operator.add, lines[:-1], endings)) + lines[-1]
 
 
 def line_ending(text: str) -> str:

@@ -32,7 +32,7 @@ from ..paths import shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ._files import contents, explained, state, stop_if_aborted, store
-from ._lines import Change, line_ending, split_lines, trimmed, unified
+from ._lines import Change, line_ending_at, raw_lines, trimmed, unified
 from ._text import decode_text
 
 MAX_PATCH_CHARS = 4_000_000
@@ -246,7 +246,7 @@ class _Plan:
             await self._needs_nothing(section.move_to)
         source = decode_text(old, path)
         text, changes = await asyncio.to_thread(patched, source.text, section.hunks, path)
-        diff = unified(path, split_lines(source.text), changes, section.move_to)
+        diff = unified(path, raw_lines(source.text), changes, section.move_to)
         return Planned(path, old, source.encoded(text, path), diff, section.move_to)
 
     async def _bytes(self, path: str) -> bytes:
@@ -266,41 +266,43 @@ class _Plan:
 
 
 def patched(raw: str, hunks: list[Hunk], path: str) -> tuple[str, list[Change]]:
-    """The text after the hunks, and the changes to its lines."""
-    whole = raw.split("\n")
-    last_ending = "" if whole[-1] else "\n"
-    carriage = "\r" if line_ending(raw) == "\r\n" else ""
-    if not whole[-1]:
-        whole.pop()
-    else:
-        whole[-1] += carriage  # taken off again from whatever line is the last then
+    """The text after the hunks, and the changes to its lines. Each line keeps its ending."""
+    whole = raw_lines(raw)
+    ends = not raw or raw.endswith("\n")  # whether the last line has an ending
+    if not ends:
+        whole[-1] += line_ending_at(raw, len(raw))[:-1]  # taken off again from whatever line is the last then
     lines = [line.removesuffix("\r") for line in whole]
     new, changes, at = list[str](), list[Change](), 0
     for number, hunk in enumerate(hunks, 1):
         start = _start(lines, hunk, at, f"{shown(path)}: hunk {number}")
         new += whole[at:start]
-        change, at = _applied(whole, lines, hunk, start, new, carriage)
+        change, at = _applied(whole, hunk, start, new)
         changes.append(change)
     new += whole[at:]
-    text = "\n".join(new) + (last_ending if new else "")
-    changes = [trimmed(lines, change) for change in changes]
+    text = "".join(line + "\n" for line in new)
+    changes = [trimmed(whole, change) for change in changes]
     told = [change for change in changes if change.lines or change.first < change.last]
-    return text if last_ending else text.removesuffix("\r"), told
+    return text if ends else text.removesuffix("\n").removesuffix("\r"), told
 
 
-def _applied(
-    whole: list[str], lines: list[str], hunk: Hunk, start: int, new: list[str], carriage: str
-) -> tuple[Change, int]:
-    """Adds the lines of the hunk to `new`; lines that stay are the file's own."""
+def _applied(whole: list[str], hunk: Hunk, start: int, new: list[str]) -> tuple[Change, int]:
+    """Adds the lines of the hunk to `new`. A line that takes another's place ends as that one did, one more as the line
+    before it; lines that stay are the file's own."""
     at, told = start, list[str]()
+    near = whole[start] if start < len(whole) else whole[-1] if whole else ""
+    removed = list[str]()
     for mark, text in hunk.body:
         if mark == "+":
-            new.append(text + carriage)
-            told.append(text)
+            near = removed.pop(0) if removed else near
+            told.append(text + "\r" * near.endswith("\r"))
+            new.append(told[-1])
             continue
         if mark == " ":
+            removed, near = [], whole[at]
+            told.append(whole[at])
             new.append(whole[at])
-            told.append(lines[at])
+        else:
+            removed.append(whole[at])
         at += 1
     return Change(start, at, told), at
 

@@ -1,7 +1,8 @@
 """`edit`: exact replacements in a file, all of them or none.
 
 Every edit is looked for in the file as it is, not as other edits of the call leave it, so their order means nothing.
-Line endings do not count when text is compared, and the file keeps its own; so it does its encoding, mark and mode.
+Line endings do not count when text is compared, and each line keeps its own, as the diff shows; so the file does its
+encoding, mark and mode.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from ..paths import shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ._files import PATH, contents, counted, path_param, stop_if_aborted, store
-from ._lines import Change, line_ending, split_lines, trimmed, unified
+from ._lines import Change, line_ending_at, raw_lines, split_lines, trimmed, unified, with_endings
 from ._text import decode_text
 
 MAX_EDITS = 200
@@ -130,11 +131,12 @@ def edit_text(raw: str, edits: list[Edit], path: str) -> Edited:
         if after.start < before.end:
             line = _line_of(text, after.start)
             raise ToolInputError(f"{shown(path)}: {before.label} and {after.label} overlap on line {line}; join them")
-    changed = _replaced_raw(raw, text, spans)
+    moved = _moved(raw, text, spans)
+    changed = _replaced(raw, moved)
     if changed == raw:
         raise ToolInputError(f"{shown(path)}: the edit changes nothing, the new text is the old one")
-    changes = _changes(text, spans)
-    return Edited(changed, unified(path, split_lines(text), changes), len(spans), changes[0].first + 1)
+    changes = _changes(raw, moved)
+    return Edited(changed, unified(path, raw_lines(raw), changes), len(spans), changes[0].first + 1)
 
 
 def _edits(params: dict[str, Any]) -> list[Edit]:
@@ -194,28 +196,23 @@ def _replaced(text: str, spans: list[Span]) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def _replaced_raw(raw: str, text: str, spans: list[Span]) -> str:
-    """The same in the text with its own line endings, which `text` does not have."""
+def _moved(raw: str, text: str, spans: list[Span]) -> list[Span]:
+    """The same in the text with its own line endings, which `text` does not have: each line keeps its ending."""
     if len(raw) == len(text):
-        return _replaced(raw, spans)
-    ending = line_ending(raw)
+        return spans
     dropped = [match.start() - at for at, match in enumerate(re.finditer("\r\n", raw))]
-    moved = [
-        Span(
-            span.start + bisect_left(dropped, span.start),
-            span.end + bisect_left(dropped, span.end),
-            span.new.replace("\n", ending),
-            span.label,
-        )
-        for span in spans
-    ]
-    return _replaced(raw, moved)
+    moved = []
+    for span in spans:
+        start, end = (offset + bisect_left(dropped, offset) for offset in (span.start, span.end))
+        new = with_endings(span.new, raw[start:end], line_ending_at(raw, start))
+        moved.append(Span(start, end, new, span.label))
+    return moved
 
 
 def _changes(text: str, spans: list[Span]) -> list[Change]:
     """The changed lines: each span widened to whole lines, those that share lines joined."""
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
-    lines = split_lines(text)
+    lines = raw_lines(text)
     groups: list[list[Span]] = []
     last_line = -1
     for span in spans:
@@ -229,7 +226,7 @@ def _changes(text: str, spans: list[Span]) -> list[Change]:
         first, last = bisect_right(starts, group[0].start) - 1, bisect_right(starts, group[-1].end)
         begin, end = starts[first], starts[last] if last < len(starts) else len(text)
         moved = [span._replace(start=span.start - begin, end=span.end - begin) for span in group]
-        change = Change(first, min(last, len(lines)), split_lines(_replaced(text[begin:end], moved)))
+        change = Change(first, min(last, len(lines)), raw_lines(_replaced(text[begin:end], moved)))
         changes.append(trimmed(lines, change))
     return changes
 
