@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import ToolInputError
-from .paths import OutsideRoot, Parts, home, shown, spellings, strip_root
+from .paths import OutsideRoot, Parts, has_variants, home, shown, spellings, strip_root, variant
 from .tool import FsStat
 
 
@@ -124,13 +124,13 @@ class Tree:
 
     def write(self, path: str, data: bytes) -> None:
         """Replaces the file in one step; mode and, where allowed, owner stay. Makes missing directories."""
-        with self._place(path, make=True) as place:
+        with self._place(path, make=True, exact=True) as place:
             if not place.name:
                 raise ToolInputError(f"{shown(path)}: is a directory")
             self._replace(place, path, data)
 
     def make_directory(self, path: str) -> None:
-        with self._place(path, make=True) as place:
+        with self._place(path, make=True, exact=True) as place:
             info = _lstat(place)
             if info is None:
                 with suppress(FileExistsError):  # somebody was faster, which is as good
@@ -140,7 +140,7 @@ class Tree:
 
     def unlink(self, path: str) -> None:
         """Removes a file, or a link itself rather than what it leads to."""
-        with self._place(path, follow_last=False) as place:
+        with self._place(path, follow_last=False, exact=True) as place:
             info = _lstat(place)
             if info is None:
                 raise NoSuchFile(path)
@@ -150,7 +150,10 @@ class Tree:
 
     def rename(self, old: str, new: str) -> None:
         """Moves a file to a place where there is none. Makes missing directories."""
-        with self._place(old, follow_last=False) as source, self._place(new, make=True) as target:
+        with (
+            self._place(old, follow_last=False, exact=True) as source,
+            self._place(new, make=True, exact=True) as target,
+        ):
             info = _lstat(source)
             if info is None:
                 raise NoSuchFile(old)
@@ -209,21 +212,38 @@ class Tree:
         return info
 
     @contextmanager
-    def _place(self, path: str, *, make: bool = False, follow_last: bool = True) -> Iterator[_Place]:
-        """Walks to `path`. With `make`, missing directories on the way are made."""
+    def _place(
+        self, path: str, *, make: bool = False, follow_last: bool = True, exact: bool = False
+    ) -> Iterator[_Place]:
+        """Walks to `path`. With `make`, missing directories on the way are made; `exact` takes no name like it."""
         try:
-            with self._walk(self._meant(path), path, make, follow_last) as place:
+            parts = spellings(path, self._roots, home)[0] if exact else self._meant(path)
+            with self._walk(parts, path, make, follow_last) as place:
                 yield place
         except OSError as error:
             raise _explained(error, path, make) from None
 
+    def variant(self, path: str) -> str | None:
+        """The path that is read in place of `path`, where nothing is at `path` itself and one looks like it."""
+        literal, found = spellings(path, self._roots, home)[0], self._meant(path)
+        return None if found == literal else "/".join(found)
+
     def _meant(self, path: str) -> Parts:
-        *literal, meant = spellings(path, self._roots, home)
-        for parts in literal:
-            with suppress(NoSuchFile, OSError), self._walk(parts, path, False, False) as place:
-                if _lstat(place) is not None:
-                    return parts
-        return meant
+        """The path itself if something is there, or if nothing looks like it; else what looks like it."""
+        literal, *others = spellings(path, self._roots, home)
+        if not has_variants(path):
+            return literal
+        with suppress(NoSuchFile, OSError), self._walk(literal, path, False, False) as place:
+            if _lstat(place) is not None:
+                return literal
+        found = (variant(parts, self._names_in) for parts in (*others, literal))
+        return next((parts for parts in found if parts is not None), literal)
+
+    def _names_in(self, parts: Parts) -> list[str]:
+        try:
+            return [entry.name for entry in self.entries("/".join((".", *parts)))]
+        except ToolInputError:
+            return []
 
     @contextmanager
     def _walk(self, parts: Parts, path: str, make: bool, follow_last: bool) -> Iterator[_Place]:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ..errors import ToolInputError
 from ..interop import attribute
 from .beneath import NoSuchFile, TooLarge, Tree
-from .paths import OutsideRoot, Parts, shown, spellings, strip_root
+from .paths import OutsideRoot, Parts, has_variants, shown, spellings, strip_root, variant
 from .tool import FsBridge, FsStat, MissingContext, ToolContext
 
 __all__ = [
@@ -171,6 +171,10 @@ class LocalBridge:
         """The path from the root to what `path` leads to, through no link; empty for the root itself."""
         return "/".join(await asyncio.to_thread(self._tree.locate, path))
 
+    async def variant(self, path: str) -> str | None:
+        """The path that is read in place of `path`, where nothing is at `path` itself and one looks like it."""
+        return await asyncio.to_thread(self._tree.variant, path)
+
     async def kinds(self, paths: Sequence[str]) -> list[str | None]:
         """What is at each path: file, directory, link or other; None when nothing is, or it is out of reach."""
         return await asyncio.to_thread(lambda: [self._tree.kind(path) for path in paths])
@@ -229,7 +233,7 @@ class MemoryBridge:
     def put(self, path: str, data: bytes) -> None:
         if len(data) > self._max_bytes:
             raise TooLarge(path, len(data), self._max_bytes)
-        parts = self._parts(path)
+        parts = spellings(path)[0]
         if parts in self._directories:
             raise ToolInputError(f"{shown(path)}: is a directory")
         self._make(parts[:-1], path)
@@ -260,14 +264,14 @@ class MemoryBridge:
         return sorted(inside + [name[-1] for name in self._files if name[:-1] == parts])
 
     async def unlink(self, path: str) -> None:
-        parts = self._parts(path)
+        parts = spellings(path)[0]
         if parts in self._directories:
             raise ToolInputError(f"{shown(path)}: is a directory; only files are removed")
         if self._files.pop(parts, None) is None:
             raise NoSuchFile(path)
 
     async def mkdir(self, path: str) -> None:
-        parts = self._parts(path)
+        parts = spellings(path)[0]
         if parts in self._files:
             raise ToolInputError(f"{shown(path)}: exists and is no directory")
         self._make(parts, path)
@@ -283,9 +287,22 @@ class MemoryBridge:
     async def write_bytes(self, path: str, data: bytes) -> None:
         self.put(path, data)
 
+    async def variant(self, path: str) -> str | None:
+        """As a local bridge's."""
+        found = self._parts(path)
+        return None if found == spellings(path)[0] else "/".join(found)
+
     def _parts(self, path: str) -> Parts:
-        *literal, meant = spellings(path)
-        return next((parts for parts in literal if parts in self._files or parts in self._directories), meant)
+        """The path itself if something is there, or if nothing looks like it; else what looks like it."""
+        literal, *others = spellings(path)
+        if literal in self._files or literal in self._directories or not has_variants(path):
+            return literal
+        found = (variant(parts, self._names_in) for parts in (*others, literal))
+        return next((parts for parts in found if parts is not None), literal)
+
+    def _names_in(self, parts: Parts) -> list[str]:
+        below = (*self._files, *self._directories)
+        return [path[len(parts)] for path in below if len(path) == len(parts) + 1 and path[: len(parts)] == parts]
 
     def _make(self, parts: Parts, path: str) -> None:
         ways = [parts[:depth] for depth in range(1, len(parts) + 1)]

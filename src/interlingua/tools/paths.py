@@ -1,12 +1,14 @@
 """What a path that a model wrote means beneath a root. Pure: nothing here looks at a disk.
 
 A path is relative to the root, or absolute and inside it. `..` is taken away by the letter, as it is written; a path
-that still leaves the root is refused. Models also write what chat clients show them: a leading `@`, typographic
-spaces. Such a name is first taken as it stands, since a file may really be called that, then as it was meant.
+that still leaves the root is refused. Whoever changes files takes a path exactly as it is given. For reading, a name
+that is not there may stand for one that looks the same: without the leading `@` of chat clients, with other spaces, in
+another Unicode form (NFC or NFD); whoever reads is told which it was.
 """
 
 import re
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -45,6 +47,28 @@ def spellings(path: str, roots: tuple[str, ...] = ("/",), home: Callable[[], str
         return [literal]
     _refuse_strange(meant)
     return [literal, _beneath(_expanded(meant, home), roots, path)]
+
+
+def look(name: str) -> str:
+    """What is the same for names that look the same: one kind of space, one Unicode form."""
+    return unicodedata.normalize("NFC", _SPACES.sub(" ", name))
+
+
+def has_variants(path: str) -> bool:
+    """Whether other names may look like this path's."""
+    return not path.isascii() or " " in path or path.startswith("@")
+
+
+def variant(meant: Parts, names_in: Callable[[Parts], Iterable[str]]) -> Parts | None:
+    """The one path that looks like this one, with the names that directories have; None where there is none, or two."""
+    found: Parts = ()
+    for part in meant:
+        names = set(names_in(found))
+        alike = [part] if part in names else [name for name in names if look(name) == look(part)]
+        if len(alike) != 1:
+            return None
+        found = (*found, alike[0])
+    return found
 
 
 def strip_root(path: str, roots: tuple[str, ...]) -> str | None:

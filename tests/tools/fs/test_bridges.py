@@ -185,14 +185,43 @@ async def test_absolute_paths_inside_the_root_are_taken(root: Path):
 
 
 @pytest.mark.parametrize("make", [lambda root: local_bridge(root), lambda root: memory_bridge()])
-async def test_names_are_taken_as_written_first_and_as_meant_then(root: Path, make):
-    """A leading @ and typographic spaces are names if there is such a file, else what a chat client made of one."""
+async def test_names_are_read_as_written_first_and_as_meant_then(root: Path, make):
+    """Reading finds a name that looks the same where there is none of that very name; writing does not."""
     bridge = make(root)
     await bridge.write_file("my notes.txt", "plain")
     assert "plain" == await bridge.read_file("@my\u202fnotes.txt")
-    await bridge.write_file("./@my\u202fnotes.txt", "new")
-    assert ["@my notes.txt", "my notes.txt"] == await bridge.readdir(".")
-    assert "new" == await bridge.read_file("@my\u202fnotes.txt".replace("@", "./@"))
+    assert "my notes.txt" == await bridge.variant("@my\u202fnotes.txt")
+    await bridge.write_file("@my\u202fnotes.txt", "new")
+    assert ["@my\u202fnotes.txt", "my notes.txt"] == await bridge.readdir(".")
+    assert ("new", "plain") == (await bridge.read_file("@my\u202fnotes.txt"), await bridge.read_file("my notes.txt"))
+    assert None is await bridge.variant("@my\u202fnotes.txt")
+
+
+COMPOSED, DECOMPOSED = "caf\u00e9/\u00fc.txt", "cafe\u0301/u\u0308.txt"
+
+
+@pytest.mark.parametrize("make", [lambda root: local_bridge(root), lambda root: memory_bridge()])
+@pytest.mark.parametrize(("there", "given"), [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)])
+async def test_another_unicode_form_is_found_for_reading_alone(root: Path, make, there: str, given: str):
+    """Nothing is written, removed or moved under a name that only looks the same."""
+    bridge = make(root)
+    await bridge.write_file(there, "x")
+    assert ("x", there) == (await bridge.read_file(given), await bridge.variant(given))
+    with pytest.raises(NoSuchFile):
+        await bridge.unlink(given)
+    await bridge.write_file(given, "y")
+    assert ("x", "y") == (await bridge.read_file(there), await bridge.read_file(given))
+
+
+@pytest.mark.parametrize("make", [lambda root: local_bridge(root), lambda root: memory_bridge()])
+async def test_of_two_names_that_look_the_same_neither_is_taken(root: Path, make):
+    """It could be the wrong one."""
+    bridge = make(root)
+    for name in ("a\u00a0b", "a\u202fb"):
+        await bridge.write_file(name, name)
+    assert None is await bridge.variant("a b")
+    with pytest.raises(NoSuchFile):
+        await bridge.read_file("a b")
 
 
 async def test_a_name_that_looks_odd_is_a_name_if_it_is_there(root: Path):

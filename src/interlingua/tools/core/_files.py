@@ -4,12 +4,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...abort import Abort
 from ...errors import ToolInputError
+from ...messages import TextBlock
 from ..fs import ByteBridge
 from ..params import read_string_param
 from ..paths import shown
-from ..tool import FsStat
+from ..tool import FsStat, ToolResult
 
 PATH = {"type": "string", "description": "Path of the file, relative to the root (absolute if inside it)."}
 
@@ -48,6 +51,41 @@ def from_root(path: str) -> str:
 async def contents(bridge: ByteBridge, path: str) -> bytes:
     with explained(path):
         return await bridge.read_bytes(path)
+
+
+async def variant(bridge: ByteBridge, path: str) -> str | None:
+    """The path that reading takes in place of `path`, where it finds one that looks the same; most bridges do not."""
+    find = getattr(bridge, "variant", None)
+    with explained(path):
+        found: str | None = await find(path) if callable(find) else None
+        return found
+
+
+async def with_variant(bridge: ByteBridge, path: str, result: ToolResult) -> ToolResult:
+    """The result of reading, with what was read where that is a path which only looks like the one that was given."""
+    found = await variant(bridge, path)
+    if found is None:
+        return result
+    # Escapes tell names apart that look the same.
+    notice = f"[There is no {path!a}; this is {found!a}, whose name looks the same. To change it, use that name.]"
+    return replace(
+        result,
+        content=(*result.content, TextBlock(text=notice)),
+        details={**(result.details or {}), "variant": found},
+    )
+
+
+async def exact_contents(bridge: ByteBridge, path: str) -> bytes:
+    """The bytes of a file that is to be changed: of this path, and not of one that looks like it."""
+    found = await variant(bridge, path)
+    if found is not None:
+        raise ToolInputError(f"{shown(path)}: no such file: there is no {path!a}, but {found!a}; use exactly that path")
+    return await contents(bridge, path)
+
+
+async def exact_state(bridge: ByteBridge, path: str) -> FsStat | None:
+    """What is at this path, and not at one that looks like it."""
+    return None if await variant(bridge, path) is not None else await state(bridge, path)
 
 
 async def state(bridge: ByteBridge, path: str) -> FsStat | None:

@@ -31,7 +31,7 @@ from ..params import read_string_param
 from ..paths import shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
-from ._files import contents, explained, state, stop_if_aborted, store
+from ._files import exact_contents, exact_state, explained, stop_if_aborted, store
 from ._lines import Change, line_ending_at, raw_lines, trimmed, unified
 from ._text import decode_text
 
@@ -252,7 +252,7 @@ class _Plan:
     async def _bytes(self, path: str) -> bytes:
         key = _key(path)
         if key not in self._changed:
-            return await contents(self._bridge, path)
+            return await exact_contents(self._bridge, path)
         data = self._changed[key]
         if data is None:
             raise ToolInputError(f"{shown(path)}: an earlier part of the patch removes this file")
@@ -260,8 +260,8 @@ class _Plan:
 
     async def _needs_nothing(self, path: str) -> None:
         key = _key(path)
-        there = self._changed[key] is not None if key in self._changed else await state(self._bridge, path) is not None
-        if there:
+        there = self._changed[key] if key in self._changed else await exact_state(self._bridge, path)
+        if there is not None:
             raise ToolInputError(f"{shown(path)}: exists already; use '{_UPDATE}' to change it")
 
 

@@ -20,7 +20,7 @@ from ..params import read_boolean_param
 from ..paths import shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
-from ._files import PATH, contents, counted, path_param, stop_if_aborted, store
+from ._files import PATH, counted, exact_contents, path_param, stop_if_aborted, store
 from ._lines import Change, line_ending_at, raw_lines, split_lines, trimmed, unified, with_endings
 from ._text import decode_text
 
@@ -88,7 +88,7 @@ def edit_tool(context: ToolContext) -> Tool:
     ) -> ToolResult:
         path, edits = path_param(params), _edits(params)
         stop_if_aborted(signal)
-        data = await contents(bridge, path)
+        data = await exact_contents(bridge, path)
         new, edited = await asyncio.to_thread(_edited_bytes, data, edits, path)
         stop_if_aborted(signal)
         await store(bridge, path, new)

@@ -11,7 +11,7 @@ from ..paths import shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ._engine import Job
-from ._files import path_param, state, stop_if_aborted
+from ._files import path_param, state, stop_if_aborted, with_variant
 from ._globs import Glob
 from ._searching import MAX_FILE_BYTES, SECONDS, OnThisMachine, Outcome, by_fd, by_worker, locate
 
@@ -64,7 +64,7 @@ def find_tool(context: ToolContext, *, programs: bool = True, seconds: float = S
         )
         outcome = await _searched(job, bridge, programs, seconds, signal)
         stop_if_aborted(signal)
-        return _result(outcome, limit, path)
+        return await with_variant(bridge, path, _result(outcome, limit, path))
 
     return Tool(
         name="find",

@@ -20,7 +20,7 @@ from ..paths import shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ._engine import Found, Job, compiled, searchable
-from ._files import contents, counted, from_root, path_param, state, stop_if_aborted
+from ._files import contents, counted, from_root, path_param, state, stop_if_aborted, with_variant
 from ._globs import Glob
 from ._searching import MAX_FILE_BYTES, SECONDS, OnThisMachine, Outcome, by_ripgrep, by_worker, locate
 
@@ -79,7 +79,7 @@ def grep_tool(context: ToolContext, *, programs: bool = True, seconds: float = S
                 f"the search was stopped after {seconds:g} seconds: simplify the pattern (repeats within repeats take "
                 "for ever), or give a path or glob"
             )
-        return _result(seen, outcome, limit, around)
+        return await with_variant(bridge, path, _result(seen, outcome, limit, around))
 
     return Tool(
         name="grep",

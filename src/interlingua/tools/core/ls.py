@@ -10,7 +10,7 @@ from ..params import read_boolean_param, read_number_param
 from ..paths import OutsideRoot, shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
-from ._files import counted, explained, from_root, path_param, stop_if_aborted
+from ._files import counted, explained, from_root, path_param, stop_if_aborted, with_variant
 
 DEFAULT_LIMIT = 500
 MAX_LIMIT = 5000
@@ -55,7 +55,8 @@ def ls_tool(context: ToolContext) -> Tool:
             "total": len(names),
             "hidden": len(every) - len(names),
         }
-        return text_result("\n".join(lines + _notices(len(lines), len(names), len(every))), details)
+        listed = text_result("\n".join(lines + _notices(len(lines), len(names), len(every))), details)
+        return await with_variant(bridge, path, listed)
 
     return Tool(
         name="ls",

@@ -13,7 +13,7 @@ from ..params import read_boolean_param, read_number_param
 from ..paths import shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
-from ._files import PATH, contents, counted, path_param, stop_if_aborted
+from ._files import PATH, contents, counted, path_param, stop_if_aborted, with_variant
 from ._lines import line_ending, split_lines
 from ._text import Text, decode_text
 
@@ -57,10 +57,11 @@ def read_tool(context: ToolContext) -> Tool:
         stop_if_aborted(signal)
         picture = pictures.look(base64.b64encode(data[: 64 * 1024]).decode())
         if picture is not None:
-            return await asyncio.to_thread(_picture, path, data, picture)
+            return await with_variant(bridge, path, await asyncio.to_thread(_picture, path, data, picture))
         if path.lower().endswith(_PICTURE_NAMES):
             raise ToolInputError(f"{shown(path)}: named as an image, but its {len(data):,} bytes are none")
-        return await asyncio.to_thread(_page, path, data, offset, limit, numbered)
+        page = await asyncio.to_thread(_page, path, data, offset, limit, numbered)
+        return await with_variant(bridge, path, page)
 
     return Tool(
         name="read",

@@ -8,7 +8,7 @@ from ..fs import context_bridge
 from ..paths import shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
-from ._files import PATH, path_param, state, stop_if_aborted, store
+from ._files import PATH, exact_state, path_param, stop_if_aborted, store
 
 _PARAMETERS = {
     "type": "object",
@@ -33,7 +33,7 @@ def write_tool(context: ToolContext) -> Tool:
         except UnicodeEncodeError as error:
             raise ToolInputError(f"content holds half a character (at {error.start:,}): send valid text") from None
         stop_if_aborted(signal)
-        old = await state(bridge, path)
+        old = await exact_state(bridge, path)
         if old is not None and old.is_directory:
             raise ToolInputError(f"{shown(path)}: is a directory")
         await store(bridge, path, data)
