@@ -65,6 +65,8 @@ class Served:
                 self.process.wait(10)
             except subprocess.TimeoutExpired:
                 self.kill()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
 
 @pytest.fixture(scope="module")
