@@ -9,6 +9,7 @@ import itertools
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,13 +20,14 @@ from ..places import home as default_home
 from . import lease
 from .blobs import FileBlobs
 from .index import ORPHAN, Index, Record, StaleIndex, check_of
-from .store import Log, Problem, SessionBusy, SessionError, SessionInfo, SessionNotFound
+from .store import Deleted, Log, Problem, SessionBusy, SessionError, SessionInfo, SessionNotFound
 from .summary import foreign_summary, summary
 from .tree import BAD, BLANK, ENTRY, ROOT, Place, place, position, told
 from .watching import PathWatch, Watch
 
 ENDING = ".jsonl"
 CATALOGUE = ".sessions-2.idx"
+_DELETED = ".deleted-"
 _CHUNK = 1 << 20
 _SAVED_EVERY = 512  # lines: how much of the index a crash may cost
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+=-]{0,200}")
@@ -362,6 +364,47 @@ class FileStore:
         path = self.path(agent, id)
         path.unlink(missing_ok=True)
         path.with_suffix(".idx").unlink(missing_ok=True)
+
+    # --- deleting ----------------------------------------------------------------------------------------------------
+
+    def trash(self, agent: str, id: str) -> Deleted:
+        one = Deleted(id, int(time.time() * 1000))
+        path = self.path(agent, id)
+        path.with_suffix(".idx").unlink(missing_ok=True)
+        path.replace(self._trash_path(agent, one))
+        _sync_folder(path.parent)
+        return one
+
+    def _trash_path(self, agent: str, one: Deleted) -> Path:
+        return self.path(agent, one.id).with_name(f"{_named(one.id, 'session')}{ENDING}{_DELETED}{one.at}")
+
+    def trashed(self, agent: str) -> list[Deleted]:
+        folder = self.folder(agent)
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        found = (name.partition(f"{ENDING}{_DELETED}") for name in sorted(names))
+        return [Deleted(id, int(at)) for id, sign, at in found if sign and at.isdecimal()]
+
+    def trashed_texts(self, agent: str, one: Deleted) -> Iterator[bytes]:
+        for path in self._remains(agent, one):
+            with path.open("rb") as stream:
+                yield from stream
+
+    def _remains(self, agent: str, one: Deleted) -> list[Path]:
+        """The file, and what was set aside of it, unless a new session has its name by now."""
+        path = self.path(agent, one.id)
+        aside = (
+            []
+            if path.exists()
+            else [*path.parent.glob(f"{one.id}{ENDING}.before-gc-*"), *path.parent.glob(f"{one.id}.torn-*")]
+        )
+        return [self._trash_path(agent, one), *aside]
+
+    def untrash(self, agent: str, one: Deleted) -> None:
+        self._trash_path(agent, one).replace(self.path(agent, one.id))
+
+    def purge(self, agent: str, one: Deleted) -> None:
+        for path in self._remains(agent, one):
+            path.unlink(missing_ok=True)
 
     def close(self) -> None:
         pass

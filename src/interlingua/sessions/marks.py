@@ -2,7 +2,7 @@
 
     {"role":"branch","name":…,"target":ENTRY|null,"description":…,"timestamp":…}   `deleted`: the name is free again
     {"role":"note","note":ID,"target":ENTRY,"text":…,"rating":-1|0|1,"by":…,"timestamp":…}   `deleted`: taken back
-    {"role":"revision","target":ENTRY,"version":N,"message":{…},"timestamp":…}
+    {"role":"revision","target":ENTRY,"version":N,"message":{…},"parents":[…],"entryExtra":{…},"timestamp":…}
     {"role":"head","target":ENTRY,"branch":NAME}   the session stands on this branch; without a name, on none
 
 The log only grows: of each name, note and entry the latest line counts.
@@ -45,6 +45,8 @@ class Marks:
         self.current: str | None = None  # the branch on which the session stands
         self.notes: dict[str, dict[str, Note]] = {}
         self.revisions: dict[str, list[int]] = {}  # by entry, the numbers of its revisions' lines
+        self.parents: dict[str, tuple[str, ...]] = {}  # by entry, further parents that a revision gave it
+        self.extras: dict[str, dict[str, Any]] = {}  # by entry, the extra that a revision gave it
         self.changed: list[str] = []  # entries whose marks changed since this list was emptied
 
     def take(self, number: int, line: dict[str, Any]) -> None:
@@ -61,6 +63,11 @@ class Marks:
             self._note(line, target)
         elif role == "revision" and isinstance(target, str) and isinstance(line.get("message"), dict):
             self.revisions.setdefault(target, []).append(number)
+            parents = line.get("parents")
+            if isinstance(parents, list) and all(isinstance(one, str) for one in parents):
+                self.parents[target] = tuple(parents)
+            if isinstance(line.get("entryExtra"), dict):
+                self.extras[target] = line["entryExtra"]
         if isinstance(target, str):
             self.changed.append(target)
 

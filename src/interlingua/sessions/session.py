@@ -279,22 +279,22 @@ class Session:
         return self._log.generation
 
     @_checked
-    def lines(self, since: int = 0, limit: int | None = None) -> list[Line]:
+    def lines(self, since: int = 0, limit: int | None = None, *, revised: bool = True) -> list[Line]:
         """Lines by their number, in order, whatever they are: for readers that show all of a session, page by page.
 
-        Large media stay addresses.
+        Large media stay addresses. Unless `revised`, entries say what they said when they were appended.
         """
         end = len(self._log) if limit is None else min(len(self._log), since + limit)
-        return [self._line(number) for number in range(since, end)]
+        return [self._line(number, revised) for number in range(since, end)]
 
-    def _line(self, number: int) -> Line:
+    def _line(self, number: int, revised: bool) -> Line:
         kind = self._log.place(number).kind
         if kind in (BLANK, BAD):
             return Line(number, kind, problem=self._why_bad(number) if kind == BAD else None)
         if kind < ENTRY:
             return Line(number, kind, fields=read_line(self._log.line(number)))
         try:
-            return Line(number, kind, entry=self._entry_at(number, media_in_place=False))
+            return Line(number, kind, entry=self._entry_at(number, media_in_place=False, as_revised=revised))
         except InterlinguaError as error:
             return Line(number, kind, problem=str(error), id=self._name(number))
 
@@ -663,10 +663,19 @@ class Session:
         return known
 
     @_checked
-    def revise(self, id: str, message: AgentMessage, *, version: int | None = None) -> int:
+    def revise(
+        self,
+        id: str,
+        message: AgentMessage,
+        *,
+        version: int | None = None,
+        parents: Sequence[str] | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> int:
         """Puts another message in the place of an entry's, and returns its new version. What it was stays in the log.
 
-        `version` refuses if the entry was revised since it had that version.
+        `version` refuses if the entry was revised since it had that version. `parents` are other further parents of a
+        merge, where they became known later; `extra` is another extra of the entry.
         """
         if tree.kind_of_message(message) < ENTRY:
             raise SessionError(f"the role {message.role!r} is the session's own: a message cannot have it")
@@ -676,7 +685,8 @@ class Session:
         if version is not None and version != present:
             raise StaleVersion(self.where, name, present)
         stored = media.put_away(message, self._blobs)
-        self._mark("revision", name, version=present + 1, message=plain(stored))
+        further = None if parents is None else [self._name(self._number(one)) for one in parents]
+        self._mark("revision", name, version=present + 1, message=plain(stored), parents=further, entryExtra=extra)
         return present + 1
 
     @_checked
@@ -957,7 +967,7 @@ class Session:
             self._report(Problem(number + 1, f"skipped: {error}"))
             return None
 
-    def _entry_at(self, number: int, *, media_in_place: bool = True) -> Entry:
+    def _entry_at(self, number: int, *, media_in_place: bool = True, as_revised: bool = True) -> Entry:
         raw = self._log.line(number)
         entry = decode_line(raw)
         parent = self._parent(number)
@@ -965,10 +975,14 @@ class Session:
         if entry.id is None or orphan or (parent != ROOT and entry.parent_id is None):
             name = None if parent == ROOT else self._name(parent)
             entry = replace(entry, id=entry.id or tree.positional(number), parent_id=name)
-        revised = self._marks().revisions.get(entry.id or "")
+        revised = self._marks().revisions.get(entry.id or "") if as_revised else None
         if revised:
             raw = self._log.line(revised[-1])
             entry = replace(entry, message=_revised(raw))
+            marks, name = self._marks(), entry.id or ""
+            entry = replace(
+                entry, parents=marks.parents.get(name, entry.parents), extra=marks.extras.get(name, entry.extra)
+            )
         if media_in_place and media.NAME.search(raw):
             entry = replace(entry, message=self._with_media(number, entry.message))
         return entry

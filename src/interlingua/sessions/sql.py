@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from ..errors import FormatError
-from .store import Log, Problem, SessionError, SessionInfo, SessionNotFound
+from .store import Deleted, Log, Problem, SessionError, SessionInfo, SessionNotFound
 from .summary import summary
 from .tree import BAD, BLANK, ENTRY, ROOT, Place, place, position, stand_after, told
 from .watching import Watch
@@ -189,11 +189,24 @@ def _placed(raw: bytes, stand: int, find: Callable[[str], int | None]) -> tuple[
     return found, line.id if found.kind >= ENTRY and isinstance(line.id, str) else None
 
 
+_DELETED = ".deleted-"
+
+
+def _is_deleted(name: str) -> bool:
+    _, sign, at = name.rpartition(_DELETED)
+    return bool(sign) and at.isdecimal()
+
+
 class SqlStore:
     """Sessions in one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    @property
+    def database(self) -> Database:
+        """The connection, for what else is kept in the same place."""
+        return self._database
 
     def agents(self) -> list[str]:
         return [agent for (agent,) in self._database.rows("SELECT DISTINCT agent FROM sessions ORDER BY agent")]
@@ -207,6 +220,7 @@ class SqlStore:
                 SessionInfo(id=id, agent=agent, modified=modified, size=int(size), where=self._database.where),
             )
             for number, id, modified, size in self._database.rows(all_of, agent)
+            if not _is_deleted(id)
         ]
 
     def open(self, agent: str, id: str, *, write: bool, create: bool) -> Log:
@@ -256,6 +270,40 @@ class SqlStore:
         old = "(SELECT number FROM sessions WHERE agent = ? AND id = ?)"
         self._database.rows(f"DELETE FROM lines WHERE session = {old}", agent, id)
         self._database.rows("DELETE FROM sessions WHERE agent = ? AND id = ?", agent, id)
+
+    # --- deleting ----------------------------------------------------------------------------------------------------
+
+    def trash(self, agent: str, id: str) -> Deleted:
+        one = Deleted(id, int(time.time() * 1000))
+        with self._database.transaction():
+            self._rename(agent, id, f"{id}{_DELETED}{one.at}")
+        return one
+
+    def trashed(self, agent: str) -> list[Deleted]:
+        rows = self._database.rows("SELECT id FROM sessions WHERE agent = ? ORDER BY id", agent)
+        found = (name.rpartition(_DELETED) for (name,) in rows)
+        return [Deleted(id, int(at)) for id, sign, at in found if sign and at.isdecimal()]
+
+    def trashed_texts(self, agent: str, one: Deleted) -> Iterator[bytes]:
+        for name in self._remains(agent, one):
+            log = SqlLog(self._database, agent, name, self._number(agent, name, False))
+            yield from map(log.line, range(len(log)))
+
+    def _remains(self, agent: str, one: Deleted) -> list[str]:
+        """The session, and what was set aside of it, unless a new session has its name by now."""
+        names = [name for (name,) in self._database.rows("SELECT id FROM sessions WHERE agent = ?", agent)]
+        aside = [] if one.id in names else [name for name in names if name.startswith(f"{one.id}.before-gc-")]
+        return [f"{one.id}{_DELETED}{one.at}", *aside]
+
+    def untrash(self, agent: str, one: Deleted) -> None:
+        with self._database.transaction():
+            self._rename(agent, f"{one.id}{_DELETED}{one.at}", one.id)
+
+    def purge(self, agent: str, one: Deleted) -> None:
+        names = self._remains(agent, one)
+        with self._database.transaction():
+            for name in names:
+                self._delete(agent, name)
 
     def _free(self, agent: str, base: str) -> str:
         names = {info for (info,) in self._database.rows("SELECT id FROM sessions WHERE agent = ?", agent)}

@@ -97,6 +97,13 @@ class SessionInfo(Wire, frozen=True, kw_only=True):
     where: str | None = None
 
 
+class Deleted(NamedTuple):
+    """A session that was deleted and can still be brought back: its id, and when (in milliseconds)."""
+
+    id: str
+    at: int
+
+
 class Log(Protocol):
     """One session's lines."""
 
@@ -190,5 +197,22 @@ class Store(Protocol):
         """Puts session `by` in the place of `id`, at once; says under which name the old one is kept, if it is."""
         ...
 
-    def delete(self, agent: str, id: str) -> None: ...
+    def delete(self, agent: str, id: str) -> None:
+        """Removes a session at once, and nothing else that belongs to it."""
+        ...
+
+    def trash(self, agent: str, id: str) -> Deleted:
+        """Takes a session out of the list, to be brought back or purged."""
+        ...
+
+    def trashed(self, agent: str) -> list[Deleted]: ...
+    def trashed_texts(self, agent: str, one: Deleted) -> Iterator[bytes]:
+        """The lines of a deleted session and of its set-aside originals."""
+        ...
+
+    def untrash(self, agent: str, one: Deleted) -> None: ...
+    def purge(self, agent: str, one: Deleted) -> None:
+        """Removes a deleted session and its set-aside originals."""
+        ...
+
     def close(self) -> None: ...

@@ -1,0 +1,104 @@
+"""What a gallery shows of a session beside its name: models, cost, branches, and a sketch of its tree."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from ..messages import AgentMessage, AssistantMessage, ToolResultMessage, UserMessage
+from .session import Line, Session
+
+LANES, DOTS = 4, 24
+_MAX_DOTS = LANES * DOTS * 4
+_USER, _ASSISTANT, _TOOL, _OTHER, _FAILED = 0, 1, 2, 3, 8
+
+
+class Card(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`shape` has lanes of roles, the main path first; 8 is added where something failed."""
+
+    models: tuple[str, ...] = ()
+    branches: int = 0
+    cost: float | None = None
+    unpriced: int = 0
+    shape: tuple[tuple[int, ...], ...] = ()
+    rated: int = 0
+    notes: int = 0
+    problems: int = 0
+
+
+class CardState(Struct, omit_defaults=True):
+    """A card in the making: it grows line by line, and can be kept and taken up again."""
+
+    models: dict[str, int] = {}
+    cost: float = 0.0
+    priced: int = 0
+    unpriced: int = 0
+    problems: int = 0
+    dots: list[tuple[str, str | None, int]] = []  # of the first entries: id, parent, role
+
+    def take(self, line: Line) -> None:
+        if line.entry is None:
+            self.problems += line.problem is not None
+            return
+        message: AgentMessage = line.entry.message
+        if isinstance(message, AssistantMessage):
+            self._answer(message)
+        if len(self.dots) < _MAX_DOTS:
+            self.dots.append((line.entry.id or "", line.entry.parent_id, _role(message)))
+
+    def _answer(self, message: AssistantMessage) -> None:
+        if message.model:
+            self.models[message.model] = self.models.get(message.model, 0) + 1
+        if message.usage is None:
+            return
+        if message.usage.cost is None:
+            self.unpriced += 1
+        else:
+            self.cost += message.usage.cost.total
+            self.priced += 1
+
+    def card(self, session: Session) -> Card:
+        marks = session.marks
+        return Card(
+            models=tuple(self.models),
+            branches=len(session.leaf_ids()),
+            cost=self.cost if self.priced else None,
+            unpriced=self.unpriced,
+            shape=_lanes(self.dots),
+            rated=sum(marks.rating(id) is not None for id in marks.notes),
+            notes=sum(note.text is not None for notes in marks.notes.values() for note in notes.values()),
+            problems=self.problems,
+        )
+
+
+def card_of(session: Session) -> Card:
+    """The card of a session, all of which is read."""
+    state = CardState()
+    for line in session.lines():
+        state.take(line)
+    return state.card(session)
+
+
+def _role(message: Any) -> int:
+    match message:
+        case UserMessage():
+            return _USER
+        case AssistantMessage():
+            return _ASSISTANT + (_FAILED if message.stop_reason in ("error", "aborted") else 0)
+        case ToolResultMessage():
+            return _TOOL + (_FAILED if message.is_error else 0)
+        case _:
+            return _OTHER
+
+
+def _lanes(dots: list[tuple[str, str | None, int]]) -> tuple[tuple[int, ...], ...]:
+    """Each entry in the lane of its parent; where that lane has gone on, in the next free one."""
+    lanes: list[list[int]] = []
+    ends: dict[str, int] = {}  # the entry at which a lane ends, and the lane
+    for id, parent, role in dots:
+        lane = ends.pop(parent, None) if parent is not None else None
+        if lane is None:
+            lane = len(lanes)
+            lanes.append([])
+        lanes[lane].append(role)
+        ends[id] = lane
+    return tuple(tuple(lane[:DOTS]) for lane in lanes[:LANES])

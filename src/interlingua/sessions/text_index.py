@@ -1,0 +1,511 @@
+"""Full text search over sessions: an SQLite FTS5 index that follows the logs.
+
+The index holds no text, only where words are: what is shown of a hit is read from its session. It may be deleted at any
+time, and is built again. Beside the words of a text it holds tags (its session, role, tool, model, whether it failed),
+so that filters cost what a further word costs. Rows are numbered in the order in which they were indexed; the latest
+are found first.
+"""
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..errors import InterlinguaError
+from .cards import Card, CardState
+from .session import Line, Session
+from .store import SessionInfo, Store
+from .texts import KINDS, Query, Snippet, Term, Text, is_in, message_texts, snippet, spaced, terms_of, texts_of
+from .tree import ENTRY
+
+VERSION = 1
+BATCH_LINES = 400
+BATCH_CHARS = 4 << 20
+COUNTED = 10_000  # hits that are counted; more are "10,000 and more"
+STALE_SHARE = 0.25  # of rows that belong to nothing any more, before the index is built anew
+
+_SCHEMA = f"""
+CREATE TABLE sessions (
+    n INTEGER PRIMARY KEY, store TEXT NOT NULL, agent TEXT NOT NULL, id TEXT NOT NULL, title TEXT, modified INTEGER,
+    size INTEGER, lines INTEGER NOT NULL, last BLOB, state BLOB, card BLOB, UNIQUE (store, agent, id));
+CREATE TABLE texts (
+    n INTEGER PRIMARY KEY, session INTEGER NOT NULL, line INTEGER NOT NULL, part INTEGER NOT NULL, at INTEGER,
+    cost REAL);
+CREATE TABLE names (n INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE VIRTUAL TABLE words USING fts5 (body, tags, content = '', tokenize = 'unicode61 remove_diacritics 2');
+PRAGMA user_version = {VERSION};
+"""
+
+
+class Found(NamedTuple):
+    """A place where the words are."""
+
+    store: str
+    agent: str
+    id: str
+    title: str | None
+    line: int
+    text: Text
+    snippet: list[Snippet]
+
+
+class Results(NamedTuple):
+    """Hits, the latest first. `total` and `sessions` are counted up to a limit; `next` is the offset of more."""
+
+    hits: list[Found]
+    total: int
+    sessions: int
+    next: int | None
+
+
+class Progress(NamedTuple):
+    """How far the index has followed: sessions done, of so many."""
+
+    done: int
+    total: int
+
+
+class TextIndex:
+    """The index in a file. `stores` are those that it follows, by a name each. May be used from several threads."""
+
+    def __init__(self, path: Path, stores: Mapping[str, Store]) -> None:
+        self._path = path
+        self._stores = dict(stores)
+        self._lock = threading.RLock()
+        self._database: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._reading = threading.Lock()
+        self._names: dict[str, int] = {}
+
+    # --- following ---------------------------------------------------------------------------------------------------
+
+    def follow(
+        self,
+        *,
+        progress: Callable[[Progress], object] = lambda progress: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Progress:
+        """Brings the index up to date with every session, the latest first; `stop` may end it at any time."""
+        wanted = [
+            (name, agent, info)
+            for name, store in self._stores.items()
+            for agent in store.agents()
+            for info in store.sessions(agent)
+        ]
+        wanted.sort(key=lambda one: -one[2].modified)
+        done = Progress(0, len(wanted))
+        self._forget_missing({(name, agent, info.id) for name, agent, info in wanted})
+        for number, (name, agent, info) in enumerate(wanted, 1):
+            if stop():
+                break
+            with contextlib.suppress(InterlinguaError, OSError):
+                self._follow_session(name, agent, info, stop)
+            done = Progress(number, len(wanted))
+            progress(done)
+        return done
+
+    def _follow_session(self, name: str, agent: str, info: SessionInfo, stop: Callable[[], bool]) -> None:
+        known = self._known(name, agent, info.id)
+        if known is not None and (known.size, known.modified) == (info.size, info.modified):
+            return
+        store = self._stores[name]
+        with Session.open(info.id, agent=agent, store=store, read_only=True, create=False) as session:
+            self._index(name, session, info, known, stop)
+
+    def _index(
+        self, name: str, session: Session, info: SessionInfo, known: "_Known | None", stop: Callable[[], bool]
+    ) -> None:
+        start = known.lines if known is not None else 0
+        if known is not None and (start > session.line_count or (start and digest_of(session, start) != known.last)):
+            self._forget(known.n)
+            known, start = None, 0
+        number = known.n if known is not None else self._new_session(name, session.agent, session.id)
+        while start < session.line_count and not stop():
+            start = self._add_batch(number, session, start)
+        if start >= session.line_count:
+            self._settle(number, info, session, start)
+
+    def _add_batch(self, number: int, session: Session, start: int) -> int:
+        """Indexes some lines in one transaction; gives the line behind them."""
+        rows: list[tuple[int, Text]] = []
+        state = self._state(number)
+        size, end = 0, start
+        for line in session.lines(start, BATCH_LINES, revised=False):
+            end = line.number + 1
+            state.take(line)
+            for text in texts_of(line):
+                rows.append((line.number, text))
+                size += len(text.text)
+            if size > BATCH_CHARS:
+                break
+        with self._writing() as database:
+            now = database.execute("SELECT lines FROM sessions WHERE n = ?", (number,)).fetchone()
+            if now is None or now[0] != start:  # another process is at it
+                return session.line_count
+            first = database.execute("SELECT COALESCE(MAX(n), 0) + 1 FROM texts").fetchone()[0]
+            numbered = list(enumerate(rows, first))
+            database.executemany(
+                "INSERT INTO texts (n, session, line, part, at, cost) VALUES (?, ?, ?, ?, ?, ?)",
+                ((n, number, line, part_of(text), text.at, text.cost) for n, (line, text) in numbered),
+            )
+            database.executemany(
+                "INSERT INTO words (rowid, body, tags) VALUES (?, ?, ?)",
+                ((n, spaced(text.text), self._tags(database, number, text)) for n, (_, text) in numbered),
+            )
+            database.execute(
+                "UPDATE sessions SET lines = ?, last = ?, state = ? WHERE n = ?",
+                (end, digest_of(session, end), msgspec.msgpack.encode(state), number),
+            )
+        return end
+
+    def _state(self, number: int) -> CardState:
+        with self._reading_rows() as database:
+            row = database.execute("SELECT state FROM sessions WHERE n = ?", (number,)).fetchone()
+        known = row[0] if row is not None else None
+        return CardState() if known is None else msgspec.msgpack.decode(known, type=CardState)
+
+    def _tags(self, database: sqlite3.Connection, session: int, text: Text) -> str:
+        """One word for each thing that a search may ask of a text."""
+        tags = [f"s{session}", f"k{text.kind}"]
+        if text.role:
+            tags.append(f"r{self._name(database, text.role)}")
+        if text.tool:
+            tags.append(f"t{self._name(database, text.tool)}")
+        if text.model:
+            tags.append(f"m{self._name(database, text.model)}")
+        if text.is_error:
+            tags.append("failed")
+        return " ".join(tags)
+
+    def _name(self, database: sqlite3.Connection, name: str) -> int:
+        """A number for a name, which may hold what is no word."""
+        known = self._names.get(name)
+        if known is None:
+            found = database.execute("SELECT n FROM names WHERE name = ?", (name,)).fetchone()
+            if found is None:
+                found = database.execute("INSERT INTO names (name) VALUES (?) RETURNING n", (name,)).fetchone()
+            known = self._names[name] = int(found[0])
+        return known
+
+    def _settle(self, number: int, info: SessionInfo, session: Session, lines: int) -> None:
+        card = self._state(number).card(session)
+        with self._writing() as database:
+            database.execute(
+                "UPDATE sessions SET title = ?, modified = ?, size = ?, card = ? WHERE n = ? AND lines = ?",
+                (info.title, info.modified, info.size, msgspec.msgpack.encode(card), number, lines),
+            )
+
+    def _new_session(self, store: str, agent: str, id: str) -> int:
+        with self._writing() as database:
+            made = database.execute(
+                "INSERT INTO sessions (store, agent, id, lines) VALUES (?, ?, ?, 0)"
+                " ON CONFLICT (store, agent, id) DO UPDATE SET lines = lines RETURNING n",
+                (store, agent, id),
+            ).fetchone()
+            return int(made[0])
+
+    def _known(self, store: str, agent: str, id: str) -> "_Known | None":
+        with self._reading_rows() as database:
+            row = database.execute(
+                "SELECT n, lines, last, size, modified FROM sessions WHERE store = ? AND agent = ? AND id = ?",
+                (store, agent, id),
+            ).fetchone()
+        return None if row is None else _Known(*row)
+
+    def card(self, store: str, agent: str, id: str) -> tuple[int, int, Card] | None:
+        """Size, time and card of a session, as it was when it was last indexed."""
+        with self._reading_rows() as database:
+            row = database.execute(
+                "SELECT size, modified, card FROM sessions WHERE store = ? AND agent = ? AND id = ?",
+                (store, agent, id),
+            ).fetchone()
+        if row is None or row[2] is None:
+            return None
+        return row[0], row[1], msgspec.msgpack.decode(row[2], type=Card)
+
+    # --- forgetting --------------------------------------------------------------------------------------------------
+
+    def forget(self, store: str, agent: str, id: str, session: Session | None = None) -> None:
+        """Takes a session out. With the session itself its words are removed from the index for good, and at once."""
+        known = self._known(store, agent, id)
+        if known is None:
+            return
+        if session is not None and known.lines <= session.line_count:
+            self._remove_words(known, session)
+        self._forget(known.n)
+
+    def _remove_words(self, known: "_Known", session: Session) -> None:
+        """An index without texts is told the words that a row had: they are those of the lines, which only grow."""
+        with self._writing() as database:
+            rows = database.execute("SELECT n, line FROM texts WHERE session = ? ORDER BY n", (known.n,)).fetchall()
+            texts = ((line.number, text) for line in _all_lines(session, revised=False) for text in texts_of(line))
+            for (n, number), (line, text) in zip(rows, texts, strict=False):
+                if number != line:
+                    return  # the lines are not those that were indexed: the rows stay, without a session
+                values = (n, spaced(text.text), self._tags(database, known.n, text))
+                database.execute("INSERT INTO words (words, rowid, body, tags) VALUES ('delete', ?, ?, ?)", values)
+            database.execute("DELETE FROM texts WHERE session = ?", (known.n,))
+            database.execute("INSERT INTO words (words) VALUES ('optimize')")  # what was removed is overwritten now
+
+    def _forget(self, number: int) -> None:
+        with self._writing() as database:
+            database.execute("DELETE FROM texts WHERE session = ?", (number,))
+            database.execute("DELETE FROM sessions WHERE n = ?", (number,))
+
+    def _forget_missing(self, there: set[tuple[str, str, str]]) -> None:
+        """Sessions that are gone; the whole index, once too much of it is about such."""
+        with self._writing() as database:
+            for n, *key in database.execute("SELECT n, store, agent, id FROM sessions").fetchall():
+                if tuple(key) not in there and key[0] in self._stores:
+                    database.execute("DELETE FROM texts WHERE session = ?", (n,))
+                    database.execute("DELETE FROM sessions WHERE n = ?", (n,))
+            rows = database.execute("SELECT COUNT(*), COALESCE(MAX(n), 0) FROM texts").fetchone()
+            highest = database.execute("SELECT COALESCE(MAX(id), 0) FROM words_docsize").fetchone()[0]
+        if highest > 1000 and rows[0] < highest * (1 - STALE_SHARE):
+            self.delete()
+
+    def delete(self) -> None:
+        """Removes the index; the next `follow` builds it again."""
+        with self._lock, self._reading:
+            self._close()
+            self._names.clear()
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+
+    # --- searching ---------------------------------------------------------------------------------------------------
+
+    def search(self, query: Query) -> Results:
+        """The places where the words of a query are, the latest first."""
+        terms = terms_of(query.text)
+        results = self._search(query, terms, exact=True)
+        if not results.hits and not query.offset and any(not term.excluded for term in terms):
+            results = self._search(query, terms, exact=False)  # perhaps the beginnings of words were meant
+        return results
+
+    def _search(self, query: Query, terms: list[Term], *, exact: bool) -> Results:
+        with self._reading_rows() as database:
+            matching = self._expression(database, query, terms, exact)
+            if matching is None:
+                return Results([], 0, 0, None)
+            where, values = _conditions(query)
+            rows = database.execute(
+                "SELECT texts.n, texts.session, texts.line, texts.part FROM words CROSS JOIN texts"
+                f" ON texts.n = words.rowid WHERE words MATCH ? {where} ORDER BY words.rowid DESC LIMIT ? OFFSET ?",
+                (matching, *values, query.limit + 1, query.offset),
+            ).fetchall()
+            total, sessions = database.execute(
+                "SELECT COUNT(*), COUNT(DISTINCT session) FROM (SELECT texts.session FROM words CROSS JOIN texts"
+                f" ON texts.n = words.rowid WHERE words MATCH ? {where} LIMIT ?)",
+                (matching, *values, COUNTED),
+            ).fetchone()
+            names = {
+                n: tuple(rest)
+                for n, *rest in database.execute(
+                    f"SELECT n, store, agent, id, title FROM sessions WHERE n IN ({','.join('?' * len(rows))})",
+                    [row[1] for row in rows],
+                )
+            }
+        hits = list(self._shown(rows[: query.limit], names, terms, exact))
+        more = query.offset + query.limit if len(rows) > query.limit else None
+        return Results(hits, total, sessions, more)
+
+    def _expression(self, database: sqlite3.Connection, query: Query, terms: list[Term], exact: bool) -> str | None:
+        """The query in the words of FTS5; None where nothing can match."""
+        tags: list[str] = []
+        if query.sessions:
+            numbers = self._numbers(database, query)
+            if not numbers:
+                return None
+            tags.append("(" + " OR ".join(f"s{number}" for number in numbers) + ")")
+        for letter, name in (("r", query.role), ("t", query.tool), ("m", query.model)):
+            if name is not None:
+                found = database.execute("SELECT n FROM names WHERE name = ?", (name,)).fetchone()
+                if found is None:
+                    return None
+                tags.append(f"{letter}{found[0]}")
+        if query.is_error:
+            tags.append("failed")
+        wanted = [_fts(term, exact) for term in terms if not term.excluded]
+        parts = [f"body : ({' AND '.join(wanted)})"] if wanted else []
+        parts += [f"tags : {tag}" for tag in tags]
+        if not parts:
+            if any(term.excluded for term in terms):
+                return None
+            parts = ["tags : (" + " OR ".join(f"k{kind}" for kind in KINDS) + ")"]
+        excluded = "".join(f" NOT body : {_fts(term, True)}" for term in terms if term.excluded)
+        return f"({' AND '.join(parts)}){excluded}"
+
+    def _numbers(self, database: sqlite3.Connection, query: Query) -> list[int]:
+        found: list[int] = []
+        for agent, id in query.sessions:
+            rows = database.execute("SELECT n, store FROM sessions WHERE agent = ? AND id = ?", (agent, id))
+            found += [n for n, store in rows if not query.stores or store in query.stores]
+        return found
+
+    def _shown(
+        self,
+        rows: list[tuple[int, int, int, int]],
+        names: Mapping[int, tuple[Any, ...]],
+        terms: list[Term],
+        exact: bool,
+    ) -> Iterator[Found]:
+        """Hits with their surroundings, read from the sessions; what was revised and no longer fits is left out."""
+        opened: dict[int, Session] = {}
+        with contextlib.ExitStack() as stack:
+            for _, number, line, part in rows:
+                if number not in names:
+                    continue
+                store, agent, id, title = names[number]
+                try:
+                    if number not in opened:
+                        session = Session.open(id, agent=agent, store=self._stores[store], read_only=True, create=False)
+                        opened[number] = stack.enter_context(session)
+                    text = text_at(opened[number], line, part)
+                except (InterlinguaError, OSError, KeyError):
+                    continue
+                if text is not None and is_in(text.text, terms, exact=exact):
+                    yield Found(store, agent, id, title, line, text, snippet(text.text, terms))
+
+    # --- the file ----------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that nobody else writes in."""
+        with self._lock:
+            database = self._opened()
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                yield database
+            except BaseException:
+                self._names.clear()
+                database.execute("ROLLBACK")
+                raise
+            database.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _reading_rows(self) -> Iterator[sqlite3.Connection]:
+        """A connection of its own for reading: a search does not wait for the indexing."""
+        with self._reading:
+            if self._reader is None:
+                with self._lock:
+                    self._opened()
+                self._reader = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=30)
+                self._reader.execute("PRAGMA query_only = ON")
+            yield self._reader
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._database is None:
+            self._database = _open(self._path)
+        return self._database
+
+    def close(self) -> None:
+        with self._lock, self._reading:
+            self._close()
+
+    def _close(self) -> None:
+        for connection in (self._database, self._reader):
+            if connection is not None:
+                connection.close()
+        self._database = self._reader = None
+
+
+class _Known(NamedTuple):
+    n: int
+    lines: int
+    last: bytes | None
+    size: int | None
+    modified: int | None
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """The index, made if it is not there, and made anew if it is broken or of another version."""
+    for _ in range(2):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0), 0o600))
+        database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is indexed again
+            database.execute("PRAGMA secure_delete = ON")
+            version = database.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0:
+                database.execute("BEGIN IMMEDIATE")
+                if database.execute("PRAGMA user_version").fetchone()[0] == 0:
+                    for statement in _SCHEMA.strip().split(";\n"):
+                        database.execute(statement)
+                database.execute("COMMIT")
+                version = VERSION
+            if version == VERSION:
+                return database
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+                database.close()
+                raise InterlinguaError(f"{path}: the search index is locked; try again") from None
+        database.close()
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+        time.sleep(0)
+    raise InterlinguaError(f"{path}: cannot be used as a search index; delete it")
+
+
+def _fts(term: Term, exact: bool) -> str:
+    """A term in the words of FTS5: quoted, so that nothing in it is syntax."""
+    phrase = '"' + " ".join(word.replace('"', "") for word in term.words) + '"'
+    return phrase if exact or len(term.words[-1]) < 2 else f"{phrase} *"
+
+
+def _conditions(query: Query) -> tuple[str, list[Any]]:
+    """What the words cannot tell."""
+    parts: list[str] = []
+    values: list[Any] = []
+    for column, sign, value in (
+        ("cost", ">=", query.min_cost),
+        ("at", ">=", query.since),
+        ("at", "<=", query.until),
+    ):
+        if value is not None:
+            parts.append(f"AND texts.{column} {sign} ?")
+            values.append(value)
+    if query.stores and not query.sessions:
+        marks = ",".join("?" * len(query.stores))
+        parts.append(f"AND texts.session IN (SELECT n FROM sessions WHERE store IN ({marks}))")
+        values += query.stores
+    if query.agent is not None:
+        parts.append("AND texts.session IN (SELECT n FROM sessions WHERE agent = ?)")
+        values.append(query.agent)
+    return " ".join(parts), values
+
+
+def part_of(text: Text) -> int:
+    """Block and kind in one number."""
+    return (0 if text.block is None else text.block + 1) * 16 + KINDS.index(text.kind)
+
+
+def text_at(session: Session, number: int, part: int) -> Text | None:
+    """The text of a row, as the session says it now: of an entry that was revised, the latest version."""
+    block, kind = divmod(part, 16)
+    line = session.lines(number, 1)[0]
+    found = [text for text in texts_of(line) if text.kind == KINDS[kind] and (text.block or 0) == max(0, block - 1)]
+    if not found and line.entry is not None:
+        found = list(message_texts(line.entry.id or "", line.entry.message))
+    return found[0] if found else None
+
+
+def digest_of(session: Session, lines: int) -> bytes:
+    """The last line of those that are indexed, and the first: whether a log is the one that it was."""
+    first, last = session.raw(0), session.raw(lines - 1)
+    return hashlib.blake2b(first[:4096] + b"\0" + last, digest_size=16).digest()
+
+
+def _all_lines(session: Session, *, revised: bool = True) -> Iterator[Line]:
+    for start in range(0, session.line_count, BATCH_LINES):
+        for line in session.lines(start, BATCH_LINES, revised=revised):
+            if line.kind >= ENTRY or line.fields is not None or line.problem is not None:
+                yield line

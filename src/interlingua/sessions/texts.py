@@ -1,0 +1,252 @@
+"""What can be found in a session: the texts of its lines, and what a search asks for. Pure.
+
+Scripts without spaces between words (Chinese, Japanese, Thai, …) are indexed character by character, and a run of them
+is searched as a phrase, so that two characters are enough.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from .. import jsontext
+from ..messages import (
+    AgentMessage,
+    AssistantMessage,
+    AudioBlock,
+    CustomMessage,
+    DocumentBlock,
+    OpaqueBlock,
+    ServerToolCall,
+    ServerToolResult,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    blocks_of,
+)
+from .session import Line
+from .tree import BAD, BLANK, LABEL, MARK, REVISION, SESSION
+
+KINDS = ("text", "thinking", "arguments", "result", "system", "summary", "note", "document", "title", "other")
+MAX_TERMS = 24
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u312f\u31a0-\u9fff\uf900-\ufaff"
+    "\U0001b000-\U0001b16f\U00020000-\U0003347f]"
+)
+_QUERY = re.compile(r'(-?)"([^"]*)"?|(-?)(\S+)')
+_WORD = re.compile(r"[^\W_]+")
+
+
+class Text(NamedTuple):
+    """A text in a line: of which entry and block, and what is known of the message it stands in."""
+
+    entry: str
+    block: int | None
+    kind: str
+    role: str
+    text: str
+    tool: str | None = None
+    model: str | None = None
+    at: int | None = None
+    is_error: bool = False
+    cost: float | None = None
+
+
+class Query(Struct, frozen=True, kw_only=True):
+    """What is looked for. All terms must be there; `sessions` are pairs of agent and id."""
+
+    text: str = ""
+    sessions: tuple[tuple[str, str], ...] = ()
+    stores: tuple[str, ...] = ()
+    agent: str | None = None
+    role: str | None = None
+    tool: str | None = None
+    model: str | None = None
+    is_error: bool | None = None
+    min_cost: float | None = None
+    since: int | None = None
+    until: int | None = None
+    limit: int = 50
+    offset: int = 0
+
+
+class Term(NamedTuple):
+    """A word, or words in a row; `excluded` ones must not be there."""
+
+    words: tuple[str, ...]
+    excluded: bool = False
+
+
+def terms_of(text: str) -> list[Term]:
+    """The terms of a query: words, "phrases", and -words that must not be there. Nothing else in it is syntax."""
+    terms: list[Term] = []
+    for minus_quoted, quoted, minus, plain in _QUERY.findall(text):
+        words = tuple(words_of(quoted or plain))
+        if words:
+            terms.append(Term(words, bool(minus_quoted or minus)))
+    return terms[:MAX_TERMS]
+
+
+def words_of(text: str) -> Iterator[str]:
+    """The words of a text as the index holds them."""
+    for found in _WORD.finditer(spaced(text)):
+        yield found[0]
+
+
+def spaced(text: str) -> str:
+    """The text as it is indexed: a space around each character of a script that puts none between its words."""
+    if text.isascii():
+        return text
+    return _UNSPACED.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
+
+
+def texts_of(line: Line) -> Iterator[Text]:
+    """What can be found in a line."""
+    if line.kind in (BLANK, BAD):
+        return
+    if line.entry is not None:
+        yield from message_texts(line.entry.id or "", line.entry.message)
+        return
+    fields = line.fields or {}
+    target = fields.get("target")
+    if line.kind == SESSION:
+        system = _plain(fields.get("systemPrompt"))
+        if system:
+            yield Text("", None, "system", "system", system)
+    elif line.kind == LABEL and isinstance(fields.get("label"), str):
+        yield Text(target if isinstance(target, str) else "", None, "title", "", fields["label"])
+    elif line.kind == MARK and isinstance(target, str) and isinstance(fields.get("text"), str):
+        yield Text(target, None, "note", "", fields["text"])
+    elif line.kind == REVISION and isinstance(target, str) and isinstance(fields.get("message"), dict):
+        for text in _plain_texts(fields["message"]):
+            yield Text(target, None, "text", str(fields["message"].get("role", "")), text)
+
+
+def message_texts(entry: str, message: AgentMessage) -> Iterator[Text]:
+    if isinstance(message, CustomMessage):
+        kind = "summary" if message.role == "compaction" else "other"
+        text = "\n".join(_strings(message.fields))
+        if text.strip():
+            yield Text(entry, None, kind, message.role, text)
+        return
+    about: dict[str, Any] = {"at": message.timestamp}
+    if isinstance(message, AssistantMessage):
+        cost = message.usage.cost if message.usage is not None else None
+        failed = message.stop_reason in ("error", "aborted")
+        about |= {"model": message.model, "is_error": failed, "cost": cost.total if cost is not None else None}
+    if isinstance(message, ToolResultMessage):
+        about |= {"tool": message.tool_name, "is_error": message.is_error}
+    for number, block in enumerate(blocks_of(message.content)):
+        kind, text, tool = _block(block, message)
+        if text.strip():
+            yield Text(entry, number, kind, message.role, text, **(about | ({"tool": tool} if tool else {})))
+    if isinstance(message, AssistantMessage) and message.error_message:
+        yield Text(entry, None, "other", message.role, message.error_message, **about)
+
+
+def _block(block: Any, message: AgentMessage) -> tuple[str, str, str | None]:
+    match block:
+        case TextBlock():
+            kind = "result" if isinstance(message, ToolResultMessage) else "text"
+            return ("system" if message.role == "system" else kind), block.text, None
+        case ThinkingBlock():
+            return "thinking", block.thinking, None
+        case ToolCall():
+            text = block.arguments_text if block.parse_error else "\n".join(_strings(block.arguments))
+            return "arguments", f"{block.name}\n{text or ''}", block.name
+        case ServerToolCall():
+            return "arguments", f"{block.name}\n" + "\n".join(_strings(block.arguments)), block.name
+        case ServerToolResult():
+            return "result", "\n".join(_strings(block.content)), block.tool_name
+        case DocumentBlock():
+            return "document", "\n".join(part for part in (block.title, block.context, block.text) if part), None
+        case AudioBlock():
+            return "text", block.transcript or "", None
+        case OpaqueBlock():
+            return "other", "\n".join(_strings(block.value)), None
+        case _:
+            return "other", "", None
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """The texts in a JSON value, and the names of its keys where a text is not all; base64 is no text."""
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, str):
+            if not (len(found) > 512 and " " not in found[:512]):
+                yield found
+        elif isinstance(found, dict):
+            waiting += reversed(found.values())
+        elif isinstance(found, list | tuple):
+            waiting += reversed(found)
+        elif isinstance(found, int | float) and not isinstance(found, bool):
+            yield jsontext.compact(found)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else "\n".join(_plain_texts({"content": value}))
+
+
+def _plain_texts(message: dict[str, Any]) -> Iterator[str]:
+    """The texts in the plain JSON of a message."""
+    content = message.get("content")
+    if isinstance(content, str):
+        yield content
+    for block in content if isinstance(content, list) else ():
+        for key in ("text", "thinking"):
+            if isinstance(block, dict) and isinstance(block.get(key), str):
+                yield block[key]
+
+
+class Snippet(NamedTuple):
+    text: str
+    is_hit: bool
+
+
+def snippet(text: str, terms: list[Term], before: int = 60, length: int = 200) -> list[Snippet]:
+    """The part of a text around the first term, with the terms in it marked."""
+    pattern = _pattern(terms)
+    first = pattern.search(text) if pattern is not None else None
+    start = max(0, first.start() - before) if first is not None else 0
+    start = text.rfind(" ", 0, start) + 1 if 0 < start < len(text) and start - text.rfind(" ", 0, start) < 20 else start
+    part = text[start : start + length]
+    pieces: list[Snippet] = []
+    at = 0
+    for found in pattern.finditer(part) if pattern is not None else ():
+        if found.start() > at:
+            pieces.append(Snippet(part[at : found.start()], False))
+        pieces.append(Snippet(found[0], True))
+        at = found.end()
+    if at < len(part):
+        pieces.append(Snippet(part[at:], False))
+    if start:
+        pieces.insert(0, Snippet("…", False))
+    if start + length < len(text):
+        pieces.append(Snippet("…", False))
+    return pieces
+
+
+def _pattern(terms: list[Term]) -> re.Pattern[str] | None:
+    """What the terms look like in a text: words in a row, with signs between them, or none between characters."""
+    wanted = [term.words for term in terms if not term.excluded]
+    if not wanted:
+        return None
+    ways = [r"(?:\W|_)*".join(map(re.escape, words)) for words in wanted]
+    return re.compile("|".join(sorted(ways, key=len, reverse=True)), re.IGNORECASE)
+
+
+def is_in(text: str, terms: list[Term], *, exact: bool = True) -> bool:
+    """Whether a text holds every term and none of the excluded ones; unless `exact`, a word that begins so will do."""
+    words = [_folded(word) for word in words_of(text)]
+    row = f" {' '.join(words)} "
+    end = " " if exact else ""
+    return all((f" {' '.join(map(_folded, term.words))}{end}" in row) != term.excluded for term in terms)
+
+
+def _folded(word: str) -> str:
+    """Without case and accents."""
+    return "".join(char for char in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(char))

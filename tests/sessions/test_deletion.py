@@ -1,0 +1,113 @@
+"""Deleting a session: undone within a period, and afterwards nothing of it is left."""
+
+import base64
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlingua as il
+from interlingua.sessions import Session, SessionBusy, SessionNotFound, Store, store_at
+from interlingua.sessions.deletion import delete, purge, register_forgetter, restore
+from interlingua.sessions.gc import collect_blobs, collect_branches
+from interlingua.sessions.text_index import TextIndex
+from interlingua.sessions.texts import Query
+from sessions.making import texts, user
+
+
+@pytest.fixture(params=["files", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    found = store_at(None, tmp_path) if request.param == "files" else store_at(f"sqlite:{tmp_path / 's.db'}")
+    yield found
+    found.close()
+
+
+def picture(fill: bytes) -> il.ImageBlock:
+    return il.ImageBlock(data=base64.b64encode(fill * 100_000).decode(), mime_type="image/png")
+
+
+def ids(store: Store) -> list[str]:
+    return sorted(info.id for info in store.sessions("main"))
+
+
+def test_a_deleted_session_is_gone_and_comes_back_as_it_was(store: Store) -> None:
+    """Not listed, not opened; restored with every line, branch and picture."""
+    with Session.open("s", store=store) as session:
+        session.append(il.UserMessage(content=(picture(b"a"), il.TextBlock(text="Hello"))), id="q")
+        session.set_branch("main", "q")
+        before = session.conversation()
+    delete(store, "main", "s")
+    assert [] == ids(store)
+    with pytest.raises(SessionNotFound):
+        Session.open("s", store=store, create=False)
+    collect_blobs(store, "main", grace=0)
+    restore(store, "main", "s")
+    with Session.open("s", store=store, read_only=True) as session:
+        assert before == session.conversation() and "q" == session.branches()["main"].head
+
+
+def test_after_the_period_everything_of_it_is_removed(store: Store) -> None:
+    """Its lines, what was set aside of it, and blobs that nobody else names; whoever keeps something is told."""
+    shared = picture(b"s")
+    with Session.open("gone", store=store) as session:
+        root = session.append(il.UserMessage(content=(picture(b"g"), shared)))
+        session.append(user("dead end"))
+        session.append(user("way"), parent_id=root.id)
+    with Session.open("stays", store=store) as session:
+        session.append(il.UserMessage(content=(shared,)))
+    collect_branches(store, "main", "gone")
+    assert 2 == len(store.blobs("main").names())
+    told: list[tuple[str, str]] = []
+    end = register_forgetter(lambda agent, id: told.append((agent, id)))
+    try:
+        delete(store, "main", "gone")
+        assert 0 == purge(store).sessions and [] == told, "within the period"
+        found = purge(store, now=time.time() + 8 * 24 * 3600, grace=0)
+    finally:
+        end()
+    assert (1, 1) == found and [("main", "gone")] == told
+    assert ["stays"] == ids(store) and 1 == len(store.blobs("main").names())
+    with pytest.raises(SessionNotFound):
+        restore(store, "main", "gone")
+    assert not any(b"dead end" in text for text in store.texts("main"))
+
+
+def test_a_session_that_is_written_is_not_deleted(store: Store) -> None:
+    """The writer goes on undisturbed."""
+    with Session.open("s", store=store) as session:
+        session.append(user("Hello"))
+        with pytest.raises(SessionBusy):
+            delete(store, "main", "s")
+        session.append(user("still here"))
+    assert ["s"] == ids(store)
+    with pytest.raises(SessionNotFound):
+        delete(store, "main", "nothing")
+
+
+def test_a_name_that_is_taken_again_is_not_overwritten(store: Store) -> None:
+    """The new session stays; the old one is not restored over it, and its purge leaves the new one alone."""
+    for text in ("old", "new"):
+        with Session.open("s", store=store) as session:
+            session.append(user(text))
+        if text == "old":
+            delete(store, "main", "s")
+    with pytest.raises(SessionBusy):
+        restore(store, "main", "s")
+    purge(store, undo=0, now=time.time() + 1)
+    with Session.open("s", store=store, read_only=True) as session:
+        assert ["new"] == texts(session.messages)
+
+
+def test_its_words_are_no_longer_found_at_once(store: Store, tmp_path: Path) -> None:
+    """And found again when it is restored."""
+    index = TextIndex(tmp_path / "search.db", {"own": store})
+    with Session.open("s", store=store) as session:
+        session.append(user("needle"))
+    index.follow()
+    delete(store, "main", "s", index=index)
+    assert 0 == index.search(Query(text="needle")).total
+    restore(store, "main", "s")
+    index.follow()
+    assert 1 == index.search(Query(text="needle")).total
+    index.close()
