@@ -2,14 +2,47 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
+import jsonschema_rs
 
 from interlingua import jsontext
 from interlingua.canvas.library import Library
+from interlingua.canvas.openapi import document
 from interlingua.canvas.server import Canvas
+
+
+@cache
+def _published() -> dict[str, Any]:
+    return document()
+
+
+@cache
+def _validator(method: str, route: str, status: str) -> Any:
+    answers = _published()["paths"][route][method.lower()]["responses"]
+    content = answers.get(status, answers["default"])["content"]
+    if "application/json" not in content:
+        return None
+    schema = {**content["application/json"]["schema"], "components": _published()["components"]}
+    return jsonschema_rs.validator_for(schema)
+
+
+def check_shape(method: str, path: str, status: int, body: Any) -> None:
+    """Every answer in every test is what the published document says."""
+    parts = path.partition("?")[0].split("/")
+    for route in _published()["paths"]:
+        pattern = route.split("/")
+        fits = len(pattern) == len(parts) and all(
+            p == g or p.startswith("{") for p, g in zip(pattern, parts, strict=True)
+        )
+        if fits and method.lower() in _published()["paths"][route]:
+            validator = _validator(method, route, str(status))
+            if validator is not None:
+                validator.validate(body)
+                return
 
 
 class Event:
@@ -51,8 +84,11 @@ class Browser:
             sent["Content-Type"] = "application/octet-stream" if isinstance(body, bytes) else "application/json"
         async with self.http.request(method, self.base + path, data=data, headers={**sent, **headers}) as response:
             raw = await response.read()
-            is_json = response.content_type == "application/json"
-            return response.status, jsontext.read(raw) if is_json and raw else raw
+            if response.content_type != "application/json" or not raw:
+                return response.status, raw
+            found = jsontext.read(raw)
+            check_shape(method, path, response.status, found)
+            return response.status, found
 
     async def get(self, path: str, status: int = 200) -> Any:
         found, body = await self.ask("GET", path)

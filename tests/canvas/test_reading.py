@@ -416,3 +416,24 @@ async def test_what_is_not_there_is_said_in_one_shape(tmp_path: Path, path: str,
         found, body = await browser.ask("GET", path)
         assert (status, code) == (found, body["detail"]["error"])
         assert body["detail"]["message"] and "Traceback" not in json.dumps(body)
+
+
+async def test_words_are_found_in_all_sessions_and_in_one(tmp_path: Path) -> None:
+    """Folded and unrendered text too; with filters; in opened files as well."""
+    key = weather(tmp_path)
+    with Session.open("other", home=tmp_path) as session:
+        session.append(il.UserMessage(content="Will it rain tomorrow? I should look."), id="z")
+    async with browsing(tmp_path) as (canvas, browser):
+        body = b'{"model":"m","max_tokens":5,"messages":[{"role":"user","content":"look at the file"}]}'
+        (opened,) = (await browser.post("/api/files?name=a.json", body, status=201))["sessions"]
+        canvas.finder.follow()
+        found = await browser.get("/api/search?q=look")
+        assert {key, "own~main~other", opened["key"]} == {hit["key"] for hit in found["hits"]}
+        assert {"thinking", "text", "arguments"} <= {hit["kind"] for hit in found["hits"]}
+        within = await browser.get(f"/api/search?q=look&in={key}")
+        assert ["a1"] * 3 == [hit["entry"] for hit in within["hits"]] and within["hits"][0]["number"] == 2
+        assert "look" in [part["text"] for part in within["hits"][0]["snippet"] if part.get("hit")]
+        assert ["look"] == [hit.get("tool") for hit in (await browser.get("/api/search?q=oslo&tool=look"))["hits"]]
+        assert [opened["key"]] == [hit["key"] for hit in (await browser.get("/api/search?q=look&source=file"))["hits"]]
+        assert 422 == (await browser.ask("GET", "/api/search?q=x&limit=0"))[0]
+        assert "ready" == found["index"]["state"] or found["index"]["total"] >= 2

@@ -102,6 +102,11 @@ class Library:
         for place in opened:
             yield replace(place, info=infos.get((place.agent, place.id)))
 
+    def known(self) -> list[Place]:
+        """Opened files and other programs' histories, without what a list shows of them."""
+        with self._lock:
+            return list(self._opened.values())
+
     # --- files -------------------------------------------------------------------------------------------------------
 
     def open_path(self, path: Path, dialect: str | None = None) -> tuple[list[Place], list[FileProblem]]:

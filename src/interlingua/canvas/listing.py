@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from ..errors import InterlinguaError
 from ..sessions import SessionInfo
-from .cards import Card, card_of
+from ..sessions.cards import Card, card_of
+from .finding import Finder
 from .library import Library, Place
 from .shapes import ForkedFrom, SessionView, SpawnedBy
 from .trees import Tree
@@ -21,8 +22,9 @@ _AT_ONCE = 4 << 20  # bytes of a session whose card is made while somebody waits
 class Describer:
     """Views of sessions, from what a list knows and from cards, which are kept until their session changes."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, finder: Finder) -> None:
         self._library = library
+        self._finder = finder
         self._cards: dict[str, tuple[tuple[int, int], Card]] = {}
         self._lock = threading.Lock()
         self._places: list[Place] = []
@@ -77,6 +79,11 @@ class Describer:
         known = self._cards.get(place.key)
         if known is not None and known[0] == stamp:
             return known[1]
+        indexed = self._finder.card(place)
+        if indexed is not None and (indexed[:2] == stamp or known is None):
+            known = self._cards[place.key] = ((indexed[0], indexed[1]), indexed[2])
+            if indexed[:2] == stamp:
+                return known[1]
         if not wait or info.size > _AT_ONCE:
             return known[1] if known is not None else None
         with contextlib.suppress(InterlinguaError, OSError), self._library.open(place) as session:

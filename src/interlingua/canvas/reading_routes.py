@@ -9,12 +9,14 @@ from msgspec import field
 
 from ..dialects import FILES, WIRES
 from ..serving.problems import HttpProblem
+from ..sessions.texts import Query
 from . import server
 from .caching import cache_view
 from .checkup import doctor_view
 from .comparing import compare_view
 from .context import context_view
 from .figures import timeline, totals_of, totals_view
+from .finding import scope
 from .listing import searched
 from .models import target
 from .routing import BYTES, Call, read_limited, route
@@ -30,6 +32,7 @@ from .shapes import (
     Group,
     IndexState,
     OpenedFiles,
+    SearchResult,
     SessionList,
     SessionView,
     Shape,
@@ -313,6 +316,53 @@ async def times(call: Call) -> Timeline:
 
 
 # --- what only a lossless format can show ----------------------------------------------------------------------------
+
+
+class FindQuery(Shape, frozen=True, kw_only=True):
+    """`q` has words, "phrases" and -words; `in` names one session."""
+
+    q: str = ""
+    in_: str | None = field(default=None, name="in")
+    role: str | None = None
+    tool: str | None = None
+    model: str | None = None
+    error: bool = False
+    min_cost: float | None = None
+    source: str | None = None
+    since: int | None = field(default=None, name="from")
+    until: int | None = None
+    limit: int = 50
+    cursor: str | None = None
+
+
+@route("GET", "/api/search", query=FindQuery, returns=SearchResult)
+async def search(call: Call) -> SearchResult:
+    """Find words in all sessions, or in one."""
+    query, canvas = call.query, call.canvas
+    hub = await canvas.hub(query.in_) if query.in_ is not None else None
+    offset = int(query.cursor) if query.cursor is not None and query.cursor.isdecimal() else 0
+
+    def found() -> SearchResult:
+        within: dict[str, Any] = scope(query.source)
+        if hub is not None:
+            places = [hub.place, *canvas.describer.links_of(hub.place)]
+            within = {"sessions": tuple((place.agent, place.id) for place in places)}
+        asked = Query(
+            text=query.q,
+            role=query.role,
+            tool=query.tool,
+            model=query.model,
+            is_error=query.error or None,
+            min_cost=query.min_cost,
+            since=query.since,
+            until=query.until,
+            limit=_within(query.limit, 1, 1000, "query.limit"),
+            offset=offset,
+            **within,
+        )
+        return canvas.finder.search(asked, hub.place if hub is not None else None)
+
+    return await asyncio.to_thread(found)
 
 
 class CompareQuery(Shape, frozen=True, kw_only=True):

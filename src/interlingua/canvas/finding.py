@@ -1,0 +1,207 @@
+"""Search over everything that the canvas shows, and the index behind it, which follows the sessions by itself."""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from typing import Any
+
+from ..errors import InterlinguaError
+from ..sessions import Session
+from ..sessions.cards import Card
+from ..sessions.sql import SqlStore
+from ..sessions.text_index import Found, Progress, Results, TextIndex
+from ..sessions.texts import Query
+from .library import CLIENT, FILES, GATEWAY, Library, Place
+from .shapes import Hit, IndexState, SearchResult, SnippetPart
+
+OWN, CACHE = "own", "cache"
+PAUSE = 2.0  # seconds between looks for what is new, while something is
+IDLE_PAUSE = 30.0  # while nothing is
+_log = logging.getLogger(__name__)
+
+
+class Finder:
+    """The index of a library. Indexing is done in one thread of its own; searching never waits for it."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._indexes: list[Any] = []
+        self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._opening = threading.Lock()
+        self.progress = Progress(0, 0)
+        self.is_following = False
+
+    def start(self) -> None:
+        self._task = asyncio.ensure_future(self._follow())
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        with self._lock:
+            for index in self._indexes:
+                index.close()
+
+    def poke(self) -> None:
+        """Says that something is new."""
+        self._wake.set()
+
+    async def _follow(self) -> None:
+        while True:
+            self._wake.clear()
+            self.is_following = True
+            before = self.progress
+            thread = asyncio.ensure_future(asyncio.to_thread(self.follow))
+            try:
+                await asyncio.shield(thread)
+            except asyncio.CancelledError:
+                await asyncio.wait({thread})  # it has been told to stop, and must not write behind our back
+                raise
+            except Exception as error:
+                _log.warning("the search index could not be brought up to date: %s", error)
+            finally:
+                self.is_following = False
+            pause = PAUSE if self.progress != before else IDLE_PAUSE
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+                await asyncio.sleep(PAUSE)  # more may come with what woke us
+
+    def follow(self) -> None:
+        """Brings the index up to date; in a thread."""
+        with self._lock:
+            done = [index.follow(progress=self._note, stop=self._stopping.is_set) for index in self._opened()]
+        self.progress = Progress(sum(one.done for one in done), sum(one.total for one in done))
+
+    def _note(self, progress: Progress) -> None:
+        self.progress = progress
+
+    def _opened(self) -> list[Any]:
+        """The sessions' own database does the searching where it can; an index beside the files does the rest."""
+        with self._opening:
+            if not self._indexes:
+                library = self._library
+                stores = {OWN: library.store, CACHE: library.cache.store}
+                found: list[Any] = []
+                if isinstance(library.store, SqlStore) and library.store.database.where.startswith("postgresql"):
+                    from ..sessions.text_index_postgres import PostgresTextIndex
+
+                    found.append(PostgresTextIndex(library.store, OWN))
+                    del stores[OWN]
+                self._indexes = [*found, TextIndex(library.folder / "search.db", stores)]
+            return self._indexes
+
+    def state(self) -> IndexState:
+        state = "indexing" if self.is_following and self.progress.done < self.progress.total else "ready"
+        return IndexState(state=state, done=self.progress.done, total=self.progress.total)  # type: ignore[arg-type]
+
+    def card(self, place: Place) -> tuple[int, int, Card] | None:
+        """The card of a session as of when it was last indexed, with its size and time by then."""
+        store = CACHE if place.read_only else OWN
+        with contextlib.suppress(InterlinguaError):
+            for index in self._indexes:
+                found: tuple[int, int, Card] | None = index.card(store, place.agent, place.id)
+                if found is not None:
+                    return found
+        return None
+
+    def forget(self, store: str, agent: str, id: str, session: Session | None = None) -> None:
+        """Takes a session out of the index; with the session itself, its words for good."""
+        for index in self._opened():
+            index.forget(store, agent, id, session)
+
+    def forget_place(self, place: Place) -> None:
+        with contextlib.suppress(InterlinguaError), self._library.open(place) as session:
+            self.forget(CACHE if place.read_only else OWN, place.agent, place.id, session)
+
+    # --- searching ---------------------------------------------------------------------------------------------------
+
+    def search(self, query: Query, within: Place | None = None) -> SearchResult:
+        """Hits in everything that is shown, the latest first; within one session, in the order of its log."""
+        began = time.perf_counter()
+        results = [index.search(query) for index in self._opened()]
+        found = [hit for one in results for hit in one.hits]
+        places = {(place.agent, place.id): place for place in self._library.known()}
+        shown = [(hit, place) for hit in found if (place := self._place(hit, places)) is not None]
+        if within is not None:
+            shown.sort(key=lambda pair: pair[0].line)
+        numbers = _Numbers(self._library)
+        hits = tuple(_hit(hit, place, numbers) for hit, place in shown)
+        numbers.close()
+        further = _next(results)
+        return SearchResult(
+            hits=hits,
+            total=sum(one.total for one in results),
+            sessions=sum(one.sessions for one in results),
+            ms=int((time.perf_counter() - began) * 1000),
+            next=str(further) if further is not None else None,
+            index=self.state(),
+        )
+
+    def _place(self, hit: Found, opened: dict[tuple[str, str], Place]) -> Place | None:
+        if hit.store == OWN:
+            return self._library.place(self._library.own_key(hit.agent, hit.id))
+        return opened.get((hit.agent, hit.id))
+
+
+class _Numbers:
+    """Which message on its path an entry is."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._sessions: dict[str, Any] = {}
+
+    def of(self, place: Place, entry: str) -> int | None:
+        try:
+            if place.key not in self._sessions:
+                self._sessions[place.key] = self._library.open(place)
+            return len(self._sessions[place.key].path_lines(to=entry))
+        except InterlinguaError:
+            return None
+
+    def close(self) -> None:
+        for session in self._sessions.values():
+            session.close()
+
+
+def _hit(hit: Found, place: Place, numbers: _Numbers) -> Hit:
+    text = hit.text
+    return Hit(
+        key=place.key,
+        title=hit.title or place.name or place.id,
+        entry=text.entry,
+        block=text.block,
+        role=text.role,
+        kind=text.kind,  # type: ignore[arg-type]
+        tool=text.tool,
+        model=text.model,
+        at=text.at,
+        number=numbers.of(place, text.entry) if text.entry else None,
+        snippet=tuple(SnippetPart(text=piece.text, hit=piece.is_hit) for piece in hit.snippet),
+    )
+
+
+def _next(results: list[Results]) -> int | None:
+    offsets = [one.next for one in results if one.next is not None]
+    return min(offsets) if offsets else None
+
+
+def scope(source: str | None) -> dict[str, Any]:
+    """What a source of the side list means for a search."""
+    match source:
+        case "own" | "client" | "gateway":
+            agent = {"client": CLIENT, "gateway": GATEWAY}.get(source)
+            return {"stores": (OWN,)} | ({"agent": agent} if agent else {})
+        case "file":
+            return {"stores": (CACHE,), "agent": FILES}
+        case "watch":
+            return {"stores": (CACHE,)}
+        case _:
+            return {}
