@@ -489,3 +489,33 @@ async def test_a_merge_that_makes_no_sense_changes_nothing(home: Path) -> None:
 def test_a_library_can_be_made_twice(home: Path) -> None:
     """Two canvases on one home do not disturb each other."""
     assert [place.key for place in Library(home).places()] == [place.key for place in Library(home).places()]
+
+
+async def test_a_session_is_deleted_and_brought_back(home: Path) -> None:
+    """Viewers are told; it is neither listed nor found; restored, it is as it was."""
+    async with viewing(home) as (canvas, browser, viewer):
+        canvas.finder.follow()
+        gone = await browser.post(f"/api/sessions/{KEY}", method="DELETE")
+        assert gone["undoUntil"] > 0
+        await viewer.until(lambda: "deleted" in viewer.types())
+        assert [] == (await browser.get("/api/sessions"))["sessions"]
+        assert 404 == (await browser.ask("GET", f"/api/sessions/{KEY}/tree"))[0]
+        assert 0 == (await browser.get("/api/search?q=hello"))["total"]
+        assert KEY == (await browser.post(f"/api/sessions/{KEY}/restore"))["key"]
+        assert 2 == len((await browser.get(f"/api/sessions/{KEY}/tree"))["rows"])
+        status, body = await browser.ask("POST", f"/api/sessions/{KEY}/restore", {})
+        assert status in (404, 409)
+        with Session.open("s", home=home):
+            status, body = await browser.ask("DELETE", f"/api/sessions/{KEY}")
+            assert (409, "session_busy") == (status, body["detail"]["error"])
+
+
+async def test_an_opened_file_is_only_closed(home: Path, tmp_path: Path) -> None:
+    """The file itself is not touched."""
+    file = tmp_path / "a.json"
+    file.write_bytes(b'{"model":"m","max_tokens":5,"messages":[{"role":"user","content":"Hello there"}]}')
+    async with browsing(home) as (canvas, browser):
+        (place,), _ = canvas.library.open_path(file)
+        assert {"key": place.key} == await browser.post(f"/api/sessions/{place.key}", method="DELETE")
+        assert 404 == (await browser.ask("GET", f"/api/sessions/{place.key}/tree"))[0]
+        assert file.exists()

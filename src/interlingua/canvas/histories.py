@@ -39,6 +39,10 @@ class Writers:
         async with self._lock:
             self._open[key] = (session, 1)
 
+    def current(self, key: str) -> Session:
+        """A session that is open for writing already."""
+        return self._open[key][0]
+
     async def give_back(self, key: str) -> None:
         async with self._lock:
             session, users = self._open[key]
@@ -61,6 +65,44 @@ class Writers:
             for session, _ in self._open.values():
                 await asyncio.to_thread(session.close)
             self._open.clear()
+
+
+class Lingering:
+    """Sessions that stay open for writing for a while after each use: commits come in rows."""
+
+    def __init__(self, writers: Writers, seconds: float = 10.0) -> None:
+        self._writers = writers
+        self._seconds = seconds
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def take(self, place: Place) -> Session:
+        """A session to write now; it need not be given back."""
+        timer = self._timers.pop(place.key, None)
+        if timer is not None:
+            timer.cancel()
+            session = self._writers.current(place.key)
+        else:
+            session = await self._writers.take(place)
+        loop = asyncio.get_running_loop()
+        self._timers[place.key] = loop.call_later(self._seconds, self._later, place.key)
+        return session
+
+    def _later(self, key: str) -> None:
+        task = asyncio.ensure_future(self.let_go(key))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def let_go(self, key: str) -> None:
+        """Closes a session now, if it was kept open."""
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+            await self._writers.give_back(key)
+
+    async def close(self) -> None:
+        for key in list(self._timers):
+            await self.let_go(key)
 
 
 class BranchHistory(Journal):

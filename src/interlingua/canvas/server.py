@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import mimetypes
+import os
 import re
 import secrets
 import time
@@ -13,17 +14,22 @@ from typing import Any
 from aiohttp import web
 from msgspec.structs import replace
 
-from .. import __version__
+from .. import __version__, jsontext
 from ..connect.client import Client
 from ..errors import InterlinguaError
 from ..serving import guard
-from ..serving.access import COOKIE_LIFE, Access, KeyRing, Visitor
+from ..serving.access import COOKIE_LIFE, Access, KeyRing, Visitor, write_private
 from ..serving.listener import Listener, is_loopback
 from ..serving.problems import HttpProblem
 from ..serving.sse import Channel
+from ..sessions import deletion
+from .client_listener import ClientListener
+from .finding import Finder
+from .histories import Lingering
 from .hubs import Hub
 from .library import Library, Place
 from .listing import Describer
+from .nodes import Nodes
 from .routing import ROUTES, Call, Route, answer, encode
 from .runs import Runs
 from .shapes import IndexState, LiveState, Me, SessionView, SourceView
@@ -33,6 +39,7 @@ from .trees import Tree
 ASSETS = Path(__file__).parent / "assets"
 PORT = 8642
 IDLE = 60.0  # seconds after which a session that nobody looks at is closed
+PURGE_EVERY = 3600.0  # seconds
 MAX_STREAMS = 64
 LIMITS = {
     "json": 8 << 20,
@@ -63,14 +70,18 @@ class Canvas:
         assets: Path = ASSETS,
         toolbox: Toolbox | None = None,
         client: Client | None = None,
+        client_port: int | None = None,
     ) -> None:
         self.library = library
         self.epoch = secrets.token_hex(4)
         self.keys = KeyRing(library.folder / "keys.json")
         self.access = Access(library.folder, self.keys)
-        self.describer = Describer(library)
+        self.finder = Finder(library)
+        self.describer = Describer(library, self.finder)
         self.events = Channel(self.epoch)
         self.runs = Runs(self, toolbox or Toolbox(), client)
+        self.lingering = Lingering(self.runs.writers)
+        self.nodes = Nodes(library)
         self.streams = 0
         self._names = frozenset(names)
         self._host = host
@@ -79,6 +90,7 @@ class Canvas:
         self._sweeper: asyncio.Task[None] | None = None
         self._telling: set[asyncio.Task[None]] = set()
         self._listener = Listener(self._app(), host, port, fallback=fallback_port)
+        self.client_listener = ClientListener(self, client_port) if client_port is not None else None
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -89,6 +101,11 @@ class Canvas:
                 " make one first: interlingua canvas keys add NAME"
             )
         await self._listener.start()
+        if self.client_listener is not None:
+            await self.client_listener.start()
+        where = jsontext.write({"address": self.address, "pid": os.getpid()})
+        write_private(self.library.folder / "server.json", where)
+        self.finder.start()
         self._sweeper = asyncio.ensure_future(self._sweep())
 
     async def stop(self) -> None:
@@ -96,11 +113,15 @@ class Canvas:
         self.events.close("shutdown")
         if self._sweeper is not None:
             self._sweeper.cancel()
+        if self.client_listener is not None:
+            await self.client_listener.stop()
+        await self.lingering.close()
         await self.runs.close()
         for opening in list(self._hubs.values()):
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await (await opening).stop()
         self._hubs.clear()
+        await self.finder.stop()
         await self._listener.stop()
 
     async def __aenter__(self) -> "Canvas":
@@ -169,8 +190,25 @@ class Canvas:
         active.sort(key=lambda state: state.state != "waiting")
         return replace(active[0], runs=len(active))
 
+    async def update_open(self, key: str) -> None:
+        """Has the viewers of a session know what was just written, if it has any."""
+        opening = self._hubs.get(key)
+        if opening is not None and opening.done() and not opening.exception():
+            await opening.result().update()
+
+    async def close_hub(self, key: str, event: str) -> None:
+        """Closes an open session; its viewers are told why."""
+        opening = self._hubs.pop(key, None)
+        if opening is not None:
+            with contextlib.suppress(Exception):
+                await (await opening).stop(event)
+
+    def session_gone(self, key: str) -> None:
+        self.events.publish("gone", encode({"key": key}))
+
     def session_changed(self, place: Place) -> None:
         """Has whoever follows the list know that a session is another by now."""
+        self.finder.poke()
         if not self.events.viewers:
             return
 
@@ -183,7 +221,7 @@ class Canvas:
         task.add_done_callback(self._telling.discard)
 
     def index_state(self) -> IndexState:
-        return IndexState(state="off", done=0, total=0)
+        return self.finder.state()
 
     def watched_sources(self, counts: dict[str, int]) -> list[SourceView]:
         return []
@@ -194,7 +232,13 @@ class Canvas:
         return [self.describe(self.library.place(key)) for key in keys]
 
     async def _sweep(self) -> None:
+        """Closes what nobody looks at, and removes for good what was deleted long enough ago."""
+        purged = 0.0
         while True:
+            if time.monotonic() - purged > PURGE_EVERY or not purged:
+                purged = time.monotonic()
+                with contextlib.suppress(InterlinguaError, OSError):
+                    await asyncio.to_thread(deletion.purge, self.library.store)
             await asyncio.sleep(IDLE / 4)
             for key, opening in list(self._hubs.items()):
                 if not opening.done() or opening.exception():
@@ -207,7 +251,7 @@ class Canvas:
     # --- HTTP --------------------------------------------------------------------------------------------------------
 
     def _app(self) -> web.Application:
-        from . import reading_routes, viewer_routes, writing_routes  # noqa: F401
+        from . import client_routes, reading_routes, viewer_routes, writing_routes  # noqa: F401
 
         app = web.Application(client_max_size=LIMITS["file"], handler_args={"max_field_size": 16 << 10})
         app.on_response_prepare.append(guard.add_headers)

@@ -155,6 +155,14 @@ def _ranged(request: web.Request, data: bytes, kind: str, headers: dict[str, str
 BLOB = Route("GET", "/blobs/{sha256}", blob, "The data of a block, by its hash.", BlobQuery)
 
 
+@route("GET", "/api/openapi.json", returns=dict[str, Any])
+async def openapi(call: Call) -> web.Response:
+    """This document."""
+    from .openapi import document
+
+    return web.Response(body=jsontext.write(document()), content_type="application/json")
+
+
 # --- what the page keeps for itself ----------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from ..errors import FormatError
 from ..messages import AgentMessage, CustomMessage, Message, UserMessage
 from ..request import Conversation
 from ..serving.problems import HttpProblem
-from ..sessions import EntryExists, Session, SessionNotFound, StaleHead, StaleVersion
+from ..sessions import EntryExists, Session, SessionNotFound, StaleHead, StaleVersion, deletion
 from . import server
 from .handing import handover_view
 from .histories import AGENT
@@ -196,6 +196,45 @@ async def rename(call: Call) -> SessionView:
         await asyncio.to_thread(session.label, None, call.body.title)
     call.canvas.describer.forget(hub.place.key)
     return await asyncio.to_thread(call.canvas.describe, hub.place)
+
+
+class DeletedSession(Shape, frozen=True, kw_only=True):
+    """`undo_until` is absent for an opened file, which is only closed."""
+
+    key: str
+    undo_until: int | None = None
+
+
+@route("DELETE", "/api/sessions/{key}", returns=DeletedSession)
+async def delete_session(call: Call) -> DeletedSession:
+    """Delete a session; it can be restored for a while. An opened file is only closed."""
+    canvas = call.canvas
+    place = canvas.library.place(call["key"])
+    if place.source == "watch":
+        raise HttpProblem(409, "another program's session", code="read_only", remedy="delete it in that program")
+    if place.source == "file":
+        await asyncio.to_thread(canvas.finder.forget_place, place)
+        await asyncio.to_thread(canvas.library.close_file, place)
+        gone = DeletedSession(key=place.key)
+    else:
+        store, finder = canvas.library.store, canvas.finder
+        made = await asyncio.to_thread(deletion.delete, store, place.agent, place.id, index=finder)
+        gone = DeletedSession(key=place.key, undo_until=made.at + int(deletion.UNDO * 1000))
+    await canvas.close_hub(place.key, "deleted")
+    canvas.describer.forget(place.key)
+    canvas.session_gone(place.key)
+    return gone
+
+
+@route("POST", "/api/sessions/{key}/restore", body=Nothing, returns=SessionView)
+async def restore_session(call: Call) -> SessionView:
+    """Bring a deleted session back."""
+    canvas = call.canvas
+    place = canvas.library.place(call["key"])
+    await asyncio.to_thread(deletion.restore, canvas.library.store, place.agent, place.id)
+    canvas.describer.forget(place.key)
+    canvas.session_changed(place)
+    return await asyncio.to_thread(canvas.describe, place)
 
 
 class ForkRequest(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
