@@ -202,7 +202,7 @@ def _move(session: Session, operation: Operation) -> Outcome:
     if known is not None and known.head == operation.id:
         return Outcome()
     expected = {} if operation.expect is UNSET else {"expect": operation.expect}
-    session.set_branch(operation.branch, operation.id, **expected)  # type: ignore[arg-type]
+    session.set_branch(operation.branch, operation.id, **expected)
     return Outcome()
 
 
@@ -225,5 +225,5 @@ def _set_branch(session: Session, operation: Operation) -> Outcome:
         return Outcome()
     if known is None or known.head != operation.head or operation.description not in (None, known.description):
         expected = {} if operation.expect is UNSET else {"expect": operation.expect}
-        session.set_branch(name, operation.head, description=operation.description, **expected)  # type: ignore[arg-type]
+        session.set_branch(name, operation.head, description=operation.description, **expected)
     return Outcome()
