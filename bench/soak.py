@@ -20,8 +20,8 @@ import interlingua as il
 from interlingua.connect.client import Client
 from interlingua.connect.stream import Stream
 from interlingua.connect.transport import HttpTransport
-from interlingua.events import TextDelta
 from interlingua.testing import Server, Stall
+from interlingua.values.events import TextDelta
 
 API = "anthropic-messages"
 ANSWER = "Once upon a time there was a stream that was read to its end. " * 4

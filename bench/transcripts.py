@@ -17,7 +17,7 @@ ROUNDS = 3
 RESULTS = Path(__file__).parent / "results" / "transcripts.md"
 LIMIT = """
 import sys, msgspec
-from interlingua.messages import Message
+from interlingua.values.messages import Message
 decode, encode = msgspec.json.Decoder(Message).decode, msgspec.json.Encoder().encode
 with open(sys.argv[1], "rb") as source, open(sys.argv[2], "wb") as out:
     for line in source:

@@ -11,7 +11,7 @@ from typing import Any
 from generations_table import table as generation_table
 
 from interlingua.dialects import FILES, WIRES, dialect
-from interlingua.losses import KEPT, Fate
+from interlingua.values.losses import KEPT, Fate
 
 PAGE = Path(__file__).parent / "dialects.md"
 MARK = "<!-- generated: below this line, by `make docs` -->"

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 import interlingua as il
 from interlingua.connect.connector import HttpConnector
 from interlingua.connect.providers import PROVIDERS
-from interlingua.generations import GENERATIONS, Generation
-from interlingua.generations import row as known
-from interlingua.jsontext import compact
-from interlingua.losses import Loss
-from interlingua.profiles import profile
+from interlingua.dialects.generations import GENERATIONS, Generation
+from interlingua.dialects.generations import row as known
+from interlingua.dialects.limits import profile
+from interlingua.values.jsontext import compact
+from interlingua.values.losses import Loss
 
 # Who serves the models that a row is shown with: the first of these that the model's name begins with.
 SERVED = {

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from interlingua import Abort
 from interlingua.mcp import StdioServer, mcp_tools
-from interlingua.messages import ImageBlock
 from interlingua.tools import call_tool, extract_tool_schemas
+from interlingua.values.messages import ImageBlock
 
 ENVIRONMENTS = Path(__file__).parent / ".envs"
 PYTHON = ENVIRONMENTS / "mcp" / "bin"

@@ -17,8 +17,8 @@ from pathlib import Path
 import interlingua as il
 from interlingua.durable import Run, RunFailed, Runs
 from interlingua.durable.place import AGENT
-from interlingua.messages import text_of
 from interlingua.sessions import Session
+from interlingua.values.messages import text_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from postgres_sessions import programs, server

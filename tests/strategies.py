@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from interlingua.dialects import WIRES
-from interlingua.events import (
+from interlingua.values.events import (
     AgentEnd,
     AgentEvent,
     AgentStart,
@@ -45,8 +45,8 @@ from interlingua.events import (
     TurnEnd,
     TurnStart,
 )
-from interlingua.folding import parse_arguments
-from interlingua.messages import (
+from interlingua.values.folding import parse_arguments
+from interlingua.values.messages import (
     AgentMessage,
     AssistantMessage,
     AudioBlock,
@@ -70,7 +70,7 @@ from interlingua.messages import (
     Usage,
     UserMessage,
 )
-from interlingua.request import (
+from interlingua.values.request import (
     Context,
     Conversation,
     Entry,
@@ -863,7 +863,7 @@ def _answer_blocks(own: str | None) -> SearchStrategy[Block]:
 
 @cache
 def stream_events() -> SearchStrategy[StreamEvent]:
-    """Single events of every kind; for the events of a whole stream see `interlingua.folding.unfold`."""
+    """Single events of every kind; for the events of a whole stream see `interlingua.values.folding.unfold`."""
     index = st.integers(0, 5)
     finished = assistant_messages()
     good, bad = st.sampled_from(["stop", "length", "toolUse"]), st.sampled_from(["error", "aborted"])

@@ -15,7 +15,9 @@ from interlingua.connect.client import Client, builtin_connectors
 from interlingua.connect.connector import HttpConnector
 from interlingua.connect.providers import ROWS
 from interlingua.dialects import dialect
-from interlingua.messages import (
+from interlingua.dialects.limits import profile
+from interlingua.testing import Server
+from interlingua.values.messages import (
     AssistantMessage,
     CacheMarker,
     OpaqueBlock,
@@ -25,9 +27,7 @@ from interlingua.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from interlingua.profiles import profile
-from interlingua.request import Context, ModelDescriptor, Options, Request, ToolSpec
-from interlingua.testing import Server
+from interlingua.values.request import Context, ModelDescriptor, Options, Request, ToolSpec
 from strategies import wellformed_requests
 
 CLAUDE = ModelDescriptor(id="claude-opus-4-6", api="anthropic-messages")

@@ -7,13 +7,23 @@ from typing import Any
 
 import pytest
 
-from interlingua.abort import Abort
-from interlingua.channels import DELIVERY, SIGNATURE, TIMESTAMP, Channels, Sink, TerminalSink, WebhookSink, sign, verify
-from interlingua.connect.resilience import Retry
-from interlingua.errors import FormatError, ProviderError, ToolAuthorizationError, TransportError
-from interlingua.messages import ReplyPayload
+from interlingua.connect.retry import Retry
+from interlingua.host.channels import (
+    DELIVERY,
+    SIGNATURE,
+    TIMESTAMP,
+    Channels,
+    Sink,
+    TerminalSink,
+    WebhookSink,
+    sign,
+    verify,
+)
 from interlingua.tools.fs import memory_bridge
 from interlingua.tools.web import FetchRules
+from interlingua.values.abort import Abort
+from interlingua.values.errors import FormatError, ProviderError, ToolAuthorizationError, TransportError
+from interlingua.values.messages import ReplyPayload
 from tools.web.serving import Asked, always, says, serving
 
 HELLO = ReplyPayload(text="Hello", reply_to_id="7")

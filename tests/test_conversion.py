@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 import interlingua as il
 from corpus.cases import DIALECT_OF, cases, corpus
 from dialects.trips import accounted, foreign_conversations
-from interlingua.canonical import dump
+from interlingua.conversion.adapting.adapter import SYNTHETIC, adapt
 from interlingua.dialects import DIALECTS, FILES, WIRES, dialect
-from interlingua.errors import InterlinguaError, Unsupported
-from interlingua.handover import SYNTHETIC, adapt
-from interlingua.losses import Lines
-from interlingua.messages import AssistantMessage, ThinkingBlock, ToolResultMessage, UserMessage, blocks_of
-from interlingua.request import Conversation, Entry, Request
+from interlingua.values.canonical import dump
+from interlingua.values.errors import InterlinguaError, Unsupported
+from interlingua.values.losses import Lines
+from interlingua.values.messages import AssistantMessage, ThinkingBlock, ToolResultMessage, UserMessage, blocks_of
+from interlingua.values.request import Conversation, Entry, Request
 from laws.differences import differing, is_under, view
 from laws.test_adapt import changes
 from laws.wires import RETURNED, every_dialect, every_file, owner, said_outside, stream_of, through_json

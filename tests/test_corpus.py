@@ -6,8 +6,8 @@ from corpus.cases import DIALECT_OF, corpus
 from corpus.differences import differences
 from corpus.grammar import faults
 from corpus.runner import Report, run
-from interlingua.events import BlockStart, Done, Start, TextDelta, TextEnd, TextStart, ThinkingEnd
-from interlingua.messages import AssistantMessage, TextBlock
+from interlingua.values.events import BlockStart, Done, Start, TextDelta, TextEnd, TextStart, ThinkingEnd
+from interlingua.values.messages import AssistantMessage, TextBlock
 
 needs_corpus = pytest.mark.skipif(
     not corpus().is_dir(), reason=f"NO RECORDED TRAFFIC at {corpus()}: say where it is with INTERLINGUA_CORPUS"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import interlingua
-import interlingua.events
-import interlingua.request
+import interlingua.values.events
+import interlingua.values.request
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 import interlingua as il
 from interlingua.dialects import dialect
-from interlingua.generations import EFFORTS, GENERATIONS, UNKNOWN, Generation, generation, row
-from interlingua.messages import AssistantMessage, ServerToolCall, TextBlock, UserMessage
-from interlingua.reasoning import EVERY_FORM, asks, fit, is_off
-from interlingua.request import Context, ModelDescriptor, Options, Reasoning, Request, ToolChoice, ToolSpec
+from interlingua.dialects.generations import EFFORTS, GENERATIONS, UNKNOWN, Generation, generation, row
+from interlingua.dialects.reasoning import EVERY_FORM, asks, fit, is_off
+from interlingua.values.messages import AssistantMessage, ServerToolCall, TextBlock, UserMessage
+from interlingua.values.request import Context, ModelDescriptor, Options, Reasoning, Request, ToolChoice, ToolSpec
 
 HI = UserMessage(content="Hello")
 LOOK = ToolSpec(name="look", input_schema={"type": "object", "properties": {}})

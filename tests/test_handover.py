@@ -12,9 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 import interlingua as il
-from interlingua import schemas
-from interlingua.handover import CONTINUED, NO_OUTPUT, NO_RESULT
-from interlingua.messages import (
+from interlingua.conversion.adapting.adapter import CONTINUED, NO_OUTPUT, NO_RESULT
+from interlingua.conversion.converting import schemas
+from interlingua.dialects.limits import PROFILES
+from interlingua.values.messages import (
     AssistantMessage,
     AudioBlock,
     CacheMarker,
@@ -31,8 +32,7 @@ from interlingua.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from interlingua.profiles import PROFILES
-from interlingua.request import Context, ModelDescriptor, Options, Reasoning, Request, ToolChoice, ToolSpec
+from interlingua.values.request import Context, ModelDescriptor, Options, Reasoning, Request, ToolChoice, ToolSpec
 from sdk.validators import VALIDATORS
 from strategies import PNG
 
@@ -93,7 +93,7 @@ def faults(source: Request, target: ModelDescriptor | None = None) -> list[tuple
 
 
 def blocks_of(source: Request) -> list[Any]:
-    return [block for message in source.context.messages for block in il.messages.blocks_of(message.content)]
+    return [block for message in source.context.messages for block in il.values.messages.blocks_of(message.content)]
 
 
 def thinking_in(source: Request) -> list[str]:
@@ -622,7 +622,7 @@ SPREAD = request(HI, said_by(CHAT, call("c1")), said_by(CHAT, call("c2")), resul
 def results_in(source: Request) -> list[tuple[str, str]]:
     """Call ids and texts of the results, in order."""
     results = [message for message in source.context.messages if isinstance(message, ToolResultMessage)]
-    return [(message.tool_call_id, il.messages.text_of(message.content)) for message in results]
+    return [(message.tool_call_id, il.values.messages.text_of(message.content)) for message in results]
 
 
 @every_target

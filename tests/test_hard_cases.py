@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 import interlingua as il
 from interlingua.dialects import WIRES
-from interlingua.events import (
+from interlingua.dialects.framing import write_aws
+from interlingua.values.events import (
     Error,
     Start,
     StreamEvent,
@@ -30,8 +31,7 @@ from interlingua.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from interlingua.framing import write_aws
-from interlingua.messages import blocks_of
+from interlingua.values.messages import blocks_of
 from laws.grammar import faults
 from laws.wires import frames_of, heard, owner, stream_of, streamed
 

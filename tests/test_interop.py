@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from interlingua.errors import FormatError
-from interlingua.interop import attribute, attributes, camel_case, snake_case, struct_of, with_arguments
 from interlingua.tools.tool import FsStat, ToolContext
+from interlingua.values.errors import FormatError
+from interlingua.values.interop import attribute, attributes, camel_case, snake_case, struct_of, with_arguments
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interlingua as il
-from interlingua import losses
-from interlingua.losses import Loss, dropped, static_losses
-from interlingua.messages import TextBlock, UserMessage
-from interlingua.request import Context, Conversation, Entry, ModelDescriptor, Request
+from interlingua.values import losses
+from interlingua.values.losses import Loss, dropped, static_losses
+from interlingua.values.messages import TextBlock, UserMessage
+from interlingua.values.request import Context, Conversation, Entry, ModelDescriptor, Request
 from laws.wires import every_dialect, owner
 from strategies import json_values
 

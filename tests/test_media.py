@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 import interlingua as il
-from interlingua import pictures
 from interlingua.connect.providers import PROVIDERS
+from interlingua.conversion.converting import pictures
 from interlingua.dialects import WIRES
-from interlingua.messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock, UserMessage
-from interlingua.messages import blocks_of as content_of
-from interlingua.request import Context, ModelDescriptor, Request
+from interlingua.values.messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock, UserMessage
+from interlingua.values.messages import blocks_of as content_of
+from interlingua.values.request import Context, ModelDescriptor, Request
 from strategies import PNG
 from test_handover import (
     ALL,

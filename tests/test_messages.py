@@ -47,7 +47,9 @@ def test_content_that_makes_sense_is_taken(role: str) -> None:
 
 def test_decoding_does_not_pay_for_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """The decoder makes messages itself; whatever it reads has the right type already."""
-    monkeypatch.setattr("interlingua.messages._checked_content", lambda *_: pytest.fail("checked while decoding"))
+    monkeypatch.setattr(
+        "interlingua.values.messages._checked_content", lambda *_: pytest.fail("checked while decoding")
+    )
     raw = b'{"role":"user","content":[{"type":"text","text":"x"}]}'
     assert (TEXT,) == Decoder(il.UserMessage).decode(raw).content
 

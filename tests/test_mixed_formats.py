@@ -10,10 +10,10 @@ import pytest
 import interlingua as il
 from agent.making import noted
 from interlingua import clawtools
-from interlingua.errors import FormatError
-from interlingua.handover import NO_RESULT
-from interlingua.messages import AssistantMessage, CustomMessage, ImageBlock, ToolResultMessage, UserMessage
+from interlingua.conversion.adapting.adapter import NO_RESULT
 from interlingua.testing import Server
+from interlingua.values.errors import FormatError
+from interlingua.values.messages import AssistantMessage, CustomMessage, ImageBlock, ToolResultMessage, UserMessage
 
 USER = {"role": "user", "content": "Hi"}
 CALLED = {

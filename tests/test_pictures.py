@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua import pictures
-from interlingua.pictures import Picture, look, sniff
+from interlingua.conversion.converting import pictures
+from interlingua.conversion.pictures import Picture, look, sniff
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 640, 480)
 GIF = b"GIF89a" + struct.pack("<HH", 640, 480)

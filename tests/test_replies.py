@@ -8,11 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interlingua as il
-from interlingua.canonical import dump
-from interlingua.cleaning import Cleaner, without_reasoning
-from interlingua.events import AgentEnd, Done, Error, MessageEnd, MessageStart, MessageUpdate, Start, TextDelta, TextEnd
-from interlingua.messages import ReplyPayload
-from interlingua.replies import ReplyOptions, ReplyStream, replies
+from interlingua.host.cleaning import Cleaner, without_reasoning
+from interlingua.host.replies import ReplyOptions, ReplyStream, replies
+from interlingua.values.canonical import dump
+from interlingua.values.events import (
+    AgentEnd,
+    Done,
+    Error,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    Start,
+    TextDelta,
+    TextEnd,
+)
+from interlingua.values.messages import ReplyPayload
 
 
 def answer(*content: Any, **how: Any) -> il.AssistantMessage:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from interlingua import resizing
-from interlingua.pictures import look
-from interlingua.resizing import Limits, resized
+from interlingua.conversion.converting import resizing
+from interlingua.conversion.pictures import look
+from interlingua.conversion.resizing import Limits, resized
 
 Image = pytest.importorskip("PIL.Image")
 

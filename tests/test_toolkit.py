@@ -16,9 +16,9 @@ from interlingua import (
     tool,
 )
 from interlingua.connect.debug import DebugConnector, ScriptedCall, Step
-from interlingua.messages import text_of
-from interlingua.toolkit import DiscoveryOptions, Toolkit, create_toolkit, create_toolkit_async
+from interlingua.plugins.toolkit import DiscoveryOptions, Toolkit, create_toolkit, create_toolkit_async
 from interlingua.tools import ToolContext, call_tool, extract_tool_schemas
+from interlingua.values.messages import text_of
 from plugins.making import ECHO, plugin
 
 SLOW = ECHO.replace(
@@ -135,7 +135,7 @@ async def test_what_goes_wrong_while_loading_lazily_is_raised_by_ready(monkeypat
     def broken() -> None:
         raise OSError("no connectors today")
 
-    monkeypatch.setattr("interlingua.toolkit.builtin_connectors", broken)
+    monkeypatch.setattr("interlingua.plugins.toolkit.builtin_connectors", broken)
     kit = await create_toolkit_async(lazy=True)
     with pytest.raises(OSError, match="no connectors today"):
         await kit.ready

@@ -3,10 +3,10 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .abort import Abort
-from .canonical import dump, load
 from .dialects import DIALECTS, dialect
-from .errors import (
+from .values.abort import Abort
+from .values.canonical import dump, load
+from .values.errors import (
     Aborted,
     AuthFailed,
     BadRequest,
@@ -26,10 +26,10 @@ from .errors import (
     TransportError,
     Unsupported,
 )
-from .events import AgentEvent, AssistantMessageEvent, StreamEvent
-from .folding import fold, unfold
-from .losses import Encoded, Loss
-from .messages import (
+from .values.events import AgentEvent, AssistantMessageEvent, StreamEvent
+from .values.folding import fold, unfold
+from .values.losses import Encoded, Loss
+from .values.messages import (
     AgentMessage,
     AssistantMessage,
     AudioBlock,
@@ -56,7 +56,7 @@ from .messages import (
     Usage,
     UserMessage,
 )
-from .request import (
+from .values.request import (
     Api,
     AuthMode,
     CallOptions,
@@ -80,16 +80,16 @@ from .request import (
 
 if TYPE_CHECKING:
     from .agent import Agent
-    from .checks import Finding, check
-    from .connect.auth import AuthResolver
+    from .connect.auth.resolver import AuthResolver
     from .connect.client import Client, complete, stream
     from .connect.connector import Connector
     from .connect.registry import ConnectorRegistry
-    from .conversion import Detection, convert, decode, detect, encode
-    from .handover import Adapted, adapt
+    from .conversion.adapting.adapter import Adapted, adapt
+    from .conversion.checks import Finding, check
+    from .conversion.converting import Detection, convert, decode, detect, encode
     from .plugins import ExtensionInfo, LoadedPlugin, PluginDefinition, load_plugins
+    from .plugins.toolkit import create_toolkit
     from .sessions.session import Session
-    from .toolkit import create_toolkit
     from .tools.decorator import tool
     from .tools.registry import ToolRegistry
     from .tools.tool import (
@@ -109,7 +109,7 @@ __version__ = "0.1.0"
 
 # Loaded on first use, so that importing the package stays light.
 _LATER = {
-    "AuthResolver": "connect.auth",
+    "AuthResolver": "connect.auth.resolver",
     "ExtensionInfo": "plugins",
     "FsBridge": "tools.tool",
     "FsStat": "tools.tool",
@@ -123,21 +123,21 @@ _LATER = {
     "ToolResult": "tools.tool",
     "ToolSection": "tools.tool",
     "ToolUpdateCallback": "tools.tool",
-    "Adapted": "handover",
+    "Adapted": "conversion.adapting.adapter",
     "Agent": "agent",
     "Client": "connect.client",
     "Connector": "connect.connector",
     "ConnectorRegistry": "connect.registry",
-    "Detection": "conversion",
-    "Finding": "checks",
-    "adapt": "handover",
-    "check": "checks",
+    "Detection": "conversion.converting",
+    "Finding": "conversion.checks",
+    "adapt": "conversion.adapting.adapter",
+    "check": "conversion.checks",
     "complete": "connect.client",
-    "convert": "conversion",
-    "create_toolkit": "toolkit",
-    "decode": "conversion",
-    "detect": "conversion",
-    "encode": "conversion",
+    "convert": "conversion.converting",
+    "create_toolkit": "plugins.toolkit",
+    "decode": "conversion.converting",
+    "detect": "conversion.converting",
+    "encode": "conversion.converting",
     "load_plugins": "plugins",
     "Session": "sessions.session",
     "stream": "connect.client",

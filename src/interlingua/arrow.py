@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from .conversion import convert
-from .errors import InterlinguaError
+from .conversion.converting import convert
+from .values.errors import InterlinguaError
 
 LOSSES = pa.list_(
     pa.struct([("path", pa.string()), ("what", pa.string()), ("why", pa.string()), ("severity", pa.string())])

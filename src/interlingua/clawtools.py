@@ -14,23 +14,12 @@ from typing import Any, TypeAlias, TypedDict
 
 from msgspec import Struct, structs
 
-from . import toolkit
-from .connect.auth import AuthResolver, resolve_auth
+from .connect.auth.resolver import AuthResolver, resolve_auth
 from .connect.client import builtin_connectors
 from .connect.connector import Connector
 from .connect.models_json import deserialize_model, serialize_model
 from .connect.registry import ConnectorRegistry
-from .dialects.clawtools import mistakes, project, unproject
-from .errors import ToolAuthorizationError, ToolInputError
-from .events import StreamEvent
-from .interop import struct_of
-from .messages import (
-    AssistantMessage,
-    ImageContent,
-    TextContent,
-    ToolResultMessage,
-    UserMessage,
-)
+from .dialects.files.clawtools import mistakes, project, unproject
 from .plugins import (
     ExtensionInfo,
     LoadedPlugin,
@@ -43,22 +32,11 @@ from .plugins import (
     list_channel_extensions,
     list_provider_extensions,
     load_plugins,
+    toolkit,
 )
 from .plugins.manifest import Manifest as PluginManifest
-from .request import (
-    Api,
-    AuthMode,
-    KnownApi,
-    ModelCost,
-    ModelDescriptor,
-    ProviderConfig,
-    ResolvedAuth,
-    StreamContext,
-    StreamOptions,
-    ToolSpec,
-)
-from .toolkit import DiscoveryOptions
-from .toolkit import Toolkit as Clawtools
+from .plugins.toolkit import DiscoveryOptions
+from .plugins.toolkit import Toolkit as Clawtools
 from .tools import catalog, schemas
 from .tools.catalog import get_core_sections, get_core_tool_catalog
 from .tools.fs import create_node_bridge
@@ -84,6 +62,22 @@ from .tools.tool import (
     ToolResult,
     ToolSection,
     ToolUpdateCallback,
+)
+from .values.errors import ToolAuthorizationError, ToolInputError
+from .values.events import StreamEvent
+from .values.interop import struct_of
+from .values.messages import AssistantMessage, ImageContent, TextContent, ToolResultMessage, UserMessage
+from .values.request import (
+    Api,
+    AuthMode,
+    KnownApi,
+    ModelCost,
+    ModelDescriptor,
+    ProviderConfig,
+    ResolvedAuth,
+    StreamContext,
+    StreamOptions,
+    ToolSpec,
 )
 
 ConversationMessage: TypeAlias = UserMessage | AssistantMessage

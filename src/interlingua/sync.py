@@ -11,9 +11,9 @@ import threading
 from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .errors import InterlinguaError
-from .events import StreamEvent
-from .messages import AssistantMessage
+from .values.errors import InterlinguaError
+from .values.events import StreamEvent
+from .values.messages import AssistantMessage
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

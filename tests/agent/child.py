@@ -13,9 +13,9 @@ from interlingua.agent import Agent
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector, ScriptedCall, Step
 from interlingua.connect.registry import ConnectorRegistry
-from interlingua.events import AgentEvent, MessageEnd
 from interlingua.sessions import Session
 from interlingua.tools.tool import Tool, ToolResult
+from interlingua.values.events import AgentEvent, MessageEnd
 
 SCHEMA = {"type": "object", "properties": {"pause": {"type": "integer"}}}
 

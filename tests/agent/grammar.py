@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import interlingua as il
 from interlingua.dialects import WIRES
-from interlingua.events import (
+from interlingua.values.events import (
     AgentEnd,
     AgentEvent,
     AgentStart,
@@ -18,7 +18,7 @@ from interlingua.events import (
     TurnEnd,
     TurnStart,
 )
-from interlingua.messages import AgentMessage
+from interlingua.values.messages import AgentMessage
 
 FAILED = ("error", "aborted")
 

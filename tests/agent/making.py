@@ -11,8 +11,9 @@ from interlingua.agent import Agent
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector, Reply, ScriptedCall, Step
 from interlingua.connect.registry import ConnectorRegistry
-from interlingua.connect.resilience import NEVER, Retry
-from interlingua.events import (
+from interlingua.connect.retry import NEVER, Retry
+from interlingua.tools.tool import Tool, ToolResult
+from interlingua.values.events import (
     AgentEvent,
     MessageEnd,
     MessageStart,
@@ -21,8 +22,7 @@ from interlingua.events import (
     ToolExecutionStart,
     ToolExecutionUpdate,
 )
-from interlingua.messages import AgentMessage, text_of
-from interlingua.tools.tool import Tool, ToolResult
+from interlingua.values.messages import AgentMessage, text_of
 
 AT_ONCE = Retry(attempts=3, base=0.001, cap=0.002)
 

@@ -8,9 +8,10 @@ import pytest
 import interlingua as il
 from agent.grammar import check_events, check_pairing
 from agent.making import agent_of, call, calling, events_of, noted, results, roles, said, texts, told, tool_of, waiting
-from interlingua.abort import Abort
 from interlingua.connect.debug import Step
-from interlingua.events import (
+from interlingua.tools.tool import ToolResult
+from interlingua.values.abort import Abort
+from interlingua.values.events import (
     AgentEnd,
     AgentEvent,
     MessageEnd,
@@ -21,7 +22,6 @@ from interlingua.events import (
     TurnEnd,
     TurnStart,
 )
-from interlingua.tools.tool import ToolResult
 
 
 async def test_case_92_an_abort_keeps_what_had_come_of_the_answer() -> None:
@@ -33,7 +33,7 @@ async def test_case_92_an_abort_keeps_what_had_come_of_the_answer() -> None:
     last = agent.messages[-1]
     assert isinstance(last, il.AssistantMessage)
     assert "aborted" == last.stop_reason
-    assert "It is half said".startswith(il.messages.text_of(last.content))
+    assert "It is half said".startswith(il.values.messages.text_of(last.content))
     assert events[-1] == AgentEnd(tuple(agent.messages), "aborted")  # type: ignore[arg-type]
 
 

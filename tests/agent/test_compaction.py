@@ -16,10 +16,10 @@ from agent.making import agent_of, call, calling, noted, said, texts, tool_of
 from interlingua.agent import Agent, Compaction
 from interlingua.agent.compaction import SMALLEST_PIECE
 from interlingua.connect.client import Client
-from interlingua.connect.resilience import NEVER
-from interlingua.messages import AgentMessage
+from interlingua.connect.retry import NEVER
 from interlingua.sessions import Session, compaction
 from interlingua.testing import Server
+from interlingua.values.messages import AgentMessage
 
 SUMMARY = "## Goal\nTo go on."
 
@@ -115,7 +115,7 @@ def signatures(messages: Any) -> set[str]:
         block.thinking_signature
         for message in messages
         if isinstance(message, il.AssistantMessage)
-        for block in il.messages.blocks_of(message.content)
+        for block in il.values.messages.blocks_of(message.content)
         if isinstance(block, il.ThinkingBlock)
     }
 

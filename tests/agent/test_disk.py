@@ -8,8 +8,8 @@ import pytest
 
 from agent.grammar import check_events, check_pairing
 from agent.making import agent_of, call, calling, events_of, noted, texts
-from interlingua.events import AgentEnd
 from interlingua.sessions import Session
+from interlingua.values.events import AgentEnd
 
 
 class FullDisk:

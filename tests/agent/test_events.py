@@ -11,7 +11,8 @@ from agent.grammar import check_events, check_pairing
 from agent.making import agent_of, call, calling, events_of, messages_of, noted, roles, said, texts, told, tool_of
 from interlingua.agent import Agent
 from interlingua.connect.debug import Step
-from interlingua.events import (
+from interlingua.tools.tool import ToolResult
+from interlingua.values.events import (
     AgentEnd,
     AgentEvent,
     Done,
@@ -23,7 +24,6 @@ from interlingua.events import (
     ToolExecutionStart,
     TurnEnd,
 )
-from interlingua.tools.tool import ToolResult
 
 
 async def test_a_plain_prompt_is_one_turn() -> None:
@@ -50,7 +50,7 @@ async def test_an_update_carries_the_message_so_far() -> None:
     """`message` of an update is what had come by then, not what came later."""
     agent = agent_of(Step(text=("a", "b", "c")))
     seen = [
-        il.messages.text_of(event.message.content)
+        il.values.messages.text_of(event.message.content)
         for event in await events_of(agent)
         if isinstance(event, MessageUpdate) and isinstance(event.assistant_message_event, TextDelta)
     ]
@@ -117,7 +117,7 @@ async def test_an_error_ends_the_run_in_order() -> None:
     check_events(events)
     last = agent.messages[-1]
     assert isinstance(last, il.AssistantMessage)
-    assert ("error", "It began") == (last.stop_reason, il.messages.text_of(last.content))
+    assert ("error", "It began") == (last.stop_reason, il.values.messages.text_of(last.content))
     assert agent.state.error is not None
 
 
@@ -195,7 +195,7 @@ async def test_the_state_follows_the_run() -> None:
         state = agent.state
         match event:
             case MessageUpdate(assistant_message_event=TextDelta()):
-                seen.append(il.messages.text_of(state.stream_message.content))  # type: ignore[union-attr]
+                seen.append(il.values.messages.text_of(state.stream_message.content))  # type: ignore[union-attr]
             case MessageEnd(message=il.AssistantMessage()):
                 seen.append((state.stream_message, roles(agent.messages)[-1]))
             case ToolExecutionStart() | ToolExecutionEnd():
@@ -397,7 +397,7 @@ async def test_case_91_leaving_a_run_aborts_it() -> None:
     last = agent.messages[-1]
     assert isinstance(last, il.AssistantMessage)
     assert "aborted" == last.stop_reason
-    assert il.messages.text_of(last.content) in ("a", "ab")
+    assert il.values.messages.text_of(last.content) in ("a", "ab")
 
 
 async def test_an_iterator_without_a_prompt_continues() -> None:
@@ -441,7 +441,7 @@ async def test_a_turn_ends_with_its_answer_and_results() -> None:
 
 async def test_updates_of_a_long_answer_copy_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """20,000 pieces of an answer: the message so far is computed only when somebody looks at it."""
-    from interlingua import events, partials
+    from interlingua.values import events, partials
 
     computed = 0
 

@@ -17,18 +17,18 @@ import interlingua as il
 from agent.grammar import check_pairing
 from agent.making import AT_ONCE, Asked, call, calling, client_of, noted, said, texts, tool_of, waiting
 from interlingua.agent import Agent
-from interlingua.agent.directory import AgentSetup, Caller, Forbidden
-from interlingua.agent.host import AgentHost
-from interlingua.agent.runs import Run, Spawning, Task
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector, Step
 from interlingua.connect.registry import ConnectorRegistry
-from interlingua.connect.resilience import NEVER
-from interlingua.errors import InterlinguaError, ToolInputError
-from interlingua.messages import AgentMessage
+from interlingua.connect.retry import NEVER
+from interlingua.host.directory import AgentSetup, Caller, Forbidden
+from interlingua.host.host import AgentHost
+from interlingua.host.runs import Run, Spawning, Task
 from interlingua.sessions import Session
 from interlingua.sessions.store import SessionNotFound
 from interlingua.tools.tool import Tool, ToolContext, ToolResult
+from interlingua.values.errors import InterlinguaError, ToolInputError
+from interlingua.values.messages import AgentMessage
 
 MAIN = "agent:main:main"
 
@@ -775,8 +775,8 @@ async def test_a_model_that_is_switched_while_it_works_holds_from_the_next_answe
 
 CRASH = """
     import asyncio, os, sys
-    from interlingua.agent.host import AgentHost
-    from interlingua.agent.directory import Caller
+    from interlingua.host.host import AgentHost
+    from interlingua.host.directory import Caller
     from interlingua.connect.client import Client
     from interlingua.connect.debug import DebugConnector, ScriptedCall, Step
     from interlingua.connect.registry import ConnectorRegistry

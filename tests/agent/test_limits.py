@@ -12,7 +12,7 @@ from interlingua.agent.loop import Spent
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector, Step
 from interlingua.connect.registry import ConnectorRegistry
-from interlingua.events import TurnEnd
+from interlingua.values.events import TurnEnd
 
 
 def always_calling(request: il.Request) -> Step:

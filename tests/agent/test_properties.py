@@ -13,9 +13,9 @@ from agent.grammar import check_events, check_pairing, check_wires
 from agent.making import AT_ONCE, client_of, said, tool_of
 from interlingua.agent import Agent, Limits, Verdict
 from interlingua.connect.debug import ScriptedCall, Step
-from interlingua.events import AgentEvent
 from interlingua.sessions import Session
 from interlingua.tools.tool import Tool, ToolResult
+from interlingua.values.events import AgentEvent
 
 NUMBER = {"n": {"type": "integer"}}
 

@@ -22,10 +22,10 @@ from agent.grammar import check_events, check_pairing, check_wires
 from agent.making import agent_of, call, calling, events_of, results, roles, said, texts, tool_of
 from interlingua.agent import Agent, Compaction
 from interlingua.connect.debug import Step
-from interlingua.events import AgentEvent
 from interlingua.sessions import Session
 from interlingua.sessions.store import SessionBusy
 from interlingua.tools.tool import ToolResult
+from interlingua.values.events import AgentEvent
 
 KILLS = int(os.environ.get("INTERLINGUA_KILLS", "40"))
 LIVES = 4  # of one session, at least

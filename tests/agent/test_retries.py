@@ -12,7 +12,7 @@ from interlingua.agent import Agent, Compaction, Limits
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector, Step
 from interlingua.connect.registry import ConnectorRegistry
-from interlingua.connect.resilience import Retry
+from interlingua.connect.retry import Retry
 from interlingua.sessions import Session
 
 

@@ -10,8 +10,8 @@ from agent.grammar import check_events, check_pairing
 from agent.making import Asked, agent_of, call, calling, client_of, events_of, noted, results, said, texts, tool_of
 from interlingua.agent import Agent
 from interlingua.connect.debug import Step
-from interlingua.events import AgentEvent, MessageEnd, ToolExecutionEnd
 from interlingua.tools.tool import ToolResult
+from interlingua.values.events import AgentEvent, MessageEnd, ToolExecutionEnd
 
 
 def steering_after_first_call(agent: Agent, *words: str) -> None:

@@ -12,11 +12,11 @@ import interlingua as il
 from agent.grammar import check_events, check_pairing, check_wires
 from agent.making import agent_of, call, calling, events_of, noted, results, said, texts, told, tool_of, waiting
 from interlingua.agent import AfterCall, BeforeCall, Limits, Verdict
-from interlingua.events import AgentEvent, ToolExecutionEnd, ToolExecutionUpdate
 from interlingua.testing import Server
 from interlingua.tools import calling as tool_calling
 from interlingua.tools.policy import ASK, ApprovalRequest, Policy
 from interlingua.tools.tool import Tool, ToolResult, ToolUpdateCallback
+from interlingua.values.events import AgentEvent, ToolExecutionEnd, ToolExecutionUpdate
 
 NUMBER = {"type": "integer"}
 

@@ -9,10 +9,10 @@ from typing import Any, Self
 import aiohttp
 import jsonschema_rs
 
-from interlingua import jsontext
 from interlingua.canvas.library import Library
 from interlingua.canvas.openapi import document
 from interlingua.canvas.server import Canvas
+from interlingua.values import jsontext
 
 
 @cache

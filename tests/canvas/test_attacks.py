@@ -14,9 +14,9 @@ import interlingua as il
 from canvas.driving import Browser, browsing, canvas_at
 from interlingua.canvas.library import Library
 from interlingua.canvas.server import Canvas
-from interlingua.errors import InterlinguaError
 from interlingua.serving.access import MAX_GUESSES, Access, KeyRing
 from interlingua.sessions import Session
+from interlingua.values.errors import InterlinguaError
 
 
 @pytest.fixture

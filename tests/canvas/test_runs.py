@@ -17,7 +17,7 @@ from interlingua.canvas.toolbox import Toolbox
 from interlingua.connect.client import Client, builtin_connectors
 from interlingua.connect.connector import HttpConnector
 from interlingua.connect.providers import Provider
-from interlingua.connect.resilience import Retry
+from interlingua.connect.retry import Retry
 from interlingua.sessions import Session
 from interlingua.testing import Cut, ErrorEvent, Server, Stall
 

@@ -14,8 +14,8 @@ from interlingua.chat.commands import COMMANDS
 from interlingua.chat.display import Display
 from interlingua.chat.opening import open_session
 from interlingua.chat.plain import plainly
-from interlingua.events import AgentEvent
 from interlingua.tools.policy import ASK
+from interlingua.values.events import AgentEvent
 
 
 class Remembering:

@@ -17,7 +17,7 @@ from interlingua.chat.attaching import attach
 from interlingua.chat.command import nearest, parse
 from interlingua.chat.commands import COMMANDS
 from interlingua.chat.completion import ChatCompleter
-from interlingua.messages import AgentMessage, CustomMessage, UserMessage, text_of
+from interlingua.values.messages import AgentMessage, CustomMessage, UserMessage, text_of
 
 CALL = {"text": "I look.", "calls": [{"name": "ls", "arguments": {"path": "."}, "id": "c1"}]}
 

@@ -7,7 +7,7 @@ import pytest
 import interlingua as il
 from interlingua.chat.display import Display
 from interlingua.chat.plain import plainly
-from interlingua.events import (
+from interlingua.values.events import (
     AgentEnd,
     AgentEvent,
     AgentStart,

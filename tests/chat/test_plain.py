@@ -13,8 +13,8 @@ import pytest
 
 import interlingua as il
 from cli.running import COMMAND, Outcome, run
-from interlingua.messages import text_of
 from interlingua.sessions import Session
+from interlingua.values.messages import text_of
 
 WRITE = {"text": "I write.", "calls": [{"name": "write", "arguments": {"path": "a.txt", "content": "hello\n"}}]}
 

@@ -11,9 +11,9 @@ from interlingua.chat import rendering
 from interlingua.chat.plain import plainly
 from interlingua.chat.screen import drawn
 from interlingua.chat.spending import Spending, by_model
-from interlingua.errors import AuthFailed, ContextTooLong, InterlinguaError, RateLimited
-from interlingua.losses import Loss
-from interlingua.messages import Cost, Usage
+from interlingua.values.errors import AuthFailed, ContextTooLong, InterlinguaError, RateLimited
+from interlingua.values.losses import Loss
+from interlingua.values.messages import Cost, Usage
 
 EVIL = "\x1b]0;title\x07\x1b[2J\x1b[31mred\x1b[0m\x9b1A\x08\x00\rover\u202ereversed"
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from chat.terminal import Terminal, needs_tmux
-from interlingua.messages import UserMessage, text_of
 from interlingua.sessions import Session
+from interlingua.values.messages import UserMessage, text_of
 
 pytestmark = needs_tmux
 

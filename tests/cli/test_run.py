@@ -14,8 +14,8 @@ import pytest
 import interlingua as il
 from cli.running import COMMAND, Outcome, run
 from connect.asking import PNG
-from interlingua.messages import text_of
 from interlingua.testing import ErrorEvent, Server, Stall, Status
+from interlingua.values.messages import text_of
 
 PARROT = ("-m", "debug/parrot-1")
 

@@ -7,7 +7,7 @@ from typing import Any
 import interlingua as il
 from interlingua.connect.client import Client
 from interlingua.connect.registry import ConnectorRegistry
-from interlingua.connect.resilience import Retry
+from interlingua.connect.retry import Retry
 from interlingua.connect.stream import Stream
 from interlingua.testing import Server
 

@@ -10,10 +10,10 @@ import pytest
 import interlingua as il
 from connect.talking import QUICK, ask, events_of, options, own, until
 from interlingua.connect.client import Client
-from interlingua.connect.resilience import Retry
-from interlingua.connect.watching import Timeouts
-from interlingua.events import Error, Start, TextDelta
+from interlingua.connect.retry import Retry
+from interlingua.connect.timeouts import Timeouts
 from interlingua.testing import Pace, RateLimit, Server, SlowHeaders, Split, Stall, Status
+from interlingua.values.events import Error, Start, TextDelta
 from laws.grammar import faults
 
 

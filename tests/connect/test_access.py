@@ -13,10 +13,10 @@ from interlingua.agent import Agent, AgentHost, Compaction
 from interlingua.connect.candidates import chain
 from interlingua.connect.client import Client, builtin_connectors
 from interlingua.connect.providers import Provider
-from interlingua.connect.resilience import Retry
-from interlingua.request import StreamOptions
+from interlingua.connect.retry import Retry
 from interlingua.testing import RateLimit, Server, Status
 from interlingua.testing.server import Received
+from interlingua.values.request import StreamOptions
 
 WIRES = {"aa": "openai-completions", "bb": "anthropic-messages", "cc": "ollama-chat"}
 PLACES = (*WIRES, "private", "other")  # a server for each provider, and two more addresses
@@ -432,9 +432,9 @@ async def test_a_connector_of_ones_own_is_told_only_its_own_access(servers: dict
 
 def test_a_model_like_one_of_another_provider_shares_its_facts_and_not_its_ways(tmp_path: Any) -> None:
     """Headers and address of that provider are not sent, or sent to, in another's name."""
-    from interlingua.connect.catalogue import Catalogue
+    from interlingua.connect.models import Catalogue
     from interlingua.connect.overrides import load_overrides
-    from interlingua.connect.pricesheet import PriceSheet
+    from interlingua.connect.prices.sheet import PriceSheet
 
     file = tmp_path / "models.toml"
     file.write_text(

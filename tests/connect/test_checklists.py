@@ -16,9 +16,10 @@ import interlingua as il
 from connect.talking import KEY, QUICK, Own, ask, events_of, options, saying, until
 from interlingua.connect.client import Client
 from interlingua.connect.registry import ConnectorRegistry
-from interlingua.connect.resilience import overflowed
-from interlingua.dialects import clawtools
-from interlingua.events import (
+from interlingua.connect.retry import overflowed
+from interlingua.dialects.files import clawtools
+from interlingua.testing import Answer, Empty, Server, Stall, Status, Wait
+from interlingua.values.events import (
     Done,
     Error,
     Start,
@@ -30,7 +31,6 @@ from interlingua.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from interlingua.testing import Answer, Empty, Server, Stall, Status, Wait
 from laws.grammar import faults
 
 # A provider for every wire.

@@ -9,7 +9,7 @@ import pytest
 import interlingua as il
 from interlingua.connect.client import Client
 from interlingua.dialects import WIRES
-from interlingua.framing import actual_type, write_sse
+from interlingua.dialects.framing import actual_type, write_sse
 from interlingua.testing import Server, Split
 from interlingua.testing.faults import Answer, Piece
 from laws.grammar import faults

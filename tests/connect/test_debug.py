@@ -22,8 +22,8 @@ from interlingua.connect.debug import (
     string_hash,
 )
 from interlingua.connect.registry import ConnectorRegistry
-from interlingua.dialects import clawtools
-from interlingua.events import Done, Error, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
+from interlingua.dialects.files import clawtools
+from interlingua.values.events import Done, Error, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 from laws.grammar import faults
 
 CLAW = "clawfice-debug"

@@ -14,13 +14,11 @@ import pytest
 import interlingua as il
 from connect.asking import events_of
 from interlingua.connect.client import Client
-from interlingua.connect.resilience import NEVER, Retry
+from interlingua.connect.retry import NEVER, Retry
 from interlingua.connect.stream import Stream
+from interlingua.connect.timeouts import Timeouts
 from interlingua.connect.transport import HttpTransport
-from interlingua.connect.watching import Timeouts
 from interlingua.dialects import WIRES
-from interlingua.events import Done, Error
-from interlingua.messages import text_of
 from interlingua.testing import (
     Corrupt,
     Cut,
@@ -40,6 +38,8 @@ from interlingua.testing import (
     Stall,
     Status,
 )
+from interlingua.values.events import Done, Error
+from interlingua.values.messages import text_of
 from laws.grammar import faults
 
 PAGE = Path(__file__).parents[2] / "docs/connectors.md"

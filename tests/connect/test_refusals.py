@@ -142,7 +142,7 @@ async def test_a_refusal_that_comes_whole_is_the_same(server: Server, api: str, 
 @pytest.mark.parametrize("reason", ["SAFETY", "OTHER", "JAILBREAK", "BLOCKED_REASON_UNSPECIFIED", "NEW_WORD", 2])
 def test_a_prompt_that_google_blocked_is_a_refusal_whatever_the_reason(reason: Any) -> None:
     """`OTHER` ends an answer for many reasons; a prompt it blocks was refused."""
-    from interlingua.dialects._errors import failure_of
+    from interlingua.dialects.provider_errors import failure_of
 
     wire = il.dialect("google-generative-ai")
     assert isinstance(failure_of(wire.decode_response({"promptFeedback": {"blockReason": reason}})), il.ContentFiltered)

@@ -7,14 +7,14 @@ import pytest
 
 import interlingua as il
 from connect.talking import KEY, Own, ask, saying
-from interlingua.connect import catalogue
+from interlingua.connect import models as catalogue
 from interlingua.connect.client import Client, builtin_connectors
 from interlingua.connect.connector import Connector, HttpConnector
 from interlingua.connect.models_json import deserialize_model, serialize_model
 from interlingua.connect.providers import PROVIDERS, ROWS
 from interlingua.connect.registry import ConnectorRegistry
-from interlingua.events import Done, Start, TextDelta, TextEnd, TextStart
 from interlingua.testing import Server
+from interlingua.values.events import Done, Start, TextDelta, TextEnd, TextStart
 
 
 def connector(id: str, provider: str = "p", api: str = "a") -> Any:

@@ -14,9 +14,8 @@ import interlingua as il
 from connect.talking import API, KEY, QUICK, Own, ask, events_of, options, own, saying, until
 from interlingua.connect.client import Client
 from interlingua.connect.registry import ConnectorRegistry
-from interlingua.connect.resilience import Breaker, Retry, elsewhere, overflow_wording, overflowed, passing
-from interlingua.dialects._errors import OVERFLOW, retry_after
-from interlingua.events import Done, Error, Start, TextDelta, TextEnd, TextStart
+from interlingua.connect.retry import Breaker, Retry, elsewhere, overflow_wording, overflowed, passing
+from interlingua.dialects.provider_errors import OVERFLOW, retry_after
 from interlingua.testing import (
     Corrupt,
     Cut,
@@ -34,6 +33,7 @@ from interlingua.testing import (
     Stall,
     Status,
 )
+from interlingua.values.events import Done, Error, Start, TextDelta, TextEnd, TextStart
 from laws.grammar import faults
 
 

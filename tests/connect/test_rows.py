@@ -9,12 +9,12 @@ import pytest
 
 import interlingua as il
 from connect.asking import PLACES, PNG, TOLD_COST, UNKNOWN, Place, ask, asked_of, events_of
-from interlingua.connect import catalogue
+from interlingua.connect import models as catalogue
 from interlingua.connect.client import Client, builtin_connectors
 from interlingua.connect.providers import ROWS, Provider, Setting
-from interlingua.events import Error, TextDelta, ThinkingDelta, ThinkingEnd, ToolCallEnd, ToolCallStart
-from interlingua.messages import text_of
 from interlingua.testing import Server, Stall
+from interlingua.values.events import Error, TextDelta, ThinkingDelta, ThinkingEnd, ToolCallEnd, ToolCallStart
+from interlingua.values.messages import text_of
 from laws.grammar import faults
 
 everywhere = pytest.mark.parametrize("place", PLACES, ids=lambda place: place.name)

@@ -13,9 +13,9 @@ from interlingua.connect.client import Client
 from interlingua.connect.connector import USER_AGENT, HttpConnector
 from interlingua.connect.providers import PROVIDERS, ROWS
 from interlingua.connect.stream import Stream
-from interlingua.messages import text_of
 from interlingua.testing import Server
 from interlingua.testing.server import Received
+from interlingua.values.messages import text_of
 
 KEY = "key-1234567890"
 

@@ -16,8 +16,8 @@ import interlingua as il
 from connect.talking import QUICK, ask, until
 from interlingua.connect.client import Client
 from interlingua.connect.transport import HttpTransport
-from interlingua.events import TextDelta
 from interlingua.testing import Cut, Server, Stall, Status
+from interlingua.values.events import TextDelta
 
 PROC = Path("/proc/self")
 needs_proc = pytest.mark.skipif(not PROC.exists(), reason="memory and open files are read from /proc")
@@ -135,7 +135,7 @@ async def test_case_119_failing_calls_leave_no_task_behind() -> None:
 
 async def test_case_121_the_catalogue_is_not_loaded_on_the_event_loop(tmp_path: Path, monkeypatch: Any) -> None:
     """The price list is read beside the loop: while it loads, the loop goes on."""
-    from interlingua.connect import catalogue
+    from interlingua.connect import models as catalogue
 
     loaded_in: list[threading.Thread] = []
     load = catalogue.default

@@ -15,8 +15,8 @@ from interlingua.connect.client import Client
 from interlingua.connect.connector import HttpConnector
 from interlingua.connect.providers import PROVIDERS
 from interlingua.connect.stream import Stream
-from interlingua.events import Done, Error, Start, TextDelta, TextEnd, TextStart, ThinkingStart, ToolCallStart
 from interlingua.testing import Pace, Server, SlowHeaders, Stall
+from interlingua.values.events import Done, Error, Start, TextDelta, TextEnd, TextStart, ThinkingStart, ToolCallStart
 from laws.grammar import faults
 
 HANGING = Stall(after_events=4)

@@ -18,8 +18,8 @@ from interlingua import sync
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector, Step
 from interlingua.connect.registry import ConnectorRegistry
-from interlingua.events import Done, Error, TextDelta
 from interlingua.testing import Server, SlowHeaders, Stall
+from interlingua.values.events import Done, Error, TextDelta
 from laws.grammar import faults
 
 MODEL = "anthropic/test-model"

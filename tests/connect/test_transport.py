@@ -17,8 +17,8 @@ import pytest
 
 import interlingua as il
 from connect.talking import API, KEY, QUICK, ask, events_of, options
+from interlingua.connect.auth.credentials import HIDDEN
 from interlingua.connect.client import Client
-from interlingua.connect.credentials import HIDDEN
 from interlingua.connect.transport import HttpTransport, shared
 from interlingua.testing import ErrorEvent, Garbage, ProxyServer, Server, Stall, Status
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from interlingua.canonical import dump, load
 from interlingua.dialects import Dialect, Encoding
-from interlingua.errors import (
+from interlingua.values.canonical import dump, load
+from interlingua.values.errors import (
     AuthFailed,
     BadRequest,
     ContentFiltered,
@@ -22,10 +22,10 @@ from interlingua.errors import (
     ProviderError,
     RateLimited,
 )
-from interlingua.events import Error, StreamEvent
-from interlingua.folding import fold, unfold
-from interlingua.messages import AssistantMessage, ToolCall
-from interlingua.request import Request
+from interlingua.values.events import Error, StreamEvent
+from interlingua.values.folding import fold, unfold
+from interlingua.values.messages import AssistantMessage, ToolCall
+from interlingua.values.request import Request
 
 from . import grammar
 from .cases import Case

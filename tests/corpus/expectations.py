@@ -5,8 +5,16 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from interlingua.folding import arguments_text
-from interlingua.messages import AssistantMessage, ServerToolCall, TextBlock, ThinkingBlock, ToolCall, Usage, blocks_of
+from interlingua.values.folding import arguments_text
+from interlingua.values.messages import (
+    AssistantMessage,
+    ServerToolCall,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    Usage,
+    blocks_of,
+)
 
 from .cases import Case
 from .differences import differences, shown

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from interlingua.events import (
+from interlingua.values.events import (
     BlockEnd,
     BlockStart,
     Done,
@@ -19,8 +19,8 @@ from interlingua.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from interlingua.folding import parse_arguments
-from interlingua.messages import Block, TextBlock, ThinkingBlock, blocks_of
+from interlingua.values.folding import parse_arguments
+from interlingua.values.messages import Block, TextBlock, ThinkingBlock, blocks_of
 
 _KINDS: dict[type, str] = {
     **dict.fromkeys((TextStart, TextDelta, TextEnd), "text"),

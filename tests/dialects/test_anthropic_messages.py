@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from interlingua.dialects import anthropic_messages as wire
-from interlingua.events import Error, TextDelta, ToolCallDelta
-from interlingua.framing import AWSEventStream
-from interlingua.request import Request
+from interlingua.dialects import anthropic as wire
+from interlingua.dialects.framing import AWSEventStream
+from interlingua.values.events import Error, TextDelta, ToolCallDelta
+from interlingua.values.request import Request
 
 API = wire.API
 EPHEMERAL = {"type": "ephemeral"}

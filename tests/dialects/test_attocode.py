@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 import interlingua as il
 from dialects.trips import accounted, edited, foreign_conversations, returned, without_fate
-from interlingua.dialects import attocode
-from interlingua.errors import BadWire
-from interlingua.messages import blocks_of
+from interlingua.dialects.files import attocode
+from interlingua.values.errors import BadWire
+from interlingua.values.messages import blocks_of
 from laws.differences import answer_view, differing, is_under
 from strategies import json_values, messages_for_answers, mutated, with_unknown_fields
 

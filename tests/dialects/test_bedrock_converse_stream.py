@@ -19,10 +19,11 @@ from botocore.validate import ParamValidator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.canonical import dump, load
-from interlingua.dialects import bedrock_converse_stream as bedrock
-from interlingua.dialects._errors import is_overflow
-from interlingua.errors import (
+from interlingua.dialects import bedrock as bedrock
+from interlingua.dialects.framing import AWSEventStream, JSONArray, write_aws
+from interlingua.dialects.provider_errors import is_overflow
+from interlingua.values.canonical import dump, load
+from interlingua.values.errors import (
     AuthFailed,
     BadRequest,
     BadWire,
@@ -32,7 +33,7 @@ from interlingua.errors import (
     RateLimited,
     Unsupported,
 )
-from interlingua.events import (
+from interlingua.values.events import (
     BlockEnd,
     Done,
     Error,
@@ -45,10 +46,9 @@ from interlingua.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from interlingua.folding import fold, unfold
-from interlingua.framing import AWSEventStream, JSONArray, write_aws
-from interlingua.losses import Encoded
-from interlingua.messages import (
+from interlingua.values.folding import fold, unfold
+from interlingua.values.losses import Encoded
+from interlingua.values.messages import (
     AssistantMessage,
     AudioBlock,
     CacheMarker,
@@ -66,7 +66,7 @@ from interlingua.messages import (
     Usage,
     UserMessage,
 )
-from interlingua.request import (
+from interlingua.values.request import (
     Context,
     Conversation,
     ModelDescriptor,

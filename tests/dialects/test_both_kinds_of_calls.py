@@ -1,8 +1,8 @@
 """A server that says each call twice, as a tool call and as a function call of the old kind."""
 
 import interlingua as il
-from interlingua import jsontext
-from interlingua.framing import Frame
+from interlingua.dialects.framing import Frame
+from interlingua.values import jsontext
 
 CHAT = il.dialect("openai-completions")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from dialects.trips import returned
-from interlingua.dialects import chatgpt_export
-from interlingua.errors import BadWire
-from interlingua.messages import text_of
+from interlingua.dialects.files import chatgpt_export
+from interlingua.values.errors import BadWire
+from interlingua.values.messages import text_of
 
 SAMPLE = json.loads((Path(__file__).parents[1] / "wire/chatgpt-export/conversation.json").read_text())
 

@@ -5,8 +5,8 @@ import base64
 import pytest
 
 import interlingua as il
-from interlingua import jsontext
-from interlingua.framing import write_aws
+from interlingua.dialects.framing import write_aws
+from interlingua.values import jsontext
 
 HOSTED = il.dialect("bedrock-invoke-anthropic")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import interlingua as il
-from interlingua.dialects import claude_code
-from interlingua.errors import BadWire, Unsupported
+from interlingua.dialects.files import claude_code
+from interlingua.values.errors import BadWire, Unsupported
 
 SESSION = (Path(__file__).parents[1] / "wire/claude-code/session.jsonl").read_bytes()
 

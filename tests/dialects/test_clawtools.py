@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import interlingua as il
 from dialects.trips import accounted, edited, foreign_conversations, returned, without_fate
-from interlingua.dialects import clawtools
-from interlingua.errors import BadWire
-from interlingua.events import Done, Error
-from interlingua.folding import unfold
+from interlingua.dialects.files import clawtools
+from interlingua.values.errors import BadWire
+from interlingua.values.events import Done, Error
+from interlingua.values.folding import unfold
 from strategies import json_values, mutated, with_unknown_fields
 
 SAMPLE = json.loads((Path(__file__).parents[1] / "wire/clawtools/tool_loop.json").read_text())

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import interlingua as il
-from interlingua.dialects import codex_cli
+from interlingua.dialects.files import codex_cli
 
 WIRE = Path(__file__).parents[1] / "wire/codex-cli"
 ROLLOUT, OLD = (WIRE / "rollout.jsonl").read_bytes(), (WIRE / "old.jsonl").read_bytes()

@@ -8,9 +8,9 @@ import pytest
 
 import interlingua as il
 from dialects.trips import returned
-from interlingua.dialects import gemini_cli
-from interlingua.errors import BadWire
-from interlingua.messages import text_of
+from interlingua.dialects.files import gemini_cli
+from interlingua.values.errors import BadWire
+from interlingua.values.messages import text_of
 
 WIRE = Path(__file__).parents[1] / "wire/gemini-cli"
 SESSION = json.loads((WIRE / "session.json").read_text())

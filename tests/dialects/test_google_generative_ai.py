@@ -17,10 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from interlingua.canonical import dump, load
 from interlingua.dialects import dialect
-from interlingua.dialects import google_generative_ai as google
-from interlingua.errors import (
+from interlingua.dialects import google as google
+from interlingua.dialects.framing import SSE, Frame, JSONArray
+from interlingua.values.canonical import dump, load
+from interlingua.values.errors import (
     AuthFailed,
     BadRequest,
     BadWire,
@@ -30,7 +31,7 @@ from interlingua.errors import (
     RateLimited,
     Unsupported,
 )
-from interlingua.events import (
+from interlingua.values.events import (
     Done,
     Error,
     Start,
@@ -45,10 +46,9 @@ from interlingua.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from interlingua.folding import fold, unfold
-from interlingua.framing import SSE, Frame, JSONArray
-from interlingua.losses import Loss
-from interlingua.messages import (
+from interlingua.values.folding import fold, unfold
+from interlingua.values.losses import Loss
+from interlingua.values.messages import (
     AssistantMessage,
     AudioBlock,
     CacheMarker,
@@ -67,7 +67,7 @@ from interlingua.messages import (
     Usage,
     UserMessage,
 )
-from interlingua.request import (
+from interlingua.values.request import (
     Context,
     Conversation,
     ModelDescriptor,

@@ -7,8 +7,8 @@ import pytest
 
 import interlingua as il
 from dialects.trips import returned
-from interlingua.dialects import inspect_ai
-from interlingua.errors import BadWire
+from interlingua.dialects.files import inspect_ai
+from interlingua.values.errors import BadWire
 
 LOG = json.loads((Path(__file__).parents[1] / "wire/inspect-ai/log.json").read_text())
 (SAMPLE,) = LOG["samples"]

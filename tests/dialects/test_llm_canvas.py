@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 import interlingua as il
 from dialects.trips import accounted, edited, foreign_conversations, returned, without_fate
-from interlingua.dialects import llm_canvas
-from interlingua.errors import BadWire
+from interlingua.dialects.files import llm_canvas
+from interlingua.values.errors import BadWire
 from strategies import json_values, mutated, with_unknown_fields
 
 CANVAS = json.loads((Path(__file__).parents[1] / "wire/llm_canvas/canvas.json").read_text())

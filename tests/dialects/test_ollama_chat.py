@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.canonical import dump, load
-from interlingua.dialects import ollama_chat as chat
-from interlingua.errors import BadRequest, BadWire, ContextTooLong, Overloaded, ProviderError, Unsupported
-from interlingua.events import (
+from interlingua.dialects.ollama import codec as chat
+from interlingua.values.canonical import dump, load
+from interlingua.values.errors import BadRequest, BadWire, ContextTooLong, Overloaded, ProviderError, Unsupported
+from interlingua.values.events import (
     Done,
     Error,
     StreamEvent,
@@ -29,9 +29,9 @@ from interlingua.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from interlingua.folding import fold, unfold
-from interlingua.losses import Encoded
-from interlingua.messages import (
+from interlingua.values.folding import fold, unfold
+from interlingua.values.losses import Encoded
+from interlingua.values.messages import (
     AssistantMessage,
     AudioBlock,
     DocumentBlock,
@@ -45,7 +45,7 @@ from interlingua.messages import (
     Usage,
     UserMessage,
 )
-from interlingua.request import (
+from interlingua.values.request import (
     Context,
     Conversation,
     ModelDescriptor,

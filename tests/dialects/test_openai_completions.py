@@ -10,10 +10,11 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from pydantic import TypeAdapter
 
 import laws.wires
-from interlingua.canonical import dump, load
 from interlingua.dialects import dialect
-from interlingua.dialects import openai_completions as wire
-from interlingua.errors import (
+from interlingua.dialects import openai_chat as wire
+from interlingua.dialects.framing import Frame
+from interlingua.values.canonical import dump, load
+from interlingua.values.errors import (
     AuthFailed,
     BadRequest,
     BadWire,
@@ -23,7 +24,7 @@ from interlingua.errors import (
     ProviderError,
     RateLimited,
 )
-from interlingua.events import (
+from interlingua.values.events import (
     BlockEnd,
     Done,
     Error,
@@ -36,9 +37,8 @@ from interlingua.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from interlingua.folding import fold, unfold
-from interlingua.framing import Frame
-from interlingua.messages import (
+from interlingua.values.folding import fold, unfold
+from interlingua.values.messages import (
     AssistantMessage,
     AudioBlock,
     CacheMarker,
@@ -56,7 +56,7 @@ from interlingua.messages import (
     Usage,
     UserMessage,
 )
-from interlingua.request import (
+from interlingua.values.request import (
     Context,
     ModelDescriptor,
     Options,

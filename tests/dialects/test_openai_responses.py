@@ -11,11 +11,12 @@ from openai.types.responses import Response
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
-from interlingua.canonical import dump, load
 from interlingua.dialects import dialect
 from interlingua.dialects import openai_responses as wire
-from interlingua.errors import AuthFailed, BadRequest, BadWire, ContextTooLong, ProviderError, RateLimited
-from interlingua.events import (
+from interlingua.dialects.framing import write_sse
+from interlingua.values.canonical import dump, load
+from interlingua.values.errors import AuthFailed, BadRequest, BadWire, ContextTooLong, ProviderError, RateLimited
+from interlingua.values.events import (
     Done,
     Error,
     Start,
@@ -26,9 +27,8 @@ from interlingua.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from interlingua.folding import fold, unfold
-from interlingua.framing import write_sse
-from interlingua.messages import (
+from interlingua.values.folding import fold, unfold
+from interlingua.values.messages import (
     AssistantMessage,
     AudioBlock,
     CacheMarker,
@@ -45,7 +45,7 @@ from interlingua.messages import (
     Usage,
     UserMessage,
 )
-from interlingua.request import (
+from interlingua.values.request import (
     Context,
     Conversation,
     ModelDescriptor,

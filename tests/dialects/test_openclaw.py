@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 import interlingua as il
 from dialects.trips import accounted, edited, foreign_conversations, returned, without_fate
-from interlingua.dialects import openclaw
-from interlingua.errors import BadWire
-from interlingua.losses import Lines
+from interlingua.dialects.files import openclaw
+from interlingua.values.errors import BadWire
+from interlingua.values.losses import Lines
 from strategies import json_values, mutated, with_unknown_fields
 
 FILES = {path.stem: path.read_text() for path in sorted((Path(__file__).parents[1] / "wire/openclaw").glob("*.jsonl"))}

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import interlingua as il
-from interlingua.canonical import dump, load
 from interlingua.dialects.result_media import PLACEHOLDER
-from interlingua.messages import (
+from interlingua.values.canonical import dump, load
+from interlingua.values.messages import (
     AudioBlock,
     ImageBlock,
     TextBlock,
@@ -20,7 +20,7 @@ from interlingua.messages import (
     UserMessage,
     blocks_of,
 )
-from interlingua.request import ModelDescriptor, Request
+from interlingua.values.request import ModelDescriptor, Request
 from strategies import PNG
 from test_handover import CHAT, CLAUDE, GEMINI, HI, LLAMA, request, said_by
 

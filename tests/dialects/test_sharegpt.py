@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 import interlingua as il
 from dialects.trips import returned
-from interlingua.dialects import sharegpt
-from interlingua.errors import BadWire
+from interlingua.dialects.files import sharegpt
+from interlingua.values.errors import BadWire
 from strategies import mutated, with_unknown_fields
 
 LINES = (Path(__file__).parents[1] / "wire/sharegpt/examples.jsonl").read_text().splitlines()

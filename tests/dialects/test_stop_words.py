@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from interlingua.framing import Frame
+from interlingua.dialects.framing import Frame
 
 CALL = {"id": "c1", "type": "function", "index": 0, "function": {"name": "f", "arguments": '{"a": 1}'}}
 CUT_CALL = {**CALL, "function": {"name": "f", "arguments": '{"a": '}}

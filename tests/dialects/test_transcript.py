@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from interlingua.dialects import transcript
-from interlingua.errors import BadWire
+from interlingua.dialects.files import transcript
+from interlingua.values.errors import BadWire
 
 USER: dict[str, Any] = {"role": "user", "content": "Hi", "id": "a"}
 ANSWER: dict[str, Any] = {"role": "assistant", "content": [], "id": "b", "parentId": "a"}

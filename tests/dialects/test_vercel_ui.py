@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import interlingua as il
 from dialects.trips import returned
-from interlingua.dialects import vercel_ui
-from interlingua.errors import BadWire
-from interlingua.messages import text_of
+from interlingua.dialects.files import vercel_ui
+from interlingua.values.errors import BadWire
+from interlingua.values.messages import text_of
 from strategies import mutated, with_unknown_fields
 
 WIRE = Path(__file__).parents[1] / "wire/vercel-ui"

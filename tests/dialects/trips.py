@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from interlingua.canonical import dump, load, plain
 from interlingua.dialects import dialect
-from interlingua.losses import Lines, places
-from interlingua.messages import (
+from interlingua.values.canonical import dump, load, plain
+from interlingua.values.losses import Lines, places
+from interlingua.values.messages import (
     Block,
     CacheMarker,
     Citation,
@@ -20,7 +20,7 @@ from interlingua.messages import (
     ToolCall,
     ToolResultMessage,
 )
-from interlingua.request import (
+from interlingua.values.request import (
     Conversation,
     Entry,
     ModelDescriptor,

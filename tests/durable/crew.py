@@ -10,7 +10,7 @@ from interlingua.agent import Agent, Limits
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector, ScriptedCall, Step
 from interlingua.connect.registry import ConnectorRegistry
-from interlingua.connect.resilience import NEVER
+from interlingua.connect.retry import NEVER
 from interlingua.sessions import Session
 from interlingua.tools.tool import Tool, ToolResult
 

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import interlingua as il
 from interlingua.durable import Run, Runs
 from interlingua.durable.place import AGENT
-from interlingua.messages import text_of
 from interlingua.sessions import Session
+from interlingua.values.messages import text_of
 
 Found = TypeVar("Found")
 

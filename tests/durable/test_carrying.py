@@ -7,10 +7,10 @@ import pytest
 
 import durable.crew as _crew  # noqa: F401  (its agents are named)
 import interlingua as il
-from interlingua.durable.carrying import carried_out
+from interlingua.durable.execution import carried_out
 from interlingua.durable.orders import Order, Outcome, RunFailed
-from interlingua.messages import AgentMessage, text_of
 from interlingua.sessions import Session, SessionError
+from interlingua.values.messages import AgentMessage, text_of
 
 PROMPT = il.UserMessage(content="go")
 

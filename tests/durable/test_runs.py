@@ -15,9 +15,9 @@ import interlingua as il
 from durable.making import CREW, Yard, until
 from interlingua.durable import Outcome, RunError, RunFailed, Runs, Worker
 from interlingua.durable.place import AGENT, Place
-from interlingua.errors import FormatError, TimedOut
-from interlingua.messages import text_of
 from interlingua.sessions import Session
+from interlingua.values.errors import FormatError, TimedOut
+from interlingua.values.messages import text_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="starts and ends processes as POSIX does")
 

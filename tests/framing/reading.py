@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from interlingua.errors import BadWire
-from interlingua.framing import Frame, Framing
+from interlingua.dialects.framing import Frame, Framing
+from interlingua.values.errors import BadWire
 
 
 def outcome(framing: Framing, chunks: Iterable[bytes]) -> tuple[list[Frame], str]:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from framing.reading import cut, outcome, read
-from interlingua.errors import BadWire, FormatError
-from interlingua.framing import AWSEventStream, Frame, write_aws
+from interlingua.dialects.framing import AWSEventStream, Frame, write_aws
+from interlingua.values.errors import BadWire, FormatError
 
 
 def message(

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from framing.reading import CountingBuffer, cut, cut_at, outcome, read, soup
-from interlingua.errors import BadWire
-from interlingua.framing import (
+from interlingua.dialects.framing import (
     NDJSON,
     SSE,
     AWSEventStream,
@@ -21,6 +20,7 @@ from interlingua.framing import (
     write_ndjson,
     write_sse,
 )
+from interlingua.values.errors import BadWire
 
 
 class Case(NamedTuple):

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from framing.reading import cut, outcome, read
-from interlingua.errors import BadWire
-from interlingua.framing import Frame, JSONArray, JSONDocuments, json_array
+from interlingua.dialects.framing import Frame, JSONArray, JSONDocuments, json_array
+from interlingua.values.errors import BadWire
 
 EXAMPLES = {
     "7: an array of chunks": (b'[{"a": 1}\n,\r\n{"b": 2}]\n', [b'{"a": 1}', b'{"b": 2}']),

@@ -3,7 +3,7 @@
 import pytest
 
 from framing.reading import cut, outcome, read
-from interlingua.framing import NDJSON, Frame, write_ndjson
+from interlingua.dialects.framing import NDJSON, Frame, write_ndjson
 
 EXAMPLES = {
     "lines": (b'{"a":1}\n{"b":2}\n', [b'{"a":1}', b'{"b":2}']),

@@ -9,7 +9,7 @@ import pytest
 from botocore.eventstream import EventStreamBuffer
 
 from framing.reading import cut, read
-from interlingua.framing import NDJSON, SSE, AWSEventStream, JSONArray
+from interlingua.dialects.framing import NDJSON, SSE, AWSEventStream, JSONArray
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus"
 

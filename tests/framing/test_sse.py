@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from framing.reading import cut, outcome, read, soup
-from interlingua.errors import BadWire, FormatError
-from interlingua.framing import SSE, Frame, write_sse
+from interlingua.dialects.framing import SSE, Frame, write_sse
+from interlingua.values.errors import BadWire, FormatError
 
 BOM = b"\xef\xbb\xbf"
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from interlingua.errors import BadWire, FormatError, ProviderError
+from interlingua.values.errors import BadWire, FormatError, ProviderError
 
 # Everything that a wire may hold as an answer, an error or a request, in the small.
 FRAGMENTS = (

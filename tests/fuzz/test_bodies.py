@@ -6,11 +6,11 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from fuzz.outcomes import FRAGMENTS, outcome
-from interlingua.canonical import dump, load
 from interlingua.dialects import Dialect, dialect
-from interlingua.errors import InterlinguaError, ProviderError
-from interlingua.messages import AssistantMessage
-from interlingua.request import Conversation, Request
+from interlingua.values.canonical import dump, load
+from interlingua.values.errors import InterlinguaError, ProviderError
+from interlingua.values.messages import AssistantMessage
+from interlingua.values.request import Conversation, Request
 from laws.wires import every_dialect, owner, spelled, through_json
 from strategies import json_values, messages_for_answers, mutated, requests, wellformed_requests
 

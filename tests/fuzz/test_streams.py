@@ -7,12 +7,12 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from fuzz.outcomes import FRAGMENTS
-from interlingua import jsontext
 from interlingua.dialects import dialect
-from interlingua.errors import BadWire
-from interlingua.events import Error
-from interlingua.framing import DEFAULT_LIMIT, Frame
-from interlingua.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall
+from interlingua.dialects.framing import DEFAULT_LIMIT, Frame
+from interlingua.values import jsontext
+from interlingua.values.errors import BadWire
+from interlingua.values.events import Error
+from interlingua.values.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall
 from laws.grammar import faults
 from laws.wires import every_dialect, frames_of, heard, owner, stream_of, understood
 from strategies import json_bytes, json_values, messages_for_answers, mutated

@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from interlingua.dialects._wire import RESPONSE
-from interlingua.folding import parse_arguments
-from interlingua.messages import AssistantMessage, Block, CustomMessage, ToolCall, blocks_of
-from interlingua.request import Request
+from interlingua.dialects.residual import RESPONSE
+from interlingua.values.folding import parse_arguments
+from interlingua.values.messages import AssistantMessage, Block, CustomMessage, ToolCall, blocks_of
+from interlingua.values.request import Request
 from laws.wires import spelled
 
 

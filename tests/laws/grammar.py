@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from interlingua.events import (
+from interlingua.values.events import (
     BlockEnd,
     BlockStart,
     Done,
@@ -20,8 +20,8 @@ from interlingua.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from interlingua.folding import fold
-from interlingua.messages import blocks_of
+from interlingua.values.folding import fold
+from interlingua.values.messages import blocks_of
 
 OPENING = {TextStart: "text", ThinkingStart: "thinking", ToolCallStart: "call", BlockStart: "block"}
 GROWING = {TextDelta: "text", ThinkingDelta: "thinking", ToolCallDelta: "call"}

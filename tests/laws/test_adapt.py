@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import interlingua as il
-from interlingua.canonical import dump
+from interlingua.conversion.adapting.adapter import NO_RESULT, SYNTHETIC, Adapted
 from interlingua.dialects import dialect
-from interlingua.dialects.shapes import meant
-from interlingua.handover import NO_RESULT, SYNTHETIC, Adapted
-from interlingua.messages import AssistantMessage, TextBlock, ToolResultMessage
-from interlingua.profiles import profile
-from interlingua.request import ModelDescriptor, Request
+from interlingua.dialects.foreign_blocks import meant
+from interlingua.dialects.limits import profile
+from interlingua.values.canonical import dump
+from interlingua.values.messages import AssistantMessage, TextBlock, ToolResultMessage
+from interlingua.values.request import ModelDescriptor, Request
 from laws.differences import differing, is_under, view
 from laws.wires import every_dialect, owner
 from strategies import mistaken_messages, requests, scattered_requests, wellformed_requests

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from interlingua.dialects import Dialect, dialect
-from interlingua.folding import fold, unfold
-from interlingua.framing import Frame
-from interlingua.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
+from interlingua.dialects.framing import Frame
+from interlingua.values.folding import fold, unfold
+from interlingua.values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
 from laws.wires import every_dialect, frames_of, stream_of
 
 PIECE = 8

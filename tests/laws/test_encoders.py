@@ -7,13 +7,13 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from interlingua import jsontext
-from interlingua.canonical import dump, load
 from interlingua.dialects import WIRES, dialect
-from interlingua.events import StreamEvent
-from interlingua.folding import fold, unfold
-from interlingua.messages import AssistantMessage, TextBlock, Usage
-from interlingua.request import Context, ModelDescriptor, Request
+from interlingua.values import jsontext
+from interlingua.values.canonical import dump, load
+from interlingua.values.events import StreamEvent
+from interlingua.values.folding import fold, unfold
+from interlingua.values.messages import AssistantMessage, TextBlock, Usage
+from interlingua.values.request import Context, ModelDescriptor, Request
 from laws.wires import every_dialect, frames_of, heard, owner, stream_of, streamed
 from strategies import assistant_messages, messages_for_answers
 

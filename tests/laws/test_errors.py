@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlingua.dialects import dialect
-from interlingua.errors import (
+from interlingua.values.errors import (
     Aborted,
     AuthFailed,
     BadRequest,
@@ -22,9 +22,9 @@ from interlingua.errors import (
     TransportError,
     Unsupported,
 )
-from interlingua.events import Error, Start, TextDelta, TextStart
-from interlingua.folding import fold
-from interlingua.messages import AssistantMessage
+from interlingua.values.events import Error, Start, TextDelta, TextStart
+from interlingua.values.folding import fold
+from interlingua.values.messages import AssistantMessage
 from laws.grammar import faults
 from laws.wires import every_dialect, through_json
 from strategies import texts

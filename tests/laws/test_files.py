@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from dialects.trips import accounted, foreign_conversations, returned
 from fuzz.outcomes import FRAGMENTS, outcome
-from interlingua.canonical import dump, load
 from interlingua.dialects import dialect
-from interlingua.errors import InterlinguaError
-from interlingua.request import Conversation
+from interlingua.values.canonical import dump, load
+from interlingua.values.errors import InterlinguaError
+from interlingua.values.request import Conversation
 from laws.wires import every_file, spelled, through_json
 from strategies import json_values, mutated, with_unknown_fields
 

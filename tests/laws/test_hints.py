@@ -8,12 +8,12 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from interlingua import jsontext
 from interlingua.dialects import WIRES, dialect
-from interlingua.folding import fold
-from interlingua.framing import Frame
-from interlingua.messages import AssistantMessage, TextBlock
-from interlingua.request import Request
+from interlingua.dialects.framing import Frame
+from interlingua.values import jsontext
+from interlingua.values.folding import fold
+from interlingua.values.messages import AssistantMessage, TextBlock
+from interlingua.values.request import Request
 from laws.wires import every_dialect, frames_of, heard, owner, stream_of, streamed, through_json
 from strategies import messages_for_answers, requests, usages, with_unknown_fields
 

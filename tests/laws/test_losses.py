@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-import interlingua.messages
-import interlingua.request
-from interlingua.canonical import dump, load
+import interlingua.values.messages
+import interlingua.values.request
 from interlingua.dialects import Dialect, dialect
-from interlingua.errors import Unsupported
-from interlingua.messages import (
+from interlingua.values.canonical import dump, load
+from interlingua.values.errors import Unsupported
+from interlingua.values.messages import (
     AssistantMessage,
     Block,
     CacheMarker,
@@ -25,7 +25,7 @@ from interlingua.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from interlingua.request import (
+from interlingua.values.request import (
     Context,
     ModelDescriptor,
     Options,
@@ -186,7 +186,7 @@ TOLD: tuple[Any, ...] = (*Block.__args__, *Message.__args__, Citation, CacheMark
 TOLD = (*TOLD, OutputSchema, Options, ModelDescriptor)
 ANYWHERE = [
     struct
-    for module in (interlingua.messages, interlingua.request)
+    for module in (interlingua.values.messages, interlingua.values.request)
     for struct in vars(module).values()
     if isinstance(struct, type) and issubclass(struct, Struct)
 ]

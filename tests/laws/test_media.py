@@ -9,7 +9,9 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import interlingua as il
-from interlingua.messages import (
+from interlingua.conversion.pictures import look, sniff
+from interlingua.dialects.limits import profile
+from interlingua.values.messages import (
     AssistantMessage,
     AudioBlock,
     DocumentBlock,
@@ -20,9 +22,7 @@ from interlingua.messages import (
     UserMessage,
     blocks_of,
 )
-from interlingua.pictures import look, sniff
-from interlingua.profiles import profile
-from interlingua.request import Context, ModelDescriptor, Request
+from interlingua.values.request import Context, ModelDescriptor, Request
 from laws.differences import is_under
 from laws.wires import every_dialect
 from test_handover import png

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from interlingua import jsontext
-from interlingua.canonical import dump, load
+from interlingua.conversion.adapting.adapter import adapt
 from interlingua.dialects import WIRES, dialect
-from interlingua.errors import BadWire, FormatError
-from interlingua.folding import arguments_text, fold, parse_arguments
-from interlingua.handover import adapt
-from interlingua.messages import AssistantMessage, TextBlock, ToolCall, UserMessage, text_of
-from interlingua.request import Context, ModelDescriptor, Request
+from interlingua.values import jsontext
+from interlingua.values.canonical import dump, load
+from interlingua.values.errors import BadWire, FormatError
+from interlingua.values.folding import arguments_text, fold, parse_arguments
+from interlingua.values.messages import AssistantMessage, TextBlock, ToolCall, UserMessage, text_of
+from interlingua.values.request import Context, ModelDescriptor, Request
 from laws.wires import every_dialect, heard, said_outside, spelled, stream_of
 from strategies import deep_objects, json_bytes, json_values, nested
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import strategies
-from interlingua.canonical import dump, load
-from interlingua.errors import FormatError
-from interlingua.events import AgentEvent, MessageUpdate, StreamEvent, TextDelta
-from interlingua.folding import fold, unfold
-from interlingua.messages import (
+from interlingua.values.canonical import dump, load
+from interlingua.values.errors import FormatError
+from interlingua.values.events import AgentEvent, MessageUpdate, StreamEvent, TextDelta
+from interlingua.values.folding import fold, unfold
+from interlingua.values.messages import (
     AgentMessage,
     AssistantMessage,
     Block,
@@ -22,15 +22,7 @@ from interlingua.messages import (
     TextBlock,
     Usage,
 )
-from interlingua.request import (
-    Context,
-    Conversation,
-    Entry,
-    ModelDescriptor,
-    Options,
-    Request,
-    ToolSpec,
-)
+from interlingua.values.request import Context, Conversation, Entry, ModelDescriptor, Options, Request, ToolSpec
 from laws.wires import spelled
 from strategies import with_unknown_fields
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import interlingua as il
 from dialects.trips import returned
 from interlingua.dialects import WIRES, dialect
-from interlingua.errors import BadWire, Unsupported
+from interlingua.values.errors import BadWire, Unsupported
 from laws.wires import RETURNED, every_returned, spelled
 from strategies import json_objects, json_values, mutated, with_unknown_fields
 

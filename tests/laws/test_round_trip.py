@@ -7,10 +7,10 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from interlingua.canonical import dump, load
 from interlingua.dialects import Dialect, dialect
-from interlingua.messages import AssistantMessage, UserMessage
-from interlingua.request import Context, Conversation, ModelDescriptor, Request, ToolSpec
+from interlingua.values.canonical import dump, load
+from interlingua.values.messages import AssistantMessage, UserMessage
+from interlingua.values.request import Context, Conversation, ModelDescriptor, Request, ToolSpec
 from laws.wires import every_dialect, owner, spelled, through_json
 from strategies import messages_for_answers, requests, unknown_keys, wellformed_requests, with_unknown_fields
 

@@ -9,13 +9,13 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from interlingua.canonical import plain
 from interlingua.dialects import WIRES, dialect
-from interlingua.events import Done, Error, StreamEvent
-from interlingua.folding import fold
-from interlingua.framing import Frame
-from interlingua.losses import Encoded
-from interlingua.messages import AssistantMessage, TextBlock, ToolCall
+from interlingua.dialects.framing import Frame
+from interlingua.values.canonical import plain
+from interlingua.values.events import Done, Error, StreamEvent
+from interlingua.values.folding import fold
+from interlingua.values.losses import Encoded
+from interlingua.values.messages import AssistantMessage, TextBlock, ToolCall
 from laws.grammar import faults
 from laws.wires import every_dialect, frames_of, heard, owner, spelled, stream_of, streamed, through_json, understood
 from strategies import json_bytes, json_values, messages_for_answers

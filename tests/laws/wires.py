@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from interlingua.dialects import FILES, WIRES, Dialect, dialect
-from interlingua.errors import BadWire
-from interlingua.events import StreamEvent
-from interlingua.folding import unfold
-from interlingua.framing import Frame
-from interlingua.messages import AssistantMessage
-from interlingua.request import Request
+from interlingua.dialects.framing import Frame
+from interlingua.values.errors import BadWire
+from interlingua.values.events import StreamEvent
+from interlingua.values.folding import unfold
+from interlingua.values.messages import AssistantMessage
+from interlingua.values.request import Request
 
 every_dialect = pytest.mark.parametrize("name", sorted(WIRES))
 RETURNED = frozenset(name for name in FILES if getattr(dialect(name), "RETURNED", False))  # never made of others

@@ -12,9 +12,9 @@ import interlingua
 from interlingua import ConnectorRegistry, ToolRegistry
 from interlingua.connect.client import builtin_connectors
 from interlingua.dialects import DIALECTS
-from interlingua.events import Done, Start
 from interlingua.plugins import aload_plugins, load_plugins
 from interlingua.tools import ToolContext, call_tool, discover_core_tools
+from interlingua.values.events import Done, Start
 from plugins.making import ECHO, Heard, plugin
 
 CONNECTOR = """

@@ -5,7 +5,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import interlingua as il
-from interlingua.request import Request
+from interlingua.values.request import Request
 from sdk.validators import VALIDATORS
 from strategies import wellformed_requests
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 import interlingua as il
-from interlingua import canonical
-from interlingua.events import AgentEvent, StreamEvent
-from interlingua.messages import Block, Message
-from interlingua.request import ProviderConfig, ResolvedAuth
+from interlingua.values import canonical
+from interlingua.values.events import AgentEvent, StreamEvent
+from interlingua.values.messages import Block, Message
+from interlingua.values.request import ProviderConfig, ResolvedAuth
 
 COST = {"input": 0.0225, "output": 0.015, "cacheRead": 0, "cacheWrite": 0.028, "total": 0.0655}
 USAGE = {"input": 1500, "output": 200, "cacheRead": 0, "cacheWrite": 1500, "totalTokens": 1700, "cost": COST}

@@ -15,7 +15,7 @@ import pytest
 import interlingua as il
 from interlingua import clawtools
 from interlingua.connect.client import Client
-from interlingua.connect.resilience import NEVER
+from interlingua.connect.retry import NEVER
 from interlingua.tools import call_tool, to_openrouter_schema
 from interlingua.tools.tool import as_tool
 from plugins.making import plugin
@@ -368,7 +368,7 @@ STREAMS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
 
 def as_object(value: Any) -> Any:
     """JSON as an object with names in snake_case."""
-    from interlingua.interop import snake_case
+    from interlingua.values.interop import snake_case
 
     if isinstance(value, dict) and "arguments" not in value and "path" not in value:
         return SimpleNamespace(**{snake_case(name): as_object(item) for name, item in value.items()})

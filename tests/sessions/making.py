@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import interlingua as il
-from interlingua.messages import AgentMessage
 from interlingua.sessions import Session
+from interlingua.values.messages import AgentMessage
 
 
 def user(text: str, **more: Any) -> il.UserMessage:
@@ -36,7 +36,7 @@ def used(total: int) -> il.Usage:
 def texts(messages: Iterable[AgentMessage]) -> list[str]:
     """The words of messages, for comparing."""
     return [
-        message.role if isinstance(message, il.CustomMessage) else il.messages.text_of(message.content)
+        message.role if isinstance(message, il.CustomMessage) else il.values.messages.text_of(message.content)
         for message in messages
     ]
 

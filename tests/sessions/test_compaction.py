@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from interlingua.messages import AgentMessage
 from interlingua.sessions import compaction
 from interlingua.sessions.compaction import context, context_tokens, cut, estimate, finished, summary_request
+from interlingua.values.messages import AgentMessage
 from sessions.making import answer, result, texts, used, user
 
 

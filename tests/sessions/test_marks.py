@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from interlingua.messages import text_of
 from interlingua.sessions import (
     EntryExists,
     Session,
@@ -21,6 +20,7 @@ from interlingua.sessions import (
     store_at,
 )
 from interlingua.sessions.gc import collect_branches
+from interlingua.values.messages import text_of
 from sessions.making import answer, texts, user
 
 

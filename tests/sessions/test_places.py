@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interlingua as il
-from interlingua.dialects import transcript
+from interlingua.dialects.files import transcript
 from interlingua.sessions import Session, save
 from interlingua.sessions.repair import examine
 from sessions.making import texts, write_lines

@@ -7,9 +7,9 @@ from typing import Any
 import aiohttp
 
 import interlingua as il
-from interlingua.errors import BadWire
-from interlingua.events import StreamEvent
 from interlingua.testing import Server
+from interlingua.values.errors import BadWire
+from interlingua.values.events import StreamEvent
 
 MODEL = "test-model"
 

@@ -9,9 +9,9 @@ import pytest
 
 import interlingua as il
 from interlingua.dialects import WIRES
-from interlingua.events import TextDelta
 from interlingua.testing import ErrorEvent, Server
 from interlingua.testing.wires import FACTS
+from interlingua.values.events import TextDelta
 from testing.client import MODEL, Heard, ask, decoded, request
 
 every_wire = pytest.mark.parametrize("api", sorted(WIRES))

@@ -12,7 +12,7 @@ import pytest
 
 import interlingua as il
 from interlingua.dialects import WIRES
-from interlingua.framing import AWSEventStream
+from interlingua.dialects.framing import AWSEventStream
 from interlingua.testing import (
     Answer,
     Corrupt,

@@ -9,17 +9,10 @@ from typing import Any
 
 import pytest
 
-from interlingua.channels import TerminalSink
+from interlingua.host.channels import TerminalSink
 from interlingua.tools import catalog
 from interlingua.tools.calling import validated
-from interlingua.tools.catalog import (
-    GROUPS,
-    ROWS,
-    Row,
-    discover_core_tools,
-    get_core_sections,
-    get_core_tool_catalog,
-)
+from interlingua.tools.catalog import GROUPS, ROWS, Row, discover_core_tools, get_core_sections, get_core_tool_catalog
 from interlingua.tools.fs import local_bridge
 from interlingua.tools.registry import ToolRegistry
 from interlingua.tools.results import text_result

@@ -11,11 +11,11 @@ import msgspec
 import pydantic
 import pytest
 
-from interlingua.abort import Abort
-from interlingua.errors import FormatError, ToolInputError
 from interlingua.tools.calling import call_tool
 from interlingua.tools.decorator import parse_docstring, tool
 from interlingua.tools.tool import Tool, ToolResult, ToolUpdateCallback
+from interlingua.values.abort import Abort
+from interlingua.values.errors import FormatError, ToolInputError
 
 
 @tool

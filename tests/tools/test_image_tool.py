@@ -6,8 +6,11 @@ import zlib
 
 import pytest
 
-from interlingua.abort import Abort
-from interlingua.errors import (
+from interlingua.tools.core.image import image_tool
+from interlingua.tools.fs import local_bridge, memory_bridge
+from interlingua.tools.tool import MissingContext, ToolContext
+from interlingua.values.abort import Abort
+from interlingua.values.errors import (
     ContentFiltered,
     FormatError,
     InterlinguaError,
@@ -16,11 +19,8 @@ from interlingua.errors import (
     ToolInputError,
     TransportError,
 )
-from interlingua.messages import AssistantMessage, ImageBlock, TextBlock
-from interlingua.request import Context
-from interlingua.tools.core.image import image_tool
-from interlingua.tools.fs import local_bridge, memory_bridge
-from interlingua.tools.tool import MissingContext, ToolContext
+from interlingua.values.messages import AssistantMessage, ImageBlock, TextBlock
+from interlingua.values.request import Context
 from tools.web.serving import always, says, serving
 
 

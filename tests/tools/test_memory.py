@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.errors import FormatError, ToolInputError
 from interlingua.tools.core.memory import INDEX_NAME, memory_get_tool, memory_search_tool, open_inside
 from interlingua.tools.memory_index import MAX_FILE_BYTES, LocalNote, MemoryIndex, chunks_of, terms_of
 from interlingua.tools.tool import MissingContext, ToolContext
+from interlingua.values.errors import FormatError, ToolInputError
 
 MEMORY = """# Preferences
 

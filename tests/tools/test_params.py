@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from interlingua.errors import InterlinguaError, ToolAuthorizationError, ToolInputError
 from interlingua.tools.params import (
     assert_required_params,
     read_boolean_param,
@@ -12,6 +11,7 @@ from interlingua.tools.params import (
     read_string_array_param,
     read_string_param,
 )
+from interlingua.values.errors import InterlinguaError, ToolAuthorizationError, ToolInputError
 
 ABSENT: dict[str, Any] = {}
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from interlingua.errors import FormatError
 from interlingua.tools.policy import ALLOW, ASK, READ_ONLY, Decision, Policy, Rule, normal_path
 from interlingua.tools.shell_line import read_shell_line
+from interlingua.values.errors import FormatError
 
 CAREFUL = Policy.of(
     {

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from interlingua.containment import describe
-from interlingua.errors import FormatError
 from interlingua.tools.calling import call_tool
 from interlingua.tools.decorator import tool as made
 from interlingua.tools.registry import Resolution, Skipped, ToolRegistry
 from interlingua.tools.results import text_result
 from interlingua.tools.tool import MissingContext, Tool, ToolContext, ToolMeta, ToolResult, ToolSection, needed
+from interlingua.values.containment import describe
+from interlingua.values.errors import FormatError
 
 
 def tool(name: str, text: str = "ok", **fields: Any) -> Tool:

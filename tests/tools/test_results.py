@@ -8,10 +8,10 @@ from typing import Any
 import pydantic
 import pytest
 
-from interlingua.errors import FormatError
-from interlingua.messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock
 from interlingua.tools.results import NO_OUTPUT, as_result, error_result, image_result, json_result, text_result
 from interlingua.tools.tool import ToolResult
+from interlingua.values.errors import FormatError
+from interlingua.values.messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock
 
 
 @pytest.mark.parametrize("payload", [{"a": {"b": [1, "é"]}}, [1, 2], None, "x", 12345678901234567890])

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from interlingua.request import ToolSpec
 from interlingua.tools.schemas import (
     clean_schema_for_gemini,
     extract_tool_schema,
@@ -13,6 +12,7 @@ from interlingua.tools.schemas import (
     normalize_schema,
 )
 from interlingua.tools.tool import Tool, ToolResult
+from interlingua.values.request import ToolSpec
 
 EMPTY = {"type": "object", "properties": {}}
 STRICT = {

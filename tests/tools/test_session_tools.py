@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from agent.making import AT_ONCE, Asked, call, calling, client_of, texts, waiting
-from interlingua.agent.directory import Caller
-from interlingua.agent.host import AgentHost
-from interlingua.agent.runs import Run, Spawning
-from interlingua.channels import Channels, Receipt, TerminalSink
-from interlingua.errors import ToolAuthorizationError, ToolInputError, TransportError
-from interlingua.messages import ReplyPayload
+from interlingua.host.channels import Channels, Receipt, TerminalSink
+from interlingua.host.directory import Caller
+from interlingua.host.host import AgentHost
+from interlingua.host.message_tool import message_tool
+from interlingua.host.runs import Run, Spawning
 from interlingua.tools.calling import call_tool
 from interlingua.tools.catalog import discover_core_tools
-from interlingua.tools.core.message import message_tool
 from interlingua.tools.fs import memory_bridge
 from interlingua.tools.registry import ToolRegistry
 from interlingua.tools.tool import MissingContext, Tool, ToolContext, ToolResult
+from interlingua.values.errors import ToolAuthorizationError, ToolInputError, TransportError
+from interlingua.values.messages import ReplyPayload
 
 KEY = "agent:main:main"
 NAMES = ["sessions_list", "sessions_history", "sessions_send", "sessions_spawn", "subagents", "session_status"]

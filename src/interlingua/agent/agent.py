@@ -10,15 +10,18 @@ from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
-from ..abort import Abort
-from ..canonical import message_of
 from ..connect.candidates import ACCESS, Fallback, chain, parted, place_of
 from ..connect.connector import options_of
-from ..connect.resilience import Retry
-from ..containment import describe, must_propagate
-from ..dialects.shapes import meant
-from ..errors import CannotCompact, FormatError, InterlinguaError
-from ..events import (
+from ..connect.retry import Retry
+from ..dialects.foreign_blocks import meant
+from ..tools.calling import Approve
+from ..tools.decorator import tool
+from ..tools.tool import Tool, ToolContext, ToolResult, as_tool
+from ..values.abort import Abort
+from ..values.canonical import message_of
+from ..values.containment import describe, must_propagate
+from ..values.errors import CannotCompact, FormatError, InterlinguaError
+from ..values.events import (
     AgentEvent,
     AgentStart,
     MessageEnd,
@@ -28,7 +31,7 @@ from ..events import (
     ToolExecutionStart,
     TurnEnd,
 )
-from ..messages import (
+from ..values.messages import (
     AgentMessage,
     AssistantMessage,
     CustomMessage,
@@ -39,10 +42,7 @@ from ..messages import (
     UserMessage,
     text_of,
 )
-from ..request import CallOptions, ModelDescriptor, OutputSchema, StreamOptions
-from ..tools.calling import Approve
-from ..tools.decorator import tool
-from ..tools.tool import Tool, ToolContext, ToolResult, as_tool
+from ..values.request import CallOptions, ModelDescriptor, OutputSchema, StreamOptions
 from .batch import UNKNOWN, AfterCall, BeforeCall, Rules
 from .compaction import Compacted, Compaction
 from .conversion import for_models

@@ -15,19 +15,19 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .. import jsontext
-from ..abort import Abort
-from ..canonical import plain
-from ..containment import describe, must_propagate
-from ..errors import FormatError
-from ..events import MessageEnd, MessageStart, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
-from ..interop import struct_of
-from ..messages import AssistantMessage, TextBlock, ToolCall, ToolResultMessage
 from ..sessions.executions import UNKNOWN as UNKNOWN
 from ..tools.calling import Approve, call_tool, failure
 from ..tools.results import as_result
 from ..tools.tool import Tool, ToolContext, ToolResult
-from .telling import Emit
+from ..values import jsontext
+from ..values.abort import Abort
+from ..values.canonical import plain
+from ..values.containment import describe, must_propagate
+from ..values.errors import FormatError
+from ..values.events import MessageEnd, MessageStart, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
+from ..values.interop import struct_of
+from ..values.messages import AssistantMessage, TextBlock, ToolCall, ToolResultMessage
+from .emitter import Emit
 
 _log = logging.getLogger(__name__)
 

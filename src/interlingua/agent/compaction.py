@@ -5,14 +5,14 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from ..budget import taken
-from ..connect import catalogue
+from ..connect import models as catalogue
 from ..connect.candidates import Fallback
-from ..errors import CannotCompact, ContextTooLong
-from ..messages import text_of
-from ..request import Context, Entry, ModelDescriptor
+from ..conversion.tokens import taken
 from ..sessions import compaction as cutting
 from ..tools.schemas import extract_tool_schema
+from ..values.errors import CannotCompact, ContextTooLong
+from ..values.messages import text_of
+from ..values.request import Context, Entry, ModelDescriptor
 from .conversion import for_models
 
 Summarise: TypeAlias = Callable[[str, int], Awaitable[str]]

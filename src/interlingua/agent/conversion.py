@@ -7,7 +7,7 @@ say them.
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..messages import AgentMessage, CustomMessage, Message, TextBlock, UserMessage
+from ..values.messages import AgentMessage, CustomMessage, Message, TextBlock, UserMessage
 
 Said = Callable[[CustomMessage], "Message | str | None"]
 
@@ -63,7 +63,7 @@ def _custom(message: CustomMessage) -> Message | str | None:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        from ..canonical import build
+        from ..values.canonical import build
 
         user: UserMessage = build({"role": "user", "content": content}, UserMessage)
         return user

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from ..messages import AgentMessage, CustomMessage, ToolCall, ToolResultMessage
-from ..request import Entry
 from ..sessions.compaction import ROLE, summary_message, unsigned
+from ..values.messages import AgentMessage, CustomMessage, ToolCall, ToolResultMessage
+from ..values.request import Entry
 from .batch import Journal
 
 

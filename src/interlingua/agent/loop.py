@@ -17,11 +17,12 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..abort import Abort
-from ..connect.resilience import Retry
-from ..containment import must_propagate
-from ..errors import CannotCompact, ContextTooLong, InterlinguaError
-from ..events import (
+from ..connect.retry import Retry
+from ..tools.tool import Tool, ToolResult
+from ..values.abort import Abort
+from ..values.containment import must_propagate
+from ..values.errors import CannotCompact, ContextTooLong, InterlinguaError
+from ..values.events import (
     AgentEnd,
     AgentStart,
     Done,
@@ -33,12 +34,11 @@ from ..events import (
     TurnEnd,
     TurnStart,
 )
-from ..messages import AgentMessage, AssistantMessage, TextBlock, ToolCall, ToolResultMessage, UserMessage
-from ..request import Context, ModelDescriptor, ToolSpec
-from ..tools.tool import Tool, ToolResult
+from ..values.messages import AgentMessage, AssistantMessage, TextBlock, ToolCall, ToolResultMessage, UserMessage
+from ..values.request import Context, ModelDescriptor, ToolSpec
 from .batch import Batch, Rules
+from .emitter import Emit, Telling
 from .history import History
-from .telling import Emit, Telling
 
 CORRECTIONS = 2  # how often a final answer is sent back for not being what was asked for
 _LIMIT = "limit: "

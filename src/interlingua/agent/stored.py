@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from ..canonical import build, plain
-from ..dialects.shapes import meant
-from ..messages import AgentMessage, ToolCall, ToolResultMessage
-from ..request import Entry
+from ..dialects.foreign_blocks import meant
 from ..sessions.session import Session, UnfinishedCall
+from ..values.canonical import build, plain
+from ..values.messages import AgentMessage, ToolCall, ToolResultMessage
+from ..values.request import Entry
 from .batch import Journal
 
 

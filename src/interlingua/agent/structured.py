@@ -3,8 +3,8 @@
 import re
 from typing import Any, NamedTuple
 
-from .. import jsontext
-from ..errors import FormatError
+from ..values import jsontext
+from ..values.errors import FormatError
 
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*)\n\s*```\s*", re.DOTALL)
 

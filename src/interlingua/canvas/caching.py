@@ -7,11 +7,11 @@ that order; up to the first piece that differs, what was cached for the last req
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from .. import jsontext
 from ..dialects import WIRES
-from ..errors import InterlinguaError
-from ..messages import AgentMessage, AssistantMessage, Usage, blocks_of
-from ..request import Entry, ModelDescriptor, Request
+from ..values import jsontext
+from ..values.errors import InterlinguaError
+from ..values.messages import AgentMessage, AssistantMessage, Usage, blocks_of
+from ..values.request import Entry, ModelDescriptor, Request
 from .places import entry_of
 from .sending import Sent, origins, send
 from .shapes import Broken, CacheRow, CacheTokens, CacheView, Marker, Reading

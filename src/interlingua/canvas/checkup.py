@@ -1,9 +1,9 @@
 """The doctor: what is wrong with a conversation for a chosen model, on every node, before anything is sent."""
 
-from .. import budget
-from ..checks import check
-from ..handover import adapt, structural_repairs
-from ..request import ModelDescriptor
+from ..conversion import tokens as budget
+from ..conversion.adapting.adapter import adapt, structural_repairs
+from ..conversion.checks import check
+from ..values.request import ModelDescriptor
 from .models import window_of
 from .places import entry_of
 from .shapes import DoctorView, FindingView, Fit

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
-from .. import jsontext
-from ..errors import InterlinguaError, TransportError
-from ..places import home as default_home
+from ..values import jsontext
+from ..values.errors import InterlinguaError, TransportError
+from ..values.places import home as default_home
 from .client_model import LocalCanvas
 from .outbox import MAX_BATCH, Outbox
 

@@ -17,13 +17,13 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from .. import jsontext
-from ..errors import BadWire, FormatError
 from ..serving import guard
 from ..serving.listener import Listener
 from ..serving.problems import HttpProblem
 from ..serving.sse import Channel, serve_events
 from ..sessions import Session, SessionNotFound
+from ..values import jsontext
+from ..values.errors import BadWire, FormatError
 from .library import CLIENT
 from .nodes import no_canvas
 from .routing import JSON_LIMIT, read_limited

@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from ..canonical import plain
-from ..messages import AssistantMessage, CustomMessage, SystemMessage, ToolResultMessage, UserMessage
+from ..values.canonical import plain
+from ..values.messages import AssistantMessage, CustomMessage, SystemMessage, ToolResultMessage, UserMessage
 
 Node: TypeAlias = dict[str, Any]
 Change: TypeAlias = dict[str, Any]

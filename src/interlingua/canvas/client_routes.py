@@ -5,11 +5,11 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from ..canonical import build
-from ..errors import InterlinguaError
-from ..messages import AgentMessage, Message
 from ..serving.problems import HttpProblem, problem_of
 from ..sessions import EntryExists, Session, SessionNotFound, StaleHead, deletion
+from ..values.canonical import build
+from ..values.errors import InterlinguaError
+from ..values.messages import AgentMessage, Message
 from .library import CLIENT
 from .nodes import no_canvas
 from .routing import Call, route

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .. import jsontext
-from ..canonical import plain
-from ..messages import AgentMessage, AssistantMessage, CustomMessage, ToolCall, blocks_of, text_of
-from ..request import Entry
 from ..sessions.compaction import is_bookkeeping
 from ..sessions.comparison import Pair as Aligned
 from ..sessions.comparison import aligned, alike, comparable, spans
 from ..sessions.totals import Totals
+from ..values import jsontext
+from ..values.canonical import plain
+from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, ToolCall, blocks_of, text_of
+from ..values.request import Entry
 from .figures import totals_view
 from .shapes import (
     ArgumentDifference,

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from .. import budget
-from ..messages import AgentMessage, AssistantMessage
-from ..request import Context, Entry, Request
+from ..conversion import tokens as budget
 from ..sessions.compaction import ROLE, first_kept_of, is_bookkeeping, is_compaction
+from ..values.messages import AgentMessage, AssistantMessage
+from ..values.request import Context, Entry, Request
 from .caching import breaks
 from .models import window_of
 from .shapes import CompactionMark, ContextView, Reading, Segment

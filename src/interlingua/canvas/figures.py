@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..messages import AgentMessage, AssistantMessage, ToolResultMessage
-from ..request import Entry
 from ..sessions.totals import Totals
+from ..values.messages import AgentMessage, AssistantMessage, ToolResultMessage
+from ..values.request import Entry
 from .shapes import ModelTotals, Point, Row, Timeline, Tokens, TotalsView
 
 

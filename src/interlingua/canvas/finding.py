@@ -7,12 +7,12 @@ import threading
 import time
 from typing import Any
 
-from ..errors import InterlinguaError
 from ..sessions import Session
 from ..sessions.cards import Card
 from ..sessions.sql import SqlStore
 from ..sessions.text_index import Found, Progress, Results, TextIndex
 from ..sessions.texts import Query
+from ..values.errors import InterlinguaError
 from .library import CLIENT, FILES, GATEWAY, Library, Place
 from .shapes import Hit, IndexState, SearchResult, SnippetPart
 

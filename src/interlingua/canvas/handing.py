@@ -5,13 +5,13 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from .. import budget
-from ..checks import check
-from ..connect import catalogue
+from ..connect import models as catalogue
+from ..conversion import tokens as budget
+from ..conversion.checks import check
 from ..dialects import WIRES
-from ..messages import AssistantMessage, Usage, UserMessage
-from ..profiles import family
-from ..request import ModelDescriptor, Request
+from ..dialects.limits import family
+from ..values.messages import AssistantMessage, Usage, UserMessage
+from ..values.request import ModelDescriptor, Request
 from .models import described
 from .sending import send
 from .shapes import Cause, CauseCount, FindingView, Handover, HandoverModel, LossCounts, LossView, Reads, Spot

@@ -6,10 +6,10 @@ import time
 from typing import Any
 
 from ..agent.batch import Journal
-from ..canonical import build, plain
-from ..messages import AgentMessage, CustomMessage, ToolCall, ToolResultMessage
-from ..request import Entry
 from ..sessions import Session, SessionBusy, StaleHead, UnfinishedCall, compaction
+from ..values.canonical import build, plain
+from ..values.messages import AgentMessage, CustomMessage, ToolCall, ToolResultMessage
+from ..values.request import Entry
 from .library import Library, Place
 
 AGENT = "main"  # whose sessions linked forks are

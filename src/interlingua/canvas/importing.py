@@ -13,12 +13,13 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from .. import conversion, sources
-from ..errors import InterlinguaError
-from ..request import Conversation
+from ..conversion import converting as conversion
+from ..conversion import sources
 from ..sessions import Session, save
 from ..sessions.files import FileStore
 from ..sessions.repair import examine
+from ..values.errors import InterlinguaError
+from ..values.request import Conversation
 
 OWN = "transcript"
 _VERSION = 1  # of what is cached: raised when reading changes

@@ -12,11 +12,11 @@ from urllib.parse import quote, unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import InterlinguaError
-from ..places import home as default_home
 from ..serving.problems import HttpProblem
 from ..sessions import Session, SessionInfo, Store, store_at
 from ..sessions.files import ENDING, FileStore
+from ..values.errors import InterlinguaError
+from ..values.places import home as default_home
 from .importing import OWN, Cache, FileNote, ImportedFile
 from .shapes import FileProblem, Source
 
@@ -178,7 +178,7 @@ def _problems(name: str, found: ImportedFile) -> list[FileProblem]:
 
 def expand(paths: Iterable[Path]) -> Iterator[Path]:
     """Files, and those in folders that may hold conversations."""
-    from .. import sources
+    from ..conversion import sources
 
     for source in sources.expand([str(path) for path in paths]):
         if source.path is not None:

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from ..errors import InterlinguaError
 from ..sessions import SessionInfo
 from ..sessions.cards import Card, card_of
+from ..values.errors import InterlinguaError
 from .finding import Finder
 from .library import Library, Place
 from .shapes import ForkedFrom, SessionView, SpawnedBy

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..events import (
+from ..values.events import (
     AgentEvent,
     BlockEnd,
     MessageEnd,
@@ -27,8 +27,8 @@ from ..events import (
     ToolExecutionStart,
     ToolExecutionUpdate,
 )
-from ..messages import AssistantMessage, text_of
-from ..partials import partial_arguments
+from ..values.messages import AssistantMessage, text_of
+from ..values.partials import partial_arguments
 from .hubs import Hub
 from .shapes import BlockView, LiveNode, LossCounts, Media, OpaqueView, TextView, ThinkingView, ToolCallView
 from .views import message_view

@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ..messages import AgentMessage, CustomMessage, UserMessage, text_of
-from ..request import Entry
 from ..serving.problems import HttpProblem
 from ..sessions import Session
 from ..sessions.compaction import is_bookkeeping
+from ..values.messages import AgentMessage, CustomMessage, UserMessage, text_of
+from ..values.request import Entry
 
 SELF = "interlingua"
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..connect import catalogue
-from ..connect.auth import resolve_auth
+from ..connect import models as catalogue
+from ..connect.auth.resolver import resolve_auth
 from ..connect.client import Client, default_client
 from ..connect.connector import Connector, HttpConnector
 from ..dialects import WIRES
-from ..errors import InterlinguaError
-from ..request import ModelDescriptor
 from ..serving.problems import HttpProblem
+from ..values.errors import InterlinguaError
+from ..values.request import ModelDescriptor
 from .shapes import ModelList, ModelView, Price, ProviderView
 
 DEBUG_PROVIDERS = frozenset({"debug", "clawfice-debug"})

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..dialects import dialect
-from ..errors import InterlinguaError
-from ..request import Conversation, Entry
 from ..serving.problems import HttpProblem
 from ..sessions import EntryExists, Session, SessionNotFound
+from ..values.errors import InterlinguaError
+from ..values.request import Conversation, Entry
 from .library import CLIENT, Library, Place
 
 API = "llm-canvas"

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from .. import jsontext
+from ..values import jsontext
 
 MAX_BATCH = 1_000  # changes sent at once
 MAX_BATCH_BYTES = 4 << 20

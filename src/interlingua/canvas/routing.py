@@ -12,9 +12,9 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from .. import jsontext
 from ..serving.access import Visitor
 from ..serving.problems import HttpProblem
+from ..values import jsontext
 
 if TYPE_CHECKING:
     from .server import Canvas

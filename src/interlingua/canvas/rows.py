@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ..messages import (
+from ..values.messages import (
     AgentMessage,
     AssistantMessage,
     AudioBlock,
@@ -20,7 +20,7 @@ from ..messages import (
     UserMessage,
     blocks_of,
 )
-from ..request import Entry
+from ..values.request import Entry
 from .shapes import AnsweredCall, CallRow, Row, RowUsage
 
 TEXT_SHOWN = 160

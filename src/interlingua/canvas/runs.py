@@ -18,9 +18,13 @@ from msgspec.structs import replace
 from ..agent import Agent
 from ..agent.compaction import Compaction
 from ..connect.client import Client, default_client
-from ..errors import InterlinguaError, ProviderError
-from ..handover import adapt
-from ..messages import (
+from ..conversion.adapting.adapter import adapt
+from ..serving.problems import HttpProblem
+from ..sessions import Session, SessionBusy
+from ..tools.policy import ApprovalRequest, Rule
+from ..tools.standing import standing_rule
+from ..values.errors import InterlinguaError, ProviderError
+from ..values.messages import (
     AgentMessage,
     AssistantMessage,
     AudioBlock,
@@ -30,11 +34,7 @@ from ..messages import (
     TextBlock,
     UserMessage,
 )
-from ..request import Context, ModelDescriptor, Request
-from ..serving.problems import HttpProblem
-from ..sessions import Session, SessionBusy
-from ..tools.policy import ApprovalRequest, Rule
-from ..tools.standing import standing_rule
+from ..values.request import Context, ModelDescriptor, Request
 from .handing import counted
 from .histories import AGENT, BranchHistory, Writers
 from .hubs import Hub

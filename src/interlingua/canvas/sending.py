@@ -7,11 +7,12 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from ..conversion.adapting.adapter import Adapted, adapt
 from ..dialects import WIRES, dialect
-from ..errors import InterlinguaError
-from ..handover import Adapted, adapt
-from ..losses import Loss, Losses
-from ..messages import (
+from ..serving.problems import HttpProblem
+from ..values.errors import InterlinguaError
+from ..values.losses import Loss, Losses
+from ..values.messages import (
     AudioBlock,
     Block,
     CustomMessage,
@@ -22,8 +23,7 @@ from ..messages import (
     ThinkingBlock,
     ToolCall,
 )
-from ..request import ModelDescriptor, Request
-from ..serving.problems import HttpProblem
+from ..values.request import ModelDescriptor, Request
 
 # Characters of the private use area: no conversation's own text is confused with a mark.
 _OPEN, _CLOSE = "\ue0f0", "\ue0f1"

@@ -14,15 +14,16 @@ from typing import Any
 from aiohttp import web
 from msgspec.structs import replace
 
-from .. import __version__, jsontext
+from .. import __version__
 from ..connect.client import Client
-from ..errors import InterlinguaError
 from ..serving import guard
 from ..serving.access import COOKIE_LIFE, Access, KeyRing, Visitor, write_private
 from ..serving.listener import Listener, is_loopback
 from ..serving.problems import HttpProblem
 from ..serving.sse import Channel
 from ..sessions import deletion
+from ..values import jsontext
+from ..values.errors import InterlinguaError
 from .client_listener import ClientListener
 from .finding import Finder
 from .histories import Lingering

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from ..messages import Citation, Usage
+from ..values.messages import Citation, Usage
 
 
 class Shape(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

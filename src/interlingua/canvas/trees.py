@@ -11,16 +11,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from .. import jsontext
-from ..errors import InterlinguaError
-from ..messages import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage, blocks_of
-from ..pictures import look
-from ..request import Context, Entry, ModelDescriptor, Request
+from ..conversion.pictures import look
 from ..serving.problems import HttpProblem
 from ..sessions import Branch, Session, SessionNotFound, compaction
 from ..sessions import Note as StoredNote
 from ..sessions.session import Line
 from ..sessions.tree import BAD, ENTRY, JOURNAL
+from ..values import jsontext
+from ..values.errors import InterlinguaError
+from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage, blocks_of
+from ..values.request import Context, Entry, ModelDescriptor, Request
 from .library import Library, Place
 from .rows import row_of
 from .shapes import BranchView, EntryView, LineProblem, Note, Row, TextPart, Version

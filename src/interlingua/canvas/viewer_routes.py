@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from .. import jsontext
 from ..serving.access import write_private
 from ..serving.problems import HttpProblem
 from ..serving.sse import serve_events
+from ..values import jsontext
 from . import server
 from .routing import JSON_LIMIT, Call, Route, encode, read_limited, route
 from .shapes import Me, Shape

@@ -7,9 +7,11 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .. import jsontext
-from ..canonical import plain
-from ..messages import (
+from ..conversion.pictures import look
+from ..sessions.blobs import SCHEME
+from ..values import jsontext
+from ..values.canonical import plain
+from ..values.messages import (
     AgentMessage,
     AssistantMessage,
     AudioBlock,
@@ -27,9 +29,7 @@ from ..messages import (
     ToolResultMessage,
     blocks_of,
 )
-from ..partials import partial_arguments
-from ..pictures import look
-from ..sessions.blobs import SCHEME
+from ..values.partials import partial_arguments
 from .shapes import (
     AudioView,
     BlockView,

@@ -6,15 +6,15 @@ from typing import Any, Literal
 
 from msgspec.structs import replace as change
 
-from .. import jsontext
-from ..canonical import plain
 from ..dialects import WIRES
-from ..errors import InterlinguaError
-from ..folding import unfold
-from ..losses import Loss
-from ..messages import AgentMessage, AssistantMessage
-from ..request import ModelDescriptor, Request
 from ..serving.problems import HttpProblem
+from ..values import jsontext
+from ..values.canonical import plain
+from ..values.errors import InterlinguaError
+from ..values.folding import unfold
+from ..values.losses import Loss
+from ..values.messages import AgentMessage, AssistantMessage
+from ..values.request import ModelDescriptor, Request
 from .places import entry_of, spot
 from .sending import Sent, origins, send, wire_of
 from .shapes import JsonLine, LossView, WireView

@@ -8,12 +8,12 @@ from typing import Any, Literal, TypeVar
 from msgspec import UNSET, UnsetType, field
 from msgspec.structs import replace
 
-from ..canonical import build
-from ..errors import FormatError
-from ..messages import AgentMessage, CustomMessage, Message, UserMessage
-from ..request import Conversation
 from ..serving.problems import HttpProblem
 from ..sessions import EntryExists, Session, SessionNotFound, StaleHead, StaleVersion, deletion
+from ..values.canonical import build
+from ..values.errors import FormatError
+from ..values.messages import AgentMessage, CustomMessage, Message, UserMessage
+from ..values.request import Conversation
 from . import server
 from .handing import handover_view
 from .histories import AGENT

@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from .. import jsontext
 from ..tools.policy import ApprovalRequest, Decision, Rule
 from ..tools.standing import Permissions as Permissions
 from ..tools.standing import standing_rule as standing_rule
 from ..tools.tool import FsBridge
+from ..values import jsontext
 from .rendering import coloured_diff, headline, note, safe
 
 Verdict: TypeAlias = Literal["yes", "no", "always"]

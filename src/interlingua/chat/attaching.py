@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..cli.attachments import attached
-from ..messages import TextBlock
+from ..values.messages import TextBlock
 
 MENTION = re.compile(r'(?:(?<=\s)|^)@(?:"([^"\n]+)"|(\S+))')
 _ENDINGS = ",.;:!?)]}"

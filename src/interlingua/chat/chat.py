@@ -16,19 +16,19 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ..agent import Agent, BeforeCall, Compaction, Result
-from ..connect import catalogue
+from ..connect import models as catalogue
 from ..connect.client import default_client
-from ..errors import InterlinguaError
-from ..events import AgentEvent, MessageEnd, MessageStart
-from ..messages import AssistantMessage, UserMessage, text_of
 from ..plugins import load_plugins
-from ..request import ModelDescriptor
 from ..sessions import Session
 from ..tools.catalog import discover_core_tools
 from ..tools.fs import local_bridge
 from ..tools.policy import ApprovalRequest, Policy
 from ..tools.registry import Skipped, ToolRegistry
 from ..tools.tool import Tool, ToolContext
+from ..values.errors import InterlinguaError
+from ..values.events import AgentEvent, MessageEnd, MessageStart
+from ..values.messages import AssistantMessage, UserMessage, text_of
+from ..values.request import ModelDescriptor
 from . import approval, attaching, opening
 from .command import Command, nearest, parse
 from .display import Display

@@ -6,19 +6,19 @@ from pathlib import Path
 
 from rich.text import Text
 
-from .. import conversion
 from ..cli import output
-from ..connect import catalogue
-from ..connect.auth import resolve_auth
+from ..connect import models as catalogue
+from ..connect.auth.resolver import resolve_auth
 from ..connect.client import default_client
 from ..connect.foreign import models_of
 from ..connect.providers import PROVIDERS
+from ..conversion import converting as conversion
+from ..conversion.adapting.adapter import adapt
 from ..dialects import DIALECTS
-from ..errors import InterlinguaError
-from ..handover import adapt
-from ..losses import Lines, Loss
-from ..request import Context, Entry, ModelDescriptor, Request
 from ..sessions import SessionInfo
+from ..values.errors import InterlinguaError
+from ..values.losses import Lines, Loss
+from ..values.request import Context, Entry, ModelDescriptor, Request
 from . import opening, tree
 from .chat import Chat
 from .command import Command

@@ -8,7 +8,7 @@ from msgspec import Struct
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..events import (
+from ..values.events import (
     AgentEnd,
     AgentEvent,
     AgentStart,
@@ -27,7 +27,7 @@ from ..events import (
     ToolExecutionUpdate,
     TurnStart,
 )
-from ..messages import AssistantMessage, TextBlock, ThinkingBlock, UserMessage, blocks_of
+from ..values.messages import AssistantMessage, TextBlock, ThinkingBlock, UserMessage, blocks_of
 from .blocks import Blocks, Piece
 from .rendering import (
     LIVE_LINES,

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..messages import AgentMessage, AssistantMessage, ToolResultMessage, UserMessage, text_of
-from ..request import Conversation
 from ..sessions import Session, SessionError, SessionInfo, SessionNotFound, UnfinishedCall
 from ..sessions.files import FileStore
+from ..values.messages import AgentMessage, AssistantMessage, ToolResultMessage, UserMessage, text_of
+from ..values.request import Conversation
 from .rendering import headline, markdown, one_line, said_by_user
 
 AGENT = "main"

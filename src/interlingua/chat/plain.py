@@ -16,9 +16,9 @@ from typing import Any, TextIO
 from msgspec.structs import replace
 from rich.console import Console, RenderableType
 
-from ..events import AgentEvent, MessageEnd, MessageStart, MessageUpdate, TextDelta, TextEnd
-from ..messages import AssistantMessage, UserMessage, text_of
 from ..tools.untrusted import visible
+from ..values.events import AgentEvent, MessageEnd, MessageStart, MessageUpdate, TextDelta, TextEnd
+from ..values.messages import AssistantMessage, UserMessage, text_of
 from .chat import Chat
 from .display import Display
 from .rendering import safe

@@ -13,8 +13,11 @@ from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
-from .. import jsontext
-from ..errors import (
+from ..sessions import SessionBusy, SessionInfo
+from ..tools.output import plain
+from ..tools.untrusted import visible
+from ..values import jsontext
+from ..values.errors import (
     AuthFailed,
     BadRequest,
     ContextTooLong,
@@ -23,11 +26,8 @@ from ..errors import (
     RateLimited,
     TransportError,
 )
-from ..losses import Loss
-from ..messages import AgentMessage, CustomMessage, TextBlock, blocks_of, text_of
-from ..sessions import SessionBusy, SessionInfo
-from ..tools.output import plain
-from ..tools.untrusted import visible
+from ..values.losses import Loss
+from ..values.messages import AgentMessage, CustomMessage, TextBlock, blocks_of, text_of
 
 OUTPUT_LINES = 8
 LIVE_LINES = 5

@@ -40,7 +40,7 @@ from prompt_toolkit.widgets import SearchToolbar
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from ..events import AgentEvent
+from ..values.events import AgentEvent
 from .chat import Chat
 from .display import Display
 from .rendering import one_line

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from ..messages import AgentMessage, AssistantMessage
+from ..values.messages import AgentMessage, AssistantMessage
 
 
 class Spending(Struct):

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from ..messages import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage, UserMessage, text_of
-from ..request import Entry
+from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage, UserMessage, text_of
+from ..values.request import Entry
 from .rendering import gist
 
 _ROLES = {UserMessage: "you", AssistantMessage: "model", ToolResultMessage: "result"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..errors import InterlinguaError
+from ..values.errors import InterlinguaError
 
 COMMANDS = {
     "run": "Ask a model and stream its answer.",

@@ -4,9 +4,9 @@ import base64
 import mimetypes
 from pathlib import Path
 
-from .. import pictures
-from ..errors import FormatError
-from ..messages import AudioBlock, DocumentBlock, ImageBlock
+from ..conversion import pictures
+from ..values.errors import FormatError
+from ..values.messages import AudioBlock, DocumentBlock, ImageBlock
 
 MOST = 50 * 1024 * 1024
 

@@ -13,12 +13,12 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from ..connect.auth import convention, places, resolve_auth
-from ..connect.credentials import Backend, Credential, CredentialStore, Secret
-from ..connect.oauth import DeviceCode, login_with_browser, login_with_device, oauth_client
+from ..connect.auth.credentials import Backend, Credential, CredentialStore, Secret
+from ..connect.auth.oauth import DeviceCode, login_with_browser, login_with_device, oauth_client
+from ..connect.auth.resolver import convention, places, resolve_auth
 from ..connect.overrides import known_rows
-from ..errors import AuthFailed, InterlinguaError
-from ..request import ResolvedAuth
+from ..values.errors import AuthFailed, InterlinguaError
+from ..values.request import ResolvedAuth
 from . import output
 
 _LIVE_TIMEOUT = 15.0
@@ -294,7 +294,7 @@ async def _probe(provider: str, store: CredentialStore) -> str:
     """One small question to the provider, with the key in a header."""
     import aiohttp
 
-    from ..connect.auth import authenticate
+    from ..connect.auth.resolver import authenticate
     from ..connect.connector import key_header
 
     row = known_rows().get(provider)

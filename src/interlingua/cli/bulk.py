@@ -11,10 +11,11 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import IO
 
-from .. import conversion, jsontext
-from ..dialects import transcript
-from ..errors import InterlinguaError
-from ..losses import Lines
+from ..conversion import converting as conversion
+from ..dialects.files import transcript
+from ..values import jsontext
+from ..values.errors import InterlinguaError
+from ..values.losses import Lines
 from . import output
 from .sources import PACKED, Problem, Source, as_utf8
 

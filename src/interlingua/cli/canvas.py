@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from ..errors import InterlinguaError
+from ..values.errors import InterlinguaError
 from . import output
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from ..chat.chat import Chat, Screen, Settings
 from ..chat.commands import COMMANDS, model_names
 from ..chat.plain import PlainScreen
 from ..dialects import DIALECTS
-from ..errors import FormatError
-from ..places import home
 from ..sessions import Session
 from ..tools.policy import ALLOW, ASK, READ_ONLY
 from ..tools.registry import PROFILES
+from ..values.errors import FormatError
+from ..values.places import home
 from . import output
 from .run import MODEL_VARIABLE, usual_model
 

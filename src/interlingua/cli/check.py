@@ -5,7 +5,7 @@ import sys
 import click
 from rich.text import Text
 
-from ..checks import Finding, check
+from ..conversion.checks import Finding, check
 from ..dialects import WIRES
 from . import output, sources
 from .convert import NAMES

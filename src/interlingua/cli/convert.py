@@ -11,10 +11,10 @@ from typing import IO, Any
 import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from .. import conversion
+from ..conversion import converting as conversion
 from ..dialects import DIALECTS
-from ..errors import InterlinguaError
-from ..losses import Encoded, Lines
+from ..values.errors import InterlinguaError
+from ..values.losses import Encoded, Lines
 from . import bulk, output, sources
 from .sources import Document, Problem, Source
 
@@ -195,7 +195,7 @@ def _write(
 
 
 def _shown(result: Result, *, with_body: bool) -> dict[str, Any]:
-    from .. import jsontext
+    from ..values import jsontext
 
     row: dict[str, Any] = {"source": result.source.name, "line": result.line, "from": result.detected}
     row["losses"] = [output.loss_json(loss) for loss in result.losses]

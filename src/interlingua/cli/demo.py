@@ -18,16 +18,16 @@ from ..agent import Agent
 from ..connect.client import Client
 from ..connect.debug import DebugConnector, ScriptedCall, Step
 from ..connect.registry import ConnectorRegistry
-from ..conversion import encode
+from ..conversion.converting import encode
 from ..dialects import DIALECTS, dialect
-from ..errors import InterlinguaError
-from ..events import AgentEvent, MessageUpdate, TextDelta, ThinkingDelta, ToolExecutionEnd, ToolExecutionStart
-from ..jsontext import compact
-from ..request import Conversation
 from ..sessions.session import Session
 from ..tools.catalog import discover_core_tools
 from ..tools.registry import ToolRegistry
 from ..tools.tool import ToolContext
+from ..values.errors import InterlinguaError
+from ..values.events import AgentEvent, MessageUpdate, TextDelta, ThinkingDelta, ToolExecutionEnd, ToolExecutionStart
+from ..values.jsontext import compact
+from ..values.request import Conversation
 from . import output
 
 PROMPT = "Write a program that prints the first ten prime numbers, run it, and mend it if it is wrong."

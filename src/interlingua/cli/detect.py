@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from ..conversion import detect
+from ..conversion.converting import detect
 from . import output, sources
 
 

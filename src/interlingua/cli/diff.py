@@ -9,11 +9,11 @@ from typing import Any
 import click
 from rich.text import Text
 
-from .. import conversion
-from ..errors import InterlinguaError
-from ..messages import text_of
-from ..request import Conversation
+from ..conversion import converting as conversion
 from ..sessions.comparison import aligned, comparable
+from ..values.errors import InterlinguaError
+from ..values.messages import text_of
+from ..values.request import Conversation
 from . import output, sources
 from .convert import NAMES
 

@@ -5,11 +5,12 @@ from typing import Any
 import click
 from rich.table import Table
 
-from ..connect import catalogue, pricing
+from ..connect import models as catalogue
 from ..connect.debug import DebugConnector
+from ..connect.prices import rates as pricing
 from ..connect.providers import PROVIDERS
-from ..errors import FormatError
-from ..request import ModelDescriptor
+from ..values.errors import FormatError
+from ..values.request import ModelDescriptor
 from . import output
 
 _PRICES = ("input", "output", "cache_read", "cache_write")

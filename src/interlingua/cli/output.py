@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..errors import InterlinguaError
-from ..losses import Loss
+from ..values.errors import InterlinguaError
+from ..values.losses import Loss
 from .sources import Problem
 
 
@@ -85,7 +85,7 @@ _WIDE = 4000  # columns, where there is no screen: nothing is cut short or broke
 
 
 def say_json(value: Any) -> None:
-    from .. import jsontext
+    from ..values import jsontext
 
     sys.stdout.buffer.write(jsontext.write(value) + b"\n")
 

@@ -10,13 +10,13 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from .. import jsontext
-from ..errors import FormatError, InterlinguaError
-from ..places import home
 from ..plugins import ExtensionInfo, discover_extensions
 from ..plugins.checking import check_plugin
 from ..plugins.loading import GROUP
 from ..plugins.manifest import NAMES, check_id, folders, manifest_path, read_manifest
+from ..values import jsontext
+from ..values.errors import FormatError, InterlinguaError
+from ..values.places import home
 from . import output
 
 

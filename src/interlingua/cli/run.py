@@ -13,21 +13,21 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
-from .. import jsontext
-from ..abort import Abort
 from ..agent.structured import output_of
-from ..canonical import dump, plain
-from ..connect.auth import resolve_auth
+from ..connect.auth.resolver import resolve_auth
 from ..connect.client import default_client
 from ..connect.overrides import known_rows, own_notes
 from ..connect.stream import Stream
-from ..conversion import decode, detect, encode
-from ..errors import FormatError, InterlinguaError
-from ..events import TextDelta, ThinkingDelta, ToolCallEnd
-from ..losses import Loss
-from ..messages import AssistantMessage, Message, TextBlock, UserMessage, text_of
-from ..request import Context, Conversation, Entry
+from ..conversion.converting import decode, detect, encode
 from ..sessions.summary import is_foreign
+from ..values import jsontext
+from ..values.abort import Abort
+from ..values.canonical import dump, plain
+from ..values.errors import FormatError, InterlinguaError
+from ..values.events import TextDelta, ThinkingDelta, ToolCallEnd
+from ..values.losses import Loss
+from ..values.messages import AssistantMessage, Message, TextBlock, UserMessage, text_of
+from ..values.request import Context, Conversation, Entry
 from . import output
 from .attachments import attached
 

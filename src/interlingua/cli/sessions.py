@@ -13,18 +13,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .. import conversion
-from ..canonical import plain
-from ..errors import InterlinguaError
-from ..losses import Lines
-from ..messages import AgentMessage, CustomMessage, text_of
-from ..request import Conversation, Entry, is_aside
+from ..conversion import converting as conversion
 from ..sessions import Session, SessionError, SessionInfo, SessionNotFound, save, store_at, tree
 from ..sessions import compaction as compacting
 from ..sessions.gc import Collected, collect_blobs, collect_branches
 from ..sessions.session import Node
 from ..sessions.store import Store
 from ..sessions.summary import is_foreign
+from ..values.canonical import plain
+from ..values.errors import InterlinguaError
+from ..values.losses import Lines
+from ..values.messages import AgentMessage, CustomMessage, text_of
+from ..values.request import Conversation, Entry, is_aside
 from . import output, sources
 from .convert import NAMES
 from .show import _View

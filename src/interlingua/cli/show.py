@@ -10,9 +10,10 @@ from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.text import Text
 
-from .. import conversion, jsontext
-from ..errors import InterlinguaError
-from ..messages import (
+from ..conversion import converting as conversion
+from ..values import jsontext
+from ..values.errors import InterlinguaError
+from ..values.messages import (
     AgentMessage,
     AssistantMessage,
     Block,
@@ -25,7 +26,7 @@ from ..messages import (
     blocks_of,
     text_of,
 )
-from ..request import Conversation, is_aside
+from ..values.request import Conversation, is_aside
 from . import output, sources
 from .convert import NAMES
 

@@ -1,6 +1,6 @@
-"""Where a command's input comes from; see `interlingua.sources`."""
+"""Where a command's input comes from; see `interlingua.conversion.sources`."""
 
-from ..sources import (
+from ..conversion.sources import (
     DEFAULT_LIMIT,
     ENDINGS,
     PACKED,

@@ -5,9 +5,9 @@ import sys
 import click
 from rich.table import Table
 
-from .. import conversion
-from ..errors import InterlinguaError
+from ..conversion import converting as conversion
 from ..sessions.totals import TOKENS, Totals
+from ..values.errors import InterlinguaError
 from . import output, sources
 from .convert import NAMES
 

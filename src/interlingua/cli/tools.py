@@ -10,8 +10,6 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from ..errors import InterlinguaError
-from ..messages import TextBlock
 from ..plugins import load_plugins
 from ..tools import calling, catalog
 from ..tools.fs import local_bridge
@@ -19,6 +17,8 @@ from ..tools.policy import ALLOW, ASK, ApprovalRequest
 from ..tools.registry import PROFILES, Resolution, ToolRegistry
 from ..tools.tool import Tool, ToolContext, ToolMeta, ToolResult
 from ..tools.validation import form, shown
+from ..values.errors import InterlinguaError
+from ..values.messages import TextBlock
 from . import output, tools_serve
 
 

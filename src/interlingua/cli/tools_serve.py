@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import click
 
-from ..errors import InterlinguaError
 from ..plugins import aload_plugins
 from ..tools.catalog import discover_core_tools
 from ..tools.fs import local_bridge
 from ..tools.policy import READ_ONLY, Policy, Rule
 from ..tools.registry import PROFILES, ToolRegistry
 from ..tools.tool import Tool, ToolContext
+from ..values.errors import InterlinguaError
 
 TOKEN = "INTERLINGUA_MCP_TOKEN"
 

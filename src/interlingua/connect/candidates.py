@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import FormatError
-from ..request import ModelDescriptor, StreamOptions
+from ..values.errors import FormatError
+from ..values.request import ModelDescriptor, StreamOptions
 from .overrides import own_notes
 
 Model: TypeAlias = str | ModelDescriptor

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple, TypeAlias, get_args
 
 from msgspec.structs import replace
 
-from ..abort import Abort
-from ..canonical import message_of
-from ..containment import must_propagate
 from ..dialects import WIRES
-from ..dialects._errors import failure_of
-from ..dialects.clawtools import read_context
-from ..errors import Aborted, ContextTooLong, FormatError, InterlinguaError, TransportError
-from ..events import (
+from ..dialects.files.clawtools import read_context
+from ..dialects.provider_errors import failure_of
+from ..values.abort import Abort
+from ..values.canonical import message_of
+from ..values.containment import must_propagate
+from ..values.errors import Aborted, ContextTooLong, FormatError, InterlinguaError, TransportError
+from ..values.events import (
     BlockStart,
     Done,
     Error,
@@ -32,11 +32,12 @@ from ..events import (
     ToolCallDelta,
     ToolCallStart,
 )
-from ..folding import CUT_OFF
-from ..messages import AssistantMessage, CustomMessage, Message, UserMessage
-from ..request import Context, Conversation, ModelDescriptor, Options, Request, StreamOptions
-from . import catalogue, telemetry
-from .auth import AuthResolver
+from ..values.folding import CUT_OFF
+from ..values.messages import AssistantMessage, CustomMessage, Message, UserMessage
+from ..values.request import Context, Conversation, ModelDescriptor, Options, Request, StreamOptions
+from . import models as catalogue
+from . import telemetry
+from .auth.resolver import AuthResolver
 from .candidates import Candidate, Fallback, Model, chain
 from .connector import Connector, HttpConnector, account_of, options_of
 from .exchange import Batch, contained
@@ -44,10 +45,10 @@ from .foreign import Foreign, models_of, opened
 from .overrides import own_notes, own_rows
 from .providers import ROWS, Provider
 from .registry import ConnectorRegistry
-from .resilience import Breaker, Retry, Target, asks_to_wait, elsewhere
+from .retry import Breaker, Retry, Target, asks_to_wait, elsewhere
 from .stream import Source, Stream
+from .timeouts import Timeouts, Watch
 from .transport import Transport
-from .watching import Timeouts, Watch
 
 OnRetry: TypeAlias = Callable[[InterlinguaError, float], object]
 GetApiKey: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
@@ -207,7 +208,7 @@ def _context_of(given: Any, said: Options) -> tuple[Context, Options]:
         return Context(messages=(UserMessage(content=given),)), said
     are_json = [isinstance(message, dict) for message in given] if isinstance(given, list | tuple) else []
     if isinstance(given, bytes | dict) or (are_json and all(are_json)):
-        from ..conversion import decode
+        from ..conversion.converting import decode
 
         return _context_of(decode(given if isinstance(given, bytes | dict) else list(given)), said)
     messages = tuple(given) if isinstance(given, list | tuple) else (given,)

@@ -19,23 +19,23 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec.structs import replace
 
 from .. import __version__
-from ..canonical import build
+from ..conversion.adapting.adapter import adapt
 from ..dialects import Dialect, dialect
-from ..dialects.clawtools import read_context
-from ..errors import FormatError, InterlinguaError
-from ..events import StreamEvent
-from ..handover import adapt
-from ..interop import struct_of
-from ..jsontext import read, write
-from ..messages import AssistantMessage
-from ..request import Api, CallOptions, Context, ModelDescriptor, Options, Request, ResolvedAuth, StreamOptions
-from .auth import AuthResolver, authenticate, convention, missing, resolve_auth, resolved_by
-from .credentials import scrub
+from ..dialects.files.clawtools import read_context
+from ..values.canonical import build
+from ..values.errors import FormatError, InterlinguaError
+from ..values.events import StreamEvent
+from ..values.interop import struct_of
+from ..values.jsontext import read, write
+from ..values.messages import AssistantMessage
+from ..values.request import Api, CallOptions, Context, ModelDescriptor, Options, Request, ResolvedAuth, StreamOptions
+from .auth.credentials import scrub
+from .auth.resolver import AuthResolver, authenticate, convention, missing, resolve_auth, resolved_by
 from .exchange import Call, Exchange
 from .providers import Provider, Route, has_image, is_login_token
 from .stream import Stream
+from .timeouts import Timeouts
 from .transport import Transport, shared, whole
-from .watching import Timeouts
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class HttpConnector:
     def models(self) -> Sequence[ModelDescriptor]:
         """What the catalogue knows of this provider's models; others can be called as well."""
         if self._models is None:
-            from .catalogue import models
+            from .models import models
 
             self._models = [self.complete(model) for model in models(self.provider)]
         return self._models
@@ -156,7 +156,7 @@ class HttpConnector:
         usage, id = message.usage, message.response_id
         if usage is None or usage.cost is not None or id is None:
             return message
-        from .catalogue import openrouter_generation
+        from .models import openrouter_generation
 
         _, call = options.split()
         env = os.environ if call.env is None else call.env
@@ -261,11 +261,11 @@ class HttpConnector:
         given = (call.settings or {}).get(name)
         value = given or _first(setting.env, env) or setting.default
         if name == "region":
-            from .cloud import aws_region
+            from .auth.cloud import aws_region
 
             return await asyncio.to_thread(aws_region, given, model.id, env=env)
         if name == "project" and value is None:
-            from .cloud import google_project
+            from .auth.cloud import google_project
 
             with contextlib.suppress(InterlinguaError):  # no credentials, so no project of theirs
                 return await google_project(given, env=env)
@@ -307,13 +307,13 @@ class HttpConnector:
         if key is not None:
             return key_header(style, key, auth)
         if style == "aws":
-            from .cloud import aws_headers
+            from .auth.cloud import aws_headers
 
             region = (call.settings or {}).get("region")
             profile = (call.settings or {}).get("profile")
             return await aws_headers("POST", url, headers, data, model=model.id, region=region, profile=profile)
         if style == "google":
-            from .cloud import google_headers
+            from .auth.cloud import google_headers
 
             return await google_headers()
         return {}

@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .. import jsontext
-from ..abort import Abort
-from ..canonical import plain
-from ..dialects._errors import provider_error
-from ..errors import Aborted, InterlinguaError, ProviderError
-from ..folding import Recorder, emptied, parse_arguments, settle
-from ..messages import (
+from ..dialects.provider_errors import provider_error
+from ..values import jsontext
+from ..values.abort import Abort
+from ..values.canonical import plain
+from ..values.errors import Aborted, InterlinguaError, ProviderError
+from ..values.folding import Recorder, emptied, parse_arguments, settle
+from ..values.messages import (
     AssistantMessage,
     Block,
     Cost,
@@ -33,11 +33,11 @@ from ..messages import (
     blocks_of,
     text_of,
 )
-from ..request import Context, ModelCost, ModelDescriptor, Request, StreamOptions, ToolSpec
+from ..values.request import Context, ModelCost, ModelDescriptor, Request, StreamOptions, ToolSpec
 from .connector import stream_arguments
 from .exchange import Batch
 from .stream import Stream
-from .watching import Timeouts, Watch
+from .timeouts import Timeouts, Watch
 
 SCRIPT_VARIABLE = "INTERLINGUA_DEBUG_SCRIPT"
 
@@ -298,7 +298,7 @@ def _written(path: str) -> tuple[Step, ...]:
 
 @functools.lru_cache(maxsize=4)
 def _recorded(path: str) -> tuple[AssistantMessage, ...]:
-    from ..conversion import decode
+    from ..conversion.converting import decode
 
     return tuple(m for m in decode(_file(path)).messages if isinstance(m, AssistantMessage))
 

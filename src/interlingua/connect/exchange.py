@@ -11,18 +11,18 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..abort import Abort
-from ..containment import must_propagate
 from ..dialects import Decoding, Dialect
-from ..dialects._errors import failure_of
-from ..errors import Aborted, BadWire, DialectError, InterlinguaError, ProviderError
-from ..events import Done, Error, StreamEvent
-from ..folding import renamed, unfold
-from ..framing import Frame, actual_type
-from ..jsontext import read
-from ..messages import AssistantMessage, blocks_of
+from ..dialects.framing import Frame, actual_type
+from ..dialects.provider_errors import failure_of
+from ..values.abort import Abort
+from ..values.containment import must_propagate
+from ..values.errors import Aborted, BadWire, DialectError, InterlinguaError, ProviderError
+from ..values.events import Done, Error, StreamEvent
+from ..values.folding import renamed, unfold
+from ..values.jsontext import read
+from ..values.messages import AssistantMessage, blocks_of
+from .timeouts import Timeouts, Watch
 from .transport import ERROR_BODY_LIMIT, Reply, Transport, whole
-from .watching import Timeouts, Watch
 
 Batch = list[StreamEvent]
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..abort import Abort
-from ..canonical import build
-from ..containment import call_contained, describe, must_propagate
-from ..dialects.clawtools import EventReader
-from ..errors import Aborted, BadWire, FormatError, InterlinguaError, TransportError
-from ..events import (
+from ..dialects.files.clawtools import EventReader
+from ..values.abort import Abort
+from ..values.canonical import build
+from ..values.containment import call_contained, describe, must_propagate
+from ..values.errors import Aborted, BadWire, FormatError, InterlinguaError, TransportError
+from ..values.events import (
     BlockEnd,
     BlockStart,
     Done,
@@ -35,14 +35,14 @@ from ..events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from ..folding import CUT_OFF, Recorder
-from ..interop import attribute, with_arguments
-from ..messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall, blocks_of
-from ..request import Context, ModelDescriptor, StreamOptions
-from .auth import resolve_auth
+from ..values.folding import CUT_OFF, Recorder
+from ..values.interop import attribute, with_arguments
+from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall, blocks_of
+from ..values.request import Context, ModelDescriptor, StreamOptions
+from .auth.resolver import resolve_auth
 from .connector import Connector, HttpConnector
 from .exchange import Batch
-from .watching import Timeouts, Watch
+from .timeouts import Timeouts, Watch
 
 _LONGEST_GOODBYE = 1.0  # seconds that a connector may take to end when it is told to
 

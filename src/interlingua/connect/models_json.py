@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields
 
-from ..errors import FormatError
-from ..request import ModelCost, ModelDescriptor
+from ..values.errors import FormatError
+from ..values.request import ModelCost, ModelDescriptor
 
 _FIELDS = tuple(field.name for field in fields(ModelDescriptor) if field.name not in ("cost", "extra"))
 _PRICES = tuple(field.name for field in fields(ModelCost) if field.name != "extra")

@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from ..errors import FormatError
-from ..places import home
-from .pricing import BUCKETS, Rate, Rates
+from ..values.errors import FormatError
+from ..values.places import home
+from .prices.rates import BUCKETS, Rate, Rates
 from .providers import PROVIDERS, Provider
 
 Dollars = Annotated[float, Meta(ge=0)]

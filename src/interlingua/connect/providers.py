@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import DecodeError, Struct, json
 
-from ..messages import ImageBlock, ToolResultMessage, UserMessage
-from ..request import Api, Request
+from ..values.messages import ImageBlock, ToolResultMessage, UserMessage
+from ..values.request import Api, Request
 
 AuthStyle: TypeAlias = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "aws", "google", "none"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..request import ModelDescriptor
+from ..values.request import ModelDescriptor
 from .connector import Connector
 from .foreign import as_connector, models_of
 

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from ..containment import must_propagate
-from ..dialects._errors import failure_of
-from ..errors import Aborted, InterlinguaError
-from ..events import Done, Error, Start, StreamEvent
-from ..folding import CUT_OFF
-from ..messages import AssistantMessage
+from ..dialects.provider_errors import failure_of
+from ..values.containment import must_propagate
+from ..values.errors import Aborted, InterlinguaError
+from ..values.events import Done, Error, Start, StreamEvent
+from ..values.folding import CUT_OFF
+from ..values.messages import AssistantMessage
 from .exchange import Batch, contained
 
 LEFT = "the reader left the stream"

@@ -8,11 +8,11 @@ import time
 from typing import Any
 
 from .. import __version__
-from ..canonical import plain
-from ..errors import InterlinguaError, ProviderError
-from ..jsontext import compact
-from ..messages import AssistantMessage
-from ..request import Request
+from ..values.canonical import plain
+from ..values.errors import InterlinguaError, ProviderError
+from ..values.jsontext import compact
+from ..values.messages import AssistantMessage
+from ..values.request import Request
 from .stream import Stream
 
 # The conventions' names for providers, where they are not ours.

@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import TimedOut, TransportError
+from ..values.errors import TimedOut, TransportError
 
 if TYPE_CHECKING:
     import aiohttp

@@ -4,12 +4,12 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, cast
 
-from ..errors import InterlinguaError, ProviderError
-from ..events import StreamEvent
-from ..framing import Frame
-from ..losses import Encoded, Fates, Loss
-from ..messages import AssistantMessage
-from ..request import Conversation, Request
+from ..values.errors import InterlinguaError, ProviderError
+from ..values.events import StreamEvent
+from ..values.losses import Encoded, Fates, Loss
+from ..values.messages import AssistantMessage
+from ..values.request import Conversation, Request
+from .framing import Frame
 
 
 class Framing(Protocol):
@@ -68,34 +68,34 @@ class Dialect(Protocol):
 
 # name -> "module" or "module:attribute" inside this package; loaded on first use.
 WIRES: dict[str, str] = {
-    "anthropic-messages": "anthropic_messages",
-    "openai-completions": "openai_completions",
+    "anthropic-messages": "anthropic",
+    "openai-completions": "openai_chat",
     "openai-responses": "openai_responses",
     "azure-openai-responses": "openai_responses:AZURE",
     "openai-codex-responses": "openai_responses:CODEX",
-    "google-generative-ai": "google_generative_ai",
-    "google-vertex": "google_generative_ai:VERTEX",
-    "google-gemini-cli": "google_generative_ai:GEMINI_CLI",
-    "bedrock-converse-stream": "bedrock_converse_stream",
-    "bedrock-invoke-anthropic": "anthropic_messages:BEDROCK",
-    "ollama-chat": "ollama_chat",
+    "google-generative-ai": "google",
+    "google-vertex": "google:VERTEX",
+    "google-gemini-cli": "google:GEMINI_CLI",
+    "bedrock-converse-stream": "bedrock",
+    "bedrock-invoke-anthropic": "anthropic:BEDROCK",
+    "ollama-chat": "ollama.codec",
 }
 
 # Formats that hold conversations and make no calls: `decode` and `encode` alone.
 FILES: dict[str, str] = {
-    "transcript": "transcript",
-    "clawtools": "clawtools",
-    "openclaw": "openclaw",
-    "attocode": "attocode",
-    "llm-canvas": "llm_canvas",
-    "claude-code": "claude_code",
-    "codex-cli": "codex_cli",
-    "gemini-cli": "gemini_cli",
-    "chatgpt-export": "chatgpt_export",
-    "inspect-ai": "inspect_ai",
-    "openai-finetune": "openai_finetune",
-    "sharegpt": "sharegpt",
-    "vercel-ui": "vercel_ui",
+    "transcript": "files.transcript",
+    "clawtools": "files.clawtools",
+    "openclaw": "files.openclaw",
+    "attocode": "files.attocode",
+    "llm-canvas": "files.llm_canvas",
+    "claude-code": "files.claude_code",
+    "codex-cli": "files.codex_cli",
+    "gemini-cli": "files.gemini_cli",
+    "chatgpt-export": "files.chatgpt_export",
+    "inspect-ai": "files.inspect_ai",
+    "openai-finetune": "files.openai_finetune",
+    "sharegpt": "files.sharegpt",
+    "vercel-ui": "files.vercel_ui",
 }
 DIALECTS: dict[str, str] = {**WIRES, **FILES}
 

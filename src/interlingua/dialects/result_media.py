@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from ..losses import Reporter
-from ..messages import AudioBlock, Block, DocumentBlock, ImageBlock, Message, TextBlock, UserMessage, blocks_of
-from ..messages import ToolResultMessage as Result
-from ._wire import held_of, with_held
+from ..values.losses import Reporter
+from ..values.messages import AudioBlock, Block, DocumentBlock, ImageBlock, Message, TextBlock, UserMessage, blocks_of
+from ..values.messages import ToolResultMessage as Result
+from .residual import held_of, with_held
 
 MEDIA = (ImageBlock, AudioBlock, DocumentBlock)
 PLACEHOLDER = "(see what follows the results)"  # the text of a result that had media only

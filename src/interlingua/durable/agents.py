@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from ..agent import Agent
 from ..agent.stored import Stored
-from ..containment import describe, must_propagate
 from ..sessions import Session
+from ..values.containment import describe, must_propagate
 from .orders import RunError
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -2,8 +2,8 @@
 
 from typing import Any, Literal, TypeAlias
 
-from ..errors import InterlinguaError
-from ..messages import AgentMessage, Wire
+from ..values.errors import InterlinguaError
+from ..values.messages import AgentMessage, Wire
 
 WORKFLOW = "interlingua.run"
 QUEUE = "runs"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ..places import home as default_home
 from ..sessions import Session, SessionBusy, SessionError
 from ..sessions.lease import Lease
+from ..values.places import home as default_home
 from .orders import Order, RunError
 
 if TYPE_CHECKING:

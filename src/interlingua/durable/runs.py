@@ -8,11 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .. import jsontext
 from ..agent.agent import Prompt
-from ..canonical import build, plain
-from ..errors import TimedOut
-from ..messages import TextBlock, UserMessage
+from ..values import jsontext
+from ..values.canonical import build, plain
+from ..values.errors import TimedOut
+from ..values.messages import TextBlock, UserMessage
 from .orders import QUEUE, WORKFLOW, Order, Outcome, Run, RunError, RunFailed, State
 from .place import Place
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..abort import Abort
-from ..canonical import build, plain
 from ..sessions import Session, SessionBusy, SessionError
+from ..values.abort import Abort
+from ..values.canonical import build, plain
 from .agents import load
-from .carrying import carried_out
+from .execution import carried_out
 from .orders import QUEUE, WORKFLOW, Order, Outcome, RunError, RunFailed
 from .place import NAME, Place
 from .presence import presence

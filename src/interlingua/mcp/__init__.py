@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InterlinguaError
+from ..values.errors import InterlinguaError
 
 if TYPE_CHECKING:
     from .client import mcp_tools

@@ -11,15 +11,15 @@ from urllib.parse import unquote, urlsplit
 
 import mcp_types as types
 
-from .. import jsontext
-from ..abort import Abort
-from ..errors import TransportError
-from ..messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock
-from ..pictures import sniff
+from ..conversion.pictures import sniff
 from ..plugins.adding import reserved
 from ..tools.calling import failure
 from ..tools.tool import ContentBlock, Execute, Tool, ToolResult, ToolUpdateCallback
 from ..tools.untrusted import visible
+from ..values import jsontext
+from ..values.abort import Abort
+from ..values.errors import TransportError
+from ..values.messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock
 from .connection import Connection
 from .servers import Server, server_of
 

@@ -14,7 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import ProgressFnT
 
 from .. import __version__
-from ..errors import TimedOut, TransportError
+from ..values.errors import TimedOut, TransportError
 from .servers import HttpServer, Server
 from .stdio import Ending, stdio_transport
 

@@ -15,13 +15,13 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from .. import __version__
-from ..errors import InterlinguaError
-from ..messages import AudioBlock, ImageBlock, TextBlock
-from ..pictures import sniff
+from ..conversion.pictures import sniff
 from ..tools.calling import Approve, Judge, call_tool
 from ..tools.policy import READ_ONLY
 from ..tools.schemas import normalize_schema
 from ..tools.tool import Tool, ToolContext, ToolResult, tool_of
+from ..values.errors import InterlinguaError
+from ..values.messages import AudioBlock, ImageBlock, TextBlock
 
 PATH = "/mcp"
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from ..errors import FormatError
+from ..values.errors import FormatError
 
 
 class StdioServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

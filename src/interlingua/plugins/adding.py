@@ -7,16 +7,16 @@ from functools import cache, partial
 from typing import Any
 
 from ..connect.registry import ConnectorRegistry
-from ..containment import describe, must_propagate
 from ..dialects import DIALECTS
-from ..errors import FormatError
-from ..interop import with_arguments
 from ..tools.catalog import get_core_tool_catalog
 from ..tools.policy import GROUPS
 from ..tools.registry import ToolRegistry
 from ..tools.tool import ToolContext, ToolFactory, ToolMeta, as_tool
+from ..values.containment import describe, must_propagate
+from ..values.errors import FormatError
+from ..values.interop import with_arguments
 from .api import PluginApi, PluginFactory, PluginTool
-from .shelves import PluginDialect, connector_shelf, dialect_shelf, tool_shelf
+from .layers import PluginDialect, connector_shelf, dialect_shelf, tool_shelf
 
 
 class Additions:

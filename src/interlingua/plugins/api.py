@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from ..connect.connector import Connector
 from ..connect.foreign import as_connector
-from ..errors import FormatError
-from ..interop import snake_case
 from ..tools.tool import Tool, ToolFactory, as_tool
+from ..values.errors import FormatError
+from ..values.interop import snake_case
 from .manifest import inside
 
 RECORDED = (

@@ -14,12 +14,12 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from .. import jsontext
 from ..connect.registry import ConnectorRegistry
-from ..errors import FormatError
 from ..tools.catalog import discover_core_tools
 from ..tools.environment import scrubbed
 from ..tools.registry import ToolRegistry
+from ..values import jsontext
+from ..values.errors import FormatError
 from .loading import LoadedPlugin, PluginProblem, aload_plugins
 from .manifest import manifest_path
 

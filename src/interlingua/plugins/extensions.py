@@ -5,8 +5,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from .. import jsontext
-from ..errors import FormatError
+from ..values import jsontext
+from ..values.errors import FormatError
 from .manifest import MAX_BYTES, SCRIPTS, Manifest, find_entry, folders, inside, manifest_path, read_manifest
 
 

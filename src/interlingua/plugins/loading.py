@@ -16,11 +16,11 @@ from typing import Any, TypeAlias
 from msgspec import Struct, structs
 
 from ..connect.registry import ConnectorRegistry
-from ..containment import describe, must_propagate
-from ..errors import FormatError
-from ..interop import struct_of, with_arguments
 from ..tools.registry import ToolRegistry
 from ..tools.tool import Tool
+from ..values.containment import describe, must_propagate
+from ..values.errors import FormatError
+from ..values.interop import struct_of, with_arguments
 from .adding import Additions
 from .api import Log, Logger, PluginApi, PluginDefinition, PluginFactory, Registration
 from .manifest import Manifest, check_id, find_entry, folders, manifest_path, read_manifest

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .. import jsontext
-from ..errors import FormatError
+from ..values import jsontext
+from ..values.errors import FormatError
 
 NAMES = ("interlingua.plugin.json", "openclaw.plugin.json")
 MAX_BYTES = 256 * 1024

@@ -15,12 +15,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from .. import jsontext
-from ..containment import describe
-from ..errors import FormatError
-from ..interop import attribute, attributes, with_arguments
 from ..tools.tool import as_tool
 from ..tools.validation import validated
+from ..values import jsontext
+from ..values.containment import describe
+from ..values.errors import FormatError
+from ..values.interop import attribute, attributes, with_arguments
 from .api import PluginApi, PluginDefinition
 
 Stage: TypeAlias = Literal["discover", "manifest", "config", "entry", "import", "register", "add", "unload"]

@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from ..errors import InterlinguaError
+from ..values.errors import InterlinguaError
 from .problems import HttpProblem
 
 Scope: TypeAlias = Literal["read", "write"]

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
-from ..errors import InterlinguaError
+from ..values.errors import InterlinguaError
 
 GRACE = 3.0  # seconds that open requests have when the server stops
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from aiohttp import web
 
-from .. import jsontext
-from ..errors import DialectError, FormatError, InterlinguaError, ProviderError, TransportError
 from ..sessions.store import SessionBusy, SessionDamaged, SessionError, SessionNotFound
+from ..values import jsontext
+from ..values.errors import DialectError, FormatError, InterlinguaError, ProviderError, TransportError
 
 STATUS_CODES = {
     400: "bad_request",

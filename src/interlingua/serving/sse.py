@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from .. import jsontext
+from ..values import jsontext
 
 HEARTBEAT = 10.0  # seconds
 STALLED = 30.0  # seconds that a viewer's connection may take no bytes before it is closed

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from ..dialects.transcript import API
-from ..messages import AgentMessage, AudioBlock, CustomMessage, DocumentBlock, ImageBlock
+from ..dialects.files.transcript import API
+from ..values.messages import AgentMessage, AudioBlock, CustomMessage, DocumentBlock, ImageBlock
 from .store import Blobs
 
 THRESHOLD = 64 * 1024  # characters of base64

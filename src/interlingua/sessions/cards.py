@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..messages import AgentMessage, AssistantMessage, ToolResultMessage, UserMessage
+from ..values.messages import AgentMessage, AssistantMessage, ToolResultMessage, UserMessage
 from .session import Line, Session
 
 LANES, DOTS = 4, 24

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from .. import budget, jsontext
-from ..messages import (
+from ..conversion import tokens as budget
+from ..values import jsontext
+from ..values.messages import (
     AgentMessage,
     AssistantMessage,
     AudioBlock,
@@ -27,7 +28,7 @@ from ..messages import (
     blocks_of,
     text_of,
 )
-from ..request import Entry
+from ..values.request import Entry
 from .tree import COMPACTION, ENTRY, MODEL, kind_of_message
 
 ROLE = "compaction"

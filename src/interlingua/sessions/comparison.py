@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from .. import jsontext
-from ..canonical import plain
-from ..messages import AgentMessage
+from ..values import jsontext
+from ..values.canonical import plain
+from ..values.messages import AgentMessage
 
 Kind: TypeAlias = Literal["equal", "changed", "removed", "added"]
 

@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from ..errors import InterlinguaError
-from ..messages import AgentMessage, AssistantMessage, ToolCall, ToolResultMessage
+from ..values.errors import InterlinguaError
+from ..values.messages import AgentMessage, AssistantMessage, ToolCall, ToolResultMessage
 from .lines import PLACES, decode_line, read_line
 from .tree import ASSISTANT, ENTRY, JOURNAL, RESULT, ROOT, USER, Place
 

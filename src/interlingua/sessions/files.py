@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from ..errors import FormatError, InterlinguaError
-from ..places import home as default_home
+from ..values.errors import FormatError, InterlinguaError
+from ..values.places import home as default_home
 from . import lease
 from .blobs import FileBlobs
 from .index import ORPHAN, Index, Record, StaleIndex, check_of

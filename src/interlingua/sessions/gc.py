@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .. import jsontext
+from ..values import jsontext
 from .blobs import NAME
 from .lines import read_line
 from .session import Session

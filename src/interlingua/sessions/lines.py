@@ -7,12 +7,12 @@ from typing import Any, Union, get_args
 import msgspec
 from msgspec.structs import replace
 
-from .. import jsontext
-from ..canonical import SELF, dump
-from ..dialects import transcript
-from ..errors import FormatError
-from ..messages import AgentMessage, CustomMessage, Message
-from ..request import Conversation, Entry, is_aside
+from ..dialects.files import transcript
+from ..values import jsontext
+from ..values.canonical import SELF, dump
+from ..values.errors import FormatError
+from ..values.messages import AgentMessage, CustomMessage, Message
+from ..values.request import Conversation, Entry, is_aside
 
 PLACES = ("id", "parentId", "parents", "entryExtra")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..messages import Wire
+from ..values.messages import Wire
 
 
 class Branch(Wire, frozen=True, kw_only=True):

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple, get_args
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from .. import conversion, jsontext
-from ..canonical import SELF, build
-from ..dialects.shapes import CALL_TYPES, IMAGE_TYPES, OTHER_ROLES, RESULT_ROLES, RESULT_TYPES, TEXT_TYPES
-from ..errors import FormatError, InterlinguaError
-from ..handover import NO_OUTPUT, NO_RESULT, SYNTHETIC
-from ..losses import Lines
-from ..messages import (
+from ..conversion import converting as conversion
+from ..conversion.adapting.adapter import NO_OUTPUT, NO_RESULT, SYNTHETIC
+from ..dialects.foreign_blocks import CALL_TYPES, IMAGE_TYPES, OTHER_ROLES, RESULT_ROLES, RESULT_TYPES, TEXT_TYPES
+from ..values import jsontext
+from ..values.canonical import SELF, build
+from ..values.errors import FormatError, InterlinguaError
+from ..values.losses import Lines
+from ..values.messages import (
     AgentMessage,
     AssistantMessage,
     Block,
@@ -32,7 +33,7 @@ from ..messages import (
     ToolResultMessage,
     UserMessage,
 )
-from ..request import Conversation, Entry
+from ..values.request import Conversation, Entry
 from .executions import STATUS_UNKNOWN, UNKNOWN, Executions
 from .lines import decode_line, encode_line, placed
 from .summary import is_foreign

@@ -21,13 +21,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from .. import jsontext
-from ..canonical import build, message_of, plain
-from ..dialects import transcript
-from ..dialects.shapes import meant
-from ..errors import BadWire, FormatError, InterlinguaError
-from ..messages import AgentMessage, CustomMessage, Message, Spoken, ToolCall, ToolResultMessage
-from ..request import Conversation, Entry, ModelDescriptor, Options
+from ..dialects.files import transcript
+from ..dialects.foreign_blocks import meant
+from ..values import jsontext
+from ..values.canonical import build, message_of, plain
+from ..values.errors import BadWire, FormatError, InterlinguaError
+from ..values.messages import AgentMessage, CustomMessage, Message, Spoken, ToolCall, ToolResultMessage
+from ..values.request import Conversation, Entry, ModelDescriptor, Options
 from . import blobs as media
 from . import compaction, tree
 from .executions import Execution, Executions, OpenCall, open_calls

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from ..errors import FormatError
+from ..values.errors import FormatError
 from .store import Deleted, Log, Problem, SessionError, SessionInfo, SessionNotFound
 from .summary import summary
 from .tree import BAD, BLANK, ENTRY, ROOT, Place, place, position, stand_after, told

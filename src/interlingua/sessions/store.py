@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ..errors import InterlinguaError
-from ..messages import Wire
+from ..values.errors import InterlinguaError
+from ..values.messages import Wire
 from .tree import Place
 from .watching import Watch
 

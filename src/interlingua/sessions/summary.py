@@ -5,10 +5,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .. import jsontext
-from ..errors import InterlinguaError
-from ..messages import AssistantMessage, UserMessage, text_of
-from ..request import Conversation
+from ..values import jsontext
+from ..values.errors import InterlinguaError
+from ..values.messages import AssistantMessage, UserMessage, text_of
+from ..values.request import Conversation
 from .lines import read_line
 from .store import Log, SessionInfo, SpawnedBy
 from .tree import ASSISTANT, BAD, LABEL, MESSAGES, MODEL, SESSION, USER
@@ -101,7 +101,7 @@ def foreign_summary(path: Path, base: SessionInfo) -> SessionInfo | None:
         data = first + stream.read(_FOREIGN_LIMIT)
     if base.size > len(data):
         return base
-    from .. import conversion
+    from ..conversion import converting as conversion
 
     try:
         return _of(conversion.decode(data), base)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..errors import InterlinguaError
+from ..values.errors import InterlinguaError
 from .cards import Card, CardState
 from .session import Line, Session
 from .store import SessionInfo, Store

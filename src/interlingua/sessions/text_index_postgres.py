@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import InterlinguaError
+from ..values.errors import InterlinguaError
 from .cards import Card, CardState
 from .session import Session
 from .sql import Database, SqlStore

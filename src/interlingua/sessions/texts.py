@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from .. import jsontext
-from ..messages import (
+from ..values import jsontext
+from ..values.messages import (
     AgentMessage,
     AssistantMessage,
     AudioBlock,

@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Any
 
-from ..messages import AgentMessage, AssistantMessage, ThinkingBlock, ToolCall, ToolResultMessage, blocks_of
-from ..request import Conversation, is_aside
+from ..values.messages import AgentMessage, AssistantMessage, ThinkingBlock, ToolCall, ToolResultMessage, blocks_of
+from ..values.request import Conversation, is_aside
 
 TOKENS = ("input", "cache_read", "cache_write", "output", "reasoning", "total_tokens")
 

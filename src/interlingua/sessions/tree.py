@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Struct
 
-from .. import jsontext
-from ..dialects import transcript
-from ..errors import FormatError
-from ..messages import AgentMessage, CustomMessage
+from ..dialects.files import transcript
+from ..values import jsontext
+from ..values.errors import FormatError
+from ..values.messages import AgentMessage, CustomMessage
 
 ROOT = -1  # the parent of what has none
 

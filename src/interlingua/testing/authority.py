@@ -2,7 +2,7 @@
 
 import ssl
 
-from ..errors import InterlinguaError
+from ..values.errors import InterlinguaError
 
 
 class Authority:

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
-from .. import jsontext
 from ..dialects import dialect
-from ..errors import Overloaded, ProviderError, RateLimited
-from ..framing import AWSEventStream, write_aws
+from ..dialects.framing import AWSEventStream, write_aws
+from ..values import jsontext
+from ..values.errors import Overloaded, ProviderError, RateLimited
 from .wires import AWS, FACTS, JSON, error_body
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from ..errors import InterlinguaError
+from ..values.errors import InterlinguaError
 from .threads import LoopThread
 
 _LONGEST_HEAD = 64 * 1024

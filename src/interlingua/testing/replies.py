@@ -5,12 +5,12 @@ from typing import TypeAlias, get_args
 
 from msgspec.structs import replace
 
-from .. import jsontext
 from ..dialects import Dialect
-from ..errors import InterlinguaError, ProviderError
-from ..events import Done, Error, Start, StreamEvent
-from ..folding import settle, unfold
-from ..messages import (
+from ..values import jsontext
+from ..values.errors import InterlinguaError, ProviderError
+from ..values.events import Done, Error, Start, StreamEvent
+from ..values.folding import settle, unfold
+from ..values.messages import (
     AssistantMessage,
     AudioBlock,
     Block,
@@ -25,7 +25,7 @@ from ..messages import (
     blocks_of,
     text_of,
 )
-from ..request import Request
+from ..values.request import Request
 from .faults import Piece
 from .wires import FACTS, NDJSON, WireFacts, cut_frames
 

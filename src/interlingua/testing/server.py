@@ -17,12 +17,12 @@ from typing import Any, Self
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
-from .. import jsontext
-from ..checks import check
+from ..conversion.checks import check
 from ..dialects import dialect
-from ..errors import BadRequest, InterlinguaError, ProviderError
-from ..messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
-from ..request import Request
+from ..values import jsontext
+from ..values.errors import BadRequest, InterlinguaError, ProviderError
+from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
+from ..values.request import Request
 from .authority import Authority
 from .faults import Answer, Fault, Piece
 from .replies import Reply, Said, array, echo, frames, message_of

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from ..errors import InterlinguaError
+from ..values.errors import InterlinguaError
 
 T = TypeVar("T")
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from .. import jsontext
 from ..dialects import dialect
-from ..dialects._errors import error_of
-from ..errors import BadRequest, ContentFiltered, ContextTooLong, Overloaded, ProviderError, RateLimited
-from ..framing import write_aws, write_ndjson, write_sse
+from ..dialects.framing import write_aws, write_ndjson, write_sse
+from ..dialects.provider_errors import error_of
+from ..values import jsontext
+from ..values.errors import BadRequest, ContentFiltered, ContextTooLong, Overloaded, ProviderError, RateLimited
 
 SSE = "text/event-stream"
 NDJSON = "application/x-ndjson"

@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote, urlsplit
 
-from ..errors import ToolInputError
+from ..values.errors import ToolInputError
 
 Address: TypeAlias = IPv4Address | IPv6Address
 

@@ -10,11 +10,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
-from .. import jsontext
-from ..abort import Abort
-from ..containment import describe, must_propagate
-from ..errors import FormatError, ToolAuthorizationError, ToolInputError
-from ..messages import TextBlock
+from ..values import jsontext
+from ..values.abort import Abort
+from ..values.containment import describe, must_propagate
+from ..values.errors import FormatError, ToolAuthorizationError, ToolInputError
+from ..values.messages import TextBlock
 from .policy import Action
 from .policy import ApprovalRequest as ApprovalRequest
 from .results import as_partial, as_result

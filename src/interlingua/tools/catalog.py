@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from ..containment import describe, must_propagate
+from ..values.containment import describe, must_propagate
 from .registry import OPENCLAW, ToolRegistry, named, no_match, unknown_group
 from .tool import Tool, ToolContext, ToolMeta, ToolProfile, ToolSection
 
@@ -51,6 +51,7 @@ class Row(NamedTuple):
     description: str
 
 
+_AT = "interlingua.host.session_tools"
 _HOST = "sessions session_key"
 
 # fmt: off
@@ -68,13 +69,13 @@ ROWS: tuple[Row, ...] = (
     Row("web_fetch", "web", "", True, "web_fetch:web_fetch_tool", "", "Fetch a page as readable text"),
     Row("memory_search", "memory", "c", True, "memory:memory_search_tool", "", "Search the memory notes"),
     Row("memory_get", "memory", "c", True, "memory:memory_get_tool", "", "Read part of a memory note"),
-    Row("sessions_list", "sessions", "cg", True, "sessions:sessions_list_tool", _HOST, "List sessions"),
-    Row("sessions_history", "sessions", "cg", True, "sessions:sessions_history_tool", _HOST, "Read another session"),
-    Row("sessions_send", "sessions", "cg", True, "sessions:sessions_send_tool", _HOST, "Write to another session"),
-    Row("sessions_spawn", "sessions", "c", True, "sessions:sessions_spawn_tool", _HOST, "Begin a sub-agent"),
-    Row("subagents", "sessions", "c", True, "sessions:subagents_tool", _HOST, "Follow and end sub-agents"),
-    Row("session_status", "sessions", "mcg", True, "sessions:session_status_tool", _HOST, "Show how a session stands"),
-    Row("message", "messaging", "g", False, "message:message_tool", "channel", "Write to a chat channel"),
+    Row("sessions_list", "sessions", "cg", True, f"{_AT}:sessions_list_tool", _HOST, "List sessions"),
+    Row("sessions_history", "sessions", "cg", True, f"{_AT}:sessions_history_tool", _HOST, "Read another session"),
+    Row("sessions_send", "sessions", "cg", True, f"{_AT}:sessions_send_tool", _HOST, "Write to another session"),
+    Row("sessions_spawn", "sessions", "c", True, f"{_AT}:sessions_spawn_tool", _HOST, "Begin a sub-agent"),
+    Row("subagents", "sessions", "c", True, f"{_AT}:subagents_tool", _HOST, "Manage sub-agents"),
+    Row("session_status", "sessions", "mcg", True, f"{_AT}:session_status_tool", _HOST, "Show how a session stands"),
+    Row("message", "messaging", "g", False, "interlingua.host.message_tool:message_tool", "channel", "Write to a chat channel"),
     Row("image", "media", "c", False, "image:image_tool", "complete", "Ask a vision model about an image"),
 )
 # fmt: on

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, overload
 
 import msgspec
 
-from ..abort import Abort
-from ..containment import call_contained
-from ..errors import FormatError, ToolInputError
+from ..values.abort import Abort
+from ..values.containment import call_contained
+from ..values.errors import FormatError, ToolInputError
 from .results import as_result
 from .tool import Execute, Tool, ToolResult, ToolUpdateCallback
 

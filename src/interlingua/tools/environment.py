@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ..errors import ToolAuthorizationError, ToolInputError
+from ..values.errors import ToolAuthorizationError, ToolInputError
 
 BASE = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TERM", "COLORTERM"),

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..errors import ToolInputError
-from ..interop import attribute
-from .beneath import NoSuchFile, TooLarge, Tree
+from ..values.errors import ToolInputError
+from ..values.interop import attribute
+from .confined_fs import NoSuchFile, TooLarge, Tree
 from .paths import OutsideRoot, Parts, has_variants, shown, spellings, strip_root, variant
 from .tool import FsBridge, FsStat, MissingContext, ToolContext
 

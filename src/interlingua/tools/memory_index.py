@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from ..errors import ToolInputError
+from ..values.errors import ToolInputError
 
 VERSION = 1
 MAX_FILE_BYTES = 4_000_000

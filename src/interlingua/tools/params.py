@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast, overload
 
-from ..errors import ToolInputError
-from ..interop import camel_case, snake_case
+from ..values.errors import ToolInputError
+from ..values.interop import camel_case, snake_case
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WHOLE = re.compile(r"[+-]?\d+|0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from ..errors import ToolAuthorizationError, ToolInputError
+from ..values.errors import ToolAuthorizationError, ToolInputError
 
 Parts = tuple[str, ...]
 

@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from ..errors import FormatError
+from ..values.errors import FormatError
 from . import catalog
 from .shell_line import SEARCHERS, Command, ShellLine, Word, read_shell_line, runs_others
 

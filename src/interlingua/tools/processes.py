@@ -29,8 +29,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from ..abort import Abort
-from ..errors import ToolInputError
+from ..values.abort import Abort
+from ..values.errors import ToolInputError
 from .output import Output
 from .supervisor import AT_ONCE, POLITE
 from .tool import ToolContext

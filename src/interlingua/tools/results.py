@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from .. import jsontext
-from ..errors import FormatError
-from ..interop import attribute, snake_case
-from ..messages import ImageBlock, TextBlock
+from ..values import jsontext
+from ..values.errors import FormatError
+from ..values.interop import attribute, snake_case
+from ..values.messages import ImageBlock, TextBlock
 from .tool import ContentBlock, ToolResult
 
 NO_OUTPUT = "(no output)"

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .. import schemas
-from ..errors import FormatError
-from ..interop import attribute, attributes
-from ..losses import Loss
-from ..profiles import PROFILES
-from ..request import ToolSpec
+from ..conversion import schemas
+from ..dialects.limits import PROFILES
+from ..values.errors import FormatError
+from ..values.interop import attribute, attributes
+from ..values.losses import Loss
+from ..values.request import ToolSpec
 from .tool import Tool, tool_of
 
 # Providers whose name is not that of an api, and the api whose rules are theirs.

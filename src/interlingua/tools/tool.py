@@ -6,10 +6,10 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from ..abort import Abort
-from ..errors import FormatError
-from ..interop import attribute, attributes, struct_of, with_arguments
-from ..messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock
+from ..values.abort import Abort
+from ..values.errors import FormatError
+from ..values.interop import attribute, attributes, struct_of, with_arguments
+from ..values.messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock
 
 ContentBlock: TypeAlias = TextBlock | ImageBlock | AudioBlock | DocumentBlock
 

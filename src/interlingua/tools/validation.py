@@ -10,8 +10,8 @@ from typing import Any
 from jsonschema_rs import FancyRegexOptions, RegexOptions, ValidationError, Validator, validator_for
 from jsonschema_rs import ValidationErrorKind as Kind
 
-from .. import jsontext
-from ..errors import FormatError
+from ..values import jsontext
+from ..values.errors import FormatError
 from .params import number_text
 
 _ERRORS = 50_000  # errors looked at when mending

@@ -18,8 +18,8 @@ from urllib.parse import urljoin
 import msgspec
 from msgspec import Struct
 
-from ..abort import Abort
-from ..errors import FormatError, ToolAuthorizationError, ToolInputError, TransportError
+from ..values.abort import Abort
+from ..values.errors import FormatError, ToolAuthorizationError, ToolInputError, TransportError
 from .addresses import Address, Target, parse_address, read_url, refusal
 
 if TYPE_CHECKING:  # aiohttp takes a fifth of a second to import: only a fetch pays for it

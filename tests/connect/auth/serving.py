@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from interlingua.connect.oauth import OAuthClient
+from interlingua.connect.auth.oauth import OAuthClient
 from interlingua.connect.providers import OAuthSpec
 
 Answer = tuple[int, Any]

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from yarl import URL
 
 from connect.auth.serving import LoginServer, login_server
-from interlingua.connect import cloud
-from interlingua.connect.cloud import (
+from interlingua.connect.auth import cloud
+from interlingua.connect.auth.cloud import (
     AwsCredentials,
     aws_credentials,
     aws_headers,
@@ -34,8 +34,8 @@ from interlingua.connect.cloud import (
     google_token,
     sign,
 )
-from interlingua.connect.credentials import Secret
-from interlingua.errors import AuthFailed, InterlinguaError
+from interlingua.connect.auth.credentials import Secret
+from interlingua.values.errors import AuthFailed, InterlinguaError
 
 KEYS = AwsCredentials("AKIDEXAMPLE", Secret("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"), None, "test")
 MODEL = "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/eu.anthropic.claude-v1:0"
@@ -390,7 +390,7 @@ async def test_google_without_its_package_names_the_extra(monkeypatch: pytest.Mo
 def test_the_cloud_libraries_are_loaded_only_on_use() -> None:
     """Neither botocore, google-auth, keyring nor the HTTP client comes with the module."""
     code = (
-        "import sys, interlingua.connect.auth, interlingua.connect.cloud;"
+        "import sys, interlingua.connect.auth, interlingua.connect.auth.cloud;"
         "print([name for name in ('botocore', 'google.auth', 'keyring', 'aiohttp', 'requests') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from cli.running import COMMAND, Outcome, run
 from connect.auth.serving import LoginServer, login_server
-from interlingua.connect.credentials import Credential, CredentialStore, Secret
+from interlingua.connect.auth.credentials import Credential, CredentialStore, Secret
 
 KEY = "very-secret-key-0123456789"
 Env = dict[str, str]

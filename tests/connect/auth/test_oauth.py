@@ -21,10 +21,8 @@ import pytest
 import pytest_asyncio
 
 from connect.auth.serving import LoginServer, challenge_of, login_server
-from interlingua.abort import Abort
-from interlingua.connect.auth import authenticate
-from interlingua.connect.credentials import Credential, CredentialStore, Secret
-from interlingua.connect.oauth import (
+from interlingua.connect.auth.credentials import Credential, CredentialStore, Secret
+from interlingua.connect.auth.oauth import (
     DeviceCode,
     OAuthClient,
     Pasted,
@@ -37,7 +35,9 @@ from interlingua.connect.oauth import (
     pkce,
     renew,
 )
-from interlingua.errors import AuthFailed, FormatError, InterlinguaError, ProviderError, TransportError
+from interlingua.connect.auth.resolver import authenticate
+from interlingua.values.abort import Abort
+from interlingua.values.errors import AuthFailed, FormatError, InterlinguaError, ProviderError, TransportError
 
 GRANTED = (
     200,
@@ -637,8 +637,8 @@ async def test_many_tasks_share_one_renewal(server: LoginServer, tmp_path: Path)
 RENEWER = """
 import asyncio, sys
 from pathlib import Path
-from interlingua.connect.credentials import CredentialStore
-from interlingua.connect.oauth import fresh
+from interlingua.connect.auth.credentials import CredentialStore
+from interlingua.connect.auth.oauth import fresh
 credential = asyncio.run(fresh("acme", CredentialStore(Path(sys.argv[1]))))
 print(credential.secret.reveal())
 """

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import interlingua as il
+from interlingua.connect.auth.credentials import Credential, CredentialStore, Secret
 from interlingua.connect.client import Client
-from interlingua.connect.credentials import Credential, CredentialStore, Secret
 from interlingua.testing import Server
 
 API = "openai-codex-responses"

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from interlingua.connect.auth import AuthResolver, authenticate, convention, missing, resolve_auth, tried
-from interlingua.connect.credentials import Credential, CredentialStore, Secret
+from interlingua.connect.auth.credentials import Credential, CredentialStore, Secret
+from interlingua.connect.auth.resolver import AuthResolver, authenticate, convention, missing, resolve_auth, tried
 from interlingua.connect.providers import PROVIDERS
-from interlingua.errors import AuthFailed
-from interlingua.request import ResolvedAuth
+from interlingua.values.errors import AuthFailed
+from interlingua.values.request import ResolvedAuth
 
 
 @pytest.fixture

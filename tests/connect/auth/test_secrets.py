@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from interlingua.connect.credentials import Credential, Scrubber, Secret, scrub
+from interlingua.connect.auth.credentials import Credential, Scrubber, Secret, scrub
 
 VALUE = "sEcr3t+va/lue=="
 

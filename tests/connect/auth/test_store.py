@@ -15,9 +15,9 @@ import keyring.backend
 import keyring.errors
 import pytest
 
-from interlingua.connect.credentials import Credential, CredentialStore, Secret
-from interlingua.errors import FormatError, InterlinguaError
-from interlingua.places import home
+from interlingua.connect.auth.credentials import Credential, CredentialStore, Secret
+from interlingua.values.errors import FormatError, InterlinguaError
+from interlingua.values.places import home
 
 KEY = Credential(mode="api-key", secret=Secret("very-secret-key"))
 LOGIN = Credential(
@@ -102,7 +102,7 @@ def fsync(handle):
     real(handle)
 os.fsync = fsync
 from pathlib import Path
-from interlingua.connect.credentials import Credential, CredentialStore, Secret
+from interlingua.connect.auth.credentials import Credential, CredentialStore, Secret
 CredentialStore(Path(folder)).put("acme", Credential(mode="api-key", secret=Secret("k")))
 print(len(seen) >= 2, set(modes))
 """
@@ -266,7 +266,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(
 WRITER = """
 import sys
 from pathlib import Path
-from interlingua.connect.credentials import Credential, CredentialStore, Secret
+from interlingua.connect.auth.credentials import Credential, CredentialStore, Secret
 store = CredentialStore(Path(sys.argv[1]))
 for n in range(25):
     store.put(f"{sys.argv[2]}-{n}", Credential(mode="api-key", secret=Secret(f"key-{n}")))
@@ -363,7 +363,7 @@ def test_no_keyring_on_this_machine_is_one_clear_error(tmp_path: Path) -> None:
 import keyring, keyring.backends.fail
 keyring.set_keyring(keyring.backends.fail.Keyring())
 from pathlib import Path
-from interlingua.connect.credentials import Credential, CredentialStore, Secret
+from interlingua.connect.auth.credentials import Credential, CredentialStore, Secret
 CredentialStore(Path({str(tmp_path)!r}), backend="keyring").put("a", Credential(mode="api-key", secret=Secret("vs")))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

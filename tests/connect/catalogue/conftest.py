@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from interlingua.connect import catalogue, pricesheet
-from interlingua.connect.catalogue import Catalogue
-from interlingua.connect.pricesheet import PriceSheet
+from interlingua.connect import models as catalogue
+from interlingua.connect.models import Catalogue
+from interlingua.connect.prices import sheet as pricesheet
+from interlingua.connect.prices.sheet import PriceSheet
 
 
 @pytest.fixture(scope="session")

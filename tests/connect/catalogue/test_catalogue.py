@@ -13,12 +13,13 @@ import pytest
 from msgspec.structs import replace
 
 import interlingua as il
-from interlingua.connect import catalogue, pricesheet
-from interlingua.connect.catalogue import Catalogue, openrouter_generation
-from interlingua.connect.pricesheet import Dated, PriceList, PriceSheet, Row
-from interlingua.errors import ProviderError
-from interlingua.messages import AssistantMessage, Cost, Usage
-from interlingua.request import ModelCost, ModelDescriptor
+from interlingua.connect import models as catalogue
+from interlingua.connect.models import Catalogue, openrouter_generation
+from interlingua.connect.prices import sheet as pricesheet
+from interlingua.connect.prices.sheet import Dated, PriceList, PriceSheet, Row
+from interlingua.values.errors import ProviderError
+from interlingua.values.messages import AssistantMessage, Cost, Usage
+from interlingua.values.request import ModelCost, ModelDescriptor
 
 RATES = {
     "input": ((0, 2.0),),
@@ -451,7 +452,7 @@ def child(home: Path, program: str) -> Any:
 PRICED = """
 import json, sys
 from interlingua.connect import catalogue
-from interlingua.messages import Usage
+from interlingua.values.messages import Usage
 early = "genai_prices" in sys.modules
 cost = catalogue.cost(Usage.of(5), "openai/gpt-4o")
 print(json.dumps([early, cost is not None, "genai_prices" in sys.modules, "pydantic" in sys.modules]))

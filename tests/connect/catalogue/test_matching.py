@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from interlingua.connect import pricesheet
-from interlingua.connect.catalogue import Catalogue
+from interlingua.connect.models import Catalogue
 from interlingua.connect.overrides import ModelNotes, Overrides, ProviderNotes
-from interlingua.connect.pricesheet import Dated, PriceList, PriceSheet, Row
-from interlingua.messages import Usage
+from interlingua.connect.prices import sheet as pricesheet
+from interlingua.connect.prices.sheet import Dated, PriceList, PriceSheet, Row
+from interlingua.values.messages import Usage
 
 SONNET = "claude-sonnet-4-5-20250929"
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from interlingua.connect import catalogue
-from interlingua.connect.catalogue import Catalogue
+from interlingua.connect import models as catalogue
+from interlingua.connect.models import Catalogue
 from interlingua.connect.overrides import Overrides, load_overrides, providers_from
-from interlingua.connect.pricesheet import PriceSheet
+from interlingua.connect.prices.sheet import PriceSheet
 from interlingua.connect.providers import PROVIDERS, Provider
-from interlingua.errors import FormatError
-from interlingua.messages import Usage
+from interlingua.values.errors import FormatError
+from interlingua.values.messages import Usage
 
 FILE = """\
 [aliases]

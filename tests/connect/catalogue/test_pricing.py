@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.connect import pricing
-from interlingua.connect.pricesheet import RATES, PriceSheet
-from interlingua.messages import Cost, Usage
-from interlingua.request import ModelCost
+from interlingua.connect.prices import rates as pricing
+from interlingua.connect.prices.sheet import RATES, PriceSheet
+from interlingua.values.messages import Cost, Usage
+from interlingua.values.request import ModelCost
 
 RATES_OF_A_MODEL: pricing.Rates = {
     "input": ((0, 3.0), (200_000, 6.0)),

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from interlingua.connect.catalogue import Catalogue
-from interlingua.connect.pricesheet import Dated, PriceList, PriceSheet, Row
-from interlingua.messages import AssistantMessage, Cost
-from interlingua.request import ModelDescriptor
+from interlingua.connect.models import Catalogue
+from interlingua.connect.prices.sheet import Dated, PriceList, PriceSheet, Row
+from interlingua.values.messages import AssistantMessage, Cost
+from interlingua.values.request import ModelDescriptor
 from laws.wires import frames_of, stream_of, understood
 
 RATES: dict[str, Any] = {
@@ -166,7 +166,8 @@ def heard(name: str, frames: list[bytes], **closing: Any) -> AssistantMessage:
 
 def sse(*bodies: dict[str, Any]) -> list[bytes]:
     named = (
-        (f"event: {body['type']}\n" if "type" in body else "", il.jsontext.write(body).decode()) for body in bodies
+        (f"event: {body['type']}\n" if "type" in body else "", il.values.jsontext.write(body).decode())
+        for body in bodies
     )
     return [f"{event}data: {data}\n\n".encode() for event, data in named]
 

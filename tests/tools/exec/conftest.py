@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from interlingua.abort import Abort
 from interlingua.tools.core.exec import exec_tool
 from interlingua.tools.core.process import process_tool
 from interlingua.tools.processes import marked, process_table
 from interlingua.tools.sandbox import sandbox_status
 from interlingua.tools.tool import Tool, ToolContext, ToolResult
+from interlingua.values.abort import Abort
 
 NO_SANDBOX = pytest.mark.skipif(
     not sandbox_status().available, reason=f"NOT TESTED in the sandbox: {sandbox_status().reason}"

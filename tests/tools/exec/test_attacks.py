@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from interlingua.errors import ToolAuthorizationError
 from interlingua.tools.environment import looks_secret, scrubbed
 from interlingua.tools.processes import marked, process_table
 from interlingua.tools.sandbox import sandbox_status
+from interlingua.values.errors import ToolAuthorizationError
 
 KEYS = {
     "OPENAI_API_KEY": "leak-1",

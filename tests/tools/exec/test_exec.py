@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from interlingua.abort import Abort
-from interlingua.errors import FormatError, ToolAuthorizationError, ToolInputError
 from interlingua.tools import sandbox
 from interlingua.tools.core.exec import exec_tool
 from interlingua.tools.processes import ProcessTable, process_table
 from interlingua.tools.sandbox import SandboxStatus
 from interlingua.tools.tool import MissingContext, ToolContext, ToolResult
+from interlingua.values.abort import Abort
+from interlingua.values.errors import FormatError, ToolAuthorizationError, ToolInputError
 
 
 async def test_output_and_exit_code_come_back(place: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from interlingua.errors import ToolInputError
+from interlingua.values.errors import ToolInputError
 
 
 async def test_list_shows_what_runs_and_what_ended(place: Any) -> None:

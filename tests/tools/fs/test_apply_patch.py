@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from interlingua.errors import ToolInputError
 from interlingua.tools.tool import FsBridge, ToolContext
+from interlingua.values.errors import ToolInputError
 from tools.fs.bridges import DictBridge, caller
 
 

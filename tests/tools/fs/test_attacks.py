@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from interlingua import Abort
-from interlingua.errors import ToolInputError
 from interlingua.tools.core import grep
 from interlingua.tools.fs import OutsideRoot, local_bridge, memory_bridge
 from interlingua.tools.tool import ToolContext
+from interlingua.values.errors import ToolInputError
 from tools.fs.bridges import Call, caller
 
 SECONDS_OF_RACE = 1.0

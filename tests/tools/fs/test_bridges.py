@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from interlingua.errors import ToolAuthorizationError, ToolInputError
 from interlingua.tools.fs import (
     NoSuchFile,
     OutsideRoot,
@@ -16,6 +15,7 @@ from interlingua.tools.fs import (
     memory_bridge,
 )
 from interlingua.tools.tool import FsBridge, MissingContext, ToolContext
+from interlingua.values.errors import ToolAuthorizationError, ToolInputError
 
 ERRORS = (ToolInputError, OSError)
 

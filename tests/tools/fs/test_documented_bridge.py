@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from interlingua.interop import camel_case
 from interlingua.tools import ToolContext, call_tool, discover_core_tools
 from interlingua.tools.fs import adapted_bridge
 from interlingua.tools.tool import Tool
+from interlingua.values.interop import camel_case
 
 NAMES = ("read_file", "write_file", "stat", "readdir", "unlink", "mkdir")
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.errors import ToolInputError
 from interlingua.tools.core._lines import raw_lines
 from interlingua.tools.core.edit import Edit, edit_text
 from interlingua.tools.tool import FsBridge
+from interlingua.values.errors import ToolInputError
 
 CODE = "def f():\n    return 1\n\n\ndef g():\n    return 2\n"
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from interlingua.errors import ToolInputError
 from interlingua.tools.tool import FsBridge
+from interlingua.values.errors import ToolInputError
 
 OURS = pytest.mark.parametrize("bridge", ["local", "memory"], indirect=True)  # others find what they find
 ALIKE = [

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlingua.errors import ToolInputError
 from interlingua.tools.core._globs import Glob
 from interlingua.tools.core._ignore import Level, ignored, parse_rules
+from interlingua.values.errors import ToolInputError
 
 
 @pytest.mark.parametrize(

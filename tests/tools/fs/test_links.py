@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlingua.errors import ToolInputError
 from interlingua.tools.fs import local_bridge
+from interlingua.values.errors import ToolInputError
 
 _NAMES = st.sampled_from(["a", "b", "c"])
 _WAYS = st.lists(st.sampled_from(["a", "b", "c", "..", ".", "f"]), min_size=1, max_size=5).map("/".join)

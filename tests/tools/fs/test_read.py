@@ -6,11 +6,11 @@ import io
 import pytest
 
 from interlingua import Abort
-from interlingua.errors import ToolInputError
-from interlingua.messages import ImageBlock
-from interlingua.pictures import look
+from interlingua.conversion.pictures import look
 from interlingua.tools.core import read
 from interlingua.tools.tool import FsBridge
+from interlingua.values.errors import ToolInputError
+from interlingua.values.messages import ImageBlock
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

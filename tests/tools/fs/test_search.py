@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from interlingua.errors import ToolInputError
 from interlingua.tools.core import find, grep
 from interlingua.tools.tool import FsBridge
+from interlingua.values.errors import ToolInputError
 from tools.fs.bridges import Call
 
 FILES = {

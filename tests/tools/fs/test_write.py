@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from interlingua.errors import ToolInputError
 from interlingua.tools.core import ls
 from interlingua.tools.tool import FsBridge
+from interlingua.values.errors import ToolInputError
 
 
 async def test_a_file_is_made_with_its_directories(bridge: FsBridge, call):

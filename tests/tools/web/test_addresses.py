@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.errors import ToolInputError
 from interlingua.tools.addresses import read_url, refusal, special
+from interlingua.values.errors import ToolInputError
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import zlib
 import pytest
 import trustme
 
-from interlingua.abort import Abort
-from interlingua.errors import FormatError, ToolAuthorizationError, ToolInputError, TransportError
 from interlingua.tools.web import USER_AGENT, FetchRules, fetch, read_rules
+from interlingua.values.abort import Abort
+from interlingua.values.errors import FormatError, ToolAuthorizationError, ToolInputError, TransportError
 from tools.web.serving import always, by_path, says, serving
 
 HERE = FetchRules(allow_hosts=("127.0.0.1/32",), timeout=20)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from interlingua.abort import Abort
-from interlingua.errors import FormatError, ToolAuthorizationError, ToolInputError, TransportError
 from interlingua.tools.core import _extraction
 from interlingua.tools.core.web_fetch import web_fetch_tool
 from interlingua.tools.tool import ToolContext
+from interlingua.values.abort import Abort
+from interlingua.values.errors import FormatError, ToolAuthorizationError, ToolInputError, TransportError
 from tools.web.serving import always, by_path, says, serving
 
 ARTICLE = (

@@ -20,11 +20,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ...framing import SSE, Framing, framing_for
-from ...losses import Encoded
-from ...request import Conversation
-from .._variant import Variant
-from .._wire import decode_conversation, encode_conversation
+from ...values.losses import Encoded
+from ...values.request import Conversation
+from ..framing import SSE, Framing, framing_for
+from ..residual import decode_conversation, encode_conversation
+from ..variants import Variant
 from .answers import decode_response, encode_response
 from .decoding import StreamDecoder
 from .encoding import StreamEncoder

@@ -5,13 +5,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...errors import BadWire, ContextTooLong, Overloaded, RateLimited
-from ...folding import settle
-from ...losses import QUIET, Encoded, Reporter, encoded, own_fields
-from ...messages import AssistantMessage, Block, Cost, StopReason, TextBlock, Usage, blocks_of
-from ...request import Request
-from .._errors import code_of, failure_of
-from .._wire import (
+from ...values.errors import BadWire, ContextTooLong, Overloaded, RateLimited
+from ...values.folding import settle
+from ...values.losses import QUIET, Encoded, Reporter, encoded, own_fields
+from ...values.messages import AssistantMessage, Block, Cost, StopReason, TextBlock, Usage, blocks_of
+from ...values.request import Request
+from ..provider_errors import code_of, failure_of
+from ..residual import (
     RESPONSE,
     an_object,
     api_of,

@@ -4,10 +4,19 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...losses import QUIET, Reporter
-from ...messages import AudioBlock, Block, CacheMarker, Content, DocumentBlock, ImageBlock, OpaqueBlock, TextBlock
-from .._openai import data_url, read_data_url
-from .._wire import keeping, media_type, optional, restored, string
+from ...values.losses import QUIET, Reporter
+from ...values.messages import (
+    AudioBlock,
+    Block,
+    CacheMarker,
+    Content,
+    DocumentBlock,
+    ImageBlock,
+    OpaqueBlock,
+    TextBlock,
+)
+from ..data_urls import data_url, read_data_url
+from ..residual import keeping, media_type, optional, restored, string
 from .facts import API
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------

@@ -3,18 +3,18 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ... import jsontext
-from ...errors import FormatError
-from ...folding import arguments_text
-from ...framing import Frame
-from ...messages import Block, Extra, OpaqueBlock, TextBlock, ThinkingBlock, ToolCall
-from .._stream import Decoder
-from .._wire import JOINED, optional, string, whole
+from ...values import jsontext
+from ...values.errors import FormatError
+from ...values.folding import arguments_text
+from ...values.messages import Block, Extra, OpaqueBlock, TextBlock, ThinkingBlock, ToolCall
+from ..framing import Frame
+from ..residual import JOINED, optional, string, whole
+from ..streaming import Decoder
 from .answers import decode_answer, decode_envelope
 from .errors import decode_error
 from .facts import API, CUSTOM, FORM, MINTED
-from .holding import NAMES, filed, kind_of
 from .items import decode_item
+from .response_residual import NAMES, filed, kind_of
 
 
 class _Item:

@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ... import jsontext
-from ...errors import ProviderError
-from ...events import (
+from ...values import jsontext
+from ...values.errors import ProviderError
+from ...values.events import (
     BlockEnd,
     BlockStart,
     Done,
@@ -24,18 +24,18 @@ from ...events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from ...folding import CUT_OFF, unfold
-from ...framing import write_sse
-from ...losses import QUIET
-from ...messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall, blocks_of
-from .._errors import code_of
-from .._stream import Encoder
-from .._wire import JOINED, MESSAGE
+from ...values.folding import CUT_OFF, unfold
+from ...values.losses import QUIET
+from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall, blocks_of
+from ..framing import write_sse
+from ..provider_errors import code_of
+from ..residual import JOINED, MESSAGE
+from ..streaming import Encoder
 from .answers import answer_said, encode_response, said_word, status_said
+from .assistant_encode import encode_said, finish_message, message_item
 from .facts import API, CONTENT, CUSTOM, FORM, PARTS, SUMMARY
-from .holding import usually
 from .items import encode_item, is_custom, said_call
-from .speech import encode_said, finish_message, message_item
+from .response_residual import usually
 
 
 class _Said:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ... import jsontext
-from ...errors import InterlinguaError, ProviderError
-from .._errors import as_provider_error, azure_code, code_of, provider_error, status_of
-from .._wire import lenient, optional
+from ...values import jsontext
+from ...values.errors import InterlinguaError, ProviderError
+from ..provider_errors import as_provider_error, azure_code, code_of, provider_error, status_of
+from ..residual import lenient, optional
 
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:

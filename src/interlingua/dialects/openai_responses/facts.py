@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
-from ...losses import Fates, bookkeeping, dropped, kept, record, some
-from ...messages import StopReason
+from ...values.losses import Fates, bookkeeping, dropped, kept, record, some
+from ...values.messages import StopReason
 
 API = "openai-responses"
 

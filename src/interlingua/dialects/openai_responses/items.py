@@ -5,14 +5,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ... import jsontext
-from ...folding import arguments_text, parse_arguments
-from ...losses import Reporter
-from ...messages import Block, OpaqueBlock, ServerToolCall, TextBlock, ThinkingBlock, ToolCall
-from .._wire import JOINED, MESSAGE, optional, put_back, residual, string
+from ...values import jsontext
+from ...values.folding import arguments_text, parse_arguments
+from ...values.losses import Reporter
+from ...values.messages import Block, OpaqueBlock, ServerToolCall, TextBlock, ThinkingBlock, ToolCall
+from ..residual import JOINED, MESSAGE, optional, put_back, residual, string
+from .assistant_encode import decode_message, easy_message, encode_said, finish_message, is_string_said, message_item
 from .facts import API, AS_TEXT, CONTENT, CUSTOM, FORM, MINTED, SERVER_CALLS, SUMMARY, Mint
-from .holding import NO_HINTS, answered, filed, held_of, kind_of
-from .speech import decode_message, easy_message, encode_said, finish_message, is_string_said, message_item
+from .response_residual import NO_HINTS, answered, filed, held_of, kind_of
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------
 

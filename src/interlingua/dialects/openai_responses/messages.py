@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...losses import QUIET, Reporter, own_fields
-from ...messages import (
+from ...values.losses import QUIET, Reporter, own_fields
+from ...values.messages import (
     AssistantMessage,
     Content,
     CustomMessage,
@@ -16,11 +16,11 @@ from ...messages import (
     ToolResultMessage,
     UserMessage,
 )
-from .._wire import an_object, keeping, put_back, restored, string
+from ..residual import an_object, keeping, put_back, restored, string
 from .content import decode_content, encode_content
 from .facts import API, CLIENTS, ITEM, RESULTS
-from .holding import kind_of
 from .items import decode_item, encode_items, is_custom
+from .response_residual import kind_of
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------
 

@@ -5,11 +5,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...errors import BadWire
-from ...losses import QUIET, SYSTEM, Encoded, Reporter, encoded
-from ...messages import TextBlock, UserMessage
-from ...request import Context, ModelDescriptor, Options, OutputSchema, Reasoning, Request, System, ToolChoice, ToolSpec
-from .._wire import (
+from ...values.errors import BadWire
+from ...values.losses import QUIET, SYSTEM, Encoded, Reporter, encoded
+from ...values.messages import TextBlock, UserMessage
+from ...values.request import (
+    Context,
+    ModelDescriptor,
+    Options,
+    OutputSchema,
+    Reasoning,
+    Request,
+    System,
+    ToolChoice,
+    ToolSpec,
+)
+from ..residual import (
     MESSAGE,
     an_object,
     api_of,
@@ -29,8 +39,8 @@ from .._wire import (
 )
 from .content import decode_content, decode_part
 from .facts import API, FATES, FORM, INPUT, RETENTIONS, TEXT
-from .holding import filed, kind_of
 from .messages import decode_messages, encode_messages, said_message
+from .response_residual import filed, kind_of
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from ...errors import ToolInputError
+from ...values.errors import ToolInputError
 
 Arguments = TypeVar("Arguments", bound=Struct)
 

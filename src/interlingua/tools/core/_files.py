@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...abort import Abort
-from ...errors import ToolInputError
-from ...messages import TextBlock
+from ...values.abort import Abort
+from ...values.errors import ToolInputError
+from ...values.messages import TextBlock
 from ..fs import ByteBridge
 from ..params import read_string_param
 from ..paths import shown

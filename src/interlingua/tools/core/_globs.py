@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from ...errors import ToolInputError
+from ...values.errors import ToolInputError
 
 Name = Callable[[str], object]
 Segments = tuple[Name | None, ...]

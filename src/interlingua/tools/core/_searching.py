@@ -19,8 +19,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from ...abort import Abort
-from ...errors import ToolInputError
+from ...values.abort import Abort
+from ...values.errors import ToolInputError
 from ..fs import AdaptedBridge, ByteBridge
 from ._engine import MAX_DEPTH, Found, Job
 from ._files import from_root, stop_if_aborted

@@ -4,7 +4,7 @@ import codecs
 import re
 from typing import NamedTuple
 
-from ...errors import ToolInputError
+from ...values.errors import ToolInputError
 from ..paths import shown
 
 # The longer marks first: UTF-32 begins with the mark of UTF-16.

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from ...errors import ToolInputError
-from ..beneath import Tree
+from ...values.errors import ToolInputError
+from ..confined_fs import Tree
 from ._engine import Entry, Job, find, grep
 
 

@@ -24,8 +24,8 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...abort import Abort
-from ...errors import ToolInputError
+from ...values.abort import Abort
+from ...values.errors import ToolInputError
 from ..fs import ByteBridge, context_bridge
 from ..params import read_string_param
 from ..paths import shown

@@ -13,8 +13,8 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from typing import Any, NamedTuple
 
-from ...abort import Abort
-from ...errors import ToolInputError
+from ...values.abort import Abort
+from ...values.errors import ToolInputError
 from ..fs import context_bridge
 from ..params import read_boolean_param
 from ..paths import shown

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from ...abort import Abort
-from ...errors import FormatError, ToolAuthorizationError, ToolInputError
-from ...messages import TextBlock
+from ...values.abort import Abort
+from ...values.errors import FormatError, ToolAuthorizationError, ToolInputError
+from ...values.messages import TextBlock
 from ..environment import requested, scrubbed
 from ..output import Output, plain, whole_characters
 from ..processes import Launch, ProcessTable, Session, process_table

@@ -3,8 +3,8 @@
 import os
 from typing import Any, Literal, get_args
 
-from ...abort import Abort
-from ...errors import ToolInputError
+from ...values.abort import Abort
+from ...values.errors import ToolInputError
 from ..fs import ByteBridge, context_bridge
 from ..params import read_number_param, read_string_param
 from ..paths import shown

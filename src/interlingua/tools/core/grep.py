@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from ...abort import Abort
-from ...errors import ToolInputError
+from ...values.abort import Abort
+from ...values.errors import ToolInputError
 from ..fs import ByteBridge, context_bridge
 from ..params import read_boolean_param, read_number_param, read_string_param
 from ..paths import shown

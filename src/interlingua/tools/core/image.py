@@ -9,12 +9,12 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from ...abort import Abort
-from ...dialects._errors import failure_of
-from ...errors import ContentFiltered, FormatError, ToolAuthorizationError, ToolInputError, TransportError
-from ...messages import ImageBlock, TextBlock, UserMessage
-from ...pictures import look
-from ...request import Context
+from ...conversion.pictures import look
+from ...dialects.provider_errors import failure_of
+from ...values.abort import Abort
+from ...values.errors import ContentFiltered, FormatError, ToolAuthorizationError, ToolInputError, TransportError
+from ...values.messages import ImageBlock, TextBlock, UserMessage
+from ...values.request import Context
 from ..fs import ByteBridge, context_bridge
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback, needed
 from ..untrusted import untrusted, visible

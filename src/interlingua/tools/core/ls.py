@@ -3,8 +3,8 @@
 import posixpath
 from typing import Any
 
-from ...abort import Abort
-from ...errors import ToolInputError
+from ...values.abort import Abort
+from ...values.errors import ToolInputError
 from ..fs import ByteBridge, context_bridge
 from ..params import read_boolean_param, read_number_param
 from ..paths import OutsideRoot, shown

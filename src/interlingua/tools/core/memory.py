@@ -14,8 +14,8 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from ...abort import Abort
-from ...errors import FormatError, ToolInputError
+from ...values.abort import Abort
+from ...values.errors import FormatError, ToolInputError
 from ..fs import ByteBridge, context_bridge
 from ..memory_index import LocalNote, MemoryIndex, NoteFile, refuse_large
 from ..results import json_result

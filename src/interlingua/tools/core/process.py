@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from ...abort import Abort
-from ...errors import ToolInputError
-from ...messages import TextBlock
+from ...values.abort import Abort
+from ...values.errors import ToolInputError
+from ...values.messages import TextBlock
 from ..output import plain, whole_characters
 from ..processes import ProcessTable, Session, process_table
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback

@@ -4,10 +4,10 @@ import asyncio
 import base64
 from typing import Any
 
-from ... import pictures, resizing
-from ...abort import Abort
-from ...errors import ToolInputError
-from ...messages import ImageBlock, TextBlock
+from ...conversion import pictures, resizing
+from ...values.abort import Abort
+from ...values.errors import ToolInputError
+from ...values.messages import ImageBlock, TextBlock
 from ..fs import context_bridge
 from ..params import read_boolean_param, read_number_param
 from ..paths import shown

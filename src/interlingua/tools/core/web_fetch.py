@@ -13,9 +13,9 @@ import msgspec
 import orjson
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from ...abort import Abort
-from ...errors import ToolInputError, TransportError
-from ...messages import TextBlock
+from ...values.abort import Abort
+from ...values.errors import ToolInputError, TransportError
+from ...values.messages import TextBlock
 from ..addresses import read_url
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ..untrusted import untrusted, visible

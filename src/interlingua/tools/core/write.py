@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ...abort import Abort
-from ...errors import ToolInputError
+from ...values.abort import Abort
+from ...values.errors import ToolInputError
 from ..fs import context_bridge
 from ..paths import shown
 from ..results import text_result

@@ -1,0 +1,94 @@
+"""Telling what happens, one event at a time, and knowing what is still open: a run that breaks can end in order."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from ..values.events import (
+    AgentEvent,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    TurnEnd,
+    TurnStart,
+)
+from ..values.messages import AgentMessage, AssistantMessage, Message, ToolResultMessage
+
+Emit: TypeAlias = Callable[[AgentEvent], Awaitable[None]]
+
+
+class Telling:
+    """Hands events on in the order in which they were told, each when the one before has been heard by all."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._order = asyncio.Lock()
+        self._in_turn = False
+        self._message: MessageStart | MessageUpdate | None = None  # the latest of a message that has not ended
+        self._told = 0  # messages
+        self._running: list[ToolExecutionStart] = []
+        self._answer: AssistantMessage | None = None
+        self._results: list[ToolResultMessage] = []
+
+    async def __call__(self, event: AgentEvent) -> None:
+        async with self._order:
+            self._follow(event)
+            await self._emit(event)
+
+    def resume(self, answer: AssistantMessage) -> None:
+        """Says that the turn which has begun belongs to an answer of an earlier run."""
+        self._answer = answer
+
+    def _follow(self, event: AgentEvent) -> None:
+        match event:
+            case TurnStart():
+                self._in_turn, self._answer, self._results = True, None, []
+            case TurnEnd():
+                self._in_turn = False
+            case MessageStart() | MessageUpdate():
+                self._message = event
+            case MessageEnd():
+                self._message = None
+                self._told += 1
+                self._said(event.message)
+            case ToolExecutionStart():
+                self._running.append(event)
+            case ToolExecutionEnd():
+                self._running = [one for one in self._running if one.tool_call_id != event.tool_call_id]
+            case _:
+                pass
+
+    def _said(self, message: AgentMessage) -> None:
+        if isinstance(message, AssistantMessage):
+            self._answer = message
+        elif isinstance(message, ToolResultMessage):
+            self._results.append(message)
+
+    def tail(
+        self, kept: Sequence[AgentMessage], broken: Callable[[AssistantMessage | None], AssistantMessage]
+    ) -> Iterator[AgentEvent]:
+        """What has to be told so that everything which was begun is ended.
+
+        `kept` are the messages that were stored in this run, told or not; `broken` makes the answer of a turn that has
+        none, from what had come of it.
+        """
+        for call in self._running:
+            result = {"content": [{"type": "text", "text": "The run broke off before this call ended."}]}
+            yield ToolExecutionEnd(call.tool_call_id, call.tool_name, result, True)
+        opened = self._message.message if self._message is not None else None
+        for message in kept[self._told :]:
+            yield from self._whole(message, opened)
+            opened = None
+        if not self._in_turn:
+            return
+        if self._answer is None:
+            yield from self._whole(broken(opened if isinstance(opened, AssistantMessage) else None), opened)
+        yield TurnEnd(self._answer, tuple(self._results))  # type: ignore[arg-type]
+
+    def _whole(self, message: AgentMessage, opened: Message | None) -> Iterator[AgentEvent]:
+        if opened is None:
+            yield MessageStart(message)  # type: ignore[arg-type]
+        self._said(message)
+        yield MessageEnd(message)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Keys and logins: where they are found, kept and renewed."""

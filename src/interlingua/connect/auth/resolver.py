@@ -1,0 +1,247 @@
+"""Which key goes to a provider, and where it was found.
+
+One order, the same everywhere: the key that was given, the provider's variables, `<PROVIDER>_API_KEY`, what is stored.
+For a cloud, its own variables stand with the variables, and its own files come last. The first that is there is taken,
+and nothing falls back behind the caller's back: a key that turns out wrong is an error, not a reason to try the next.
+"""
+
+import asyncio
+import configparser
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from ...values.errors import AuthFailed, InterlinguaError
+from ...values.interop import attribute, struct_of, with_arguments
+from ...values.request import AuthMode, ResolvedAuth
+from ..overrides import known_rows
+from ..providers import AuthStyle, is_login_token
+from . import oauth
+from .credentials import Credential, CredentialStore, Secret
+
+Env: TypeAlias = Mapping[str, str]
+
+# Stands for "there are application default credentials" in some programs' settings; it is no key.
+_MARKERS = ("<authenticated>",)
+_AWS_VARIABLES = (
+    ("aws:env", ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")),
+    ("aws:profile", ("AWS_PROFILE",)),
+    ("aws:web-identity", ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN")),
+    ("aws:container", ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",)),
+    ("aws:container", ("AWS_CONTAINER_CREDENTIALS_FULL_URI",)),
+)
+_AWS_SETTINGS = ("aws_access_key_id", "role_arn", "sso_session", "sso_start_url", "credential_process", "login_session")
+_GOOGLE_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
+
+
+class KeyResolver(Protocol):
+    """Finds the keys of providers in a way of its own, in the place of `resolve_auth`."""
+
+    def resolve(
+        self, provider: str, env_vars: Iterable[str] = (), explicit_key: str | None = None
+    ) -> "ResolvedAuth | None": ...
+
+
+AuthResolver: TypeAlias = KeyResolver | Callable[[str], Any]
+"""An object with `resolve`, or a function of the provider's name; sync or async.
+
+One that does not take the key that the caller gave is not asked where there is such a key. What it returns may also be
+a mapping with the fields of `ResolvedAuth`, or the key alone.
+"""
+
+
+async def resolved_by(
+    resolver: AuthResolver, provider: str, env_vars: Iterable[str], explicit_key: str | None
+) -> ResolvedAuth | None:
+    """What a resolver says of a provider."""
+    resolve: Any = getattr(resolver, "resolve", resolver)
+    call = with_arguments(resolve, ("provider", "env_vars", "explicit_key"), what="the auth resolver")
+    if explicit_key and call is not resolve:
+        return ResolvedAuth(api_key=explicit_key, source="explicit", mode="api-key")
+    found = call(provider, env_vars, explicit_key)
+    found = await found if inspect.isawaitable(found) else found
+    if isinstance(found, str):
+        return ResolvedAuth(api_key=found, source="resolver", mode="api-key") if found else None
+    if isinstance(found, Mapping):
+        found = {"mode": "api-key" if attribute(found, "api_key") else "unknown", **found}
+    return None if found is None else struct_of(found, ResolvedAuth, "auth")
+
+
+class Place(NamedTuple):
+    """Somewhere a key may be: its name for people, and how to look."""
+
+    name: str
+    look: Callable[[], ResolvedAuth | None]
+
+
+def resolve_auth(
+    provider: str,
+    env_vars: Iterable[str] = (),
+    explicit_key: str | Secret | None = None,
+    *,
+    env: Env | None = None,
+    store: CredentialStore | None = None,
+) -> ResolvedAuth | None:
+    """The key of a provider, or None. Looks at files and variables only; a login that has run out is given as it is.
+
+    Without `env_vars` the variables of the provider's row are taken. Blank values are as good as none.
+    """
+    return next(
+        (found for place in places(provider, env_vars, explicit_key, env=env, store=store) if (found := place.look())),
+        None,
+    )
+
+
+async def authenticate(
+    provider: str,
+    env_vars: Iterable[str] = (),
+    explicit_key: str | Secret | None = None,
+    *,
+    env: Env | None = None,
+    store: CredentialStore | None = None,
+    rejected: str | Secret | None = None,
+) -> ResolvedAuth | None:
+    """As `resolve_auth`, beside the event loop, and ready to be sent: a stored login that has run out is renewed.
+
+    `rejected` is a token that the provider has just refused; if it is still the stored one, it is renewed.
+    """
+    store = store or CredentialStore(env=env)
+    found = await asyncio.to_thread(resolve_auth, provider, env_vars, explicit_key, env=env, store=store)
+    if found is None or found.mode != "oauth" or not (found.source or "").startswith("stored:"):
+        return found
+    credential = await oauth.fresh(provider, store, rejected=Secret(rejected) if rejected else None)
+    return _of_credential(credential, found.source or "") if credential else None
+
+
+def tried(
+    provider: str, env_vars: Iterable[str] = (), *, env: Env | None = None, store: CredentialStore | None = None
+) -> tuple[str, ...]:
+    """Every place that is looked at, in order, for an error that says where a key was missed."""
+    return tuple(place.name for place in places(provider, env_vars, env=env, store=store))
+
+
+def missing(
+    provider: str, env_vars: Iterable[str] = (), *, env: Env | None = None, store: CredentialStore | None = None
+) -> AuthFailed:
+    """The error for a key that was found nowhere: where it was looked for, and what to do."""
+    looked = ", ".join(tried(provider, env_vars, env=env, store=store))
+    return AuthFailed(
+        f"no key for {provider} (looked at {looked}); set one of the variables, run "
+        f"`interlingua auth login {provider}`, or give a key with the call (a fallback needs its own)",
+        provider=provider,
+    )
+
+
+def places(
+    provider: str,
+    env_vars: Iterable[str] = (),
+    explicit_key: str | Secret | None = None,
+    *,
+    env: Env | None = None,
+    store: CredentialStore | None = None,
+) -> Iterator[Place]:
+    """Where a provider's key may be, in the order that counts."""
+    env = os.environ if env is None else env
+    store = store or CredentialStore(env=env)
+    row = known_rows().get(provider)
+    style = row.auth_style(row.api) if row else None
+    if explicit_key is not None:
+        yield Place("the key given", lambda: _key(Secret(explicit_key).reveal(), "explicit", "api-key"))
+    for name in _variables(tuple(env_vars) or (row.env if row else ()), provider):
+        yield _variable(name, env)
+    yield from _cloud_variables(style, env)
+    yield Place(f"{store.path}", lambda: _stored(provider, store))
+    yield from _cloud_files(style, env)
+
+
+def convention(provider: str) -> str:
+    """The variable that every provider has: `my.host/x` is MY_HOST_X_API_KEY."""
+    return f"{re.sub(r'[^A-Z0-9]', '_', provider.upper())}_API_KEY"
+
+
+def _variables(env_vars: Iterable[str], provider: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*env_vars, convention(provider))))
+
+
+def _variable(name: str, env: Env) -> Place:
+    return Place(name, lambda: _key(env.get(name, ""), f"env:{name}", _mode(name)))
+
+
+def _mode(variable: str) -> AuthMode:
+    """A variable's name says what it holds."""
+    if variable.endswith("_OAUTH_TOKEN"):
+        return "oauth"
+    return "token" if re.search(r"(^|_)TOKEN(_|$)", variable) else "api-key"
+
+
+def _key(value: str, source: str, mode: AuthMode) -> ResolvedAuth | None:
+    value = value.strip()
+    if not value or value in _MARKERS:
+        return None
+    first = " " if value.startswith("{") else "!"  # some keys are JSON objects, which may hold spaces
+    if not all(first <= c <= "~" for c in value):
+        raise AuthFailed(f"the key from {source} has spaces or other characters that no key has: copy it again, whole")
+    return ResolvedAuth(api_key=value, source=source, mode="oauth" if is_login_token(value) else mode)
+
+
+def _stored(provider: str, store: CredentialStore) -> ResolvedAuth | None:
+    stored = store.get(provider)
+    return _of_credential(stored.credential, f"stored:{stored.place}") if stored else None
+
+
+def _of_credential(credential: Credential, source: str) -> ResolvedAuth | None:
+    return _key(credential.secret.reveal(), source, credential.mode)
+
+
+# Clouds: what they hand out is found here by its traces, and fetched by `cloud`. It is no key: `api_key` stays empty.
+
+
+def _cloud_variables(style: AuthStyle | None, env: Env) -> Iterator[Place]:
+    if style == "aws":
+        for source, names in _AWS_VARIABLES:
+            yield Place(" + ".join(names), partial(_aws_given, source, names, env))
+    if style == "google":
+        yield Place(_GOOGLE_FILE, lambda: _ambient(f"google:{_GOOGLE_FILE}", bool(env.get(_GOOGLE_FILE, "").strip())))
+
+
+def _cloud_files(style: AuthStyle | None, env: Env) -> Iterator[Place]:
+    if style == "aws":
+        for name, usual in (("AWS_SHARED_CREDENTIALS_FILE", "credentials"), ("AWS_CONFIG_FILE", "config")):
+            path = Path(env.get(name, "").strip() or _user(env) / ".aws" / usual).expanduser()
+            yield Place(f"{path}", partial(_aws_file, path))
+    if style == "google":
+        folder = env.get("CLOUDSDK_CONFIG", "").strip() or _user(env) / ".config" / "gcloud"
+        adc = Path(folder) / "application_default_credentials.json"
+        yield Place(f"{adc}", lambda: _ambient("google:adc", adc.is_file()))
+
+
+def _aws_given(source: str, names: tuple[str, ...], env: Env) -> ResolvedAuth | None:
+    if not all(env.get(name, "").strip() for name in names):
+        return None
+    profile = env["AWS_PROFILE"].strip() if source == "aws:profile" else None
+    return ResolvedAuth(mode="aws-sdk", profile_id=profile, source=source)
+
+
+def _aws_file(path: Path) -> ResolvedAuth | None:
+    """Whether the default profile holds or leads to keys; which region it prefers is no key."""
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read(path)
+    except (configparser.Error, UnicodeDecodeError) as error:
+        raise InterlinguaError(f"{path} cannot be read ({type(error).__name__}): repair it") from None
+    if not any(parser.has_option("default", name) for name in _AWS_SETTINGS):
+        return None
+    return ResolvedAuth(mode="aws-sdk", profile_id="default", source="aws:profile")
+
+
+def _ambient(source: str, there: bool) -> ResolvedAuth | None:
+    return ResolvedAuth(mode="oauth", source=source) if there else None
+
+
+def _user(env: Env) -> Path:
+    given = env.get("HOME", "").strip()
+    return Path(given) if given else Path.home()

@@ -1,0 +1,352 @@
+"""Which models there are, what they can do and what a request costs. Unknown stays unknown.
+
+Prices and context windows come from the price lists (`pricesheet`); kinds of input, reasoning and the longest answer
+from the table of model generations (`generations`); the user's file (`overrides`) has the last word. Nothing is loaded
+before it is needed; on an event loop, `await warm()` first.
+"""
+
+import asyncio
+import re
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from msgspec.structs import replace
+
+from ..dialects import generations
+from ..dialects.generations import UNKNOWN, Generation
+from ..values.errors import FormatError, ProviderError, TransportError
+from ..values.messages import AssistantMessage, Cost, Usage
+from ..values.places import home
+from ..values.request import ModelDescriptor
+from .overrides import ModelNotes, Overrides, ProviderNotes, load_overrides
+from .prices import rates as pricing
+from .prices import sheet as pricesheet
+from .prices.rates import CATALOGUE, FACTORS_FOR_FRESH, ORDINARY_TIERS, TIER_FACTORS, Rates
+from .prices.sheet import PriceSheet, Row
+from .providers import PROVIDERS
+
+# Hosts that give a model less room than its maker does, by rules of their own.
+TRIMMED = frozenset({"github-copilot"})
+# Price lists hold what a company sells; not every door of the company leads to all of it.
+NOT_HERE = {"google": r"claude-.*|.*-maas", "google-gemini-cli": r"(?!gemini-).*"}
+
+
+class Catalogue:
+    """Price lists, model generations and the user's notes, read together."""
+
+    def __init__(self, sheet: PriceSheet, overrides: Overrides | None = None) -> None:
+        self.sheet = sheet
+        self.overrides = overrides or Overrides()
+
+    def resolve(self, reference: str) -> tuple[str | None, str]:
+        """Provider and model of an alias or of `provider/model`; the provider is None where none is named."""
+        reference = self.overrides.aliases.get(reference, reference)
+        provider, _, model_id = reference.partition("/")
+        if model_id and (provider in PROVIDERS or provider in self.overrides.providers):
+            return provider, model_id
+        return None, reference
+
+    def describe(self, provider: str, model_id: str) -> ModelDescriptor | None:
+        """What is known of a model, or None if nothing is."""
+        original = self._original(provider, model_id)[1]
+        priced, facts = self._row(provider, model_id), generations.row(original)
+        notes = [(host, notes) for host, _, notes in self._chain(provider, model_id) if notes is not None]
+        if priced is None and facts is None and not notes:
+            return None
+        found = _described(provider, model_id, priced, facts)
+        if original != model_id:
+            found = replace(found, extra={CATALOGUE: {**found.extra.get(CATALOGUE, {}), "like": original}})
+        rates = self._rates(provider, model_id, _moment(None), None)
+        if rates is not None:
+            found = replace(found, cost=pricing.model_cost(rates))
+        for host, each in reversed(notes):
+            found = _corrected(found, each, own=host == provider)
+        return found
+
+    def models(self, provider: str | None = None, filter: str | None = None) -> list[ModelDescriptor]:
+        """All models of a provider, or of all; those whose provider, id or name has every word of `filter`."""
+        words = (filter or "").lower().split()
+        chosen = [provider] if provider is not None else list({**PROVIDERS, **self.overrides.providers})
+        described = (self.describe(name, model_id) for name in chosen for model_id in sorted(self._ids(name)))
+        return [model for model in described if model is not None and _has(model, words)]
+
+    def cost(
+        self,
+        usage: Usage,
+        model: ModelDescriptor | str,
+        provider: str | None = None,
+        at: datetime | int | None = None,
+        *,
+        service_tier: str | None = None,
+    ) -> Cost | None:
+        """What a request cost at that time (now, if not told; a number is milliseconds), or None if it is not known.
+
+        Prices that the descriptor itself brings count before those of the lists.
+        """
+        name = (service_tier or "").lower()
+        tier = None if name in ORDINARY_TIERS else name
+        if isinstance(model, str):
+            named, model_id = (provider, model) if provider is not None else self.resolve(model)
+            return None if named is None else self._cost(usage, named, model_id, _moment(at), tier)
+        if model.cost is not None and CATALOGUE not in model.cost.extra:
+            return self._at_rates(usage, pricing.rates_of(model.cost), self._list(model.provider), tier)
+        found = self._cost(usage, provider or model.provider, model.id, _moment(at), tier)
+        if found is None and model.cost is not None and not self._is_known(provider or model.provider, model.id):
+            return self._at_rates(usage, pricing.rates_of(model.cost), self._list(model.provider), tier)
+        return found
+
+    def priced(
+        self, message: AssistantMessage, model: ModelDescriptor, service_tier: str | None = None
+    ) -> AssistantMessage:
+        """The message with its cost, where that is known. A cost that it has is never computed again.
+
+        `service_tier` is what was asked for: it counts where the answer does not tell how it was served.
+        """
+        usage = message.usage
+        if usage is None or usage.cost is not None:
+            return message
+        found = pricing.told_cost(usage)
+        if found is None:
+            at, tier = message.timestamp, pricing.service_tier(message) or service_tier
+            found = self.cost(usage, model, at=at, service_tier=tier)
+            if found is None and message.response_model and not self._is_known(model.provider, model.id):
+                # A router's own name (`auto`) has no price; the model that it chose has.
+                found = self.cost(usage, message.response_model, model.provider, at, service_tier=tier)
+        return message if found is None else replace(message, usage=replace(usage, cost=found))
+
+    # --- where a model's facts and prices are ---
+
+    def _provider_notes(self, provider: str) -> ProviderNotes | None:
+        return self.overrides.providers.get(provider)
+
+    def _chain(self, provider: str, model_id: str) -> Iterator[tuple[str, str, ModelNotes | None]]:
+        """The model, then the one that it is like, and so on."""
+        seen: set[tuple[str, str]] = set()
+        while (provider, model_id) not in seen:
+            seen.add((provider, model_id))
+            about = self._provider_notes(provider)
+            notes = about.notes(model_id) if about is not None else None
+            yield provider, model_id, notes
+            if notes is None or notes.like is None:
+                return
+            provider, _, model_id = notes.like.partition("/")
+
+    def _noted(self, provider: str, model_id: str) -> Iterator[ModelNotes]:
+        return (notes for _, _, notes in self._chain(provider, model_id) if notes is not None)
+
+    def _original(self, provider: str, model_id: str) -> tuple[str, str]:
+        *_, (provider, model_id, _) = self._chain(provider, model_id)
+        return provider, model_id
+
+    def _list(self, provider: str) -> str:
+        """The price list that a provider uses."""
+        about, row = self._provider_notes(provider), PROVIDERS.get(provider)
+        if about is not None and about.prices is not None:
+            return about.prices
+        return (row.prices or "") if row is not None else provider
+
+    def _row(self, provider: str, model_id: str) -> Row | None:
+        provider, model_id = self._original(provider, model_id)
+        return self.sheet.find(self._list(provider), model_id)
+
+    def _is_known(self, provider: str, model_id: str) -> bool:
+        return self._row(provider, model_id) is not None or any(self._noted(provider, model_id))
+
+    def _rates(self, provider: str, model_id: str, at: datetime, tier: str | None) -> Rates | None:
+        for notes in self._noted(provider, model_id):
+            told = next((prices for name, prices in notes.service_tiers.items() if name.lower() == tier), None)
+            if told is not None:
+                return told.rates()
+            if notes.cost is not None:
+                return notes.cost.rates() if tier is None else None
+        row = self._row(provider, model_id)
+        return row.rates(at, tier) if row is not None else None
+
+    def _cost(self, usage: Usage, provider: str, model_id: str, at: datetime, tier: str | None) -> Cost | None:
+        rates = self._rates(provider, model_id, at, tier)
+        if rates is not None:
+            return pricing.total(usage, rates)
+        rates = self._rates(provider, model_id, at, None) if tier is not None else None
+        return None if rates is None else self._at_rates(usage, rates, self._list(provider), tier)
+
+    def _at_rates(self, usage: Usage, rates: Rates, list_id: str, tier: str | None) -> Cost | None:
+        if tier is None:
+            return pricing.total(usage, rates)
+        factor = TIER_FACTORS.get(list_id, {}).get(tier)
+        if list_id in FACTORS_FOR_FRESH:
+            rates = {name: rate for name, rate in rates.items() if not name.startswith("cache_")}
+        return None if factor is None else pricing.total(usage, rates, factor)
+
+    def _ids(self, provider: str) -> set[str]:
+        one, about = self.sheet.lists.get(self._list(provider)), self._provider_notes(provider)
+        ids = {row.spoken_id for row in one.rows if _answers(row)} if one is not None else set()
+        if provider in NOT_HERE:
+            ids = {name for name in ids if not re.fullmatch(NOT_HERE[provider], name)}
+        return ids if about is None else ids | {model.id for model in about.models} | set(about.overrides)
+
+
+def _answers(row: Row) -> bool:
+    """Whether a row may be a model to talk to: what is sold, but not by the token of output, is not."""
+    return not row.prices or not row.prices[-1].rates or "output" in row.prices[-1].rates
+
+
+def _described(provider: str, model_id: str, priced: Row | None, known: Generation | None) -> ModelDescriptor:
+    facts = known or UNKNOWN
+    more: dict[str, Any] = {"levels": list(facts.efforts)} if facts.efforts else {}
+    if priced is not None and priced.deprecated:
+        more["deprecated"] = True
+    limits = (facts.context, facts.max_output) if provider not in TRIMMED else (None, None)
+    return ModelDescriptor(
+        id=model_id,
+        name=priced.name if priced is not None else None,
+        provider=provider,
+        reasoning=facts.reasoning,
+        input=facts.input,
+        context_window=(priced.context_window if priced is not None else None) or limits[0],
+        max_tokens=limits[1],
+        extra={CATALOGUE: more} if more else {},
+    )
+
+
+_FACTS = ("name", "context_window", "max_tokens", "input")
+_WAYS = ("api", "base_url", "headers", "compat")
+
+
+def _corrected(model: ModelDescriptor, notes: ModelNotes, own: bool) -> ModelDescriptor:
+    """The model with what the notes say. Those of another provider tell facts; how to reach it is its own affair."""
+    names = _FACTS + (_WAYS if own else ())
+    told: dict[str, Any] = {name: value for name in names if (value := getattr(notes, name)) is not None}
+    if notes.reasoning is not None:
+        told["reasoning"] = bool(notes.reasoning)
+        told["extra"] = _with_levels(model, () if isinstance(notes.reasoning, bool) else notes.reasoning)
+    return replace(model, **told)
+
+
+def _with_levels(model: ModelDescriptor, levels: tuple[str, ...]) -> dict[str, Any]:
+    more = {key: value for key, value in model.extra.get(CATALOGUE, {}).items() if key != "levels"}
+    if levels:
+        more["levels"] = list(levels)
+    return {CATALOGUE: more} if more else {}
+
+
+def _has(model: ModelDescriptor, words: list[str]) -> bool:
+    text = f"{model.provider}/{model.id} {model.name or ''}".lower()
+    return all(word in text for word in words)
+
+
+def _moment(at: datetime | int | None) -> datetime:
+    if at is None:
+        return datetime.now(UTC)
+    if isinstance(at, datetime):
+        return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    try:
+        return datetime.fromtimestamp(at / 1000, UTC)
+    except (OverflowError, ValueError, OSError):  # a time that has no calendar
+        return datetime.now(UTC)
+
+
+def levels(model: ModelDescriptor) -> tuple[str, ...]:
+    """The words for how much to think that the model is known to take."""
+    return tuple(model.extra.get(CATALOGUE, {}).get("levels", ()))
+
+
+# --- the catalogue of this machine ------------------------------------------------------------------------------------
+
+_LOADED: dict[Path, Catalogue] = {}
+_LOADING = threading.Lock()
+
+
+def default() -> Catalogue:
+    """The catalogue with the notes in the home folder, loaded on first use and then the same."""
+    place = home()
+    found = _LOADED.get(place)
+    if found is None:
+        with _LOADING:
+            found = _LOADED.get(place)
+            if found is None:
+                found = _LOADED[place] = Catalogue(
+                    pricesheet.load(place / "cache"), load_overrides(place / "models.toml")
+                )
+    return found
+
+
+async def warm() -> None:
+    """Loads the catalogue without holding up the event loop; a second time costs nothing."""
+    if home() not in _LOADED:
+        await asyncio.to_thread(default)
+
+
+def reload() -> None:
+    """Forgets what was loaded: the next use reads `models.toml` again."""
+    _LOADED.clear()
+
+
+def resolve(reference: str) -> tuple[str | None, str]:
+    """See `Catalogue.resolve`."""
+    return default().resolve(reference)
+
+
+def describe(provider: str, model_id: str) -> ModelDescriptor | None:
+    """See `Catalogue.describe`."""
+    return default().describe(provider, model_id)
+
+
+def models(provider: str | None = None, filter: str | None = None) -> list[ModelDescriptor]:
+    """See `Catalogue.models`."""
+    return default().models(provider, filter)
+
+
+def cost(
+    usage: Usage,
+    model: ModelDescriptor | str,
+    provider: str | None = None,
+    at: datetime | int | None = None,
+    *,
+    service_tier: str | None = None,
+) -> Cost | None:
+    """See `Catalogue.cost`."""
+    return default().cost(usage, model, provider, at, service_tier=service_tier)
+
+
+def priced(message: AssistantMessage, model: ModelDescriptor, service_tier: str | None = None) -> AssistantMessage:
+    """See `Catalogue.priced`."""
+    return default().priced(message, model, service_tier)
+
+
+# --- OpenRouter -------------------------------------------------------------------------------------------------------
+
+
+async def openrouter_generation(
+    fetch: Callable[[str], Awaitable[Any]], id: str, *, waits: Sequence[float] = (0.1, 0.3, 0.6)
+) -> Cost | None:
+    """What OpenRouter says that an answer cost, where the answer itself did not tell.
+
+    `fetch` gets a path below OpenRouter's base URL and gives the JSON body. The record appears a moment after the
+    answer, so it is asked for again after each wait. A free call costs 0; None means that nobody told.
+    """
+    path = f"/generation?id={quote(id, safe='')}"
+    for wait in (0.0, *waits):
+        if wait:
+            await asyncio.sleep(wait)
+        try:
+            found = _generation_cost(await fetch(path))
+        except (ProviderError, TransportError, FormatError):
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _generation_cost(body: Any) -> Cost | None:
+    record = body.get("data") if isinstance(body, dict) else None
+    if not isinstance(record, dict):
+        return None
+    for name in ("total_cost", "usage"):
+        dollars = record.get(name)
+        if isinstance(dollars, int | float) and not isinstance(dollars, bool) and dollars >= 0:
+            return Cost(total=dollars)
+    return None

@@ -1,0 +1,270 @@
+"""What tokens cost: rates with their tiers, and the sum over disjoint buckets. Knows no model and no provider.
+
+A rate is dollars per million tokens, in steps: `((0, 3.0), (200_000, 6.0))` is 3, and 6 for *all* tokens of a request
+whose whole input (fresh, read from and written to the cache) is above 200,000. What is not priced is unknown: a bucket
+that holds tokens and has no rate makes the whole cost unknown, never zero.
+"""
+
+from collections.abc import Iterable, Mapping
+from math import fsum
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from ...values.messages import AssistantMessage, Cost, Usage
+from ...values.request import ModelCost
+
+Rate: TypeAlias = tuple[tuple[int, float], ...]
+Rates: TypeAlias = Mapping[str, Rate]
+
+# Under this name `ModelCost.extra` and `Cost.extra` hold what the plain numbers cannot say.
+CATALOGUE = "catalogue"
+
+# The names of rates: those of the buckets, then parts of a bucket that some models price apart (else as the bucket).
+BUCKETS = ("input", "output", "cache_read", "cache_write")
+PARTS = ("cache_write_1h", "input_audio", "cache_read_audio", "output_audio", "output_image", "output_reasoning")
+FEES = ("web_search", "request")  # dollars per thousand
+
+# Words for the ordinary service, which change no price.
+ORDINARY_TIERS = frozenset({"", "default", "auto", "standard", "standard_only", "on_demand"})
+# Factors by price list and tier, for models whose price list does not name the tier's own prices. Where a provider
+# documents none for a tier, its price is unknown.
+TIER_FACTORS: dict[str, dict[str, float]] = {
+    "openai": {"flex": 0.5, "priority": 2.0, "batch": 0.5},  # flex is charged like a batch, a batch half
+    "anthropic": {"batch": 0.5, "inference_geo=us": 1.1},  # of every token price, the cache's included
+    "google": {"flex": 0.5, "batch": 0.5},  # ai.google.dev/gemini-api/docs/optimization; priority: 75 to 100 % more
+    "groq": {"flex": 1.0},
+}
+# Lists whose factors are not told for cached tokens: those of Google's batches are discounted for some models only.
+FACTORS_FOR_FRESH = frozenset({"google"})
+
+
+class Counts(Struct, frozen=True):
+    """Finer counts than the four buckets, where the wire told them; each is a part of its bucket."""
+
+    cache_write_1h: int = 0
+    input_audio: int = 0
+    cache_read_audio: int = 0
+    output_audio: int = 0
+    output_image: int = 0
+    web_searches: int = 0
+
+
+def total(usage: Usage, rates: Rates, factor: float = 1.0) -> Cost | None:
+    """The cost of one request, or None if a price that it needs is unknown."""
+    if not any(name in rates for name in BUCKETS):
+        return None
+    told, size = counts(usage), usage.input + usage.cache_read + usage.cache_write
+    reasoning = usage.reasoning or 0 if "output_reasoning" in rates else 0
+    amounts = {
+        "input": _split(usage.input, "input", {"input_audio": told.input_audio}),
+        "cache_read": _split(usage.cache_read, "cache_read", {"cache_read_audio": told.cache_read_audio}),
+        "cache_write": _split(usage.cache_write, "cache_write", {"cache_write_1h": told.cache_write_1h}),
+        "output": _split(
+            usage.output,
+            "output",
+            {
+                "output_reasoning": reasoning,
+                "output_audio": told.output_audio,
+                "output_image": told.output_image,
+            },
+        ),
+    }
+    sums: dict[str, float] = {}
+    for bucket, parts in amounts.items():
+        charged = _charged(parts, bucket, rates, size)
+        if charged is None:
+            return None
+        sums[bucket] = charged * factor
+    fees = _fees(told, rates)
+    if fees is None:
+        return None
+    extra = {CATALOGUE: {"fees": fees}} if fees else {}
+    return Cost(**sums, total=fsum((*sums.values(), fees)), extra=extra)
+
+
+def _split(tokens: int, bucket: str, parts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """A bucket as its parts and the rest. No part is larger than what is left: a wire that tells too much adds none."""
+    split, rest = [], max(tokens, 0)
+    for name, told in parts.items():
+        share = min(max(told, 0), rest)
+        split.append((name, share))
+        rest -= share
+    return [*split, (bucket, rest)]
+
+
+def _charged(parts: Iterable[tuple[str, int]], bucket: str, rates: Rates, size: int) -> float | None:
+    millionths = 0.0
+    for name, tokens in parts:
+        if not tokens:
+            continue
+        rate = rates.get(name)
+        # A one-hour write is dearer than a short one, by how much is not known; other parts cost what the bucket does.
+        if rate is None and name != "cache_write_1h":
+            rate = rates.get(bucket)
+        if rate is None:
+            return None
+        millionths += at_size(rate, size) * tokens
+    return millionths / 1_000_000
+
+
+def _fees(told: Counts, rates: Rates) -> float | None:
+    fees = at_size(rates["request"], 0) / 1000 if "request" in rates else 0.0
+    if told.web_searches:
+        if "web_search" not in rates:
+            return None
+        fees += at_size(rates["web_search"], 0) * told.web_searches / 1000
+    return fees
+
+
+def at_size(rate: Rate, size: int) -> float:
+    """The rate for a request with so much input: a step is taken only above its threshold."""
+    price = rate[0][1]
+    for start, stepped in rate[1:]:
+        if size > start:
+            price = stepped
+    return price
+
+
+# --- what wires tell beyond the buckets -------------------------------------------------------------------------------
+
+
+def counts(usage: Usage) -> Counts:
+    """The finer counts in what the wire's own dialect kept of its usage."""
+    if not usage.extra:
+        return Counts()
+    anthropic = _held(usage.extra, "anthropic-messages")
+    chat = _held(usage.extra, "openai-completions")
+    google = _held(usage.extra, "google-generative-ai")
+    cached_audio = _modality(google.get("cacheTokensDetails"), "AUDIO")
+    return Counts(
+        cache_write_1h=_count(anthropic, "cache_creation", "ephemeral_1h_input_tokens")
+        or _long_writes(_held(usage.extra, "bedrock-converse-stream").get("cacheDetails")),
+        input_audio=_count(chat, "prompt_tokens_details", "audio_tokens")
+        or _modality(google.get("promptTokensDetails"), "AUDIO") - cached_audio,
+        cache_read_audio=cached_audio,
+        output_audio=_count(chat, "completion_tokens_details", "audio_tokens")
+        or _modality(google.get("candidatesTokensDetails"), "AUDIO"),
+        output_image=_modality(google.get("candidatesTokensDetails"), "IMAGE"),
+        web_searches=_count(anthropic, "server_tool_use", "web_search_requests"),
+    )
+
+
+def told_cost(usage: Usage) -> Cost | None:
+    """The cost that the provider itself told with the answer (OpenRouter does, on every wire it speaks)."""
+    for held in usage.extra.values():
+        said = held.get("cost") if isinstance(held, dict) else None
+        if isinstance(said, int | float) and not isinstance(said, bool) and said >= 0:
+            return Cost(total=said)
+    return None
+
+
+# Vertex AI says how a request was served: UsageMetadata.TrafficType. What was provisioned is not paid by the token.
+_TRAFFIC = ("TRAFFIC_TYPE_UNSPECIFIED", "ON_DEMAND", "PROVISIONED_THROUGHPUT", "ON_DEMAND_PRIORITY", "ON_DEMAND_FLEX")
+
+
+def service_tier(message: AssistantMessage) -> str | None:
+    """Which service answered, as the answer tells it; it may differ from the one asked for."""
+    held = message.usage.extra if message.usage is not None else {}
+    anthropic, google = _held(held, "anthropic-messages"), _held(held, "google-generative-ai")
+    told = (
+        _told_tier(message),
+        _traffic(google.get("trafficType")),
+        "fast" if anthropic.get("speed") == "fast" else None,
+        # Anthropic charges more where the place of inference is chosen; older models say `not_available`.
+        f"inference_geo={geo}" if (geo := anthropic.get("inference_geo")) not in _ANYWHERE else None,
+    )
+    special = [word for word in told if word and word.lower() not in ORDINARY_TIERS]
+    return "+".join(dict.fromkeys(special)) or next((word for word in told if word is not None), None)
+
+
+_ANYWHERE = (None, "", "global", "not_available")
+
+
+def _traffic(word: Any) -> str | None:
+    if isinstance(word, int) and 0 <= word < len(_TRAFFIC):  # enums may be asked for as numbers
+        word = _TRAFFIC[word]
+    if not isinstance(word, str) or word == _TRAFFIC[0]:
+        return None
+    return word.removeprefix("ON_DEMAND_").lower()
+
+
+def _told_tier(message: AssistantMessage) -> str | None:
+    for held in message.extra.values():
+        envelope = held.get("~response") if isinstance(held, dict) else None
+        if isinstance(envelope, dict):
+            tier = envelope.get("service_tier") or envelope.get("serviceTier")
+            tier = tier.get("type") if isinstance(tier, dict) else tier
+            if isinstance(tier, str):
+                return tier
+    held = message.usage.extra if message.usage is not None else {}
+    tier = _held(held, "anthropic-messages").get("service_tier")
+    tier = tier or _held(held, "google-generative-ai").get("serviceTier")
+    return tier if isinstance(tier, str) else None
+
+
+def _held(extra: Mapping[str, Any], api: str) -> Mapping[str, Any]:
+    """What a dialect kept of its usage, with the keys of objects that it understood in part (`~`) among the others."""
+    held = extra.get(api)
+    if not isinstance(held, dict):
+        return {}
+    hints = held.get("~")
+    if not isinstance(hints, dict):
+        return held
+    return held | {key: hint["in"] for key, hint in hints.items() if isinstance(hint, dict) and "in" in hint}
+
+
+def _count(held: Mapping[str, Any], name: str, key: str) -> int:
+    inner = held.get(name)
+    number = inner.get(key) if isinstance(inner, dict) else None
+    return number if isinstance(number, int) and number > 0 else 0
+
+
+def _modality(details: Any, modality: str) -> int:
+    return _sum(details, "modality", modality, "tokenCount")
+
+
+def _long_writes(details: Any) -> int:
+    return _sum(details, "ttl", "1h", "inputTokens")
+
+
+def _sum(details: Any, key: str, word: str, count: str) -> int:
+    if not isinstance(details, list):
+        return 0
+    found = (item.get(count) for item in details if isinstance(item, dict) and item.get(key) == word)
+    return sum(number for number in found if isinstance(number, int))
+
+
+# --- as the descriptor of a model says it -----------------------------------------------------------------------------
+
+
+def model_cost(rates: Rates) -> ModelCost | None:
+    """Rates as a descriptor holds them: the lowest step in the four numbers, everything else under `catalogue`.
+
+    The format wants a number for each cache price. Where it is unknown, the input's stands there, and `unknown` names
+    it, so that nothing is computed from it.
+    """
+    if "input" not in rates or "output" not in rates:
+        return None
+    numbers = {name: rates.get(name, rates["input"])[0][1] for name in BUCKETS}
+    more: dict[str, Any] = {
+        "rates": {name: [list(step) for step in rate] for name, rate in rates.items() if _is_more(name, rate)}
+    }
+    unknown = [name for name in ("cache_read", "cache_write") if name not in rates]
+    if unknown:
+        more["unknown"] = unknown
+    return ModelCost(**numbers, extra={CATALOGUE: {key: value for key, value in more.items() if value}})
+
+
+def _is_more(name: str, rate: Rate) -> bool:
+    return name not in BUCKETS or len(rate) > 1
+
+
+def rates_of(cost: ModelCost) -> Rates:
+    """The inverse of `model_cost`."""
+    more = cost.extra.get(CATALOGUE, {})
+    flat: dict[str, Rate] = {
+        name: ((0, float(getattr(cost, name))),) for name in BUCKETS if name not in more.get("unknown", ())
+    }
+    stepped = more.get("rates", {})
+    return flat | {name: tuple((int(start), float(price)) for start, price in rate) for name, rate in stepped.items()}

@@ -1,0 +1,302 @@
+"""The price lists of genai-prices in a compact form: which models each lists, for which ids, at which rates and when.
+
+Importing that package costs a third of a second and 30 MB, nearly all of it for libraries that fetch and validate price
+lists; the lists themselves are small. So they are read once per version of the package, and kept as one file (`keep`)
+that loads in milliseconds. Without that file, or where it cannot be written, they are read from the package.
+
+Ids are matched by the package's own rules, with one difference: where such a rule only asks how an id begins, ends or
+what it contains, the rest of the id must not name a sibling. `claude-opus-4-7-mini` is not `claude-opus-4-7`.
+"""
+
+import contextlib
+import functools
+import importlib.util
+import operator
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from msgspec import DecodeError, Struct, msgpack
+
+from .rates import Rate
+
+FORMAT = 1  # of the kept file
+
+# The package's names for the rates that a conversation can run up.
+RATES = {
+    "input_mtok": "input",
+    "output_mtok": "output",
+    "cache_read_mtok": "cache_read",
+    "cache_write_mtok": "cache_write",
+    "cache_write_1h_mtok": "cache_write_1h",
+    "input_audio_mtok": "input_audio",
+    "cache_audio_read_mtok": "cache_read_audio",
+    "output_audio_mtok": "output_audio",
+    "output_image_mtok": "output_image",
+    "output_reasoning_mtok": "output_reasoning",
+    "web_searches_kcount": "web_search",
+    "requests_kcount": "request",
+}
+
+# What tells a model from its siblings: a rest of an id with one of these words is another model's.
+SIBLINGS = re.compile(
+    r"(?<![a-z0-9])(mini|nano|micro|lite|small|medium|large|xl|pro|plus|max|ultra|turbo|fast|flash|highspeed|air|instant"
+    r"|image|audio|tts|stt|live|realtime|transcribe|translate|search|research|codex|coder|embed|embedding|vision|vl"
+    r"|guard|safeguard|distill|base|instruct|thinking|reasoning|reasoner|cyber|online|free|nitro|floor|extended)"
+    r"(?![a-z0-9])"
+)
+
+
+class Dated(Struct, frozen=True, array_like=True):
+    """Rates, and when they hold: from a day on, or daily between two times (UTC)."""
+
+    rates: dict[str, Rate]
+    since: str | None = None
+    daily: tuple[str, str] | None = None
+
+    def holds(self, at: datetime) -> bool:
+        if self.since is not None:
+            return at.date().isoformat() >= self.since
+        if self.daily is not None:
+            (start, end), now = self.daily, at.time().isoformat("seconds")
+            return start <= now < end if start <= end else now >= start or now < end
+        return True
+
+
+class Row(Struct, frozen=True, array_like=True):
+    """A model on a price list. Of several prices the last that holds counts; `tiers` are those of other services."""
+
+    id: str
+    name: str | None
+    context_window: int | None
+    deprecated: bool
+    match: list[Any]
+    prices: tuple[Dated, ...]
+    tiers: dict[str, tuple[Dated, ...]] = {}
+
+    def rates(self, at: datetime, tier: str | None = None) -> dict[str, Rate] | None:
+        """What holds at that time; None if the list has no prices for that service tier."""
+        at = at.astimezone(UTC)
+        holding = [dated for dated in self.prices if dated.holds(at)] or list(self.prices[:1])
+        rates = holding[-1].rates if holding else {}
+        if tier is None:
+            return rates
+        told = [dated.rates for dated in self.tiers.get(tier, ()) if dated.holds(at)]
+        return functools.reduce(operator.or_, reversed(told), rates) if told else None  # the first one counts
+
+    @property
+    def spoken_id(self) -> str:
+        """An id that the provider takes: some lists name a row for several regions, or without the path it needs."""
+        there = self.id.removeprefix("regional.")
+        for name in (there, f"us.{there}", self.id, *_equals(self.match)):
+            if _matches(self.match, name.lower()):
+                return name
+        return self.id
+
+
+class PriceList(Struct, frozen=True, array_like=True):
+    """The models of one provider, and the lists of those whose models it serves too."""
+
+    id: str
+    rows: tuple[Row, ...]
+    others: tuple[str, ...] = ()
+
+
+class PriceSheet:
+    """All price lists, with an index. What was looked up once is remembered."""
+
+    def __init__(self, lists: tuple[PriceList, ...]) -> None:
+        self.lists = {one.id: one for one in lists}
+        self._exact: dict[str, dict[str, Row]] = {}
+        self.find = lru_cache(maxsize=8192)(self._find)
+
+    def _find(self, list_id: str, model_id: str) -> Row | None:
+        """The row for a model id in that list, or in the lists of those whose models it serves."""
+        one = self.lists.get(list_id)
+        if one is None:
+            return None
+        for name in _spellings(model_id):
+            for each in (one, *(self.lists[other] for other in one.others if other in self.lists)):
+                row = self._exactly(each).get(name) or _loosely(each, name)
+                if row is not None:
+                    return row
+        return None
+
+    def _exactly(self, one: PriceList) -> dict[str, Row]:
+        index = self._exact.get(one.id)
+        if index is None:
+            index = {}
+            for row in one.rows:
+                index.setdefault(row.id.lower(), row)
+            for row in one.rows:
+                for name in _equals(row.match):
+                    index.setdefault(name, row)
+            self._exact[one.id] = index
+        return index
+
+
+def _spellings(model_id: str) -> Iterator[str]:
+    """The id, then the same without what a host puts around it: resource names, a date that is written otherwise."""
+    name = model_id.lower()
+    yield name
+    if name.startswith("arn:") or "models/" in name:
+        name = name.rsplit("/", 1)[-1]
+        yield name
+    dashed = re.sub(r"-(20\d{2})(\d{2})(\d{2})$", r"-\1-\2-\3", name)
+    if dashed != name:
+        yield dashed
+    if "@" in name:
+        yield name.partition("@")[0]
+
+
+def _equals(rule: list[Any]) -> Iterator[str]:
+    kind, asked = rule
+    if kind == "equals":
+        yield asked
+    elif kind == "or":
+        for each in asked:
+            yield from _equals(each)
+
+
+def _loosely(one: PriceList, name: str) -> Row | None:
+    return next((row for row in one.rows if _matches(row.match, name)), None)
+
+
+def _matches(rule: list[Any], name: str) -> bool:
+    kind, asked = rule
+    match kind:
+        case "equals":
+            return bool(name == asked)
+        case "or":
+            return any(_matches(each, name) for each in asked)
+        case "and":
+            return all(_matches(each, name) for each in asked)
+        case "regex":
+            return re.search(asked, name) is not None
+        case "starts_with":
+            return name.startswith(asked) and not _is_sibling("", asked, name[len(asked) :])
+        case "ends_with":
+            return name.endswith(asked) and not _is_sibling(name[: -len(asked)], asked, "")
+        case "contains":
+            before, found, after = name.partition(asked)
+            return bool(found) and not _is_sibling(before, asked, after)
+    return False
+
+
+def _is_sibling(before: str, asked: str, after: str) -> bool:
+    """Whether what stands around the asked text makes it another model's id: a telling word, or a longer number."""
+    if SIBLINGS.search(f"{before.rsplit('/', 1)[-1]} {after}"):
+        return True
+    tail, head = re.search(r"\d+$", asked), re.match(r"\d+", after)
+    # `4-1` and `0` are `4-10`, a version; `2025` and `0514` are a day.
+    return tail is not None and head is not None and len(tail[0] + head[0]) < 4
+
+
+# --- from the package, or from the file kept of it --------------------------------------------------------------------
+
+
+def load(keep: Path | None = None) -> PriceSheet:
+    """The price sheet, from the file in the folder `keep` if that is of this version of the package."""
+    place = _place(keep)
+    if place is not None:
+        with contextlib.suppress(OSError, DecodeError):
+            return PriceSheet(_KEPT.decode(place.read_bytes()))
+    lists = from_package()
+    if place is not None:
+        with contextlib.suppress(OSError):
+            _write(place, msgpack.encode(lists))
+    return PriceSheet(lists)
+
+
+_KEPT = msgpack.Decoder(tuple[PriceList, ...])
+
+
+def _place(keep: Path | None) -> Path | None:
+    """Where the file is kept; its name changes with the package's data."""
+    spec = importlib.util.find_spec("genai_prices") if keep is not None else None
+    if keep is None or spec is None or spec.origin is None:
+        return None
+    try:
+        data = Path(spec.origin).with_name("data.py").stat()
+    except OSError:
+        return None
+    return keep / f"prices-{FORMAT}-{data.st_size:x}-{data.st_mtime_ns:x}.msgpack"
+
+
+def _write(place: Path, data: bytes) -> None:
+    """Whole or not at all; what was kept of other versions goes."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=place.parent, prefix=".prices")
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    Path(name).replace(place)
+    for old in place.parent.glob("prices-*.msgpack"):
+        if old != place:
+            old.unlink(missing_ok=True)
+
+
+def from_package() -> tuple[PriceList, ...]:
+    """The price lists as genai-prices has them."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    return tuple(
+        PriceList(one.id, tuple(map(_row, one.models)), tuple(one.fallback_model_providers or ()))
+        for one in get_snapshot().providers
+    )
+
+
+def _row(model: Any) -> Row:
+    prices = model.prices if isinstance(model.prices, list) else [model]
+    tiers: dict[str, tuple[Dated, ...]] = {}
+    for variant in model.price_variants or ():
+        if len(variant.when) == 1:
+            ((key, word),) = variant.when.items()
+            if key in ("service_tier", "processing"):
+                tiers[word] = (*tiers.get(word, ()), _dated(variant))
+    return Row(
+        model.id,
+        model.name,
+        model.context_window,
+        bool(model.deprecated),
+        _rule(model.match),
+        tuple(map(_dated, prices)),
+        tiers,
+    )
+
+
+def _rule(clause: Any) -> list[Any]:
+    """A rule as `[kind, what it asks]`; texts are compared in lower case."""
+    ((kind, asked),) = vars(clause).items()
+    kind = kind.rstrip("_")
+    if isinstance(asked, list):
+        return [kind, [_rule(each) for each in asked]]
+    return [kind, asked if kind == "regex" else asked.lower()]
+
+
+def _dated(priced: Any) -> Dated:
+    when: Any = getattr(priced, "constraint", None)
+    rates = {
+        ours: _rate(value) for theirs, ours in RATES.items() if (value := vars(priced.prices).get(theirs)) is not None
+    }
+    if hasattr(when, "start_date"):
+        return Dated(rates, since=when.start_date.isoformat())
+    if hasattr(when, "start_time"):
+        return Dated(rates, daily=(_utc(when.start_time), _utc(when.end_time)))
+    return Dated(rates)
+
+
+def _rate(value: Any) -> Rate:
+    if hasattr(value, "tiers"):
+        return ((0, float(value.base)), *((tier.start, float(tier.price)) for tier in value.tiers))
+    return ((0, float(value)),)
+
+
+def _utc(time: Any) -> str:
+    if time.tzinfo is not None:
+        time = datetime.combine(datetime(2000, 1, 2), time).astimezone(UTC).time()
+    return str(time.isoformat("seconds"))

@@ -1,0 +1,222 @@
+"""Trying again: which failures are worth it, how long to wait, and when to stop asking a provider that is down."""
+
+import random
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from ..dialects.provider_errors import OVERFLOW, is_overflow
+from ..values.errors import (
+    AuthFailed,
+    BadRequest,
+    BadWire,
+    ContentFiltered,
+    ContextTooLong,
+    InterlinguaError,
+    Overloaded,
+    ProviderError,
+    RateLimited,
+    TransportError,
+    seconds,
+)
+from ..values.messages import AssistantMessage
+
+CIRCUIT_OPEN = "circuit_open"
+_FIRST_WAIT = 0.5  # seconds that a limited target is left alone where it does not say how long
+_LONGEST_WAIT = 86_400.0  # however long it says: a slip of its clock must not cost it the rest of the process
+# Rate limits that no waiting lifts.
+_SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached", "credit_balance_too_low"})
+# An error inside a stream has no status: these words say that it is the server's own.
+_THEIRS = frozenset(
+    {"api_error", "server_error", "internal_error", "internalserverexception", "modelstreamerrorexception"}
+)
+
+
+class Retry(Struct, frozen=True, kw_only=True):
+    """How often to try and how long to wait: `base` seconds, doubled each time, up to `cap`, with full jitter.
+
+    What the provider asks for (Retry-After) counts instead; more than `longest` seconds of it, and the failure is
+    reported at once.
+    """
+
+    attempts: int = 3
+    base: float = 0.5
+    cap: float = 30.0
+    longest: float = 60.0
+
+    def wait(self, failure: BaseException | None, attempt: int) -> float:
+        """Seconds to wait after the nth attempt failed."""
+        asked = wait_of(failure)
+        if asked is not None:
+            return asked + random.uniform(0, min(0.25, asked / 10))
+        return random.uniform(self.base / 2, min(self.cap, self.base * 2.0 ** (attempt - 1)))
+
+    def again(self, failure: BaseException) -> bool:
+        """Whether the same request may succeed a little later."""
+        if getattr(failure, "code", None) == CIRCUIT_OPEN:
+            return False
+        return passing(failure) and (wait_of(failure) or 0) <= self.longest
+
+
+NEVER = Retry(attempts=1)
+
+
+def wait_of(failure: BaseException | None) -> float | None:
+    """The seconds that a failure asks to wait, where it does: `retry_after` may be set to anything after the fact."""
+    return seconds(getattr(failure, "retry_after", None))
+
+
+def asks_to_wait(failure: BaseException) -> bool:
+    """Whether a target that failed so wants to be left alone: it limits its callers, or says for how long."""
+    return isinstance(failure, RateLimited) or (passing(failure) and wait_of(failure) is not None)
+
+
+def passing(failure: BaseException) -> bool:
+    """Whether a failure is of the moment: overload, rate limit, a broken connection, an error of the server's own."""
+    if isinstance(failure, RateLimited):
+        return failure.code not in _SPENT
+    if isinstance(failure, Overloaded | TransportError | BadWire):
+        return True
+    kinds = (AuthFailed, ContextTooLong, ContentFiltered, BadRequest)
+    if not isinstance(failure, ProviderError) or isinstance(failure, kinds):
+        return False
+    return failure.status >= 500 or (failure.code or "").lower() in _THEIRS
+
+
+def overflow_wording(pattern: str) -> None:
+    """Teaches the classifier another wording (a regular expression) of "the conversation does not fit"."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise InterlinguaError(f"{pattern!r} is no regular expression: {error}") from None
+    if pattern not in OVERFLOW:
+        OVERFLOW.append(pattern)
+
+
+def overflowed(message: AssistantMessage, context_window: int | None = None) -> bool:
+    """Whether an answer shows that the conversation did not fit: by its error, or by more input than the window holds.
+
+    Some hosts cut the input in silence and answer as if all were well; their count of it gives them away.
+    """
+    if message.stop_reason == "error":
+        return is_overflow(message.error_message or "") or is_overflow(message.stop_detail or "")
+    usage = message.usage
+    if message.stop_reason != "stop" or usage is None or context_window is None:
+        return False
+    return usage.input + usage.cache_read > context_window
+
+
+# "No such model here", in the codes of providers: all that is wrong with such a request is where it went.
+_NOT_HERE = frozenset({"404", "model_not_found", "not_found_error", "not_found", "resourcenotfoundexception"})
+
+
+def elsewhere(failure: BaseException) -> bool:
+    """Whether another model may succeed where this one failed. A bad request is bad everywhere."""
+    if isinstance(failure, BadRequest):
+        return failure.status == 404 or (failure.code or "").lower() in _NOT_HERE
+    return isinstance(failure, ProviderError | TransportError | BadWire) and not isinstance(failure, ContentFiltered)
+
+
+class Target(NamedTuple):
+    """What a call goes to: a model at an address. Limits are of the `account` there; whether it works is not."""
+
+    provider: str
+    model: str
+    address: str = ""
+    account: str = ""
+
+
+class Breaker:
+    """Stops calls to a target that keeps failing, and remembers which targets asked to be left alone.
+
+    After `failures` in a row none for `cooldown` seconds, then a probe. A call that was tried several times counts
+    once. Only failures of the target count, not ours (a bad key, a bad request, too long a context): those show that it
+    answers. A target that asks for a wait, or limits its callers, is left alone that long by calls that can be answered
+    elsewhere; where it does not say how long, half a second, doubled each time, up to `cooldown`.
+    """
+
+    def __init__(
+        self, failures: int = 5, cooldown: float = 30.0, clock: Callable[[], float] = time.monotonic, most: int = 1000
+    ) -> None:
+        self._failures = failures
+        self._cooldown = cooldown
+        self._clock = clock
+        self._most = most
+        self._lock = threading.Lock()
+        self._counts: OrderedDict[Target, int] = OrderedDict()
+        self._until: dict[Target, float] = {}
+        self._waits: OrderedDict[Target, tuple[int, float]] = OrderedDict()  # how many in a row, and until when
+
+    def check(self, provider: str, model: str, address: str = "") -> None:
+        """Raises `Overloaded` while the target is to be left alone. The first call after that is the probe."""
+        key = Target(provider, model, address)
+        with self._lock:
+            until = self._until.get(key)
+            if until is None:
+                return
+            left = until - self._clock()
+            if left <= 0:
+                self._until[key] = self._clock() + self._cooldown  # others wait for the probe
+                return
+        raise Overloaded(
+            f"circuit open for {provider}/{model} after {self._failures} failures in a row; retry in {left:.0f} s",
+            code=CIRCUIT_OPEN,
+            retry_after=left,
+            provider=provider,
+        )
+
+    def check_wait(self, provider: str, model: str, address: str = "", account: str = "") -> None:
+        """Raises `RateLimited` while a wait that the target asked for is not over."""
+        with self._lock:
+            _, until = self._waits.get(Target(provider, model, address, account), (0, 0.0))
+            left = until - self._clock()
+        if left > 0:
+            raise RateLimited(
+                f"{provider}/{model} asked to be left alone; retry in {left:.0f} s",
+                code=CIRCUIT_OPEN,
+                retry_after=left,
+                provider=provider,
+            )
+
+    def succeeded(self, provider: str, model: str, address: str = "", account: str = "") -> None:
+        with self._lock:
+            self._close(Target(provider, model, address))
+            self._waits.pop(Target(provider, model, address, account), None)
+
+    def failed(
+        self, provider: str, model: str, failure: InterlinguaError, address: str = "", account: str = ""
+    ) -> None:
+        if getattr(failure, "code", "") == CIRCUIT_OPEN:
+            return
+        key = Target(provider, model, address)
+        with self._lock:
+            if asks_to_wait(failure):
+                self._wait(Target(provider, model, address, account), wait_of(failure))
+            if passing(failure) and not isinstance(failure, RateLimited):
+                self._count(key)
+            elif isinstance(failure, RateLimited) or 0 < getattr(failure, "status", 0) < 500:  # it answers
+                self._close(key)
+
+    def _count(self, key: Target) -> None:
+        self._counts[key] = count = self._counts.pop(key, 0) + 1
+        if count >= self._failures:
+            self._until[key] = self._clock() + self._cooldown
+        if len(self._counts) > self._most:
+            forgotten, _ = self._counts.popitem(last=False)
+            self._until.pop(forgotten, None)
+
+    def _close(self, key: Target) -> None:
+        self._counts.pop(key, None)
+        self._until.pop(key, None)
+
+    def _wait(self, key: Target, asked: float | None) -> None:
+        count = self._waits.pop(key, (0, 0.0))[0] + 1
+        usual = min(self._cooldown, _FIRST_WAIT * 2.0 ** min(count - 1, 30))
+        self._waits[key] = (count, self._clock() + min(usual if asked is None else asked, _LONGEST_WAIT))
+        if len(self._waits) > self._most:
+            self._waits.popitem(last=False)

@@ -1,0 +1,1 @@
+"""Conversion between formats: detection, decoding, encoding, checks, adapting."""

@@ -1,0 +1,442 @@
+"""Cache markers as a target takes them, and where to put them so that each request reads what the last one wrote.
+
+A marker is an ability of the target: of its wire, and on the chat wire of the host and the model. Where there are
+markers, Anthropic's rules hold (platform.claude.com/docs/en/build-with-claude/prompt-caching): at most four; in the
+order tools, system, messages a lifetime is never followed by a longer one; none on thinking or on blank text. Amazon
+Bedrock's cache points follow the same rules (docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html).
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from ...dialects.generations import UNKNOWN, Generation
+from ...dialects.limits import CLAUDE, Profile
+from ...values.losses import Severity
+from ...values.messages import (
+    AssistantMessage,
+    AudioBlock,
+    Block,
+    CacheMarker,
+    DocumentBlock,
+    ImageBlock,
+    OpaqueBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultMessage,
+    UserMessage,
+    blocks_of,
+    text_of,
+)
+from ...values.request import Options, Request, System, ToolSpec
+
+# OpenAI's own markers, on parts of what the model reads: how the chat wire notes them in a marker's `extra`.
+BREAKPOINT = {"openai-completions": {"~as": "prompt_cache_breakpoint"}}
+MOST = 4
+_PARTS = (TextBlock, ImageBlock, AudioBlock, DocumentBlock)
+
+
+class Turn(Protocol):
+    """A message under repair."""
+
+    at: int | None
+    message: Any
+    blocks: list[Block]
+    places: list[str]
+    changed: bool
+
+    @property
+    def path(self) -> str: ...
+    def keep(self, kept: list[int], /) -> None: ...
+    def put(self, at: int, block: Block, /) -> None: ...
+    def set(self, **fields: Any) -> None: ...
+
+
+class Work(Protocol):
+    """A request under repair, as far as its markers are concerned."""
+
+    source: Request
+    rules: Profile
+    generation: Generation
+    home: str | None  # the family of the model
+    options: Options
+    tools: tuple[ToolSpec, ...] | None
+    system: System
+
+    @property
+    def turns(self) -> Any: ...
+    def tool(self, at: int, /) -> str: ...
+    def lost(self, path: str, what: str, why: str, severity: Severity = "weakened", /) -> None: ...
+
+
+class Place(NamedTuple):
+    """Where a marker is or may be: the path into the source, what carries it, and how to change that."""
+
+    path: str
+    holder: Any
+    put: Callable[[Any], None]
+
+    @property
+    def cache(self) -> CacheMarker | None:
+        return getattr(self.holder, "cache", None)
+
+    def mark(self, cache: CacheMarker | None) -> None:
+        self.put(replace(self.holder, cache=cache))
+
+
+# --- where markers may be, in the order in which a provider reads ---------------------------------------------------
+
+
+def places(work: Work) -> Iterator[Place]:
+    """All that can hold a marker."""
+    for at, tool in enumerate(work.tools or ()):
+        yield Place(f"{work.tool(at)}.cache", tool, _tool_putter(work, at))
+    own = work.system == work.source.context.system
+    for at, block in enumerate(work.system if isinstance(work.system, tuple) else ()):
+        yield Place(f"$.system[{at}].cache" if own else "$.system", block, _system_putter(work, at))
+    for turn in work.turns:
+        yield from _in_turn(turn)
+
+
+def _in_turn(turn: Turn) -> Iterator[Place]:
+    for at, block in enumerate(turn.blocks):
+        if not isinstance(block, ThinkingBlock | OpaqueBlock):
+            path = f"{turn.places[at]}.cache" if turn.places[at] else ""
+            yield Place(path, block, lambda value, at=at: turn.put(at, value))  # type: ignore[misc]
+    if isinstance(turn.message, ToolResultMessage):
+        path = f"{turn.path}.cache" if turn.at is not None else ""
+        yield Place(path, turn.message, lambda value: turn.set(cache=value.cache))
+
+
+def _tool_putter(work: Work, at: int) -> Callable[[Any], None]:
+    def put(value: ToolSpec) -> None:
+        tools = work.tools or ()
+        work.tools = (*tools[:at], value, *tools[at + 1 :])
+
+    return put
+
+
+def _system_putter(work: Work, at: int) -> Callable[[Any], None]:
+    def put(value: TextBlock) -> None:
+        blocks = _texts(work.system)
+        work.system = (*blocks[:at], value, *blocks[at + 1 :])
+
+    return put
+
+
+def _texts(system: System) -> tuple[TextBlock, ...]:
+    return tuple(block for block in blocks_of(system) if isinstance(block, TextBlock))
+
+
+# --- repairs --------------------------------------------------------------------------------------------------------
+
+
+def fit_markers(work: Work) -> None:
+    """Markers where the target takes them, as many and for as long as it does."""
+    most = _most(work)
+    _move_from_thinking(work, most)
+    if most == 0:
+        _strip(work)
+        return
+    _strip_where_refused(work)
+    _shorten(work)
+    if most is not None:
+        _drop_surplus(work, most)
+    if _breakpoints(work):
+        _respell(work)
+
+
+def _most(work: Work) -> int | None:
+    if _breakpoints(work):
+        return MOST
+    if work.rules.api == "openai-responses" and work.generation is not UNKNOWN:
+        return 0  # the field is refused by models before GPT-5.6
+    return work.rules.cache_markers
+
+
+def _breakpoints(work: Work) -> bool:
+    """Whether the model takes OpenAI's own markers, and nothing says that the host takes Anthropic's."""
+    if work.rules.api == "openai-completions":
+        return bool(work.generation.cache_breakpoints) and not work.rules.cache_markers
+    return work.rules.api == "openai-responses" and bool(work.generation.cache_breakpoints)
+
+
+def _strip(work: Work) -> None:
+    """No marker is taken. Text that was in pieces for their sake becomes one, as hosts without markers know it."""
+    flat = work.rules.api == "openai-completions"
+    for place in list(places(work)):
+        if place.cache is not None:
+            work.lost(place.path, "cache", "the target takes no cache markers", "dropped")
+    texts = _texts(work.system)
+    if flat and any(block.cache is not None for block in texts) and all(map(_is_plain, map(_unmarked, texts))):
+        work.lost("$.system", "cache", "said as one plain text")
+        work.system = text_of(work.system)
+    for turn in work.turns:
+        marked = any(getattr(block, "cache", None) is not None for block in turn.blocks)
+        for place in list(_in_turn(turn)):
+            if place.cache is not None:
+                place.mark(None)
+        if flat and marked:
+            _flatten(turn, work)
+    for place in list(places(work)):
+        if place.cache is not None:
+            place.mark(None)
+
+
+def _unmarked(block: TextBlock) -> TextBlock:
+    return replace(block, cache=None)
+
+
+def _flatten(turn: Turn, work: Work) -> None:
+    """Neighbouring plain texts of a message as one; a message of words alone as a string."""
+    blocks: list[Block] = []
+    where: list[str] = []
+    for block, place in zip(turn.blocks, turn.places, strict=True):
+        if blocks and _is_plain(block) and _is_plain(blocks[-1]):
+            blocks[-1], where[-1] = TextBlock(text=text_of((blocks[-1], block))), ""
+        else:
+            blocks.append(block)
+            where.append(place)
+    words = len(blocks) == 1 and _is_plain(blocks[0]) and isinstance(turn.message, UserMessage)
+    if len(blocks) == len(turn.blocks) and not words:
+        return
+    if turn.at is not None:
+        work.lost(f"{turn.path}.content", "cache", "said as one plain text")
+    turn.blocks, turn.places, turn.changed = blocks, where, True
+    if words:
+        turn.set(content="")  # a message that had a string gets one
+
+
+def _is_plain(block: Block) -> bool:
+    return isinstance(block, TextBlock) and block == TextBlock(text=block.text)
+
+
+def _strip_where_refused(work: Work) -> None:
+    """No markers on blank text; OpenAI's stand on parts of what the model reads only; some wires have none on tools."""
+    breakpoints = _breakpoints(work)
+    for place in list(places(work)):
+        if place.cache is None:
+            continue
+        holder = place.holder
+        if isinstance(holder, TextBlock) and not holder.text.strip():
+            why = "a blank text cannot be marked"
+        elif isinstance(holder, ToolSpec) and (breakpoints or not work.rules.cached_tools):
+            why = "a tool cannot be marked here"
+        elif breakpoints and not isinstance(holder, _PARTS):
+            why = "only what the model reads can be marked"
+        else:
+            continue
+        work.lost(place.path, "cache", why, "dropped")
+        place.mark(None)
+
+
+def _shorten(work: Work) -> None:
+    """A lifetime that the target has, and none longer than one before it."""
+    longest: CacheMarker | None = None
+    for place in list(places(work)):
+        cache = place.cache
+        if cache is None:
+            continue
+        if not work.rules.long_cache and seconds(cache) > _SHORT:
+            work.lost(place.path, "cache", "the target keeps caches for five minutes")
+            cache = replace(cache, ttl=None)
+        if longest is not None and seconds(cache) > seconds(longest):
+            work.lost(place.path, "cache", "a lifetime cannot be longer than one before it")
+            cache = replace(cache, ttl=longest.ttl)
+        if cache is not place.cache:
+            place.mark(cache)
+        longest = cache
+    if longest is not None and _is_automatic(work) and work.options.cache_retention == "long" and _is_short(longest):
+        work.lost("$.options.cacheRetention", "cache", "a lifetime cannot be longer than one before it")
+        work.options = replace(work.options, cache_retention="short")
+
+
+def _drop_surplus(work: Work, most: int) -> None:
+    """Keeps the last markers, which cover the longest prefixes."""
+    marked = [place for place in places(work) if place.cache is not None]
+    room = most - _is_automatic(work)
+    for place in marked[: max(0, len(marked) - room)]:
+        work.lost(place.path, "cache", f"the target takes at most {most} cache markers", "dropped")
+        place.mark(None)
+
+
+def _is_automatic(work: Work) -> bool:
+    """Whether the request asks the provider to mark its end, which counts as a marker."""
+    return work.rules.api == "anthropic-messages" and work.options.cache_retention in ("short", "long")
+
+
+def _respell(work: Work) -> None:
+    """Anthropic's lifetimes mean nothing to OpenAI."""
+    api = work.rules.api
+    for place in list(places(work)):
+        cache = place.cache
+        if cache is None or cache.extra.get(api, {}).get("~as") == "prompt_cache_breakpoint":
+            continue
+        if cache.ttl in ("5m", "1h"):
+            work.lost(place.path, "cache", "the target keeps caches for a time of its own")
+            cache = replace(cache, ttl=None)
+        if api == "openai-completions":
+            cache = replace(cache, extra={**cache.extra, **BREAKPOINT})
+        if cache is not place.cache:
+            place.mark(cache)
+
+
+_SHORT = 300
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def seconds(cache: CacheMarker) -> int:
+    """How long a marker asks to be kept; five minutes where it does not say."""
+    told = re.fullmatch(r"(\d+)([smhd])", cache.ttl or "")
+    return int(told[1]) * _UNITS[told[2]] if told else _SHORT
+
+
+def _is_short(cache: CacheMarker) -> bool:
+    return seconds(cache) <= _SHORT
+
+
+# --- markers that stand on thinking -----------------------------------------------------------------------------------
+
+
+def _move_from_thinking(work: Work, most: int | None) -> None:
+    """A marker on thinking, or a bare one behind it, goes to the next block that can carry it, else to one before."""
+    for turn in work.turns:
+        kept: list[int] = []
+        moving: list[tuple[int, CacheMarker, str]] = []  # behind which kept block, what, from where
+        for at, block in enumerate(turn.blocks):
+            cache, path = _misplaced(turn, at, work)
+            if cache is not None:
+                moving.append((len(kept), cache, path))
+            if not (isinstance(block, OpaqueBlock) and cache is not None):
+                kept.append(at)
+        if moving:
+            turn.keep(kept)
+        for behind, cache, path in moving:
+            target = None if most == 0 else _carrier(turn, behind)
+            if target is None:
+                work.lost(path, "cache", "thinking cannot be marked", "dropped")
+                continue
+            work.lost(path, "cache", "thinking cannot be marked: moved to a block that can")
+            work.lost(
+                f"{turn.places[target]}.cache" if turn.places[target] else "", "cache", "moved here from thinking"
+            )
+            turn.put(target, replace(turn.blocks[target], cache=cache))
+
+
+def _misplaced(turn: Turn, at: int, work: Work) -> tuple[CacheMarker | None, str]:
+    """The marker that a block has and may not have, taken from it."""
+    block, place, api = turn.blocks[at], turn.places[at], work.rules.api
+    if isinstance(block, ThinkingBlock):
+        own = block.extra.get(api, {})
+        marker = own.get("cache_control")
+        if not isinstance(marker, dict):
+            return None, ""
+        turn.put(at, replace(block, extra=_without(block.extra, api, "cache_control")))
+        return CacheMarker(ttl=_ttl(marker)), f"{place}.extra.{api}.cache_control"
+    point = block.value.get("cachePoint") if isinstance(block, OpaqueBlock) and isinstance(block.value, dict) else None
+    return (CacheMarker(ttl=_ttl(point)), place) if isinstance(point, dict) else (None, "")
+
+
+def _ttl(marker: dict[str, Any]) -> str | None:
+    ttl = marker.get("ttl")
+    return ttl if isinstance(ttl, str) else None
+
+
+def _without(extra: dict[str, Any], api: str, key: str) -> dict[str, Any]:
+    own = {name: value for name, value in extra[api].items() if name != key}
+    rest = {name: value for name, value in extra.items() if name != api}
+    return {**rest, api: own} if own else rest
+
+
+def _carrier(turn: Turn, behind: int) -> int | None:
+    """The first block from there on that can carry a marker, else the last before; none if that has one already."""
+    order = [*range(behind, len(turn.blocks)), *range(behind - 1, -1, -1)]
+    found = next((at for at in order if _carries(turn.blocks[at])), None)
+    return found if found is not None and turn.blocks[found].cache is None else None
+
+
+def _carries(block: Block) -> bool:
+    if isinstance(block, ThinkingBlock | OpaqueBlock):
+        return False
+    return not (isinstance(block, TextBlock) and not block.text.strip())
+
+
+# --- markers that nobody had to write ---------------------------------------------------------------------------------
+
+
+def place_markers(work: Work) -> None:
+    """Turns `cache_retention` into markers, where the provider caches only what is marked.
+
+    Behind the tools, the system text, the last message, and the message with which the last request ended: a provider
+    looks for an earlier prefix a few blocks back only, and one turn may hold more. What carries a marker once keeps its
+    shape when the marker has moved on, so that the same prefix gives the same bytes.
+    """
+    retention = work.options.cache_retention
+    if retention not in ("short", "long"):
+        return
+    if not (work.rules.cache_markers and work.home == CLAUDE):
+        if retention == "short":  # it is what happens anyway
+            work.options = replace(work.options, cache_retention=None)
+        return
+    work.options = replace(work.options, cache_retention=None)
+    _shape_for_markers(work)
+    marked = [place for place in places(work) if place.cache is not None]
+    in_turns = sum(place.cache is not None for turn in work.turns for place in _in_turn(turn))
+    cache = CacheMarker(ttl="1h" if retention == "long" else None)
+    free = MOST - len(marked)
+    if not in_turns:
+        ends = _ends(work.turns)[: max(0, free)]
+        free -= len(ends)
+        for turn in ends:
+            _mark_end(turn, cache, work)
+    if len(marked) == in_turns:
+        longest = max((cache, *(place.cache for place in marked if place.cache)), key=seconds)
+        _mark_beginning(work, CacheMarker(ttl=longest.ttl), free)
+
+
+def _shape_for_markers(work: Work) -> None:
+    """Text that may have to carry a marker is a block, whether or not it carries one now."""
+    if isinstance(work.system, str) and work.system.strip():
+        work.system = (TextBlock(text=work.system),)
+    for turn in work.turns:
+        if isinstance(turn.message, UserMessage) and isinstance(turn.message.content, str):
+            turn.set(content=tuple(turn.blocks))
+        elif isinstance(turn.message, ToolResultMessage) and work.rules.api == "openai-completions":
+            own = turn.message.extra.get("openai-completions", {})
+            turn.set(extra={**turn.message.extra, "openai-completions": {**own, "~parts": True}})
+
+
+def _mark_beginning(work: Work, cache: CacheMarker, free: int) -> None:
+    blocks = _texts(work.system)
+    if free > 0 and blocks and blocks[-1].text.strip():
+        work.system = (*blocks[:-1], replace(blocks[-1], cache=cache))
+        free -= 1
+    if free > 0 and work.tools and work.rules.cached_tools:
+        work.tools = (*work.tools[:-1], replace(work.tools[-1], cache=cache))
+
+
+def _ends(turns: list[Turn]) -> list[Turn]:
+    """The message with which the request ends, and the one with which the request before it did."""
+    ends: list[Turn] = []
+    spoken = True  # whether the model spoke after what was looked at last
+    for turn in reversed(turns):
+        if isinstance(turn.message, AssistantMessage):
+            spoken = True
+        elif spoken:
+            ends.append(turn)
+            spoken = False
+        if len(ends) == 2:
+            break
+    return ends
+
+
+def _mark_end(turn: Turn, cache: CacheMarker, work: Work) -> None:
+    # The chat wire has markers on parts of content only; other wires mark a result as a whole.
+    if isinstance(turn.message, ToolResultMessage) and work.rules.api != "openai-completions":
+        turn.set(cache=cache)
+        return
+    at = next((at for at in range(len(turn.blocks) - 1, -1, -1) if _carries(turn.blocks[at])), None)
+    if at is not None:
+        turn.put(at, replace(turn.blocks[at], cache=cache))

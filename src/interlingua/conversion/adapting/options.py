@@ -1,0 +1,237 @@
+"""The options of a request as a target takes them: limits, sampling, reasoning, tool choice, the schema of the answer.
+
+Rules of a wire are in `profiles`, those of a model generation in `generations`. What is changed is reported; nothing is
+sent that is known to be refused.
+"""
+
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from ...dialects.generations import Generation
+from ...dialects.limits import Profile
+from ...dialects.reasoning import Fitted, asks, fit, is_off, is_on
+from ...values.losses import Severity
+from ...values.request import Context, ModelDescriptor, Options, Reasoning, Request, ToolChoice, ToolSpec
+from ..tokens import taken
+
+SCHEMA_NAME = "answer"
+FEWEST = 1024  # tokens to think with, where a Claude of an unknown generation is given a budget
+OFF_WORD = "~off"  # in `Reasoning.extra`: the wire's word for the least reasoning
+
+
+class Work(Protocol):
+    """A request under repair, as far as its options are concerned."""
+
+    source: Request
+    model: ModelDescriptor
+    rules: Profile
+    generation: Generation
+    options: Options
+    tools: tuple[ToolSpec, ...] | None
+
+    @property
+    def open_foreign_turn(self) -> bool: ...
+
+    def request(self) -> Request: ...
+
+    def lost(self, path: str, what: str, why: str, severity: Severity = "weakened") -> None: ...
+
+
+def fit_options(work: Work) -> None:
+    for repair in (
+        _fit_tool_choice,
+        _fit_limit,
+        _fit_reasoning,
+        _fit_forced_tool,
+        _fit_sampling,
+        _fit_stops,
+        _fit_rest,
+    ):
+        work.options = repair(work.options, work)
+
+
+def _without(options: Options, work: Work, field: str, what: str, why: str, severity: Severity = "dropped") -> Options:
+    """The options without one of them, if it is there."""
+    if getattr(options, field) is None:
+        return options
+    words = field.split("_")
+    work.lost("$.options." + words[0] + "".join(word.title() for word in words[1:]), what, why, severity)
+    return replace(options, **{field: None})
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+
+def _fit_tool_choice(options: Options, work: Work) -> Options:
+    choice, offered = options.tool_choice, {tool.name for tool in work.tools or ()}
+    if choice is not None and (not offered or not offered.issuperset(choice.names)):
+        options = _without(options, work, "tool_choice", "tool choice", "such a tool is not on offer")
+    if not offered:
+        options = _without(options, work, "parallel_tools", "tool choice", "no tools are on offer")
+    if work.generation.parallel_tools is False:
+        options = _without(options, work, "parallel_tools", "tool choice", "the model knows no such option")
+    return options
+
+
+def _fit_forced_tool(options: Options, work: Work) -> Options:
+    """Some models take no forced tool; others none while they think with a budget."""
+    choice, rule = options.tool_choice, work.generation.forced_tools
+    if choice is None or choice.mode != "required":
+        return options
+    thinking = options.reasoning is not None and asks(options.reasoning) and not is_off(options.reasoning)
+    with_budget = thinking and (rule is None or options.reasoning.budget is not None)  # type: ignore[union-attr]
+    if rule == "never":
+        why = "the model takes no forced tool"
+    elif rule != "always" and with_budget and not work.rules.forced_with_thinking:
+        why = "no tool can be forced while thinking is on"
+    else:
+        return options
+    work.lost("$.options.toolChoice", "forced tool", why)
+    return replace(options, tool_choice=ToolChoice(mode="auto"))
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def _fit_limit(options: Options, work: Work) -> Options:
+    most, needed = work.model.max_tokens or None, work.rules.max_tokens
+    if options.max_tokens is None and needed is not None:
+        severity: Severity = "record" if most is not None else "weakened"
+        work.lost("$.options.maxTokens", "no limit", "the target requires one", severity)
+        options = replace(options, max_tokens=most or needed)
+    if options.max_tokens is not None and most is not None and options.max_tokens > most:
+        work.lost("$.options.maxTokens", "max_tokens", f"the model gives at most {most}")
+        options = replace(options, max_tokens=most)
+    return _leave_room(options, work)
+
+
+def _leave_room(options: Options, work: Work) -> Options:
+    """Input and answer share the window. What cannot fit at all is left for the provider to refuse."""
+    window = work.model.context_window
+    if window is None or options.max_tokens is None:
+        return options
+    room = window - taken(work.request().context)  # as it is sent, or adapting twice would find less room
+    if not 0 < room < options.max_tokens:
+        return options
+    work.lost("$.options.maxTokens", "max_tokens", f"about {window - room} of the model's {window} tokens are taken")
+    return replace(options, max_tokens=room)
+
+
+def overflow(context: Context, model: ModelDescriptor) -> tuple[int, int] | None:
+    """About how many tokens a context takes, and how many the model has, where it does not fit."""
+    if model.context_window is None:
+        return None
+    size = taken(context)
+    return (size, model.context_window) if size >= model.context_window else None
+
+
+# --- reasoning --------------------------------------------------------------------------------------------------------
+
+
+def _fit_reasoning(options: Options, work: Work) -> Options:
+    """As much reasoning as the generation of the model can be asked for; see `reasoning.fit`."""
+    asked = options.reasoning
+    if asked is None:
+        return options
+    # Claude's limit holds thinking and answer: a budget must be less than max_tokens.
+    room = None if work.rules.forced_with_thinking else options.max_tokens
+    fitted = fit(asked, _budgeted(work), work.rules.reasoning, room=room)
+    if work.open_foreign_turn and _needs_its_thinking(fitted.reasoning, work):
+        fitted = Fitted(Reasoning(enabled=False), "off while a tool turn is open that lacks this model's own thinking")
+    fitted = _shown(_least_in_own_word(fitted, work), work)
+    if fitted.reasoning == asked:
+        return options
+    work.lost("$.options.reasoning", "reasoning", fitted.why, fitted.severity)
+    return replace(options, reasoning=fitted.reasoning)
+
+
+def _budgeted(work: Work) -> Generation:
+    """What is known of the model; of a Claude that nothing is known of, that budgets have a least."""
+    known = work.generation
+    if known.budget is not None or known.efforts is not None or work.rules.forced_with_thinking:
+        return known
+    return replace(known, budget=(FEWEST, 1_000_000))
+
+
+def _needs_its_thinking(reasoning: Reasoning | None, work: Work) -> bool:
+    """Inside a tool loop a Claude that thinks with a budget wants its own signed thinking first; adaptive ones do not.
+
+    platform.claude.com/docs/en/build-with-claude/adaptive-thinking: turns need not start with thinking there.
+    """
+    if reasoning is None or not asks(reasoning) or is_off(reasoning) or work.rules.forced_with_thinking:
+        return False
+    return reasoning.budget is not None or not work.generation.adaptive
+
+
+def _least_in_own_word(fitted: Fitted, work: Work) -> Fitted:
+    """Where the wire has a word of its own for the least reasoning, "off" is said with it."""
+    reasoning, word, api = fitted.reasoning, work.generation.off_word, work.rules.api
+    if word is None or reasoning is None or reasoning.enabled is not False or not work.rules.off_words:
+        return fitted
+    held = reasoning.extra.get(api, {})
+    if held.get(OFF_WORD) == word:
+        return fitted
+    extra = {**reasoning.extra, api: {**held, OFF_WORD: word}}
+    return Fitted(replace(reasoning, extra=extra), f"the model always thinks a little: {word}")
+
+
+def _shown(fitted: Fitted, work: Work) -> Fitted:
+    """Who asks for reasoning gets to see it: some models keep its words to themselves unless told otherwise."""
+    reasoning = fitted.reasoning
+    hidden = work.generation.hides_thinking and work.rules.off_words
+    if not hidden or reasoning is None or reasoning.summary is not None or not asks(reasoning) or is_off(reasoning):
+        return fitted
+    why, severity = (fitted.why, fitted.severity) if fitted.why else ("asked for in summary, to be seen", "record")
+    return Fitted(replace(reasoning, summary="auto"), why, severity)
+
+
+# --- sampling ---------------------------------------------------------------------------------------------------------
+
+
+def _fit_sampling(options: Options, work: Work) -> Options:
+    rule, rules = work.generation.sampling, work.rules
+    on = is_on(options.reasoning, work.generation)
+    if rule == "none" or (rule == "idle" and on):
+        why = "the model takes no sampling options" if rule == "none" else "not while the model reasons"
+        for field in ("temperature", "top_p"):
+            severity: Severity = "record" if getattr(options, field) == 1 else "dropped"  # 1 is what it does anyway
+            options = _without(options, work, field, "sampling", why, severity)
+    if work.generation.top_k is False or not rules.top_k:
+        options = _without(options, work, "top_k", "sampling", "the model takes no top_k")
+    if on and not rules.forced_with_thinking:
+        for field in ("temperature", "top_p", "top_k"):
+            if getattr(options, field) != 1:
+                options = _without(options, work, field, "sampling", "not together with thinking")
+    if rule == "either" and options.temperature is not None:
+        options = _without(options, work, "top_p", "sampling", "the model takes temperature or top_p, not both")
+    if rules.hottest is not None and options.temperature is not None and options.temperature > rules.hottest:
+        work.lost("$.options.temperature", "sampling", f"at most {rules.hottest}")
+        options = replace(options, temperature=rules.hottest)
+    return options
+
+
+def _fit_stops(options: Options, work: Work) -> Options:
+    rules = work.rules
+    if work.generation.stop is False and is_on(options.reasoning, work.generation):
+        return _without(options, work, "stop", "stop", "the model takes no stop sequences")
+    if options.stop is not None:
+        kept = tuple(stop for stop in options.stop if stop.strip() or rules.blank_text)[: rules.stops]
+        if kept != options.stop:
+            work.lost("$.options.stop", "stop", f"the target takes {rules.stops or 'only words'}")
+            options = replace(options, stop=kept)
+    return options
+
+
+def _fit_rest(options: Options, work: Work) -> Options:
+    tiers = work.rules.tiers
+    if tiers is not None and options.service_tier is not None and options.service_tier not in tiers:
+        options = _without(options, work, "service_tier", "service tier", f"the target knows {', '.join(tiers)}")
+    output = options.output_schema
+    if work.rules.named_schemas and output is not None and output.schema is not None and not output.name:
+        work.lost("$.options.outputSchema.name", "no name", "the target requires one", "record")
+        options = replace(options, output_schema=replace(output, name=SCHEMA_NAME))
+    return options
+
+
+_REPAIRS = (_fit_tool_choice, _fit_limit, _fit_reasoning, _fit_forced_tool, _fit_sampling, _fit_stops, _fit_rest)

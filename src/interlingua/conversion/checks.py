@@ -1,0 +1,176 @@
+"""check: what is wrong with a conversation, where, and what to write instead.
+
+There is one set of rules, and `adapt` holds it: a finding is a repair that `adapt` would make for the target. So what
+`adapt` gives has no findings left, and a rule cannot be known to one of them and not to the other.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
+
+from ..dialects import dialect as find
+from ..dialects.foreign_blocks import understood
+from ..values.canonical import build
+from ..values.errors import DialectError, FormatError
+from ..values.losses import Loss
+from ..values.messages import AgentMessage
+from ..values.request import Conversation, ModelDescriptor, Request
+from . import converting as conversion
+from .adapting import adapter as handover
+
+
+class Finding(Struct, frozen=True):
+    """`path` points into the conversation; `remedy` says what to write instead."""
+
+    path: str
+    severity: Literal["error", "warning"]
+    message: str
+    remedy: str
+
+
+class _Advice(NamedTuple):
+    severity: Literal["error", "warning"]
+    remedy: str
+
+
+# By what a repair concerns: whether a target refuses the conversation over it, and what to write instead.
+ADVICE: dict[str, _Advice] = {
+    "role": _Advice("warning", "leave it in the transcript; no model is told of it"),
+    "shape": _Advice("error", "write calls as `toolCall` blocks and results as `toolResult` messages"),
+    "turn": _Advice("warning", "leave it in the transcript; it is not sent"),
+    "block": _Advice("error", "leave the block out, or say it in text"),
+    "message": _Advice("error", "say something in the message, or leave it out"),
+    "beginning": _Advice("error", "begin with a user message"),
+    "neighbours": _Advice("error", "let user and assistant take turns: write neighbours of one role as one message"),
+    "text": _Advice("error", "leave blank blocks out; repair broken characters before they are stored"),
+    "system": _Advice("error", "leave a blank system prompt out"),
+    "system message": _Advice("error", "put instructions into the system prompt"),
+    "tool result": _Advice("error", "put one toolResult per call behind the assistant's message, with the call's id"),
+    "order": _Advice("error", "put the results right behind their calls, in call order; the user's words after them"),
+    "id": _Advice("error", "give each call an id of its own that the target takes, and its result the same"),
+    "item id": _Advice("warning", "send an item's id only together with the reasoning before it"),
+    "tool name": _Advice("error", "use letters, digits, _ and - only, 64 at most; a result has the name of its call"),
+    "tool": _Advice("error", "offer each tool once, and only what the target's provider can run"),
+    "tools": _Advice("error", "send the tool definitions along while the history has tool blocks, and no empty list"),
+    "tool choice": _Advice("error", "choose among the tools on offer"),
+    "forced tool": _Advice("error", "leave the choice to the model, or turn thinking off"),
+    "arguments": _Advice("warning", "keep the text of arguments that are no JSON object"),
+    "failure": _Advice("warning", "say in the result's text that the tool failed"),
+    "thinking": _Advice("warning", "replay reasoning, signed, only to the model family that minted it"),
+    "signature": _Advice("warning", "leave other models' signatures out"),
+    "reasoning": _Advice("error", "turn reasoning off for this request, or raise max_tokens above its budget"),
+    "media": _Advice("error", "send a type, size and form that the target takes, in a user message; else describe it"),
+    "media type": _Advice("warning", "write the type of the bytes, as two lower-case words, such as image/png"),
+    "document text": _Advice("error", "say something in text beside a document"),
+    "title": _Advice("error", "use letters, digits, single spaces, hyphens, brackets; each name once"),
+    "cache": _Advice("error", "mark fewer blocks for caching, and no blank ones"),
+    "schema": _Advice("error", "write the schema with the keywords that the target knows"),
+    "strict": _Advice("error", "close every object and require every property (or null for none); or leave strict out"),
+    "prefill": _Advice("error", "end with a user message, and ask there for how the answer should begin"),
+    "window": _Advice("warning", "sum up or leave out what is old, or say how large the model's window is"),
+    "no limit": _Advice("warning", "set max_tokens"),
+    "no name": _Advice("warning", "name the schema of the answer"),
+    "max_tokens": _Advice("error", "set max_tokens to what the model gives, or less"),
+    "sampling": _Advice("error", "leave it out, or lower it"),
+    "service tier": _Advice("error", "leave it out"),
+    "stop": _Advice("error", "send fewer stop sequences, none of them blank"),
+}
+
+
+def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str | None = None) -> tuple[Finding, ...]:
+    """What is wrong in `data` (JSON in any format, a Conversation or a Request); `target` adds that target's rules."""
+    if isinstance(data, Request):
+        return _checked(data, target)
+    if isinstance(data, Conversation):
+        return _checked(data.request(), target)
+    try:
+        value = data if conversion.is_stream(data) else conversion.value_of(data)
+        mistakes = _mistakes(value, dialect)
+        conversation = conversion.decode(value, dialect)
+    except (DialectError, FormatError) as error:
+        return (Finding(error.path, "error", error.message, "write it as the format has it, or name the format"),)
+    findings = _checked(conversation.request(), target)
+    if mistakes:  # which say more about the same
+        findings = tuple(finding for finding in findings if not finding.message.startswith(f"{handover.SHAPE}: "))
+    return (*mistakes, *findings)
+
+
+# Formats with our own names for roles and blocks: other wires' names are mistakes there.
+_OURS = ("clawtools", "openclaw", "transcript", conversion.SELF)
+
+
+def _mistakes(value: Any, dialect: str | None) -> tuple[Finding, ...]:
+    """Foreign spellings in what is meant to be the format's own messages."""
+    found = conversion.detect(value) if dialect is None else None
+    name = found.dialect if found is not None else dialect
+    if name not in _OURS or not isinstance(value, dict | list):
+        return ()
+    context, places = (value, None) if name == "clawtools" else _own_messages(value)
+    spotted: Iterable[tuple[str, str, str]] = find("clawtools").mistakes(context)  # type: ignore[attr-defined]
+    return tuple(
+        Finding(place, "error", message, remedy)
+        for path, message, remedy in spotted
+        if (place := path if places is None else _placed(path, places)) is not None
+    )
+
+
+def _own_messages(value: Any) -> tuple[Any, dict[int, str]]:
+    """The messages in our own JSON or in session lines, and the places of those that hold another wire's words.
+
+    Our messages may be more than what clawtools has (roles of an application's own, later system messages, documents):
+    only what another wire says is a mistake there.
+    """
+    if isinstance(value, dict):
+        context = value.get("context", value)
+        entries = context.get("entries") if isinstance(context, dict) else None
+        if not isinstance(entries, list):
+            messages = context.get("messages") if isinstance(context, dict) else None
+            lines = [(f"$.messages[{at}]", message) for at, message in enumerate(messages or ())]
+        else:
+            lines = [(f"$.entries[{at}].message", entry.get("message")) for at, entry in enumerate(entries)]
+            context = {**context, "messages": [message for _, message in lines]}
+    else:
+        lines = [
+            (f"$[{at}].message", line["message"]) if line.get("type") == "message" else (f"$[{at}]", line)
+            for at, line in enumerate(value)
+            if isinstance(line, dict) and ("role" in line or isinstance(line.get("message"), dict))
+        ]
+        context = [message for _, message in lines]
+    return context, {at: path for at, (path, message) in enumerate(lines) if _is_mistaken(message, at)}
+
+
+def _is_mistaken(message: Any, at: int) -> bool:
+    if not isinstance(message, dict) or (at == 0 and message.get("role") == "system"):
+        return True
+    try:
+        return understood(build(message, AgentMessage)) is not None
+    except FormatError:
+        return True
+
+
+def _placed(path: str, places: dict[int, str]) -> str | None:
+    """Where in the source a mistake is; None if it is none there."""
+    match = _IN_MESSAGE.match(path)
+    if match is None:
+        return path
+    place = places.get(int(match[1]))
+    return None if place is None else place + path[match.end() :]
+
+
+_IN_MESSAGE = re.compile(r"\$(?:\.messages)?\[(\d+)\]")
+
+
+def _checked(request: Request, target: ModelDescriptor | str | None) -> tuple[Finding, ...]:
+    if target is None:
+        return tuple(map(_finding, handover.structural_repairs(request)))
+    adapted = handover.adapt(request, target)
+    return tuple(map(_finding, (*adapted.losses, *adapted.warnings)))
+
+
+def _finding(loss: Loss) -> Finding:
+    severity, remedy = ADVICE[loss.what]
+    if loss.severity == "record":
+        severity = "warning"
+    return Finding(loss.path, severity, f"{loss.what}: {loss.why}", remedy)

@@ -1,0 +1,81 @@
+"""How much of a model's window is taken: what answers reported, and rough counts of what came since."""
+
+from ..values import jsontext
+from ..values.messages import (
+    AgentMessage,
+    AssistantMessage,
+    AudioBlock,
+    Block,
+    CustomMessage,
+    DocumentBlock,
+    ImageBlock,
+    OpaqueBlock,
+    ServerToolCall,
+    ServerToolResult,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    blocks_of,
+)
+from ..values.request import Context, ToolSpec
+
+IMAGE_TOKENS = 1_200
+_CHARS = 4  # to a token
+
+
+def estimate(message: AgentMessage) -> int:
+    """The tokens of a message, roughly: a quarter of its characters, and a round number for a picture."""
+    if isinstance(message, CustomMessage):
+        return _tokens(len(jsontext.compact(message.fields)))
+    characters = pictures = 0
+    for block in blocks_of(message.content):
+        if isinstance(block, ImageBlock | AudioBlock) or (isinstance(block, DocumentBlock) and block.text is None):
+            pictures += 1
+        else:
+            characters += _length(block)
+    return _tokens(characters) + pictures * IMAGE_TOKENS
+
+
+def reported(message: AgentMessage) -> int:
+    """What an answer says that it and all before it took; zero for others, and for one that failed."""
+    if not isinstance(message, AssistantMessage) or message.stop_reason in ("error", "aborted"):
+        return 0
+    usage = message.usage
+    if usage is None:
+        return 0
+    return usage.total_tokens or usage.input + usage.output + usage.cache_read + usage.cache_write
+
+
+def taken(context: Context) -> int:
+    """How many tokens a request with this context holds, roughly."""
+    since = 0
+    for message in reversed(context.messages):
+        used = reported(message)
+        if used:
+            return used + since
+        since += estimate(message)
+    return since + _tokens(len(context.system_prompt)) + sum(map(_described, context.tools or ()))
+
+
+def _described(tool: ToolSpec) -> int:
+    return _tokens(len(tool.name) + len(tool.description or "") + len(jsontext.compact(tool.input_schema or {})))
+
+
+def _tokens(characters: int) -> int:
+    return -(-characters // _CHARS)
+
+
+def _length(block: Block) -> int:
+    match block:
+        case TextBlock() | DocumentBlock():
+            return len(block.text or "")
+        case ThinkingBlock():
+            return len(block.thinking)
+        case ToolCall() | ServerToolCall():
+            return len(block.name) + len(jsontext.compact(block.arguments))
+        case ServerToolResult():
+            return len(jsontext.compact(block.content))
+        case OpaqueBlock():
+            return len(jsontext.compact(block.value))
+        case _:
+            return 0

@@ -1,0 +1,56 @@
+"""Anthropic Messages. Knows nothing of HTTP, keys, clocks or other dialects.
+
+Shapes that differ from ours: the system prompt is a top-level field; tool results are blocks inside user messages (one
+wire message may hold several results and words of the user: hint `~joined`); thinking is signed; redacted thinking is a
+sealed payload.
+
+Also, as a Variant, the same bodies in AWS event-stream frames (Bedrock's InvokeModel): no `model`, no `stream`.
+
+To read in this order: facts, content, messages, requests, answers, streams; errors and chunks beside them.
+"""
+
+import sys
+
+from ..framing import framing_for
+from ..variants import Variant
+from .answers import decode_response, encode_response
+from .chunks import AWSChunks, chunked
+from .content import decode_block, encode_block
+from .errors import decode_error, encode_error
+from .facts import API, FATES, SAID_STOPS, STOP_REASONS, UNEVEN
+from .messages import decode_messages, encode_messages
+from .requests import decode, decode_request, encode, encode_request, path
+from .streams import StreamDecoder, StreamEncoder, framing
+
+__all__ = [
+    "API",
+    "BEDROCK",
+    "FATES",
+    "SAID_STOPS",
+    "STOP_REASONS",
+    "UNEVEN",
+    "StreamDecoder",
+    "StreamEncoder",
+    "decode",
+    "decode_block",
+    "decode_error",
+    "decode_messages",
+    "decode_request",
+    "decode_response",
+    "encode",
+    "encode_block",
+    "encode_error",
+    "encode_messages",
+    "encode_request",
+    "encode_response",
+    "framing",
+    "path",
+]
+
+BEDROCK = Variant(
+    sys.modules[__name__],
+    "bedrock-invoke-anthropic",
+    quirks={"hosted": True, "version": "bedrock-2023-05-31"},
+    framing=lambda content_type: framing_for(content_type, AWSChunks),
+    reframe=chunked,
+)

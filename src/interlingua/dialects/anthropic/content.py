@@ -1,0 +1,280 @@
+"""Content blocks."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values.losses import QUIET, Reporter
+from ...values.messages import (
+    Block,
+    CacheMarker,
+    Citation,
+    Content,
+    DocumentBlock,
+    ImageBlock,
+    OpaqueBlock,
+    ServerToolCall,
+    ServerToolResult,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+)
+from ..residual import (
+    boolean,
+    each,
+    given_arguments,
+    keeping,
+    media_type,
+    optional,
+    put_back,
+    residual,
+    restored,
+    say_blocks,
+    string,
+)
+from .facts import API
+
+# --- wire to ours ----------------------------------------------------------------------------------------------------
+
+
+def decode_block(wire: Any) -> Block:
+    """One content block; whatever is not as this wire has it is kept as it is, opaque."""
+    decode = _decoder_of(wire.get("type")) if isinstance(wire, dict) else None
+    if decode is not None:
+        try:
+            block: Block = decode(wire)
+            return keeping(block, API, wire, encode_block(block, QUIET) or {})
+        except (KeyError, TypeError, ValueError):
+            pass
+    return OpaqueBlock(dialect=API, value=wire)
+
+
+def _decoder_of(kind: Any) -> Callable[[dict[str, Any]], Any] | None:
+    if isinstance(kind, str) and kind.endswith("_tool_result"):
+        return _decode_server_result
+    return _DECODERS.get(kind) if isinstance(kind, str) else None
+
+
+def _decode_text(wire: dict[str, Any]) -> TextBlock:
+    citations = wire.get("citations")
+    return TextBlock(
+        text=string(wire["text"]),
+        citations=tuple(map(_decode_citation, citations)) if citations else (),
+        cache=decode_cache(wire),
+    )
+
+
+def _decode_citation(wire: dict[str, Any]) -> Citation:
+    citation = Citation(
+        title=optional(wire.get(_title_key(string(wire["type"])))),
+        url=optional(wire.get("url")),
+        cited_text=optional(wire.get("cited_text")),
+        extra={API: {"type": wire["type"]}},
+    )
+    return replace(citation, extra={API: {"type": wire["type"], **residual(wire, _encode_citation(citation))}})
+
+
+def _title_key(kind: str) -> str:
+    return "title" if kind in ("web_search_result_location", "search_result_location") else "document_title"
+
+
+def _decode_thinking(wire: dict[str, Any]) -> ThinkingBlock:
+    return ThinkingBlock(thinking=string(wire["thinking"]), thinking_signature=optional(wire.get("signature")))
+
+
+def decode_redacted(wire: dict[str, Any]) -> ThinkingBlock:
+    return ThinkingBlock(thinking="", thinking_signature=string(wire["data"]), redacted=True)
+
+
+def _decode_image(wire: dict[str, Any]) -> ImageBlock:
+    return ImageBlock(**_decode_source(wire["source"]), cache=decode_cache(wire))
+
+
+def _decode_document(wire: dict[str, Any]) -> DocumentBlock:
+    citations = wire.get("citations")
+    return DocumentBlock(
+        **_decode_source(wire["source"]),
+        title=optional(wire.get("title")),
+        context=optional(wire.get("context")),
+        citations=boolean(citations["enabled"]) if citations else None,
+        cache=decode_cache(wire),
+    )
+
+
+def _decode_source(source: dict[str, Any]) -> dict[str, Any]:
+    match source["type"]:
+        case "base64":
+            return {"data": string(source["data"]), "mime_type": media_type(source.get("media_type"))}
+        case "text":
+            return {"text": string(source["data"]), "mime_type": media_type(source.get("media_type"))}
+        case "url":
+            return {"url": string(source["url"])}
+        case "file":
+            return {"file_id": string(source["file_id"])}
+        case kind:
+            raise ValueError(kind)
+
+
+def _decode_tool_use(wire: dict[str, Any]) -> ToolCall:
+    arguments = given_arguments(wire["input"])
+    return ToolCall(id=string(wire["id"]), name=string(wire["name"]), **arguments, cache=decode_cache(wire))
+
+
+def _decode_server_use(wire: dict[str, Any]) -> ServerToolCall:
+    return ServerToolCall(
+        id=string(wire["id"]), name=string(wire["name"]), arguments=wire["input"], cache=decode_cache(wire)
+    )
+
+
+def _decode_server_result(wire: dict[str, Any]) -> ServerToolResult:
+    return ServerToolResult(
+        tool_call_id=string(wire["tool_use_id"]),
+        tool_name=wire["type"].removesuffix("_tool_result"),
+        dialect=API,
+        content=wire["content"],
+        is_error=boolean(wire.get("is_error", False)),
+        cache=decode_cache(wire),
+    )
+
+
+_DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "text": _decode_text,
+    "thinking": _decode_thinking,
+    "redacted_thinking": decode_redacted,
+    "image": _decode_image,
+    "document": _decode_document,
+    "tool_use": _decode_tool_use,
+    "server_tool_use": _decode_server_use,
+    "mcp_tool_use": _decode_server_use,
+}
+
+
+def decode_cache(wire: Mapping[str, Any]) -> CacheMarker | None:
+    marker = wire.get("cache_control")
+    if not isinstance(marker, dict):
+        return None
+    cache = CacheMarker(ttl=optional(marker.get("ttl")))
+    return keeping(cache, API, marker, encode_cache(cache))
+
+
+# --- ours to wire ----------------------------------------------------------------------------------------------------
+
+
+def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
+    """One block as this wire says it, or None (reported) when it cannot."""
+    wire: dict[str, Any]
+    # Nearly every block is one of the first three. Asking for the type costs half of what `match` does, and `match`
+    # would take longer than all the rest.
+    if type(block) is TextBlock:
+        wire = {"type": "text", "text": block.text}
+        if block.citations and (citations := _encode_citations(block.citations, report)):
+            wire["citations"] = citations
+    elif type(block) is ToolCall:
+        wire = {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments}
+    elif type(block) is ThinkingBlock and (not block.redacted or block.thinking_signature is not None):
+        wire = _encode_thinking(block, report)
+        return restored(wire, block.extra, API) if block.extra else wire
+    elif isinstance(block, ImageBlock) and (source := _encode_source(block, report)) is not None:
+        wire = {"type": "image", "source": source}
+    elif isinstance(block, DocumentBlock) and (source := _encode_source(block, report)) is not None:
+        wire = _encode_document(block, source)
+    elif isinstance(block, ServerToolCall):
+        wire = {"type": "server_tool_use", "id": block.id, "name": block.name, "input": block.arguments}
+    elif isinstance(block, ServerToolResult) and block.dialect == API:
+        wire = {
+            "type": f"{block.tool_name}_tool_result",
+            "tool_use_id": block.tool_call_id,
+            "content": block.content,
+        }
+        if block.is_error:
+            wire["is_error"] = True
+    elif isinstance(block, OpaqueBlock) and block.dialect == API:
+        return block.value  # type: ignore[no-any-return]
+    else:
+        report.lost(type(block).__name__, "this wire cannot say such a block")
+        return None
+    if block.cache is not None:
+        wire["cache_control"] = encode_cache(block.cache)
+    return restored(wire, block.extra, API) if block.extra else wire
+
+
+def _encode_thinking(block: ThinkingBlock, report: Reporter) -> dict[str, Any]:
+    if block.redacted:
+        if block.thinking:
+            report.lost("thinking", "redacted thinking has only its sealed payload", field="thinking")
+        return {"type": "redacted_thinking", "data": block.thinking_signature}
+    wire = {"type": "thinking", "thinking": block.thinking}
+    if block.thinking_signature is not None:
+        wire["signature"] = block.thinking_signature
+    return wire
+
+
+def _encode_citations(citations: tuple[Citation, ...], report: Reporter) -> list[dict[str, Any]]:
+    own = [citation for citation in citations if "type" in citation.extra.get(API, ())]
+    if len(own) < len(citations):
+        # The wire's citations point into documents or sealed search results of its own.
+        report.lost("citations", "only citations minted by this wire can return to it", field="citations")
+    return [put_back(_encode_citation(citation), citation.extra[API]) for citation in own]
+
+
+def _encode_citation(citation: Citation) -> dict[str, Any]:
+    wire = {"type": citation.extra[API]["type"]}
+    if citation.cited_text is not None:
+        wire["cited_text"] = citation.cited_text
+    if citation.title is not None:
+        wire[_title_key(wire["type"])] = citation.title
+    if citation.url is not None:
+        wire["url"] = citation.url
+    return wire
+
+
+def _encode_source(block: ImageBlock | DocumentBlock, report: Reporter) -> dict[str, Any] | None:
+    """Where the bytes are: the first of text, data, url and file that is known; None when none is."""
+    text = block.text if isinstance(block, DocumentBlock) else None
+    given = (("text", text), ("data", block.data), ("url", block.url), ("file_id", block.file_id))
+    told = [(name, value) for name, value in given if value is not None]
+    if not told:
+        return None
+    (name, value), *others = told
+    for other, _ in others:
+        report.lost(other, "a block has one source", field="fileId" if other == "file_id" else other)
+    if name == "text":
+        if block.mime_type is None:
+            report.lost("mime_type", "text without a type is said to be plain", "record", field="mimeType")
+        return {"type": "text", "media_type": block.mime_type or "text/plain", "data": value}
+    if name == "data":
+        return {"type": "base64", "media_type": block.mime_type, "data": value}
+    if block.mime_type is not None:
+        report.lost("mime_type", "only data and text have a type", "weakened", field="mimeType")
+    return {"type": "url", "url": value} if name == "url" else {"type": "file", "file_id": value}
+
+
+def _encode_document(block: DocumentBlock, source: dict[str, Any]) -> dict[str, Any]:
+    wire: dict[str, Any] = {"type": "document", "source": source}
+    if block.title is not None:
+        wire["title"] = block.title
+    if block.context is not None:
+        wire["context"] = block.context
+    if block.citations is not None:
+        wire["citations"] = {"enabled": block.citations}
+    return wire
+
+
+def encode_cache(cache: CacheMarker) -> dict[str, Any]:
+    wire = {"type": "ephemeral"}
+    if cache.ttl is not None:
+        wire["ttl"] = cache.ttl
+    return restored(wire, cache.extra, API)
+
+
+def encode_content(content: Content, report: Reporter) -> Any:
+    if content is None or isinstance(content, str):
+        return content
+    return say_blocks(content, encode_block, report)
+
+
+def decode_content(content: Any) -> Content:
+    if content is None or isinstance(content, str):
+        return content
+    return tuple(each(content, "content", API, decode_block))

@@ -1,0 +1,91 @@
+"""The words of the Messages API, and what becomes of every field of ours."""
+
+from ...values.losses import Fates, bookkeeping, dropped, kept, record, some
+from ...values.messages import StopReason
+
+API = "anthropic-messages"
+STOP_REASONS: dict[str, StopReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "compaction": "stop",
+    "tool_use": "toolUse",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "error",
+    "sensitive": "error",
+}
+SAID_STOPS = {
+    "stop": "end_turn",
+    "toolUse": "tool_use",
+    "length": "max_tokens",
+    "error": "refusal",
+    "aborted": "end_turn",
+}
+CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+OFF_WORD = "~off"  # in `Reasoning.extra`: what is said instead of "disabled"
+SUMMARIZED = "summarized"
+
+
+# What only one form of an answer carries, as paths into the message: a stream brings arguments as text, which may be
+# broken, a whole answer brings an object.
+UNEVEN: tuple[str, ...] = ("$.content[].argumentsText", "$.content[].parseError")
+FATES: Fates = {
+    **kept("TextBlock.text TextBlock.cache CacheMarker.ttl"),
+    **some("TextBlock.citations Citation.title Citation.url Citation.cited_text", "only citations minted by this wire"),
+    **dropped("Citation.start Citation.end TextBlock.text_signature"),
+    **dropped("TextBlock.refusal", "a refusal is said as plain text"),
+    **some("ThinkingBlock.thinking", "redacted thinking has only its sealed payload"),
+    **kept("ThinkingBlock.thinking_signature ThinkingBlock.redacted"),
+    **some(
+        "ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id DocumentBlock.data DocumentBlock.text"
+        " DocumentBlock.mime_type DocumentBlock.url DocumentBlock.file_id",
+        "a block has one source, and only data and text have a type",
+    ),
+    **kept("ImageBlock.cache"),
+    **dropped("ImageBlock.detail"),
+    **some(
+        "AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache",
+        "this wire has no audio; the block is dropped",
+    ),
+    **kept("DocumentBlock.title DocumentBlock.context DocumentBlock.citations DocumentBlock.cache"),
+    **kept("ToolCall.id ToolCall.name ToolCall.arguments ToolCall.cache"),
+    **record("ToolCall.arguments_text", "arguments travel as an object, not as text"),
+    **dropped("ToolCall.parse_error", "arguments travel as an object; what is none is sent as {}"),
+    **dropped("ToolCall.thought_signature"),
+    **kept("ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache"),
+    **some(
+        "ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
+        " ServerToolResult.is_error ServerToolResult.cache OpaqueBlock.dialect OpaqueBlock.value",
+        "only what this wire minted",
+    ),
+    **kept("UserMessage.content AssistantMessage.content SystemMessage.content"),
+    **bookkeeping(API),
+    **kept(
+        "ToolResultMessage.tool_call_id ToolResultMessage.content ToolResultMessage.is_error ToolResultMessage.cache"
+    ),
+    **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
+    **dropped("SystemMessage.developer Context.system_role", "one word for system messages"),
+    **kept("CustomMessage.role CustomMessage.fields"),
+    **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache"),
+    **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
+    **kept("Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.service_tier"),
+    **kept("Options.stream ToolChoice.mode Reasoning.effort OutputSchema.schema"),
+    **some("Reasoning.budget Reasoning.enabled Reasoning.summary", "see `encode_reasoning`"),
+    **some("Options.parallel_tools Options.tool_choice ToolChoice.names", "see `encode_choice`"),
+    **some("Options.reasoning Options.output_schema Options.metadata Options.cache_retention", "see `encode_options`"),
+    **dropped("Options.seed Options.session_id"),
+    **dropped("OutputSchema.name OutputSchema.description OutputSchema.strict"),
+    **dropped(
+        "Options.extra Reasoning.extra ToolChoice.extra OutputSchema.extra",
+        "what only this wire can say of a request goes into the request's extra",
+    ),
+}
+
+# The same for a message as an answer.
+ANSWER_FATES: Fates = {
+    **FATES,
+    **kept("AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.response_id AssistantMessage.model"),
+    **some("AssistantMessage.stop_detail AssistantMessage.response_model", "said where the wire knows the word"),
+    **record("Usage.cost"),
+}

@@ -1,0 +1,315 @@
+"""Requests: tools, options, where to send them, and conversations as their bodies."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from ...values.losses import SYSTEM, Encoded, Reporter, encoded
+from ...values.messages import TextBlock
+from ...values.request import (
+    Context,
+    Conversation,
+    ModelDescriptor,
+    Options,
+    OutputSchema,
+    Reasoning,
+    Request,
+    System,
+    ToolChoice,
+    ToolSpec,
+)
+from ..residual import (
+    an_object,
+    api_of,
+    body_of,
+    decode_conversation,
+    each,
+    encode_conversation,
+    fields_of,
+    flag,
+    held_of,
+    keeping,
+    model_of,
+    number,
+    optional,
+    reading,
+    restored,
+    say_tools,
+    strings,
+    whole,
+)
+from .content import decode_block, decode_cache, encode_cache, encode_content
+from .facts import API, CHOICES, FATES, OFF_WORD, SUMMARIZED
+from .messages import decode_messages, encode_messages
+
+
+@reading(API)
+def decode_request(
+    body: Any,
+    *,
+    model: str | ModelDescriptor | None = None,
+    stream: bool | None = None,
+    quirks: Mapping[str, Any] | None = None,
+) -> Request:
+    """A Messages request. `model` and `stream` are for hosts that say them outside the body."""
+    wire = an_object(body_of(body, API), API)
+    request = Request(
+        model=model_of(wire.get("model"), model, api_of(quirks, API)),
+        context=Context(
+            system=_decode_system(wire.get("system")),
+            messages=decode_messages(wire["messages"], api_of(quirks, API)) if "messages" in wire else (),
+            tools=_decode_tools(wire.get("tools")),
+        ),
+        options=_decode_options(wire, stream),
+    )
+    said, _ = encode_request(request, quirks=quirks)
+    # `messages` keep their own residuals, message by message.
+    given = {**wire, "messages": said["messages"]} if "messages" in wire else wire
+    return keeping(request, API, given, said)
+
+
+def _decode_system(wire: Any) -> System:
+    if isinstance(wire, str):
+        return wire
+    if isinstance(wire, list) and all(isinstance(block, dict) and block.get("type") == "text" for block in wire):
+        blocks = tuple(map(decode_block, wire))
+        if all(isinstance(block, TextBlock) for block in blocks):
+            return blocks  # type: ignore[return-value]
+    return None
+
+
+def _decode_tools(wire: Any) -> tuple[ToolSpec, ...] | None:
+    if not isinstance(wire, list):
+        return None
+    return tuple(each(wire, "tools", API, _decode_tool))
+
+
+def _decode_tool(wire: Any) -> ToolSpec:
+    an_object(wire, API)
+    name, kind = wire.get("name"), wire.get("type", "custom")
+    if kind != "custom" or not isinstance(name, str):
+        return ToolSpec(name=name if isinstance(name, str) else str(kind), dialect=API, value=wire)
+    tool = ToolSpec(
+        name=name,
+        description=optional(wire.get("description")),
+        input_schema=wire.get("input_schema"),
+        strict=flag(wire.get("strict")),
+        cache=decode_cache(wire),
+    )
+    return keeping(tool, API, wire, _encode_tool(tool))
+
+
+def _decode_options(wire: dict[str, Any], stream: bool | None) -> Options:
+    choice = wire.get("tool_choice")
+    metadata = wire.get("metadata")
+    return Options(
+        max_tokens=whole(wire.get("max_tokens")),
+        temperature=number(wire.get("temperature")),
+        top_p=number(wire.get("top_p")),
+        top_k=whole(wire.get("top_k")),
+        stop=strings(wire.get("stop_sequences")),
+        reasoning=_decode_reasoning(wire),
+        tool_choice=_decode_choice(choice),
+        parallel_tools=_decode_parallel(choice),
+        output_schema=_decode_schema(wire),
+        cache_retention=_decode_retention(wire.get("cache_control")),
+        service_tier=optional(wire.get("service_tier")),
+        metadata={k: metadata[k] for k in metadata if k == "user_id"} if isinstance(metadata, dict) else None,
+        stream=wire["stream"] if isinstance(wire.get("stream"), bool) else stream,
+    )
+
+
+def _decode_reasoning(wire: dict[str, Any]) -> Reasoning | None:
+    thinking, effort = wire.get("thinking"), optional(fields_of(wire.get("output_config")).get("effort"))
+    if not isinstance(thinking, dict):
+        return Reasoning(effort=effort) if effort is not None else None
+    budget = whole(thinking.get("budget_tokens"))
+    shown = "auto" if thinking.get("display") == SUMMARIZED else None
+    match thinking.get("type"):
+        case "enabled" if budget is not None:
+            return Reasoning(effort=effort, budget=budget, summary=shown)
+        case "adaptive":
+            return Reasoning(effort=effort, enabled=True if effort is None else None, summary=shown)
+        case "disabled":
+            return Reasoning(effort=effort, enabled=False)
+        case "between_tools":  # the least that some models do instead
+            return Reasoning(effort=effort, enabled=False, extra={API: {OFF_WORD: "between_tools"}})
+        case _:
+            return Reasoning(effort=effort) if effort is not None else None
+
+
+def _decode_choice(wire: Any) -> ToolChoice | None:
+    if not isinstance(wire, dict):
+        return None
+    match wire.get("type"):
+        case "auto":
+            # Said with `disable_parallel_tool_use`, `auto` is only the carrier of that flag.
+            return None if "disable_parallel_tool_use" in wire else ToolChoice(mode="auto")
+        case "any":
+            return ToolChoice(mode="required")
+        case "none":
+            return ToolChoice(mode="none")
+        case "tool" if isinstance(wire.get("name"), str):
+            return ToolChoice(mode="required", names=(wire["name"],))
+        case _:
+            return None
+
+
+def _decode_parallel(wire: Any) -> bool | None:
+    if isinstance(wire, dict) and isinstance(wire.get("disable_parallel_tool_use"), bool):
+        return not wire["disable_parallel_tool_use"]
+    return None
+
+
+def _decode_schema(wire: dict[str, Any]) -> OutputSchema | None:
+    inside = fields_of(wire.get("output_config")).get("format")
+    outside = wire.get("output_format")
+    given = inside or outside
+    if not isinstance(given, dict) or given.get("type") != "json_schema" or "schema" not in given:
+        return None
+    # `output_format` is how the beta spelled it.
+    return OutputSchema(schema=given["schema"], extra={API: {"field": "output_format"}} if given is outside else {})
+
+
+def _decode_retention(wire: Any) -> Any:
+    if not isinstance(wire, dict) or wire.get("type") != "ephemeral":
+        return None
+    return "long" if wire.get("ttl") == "1h" else "short"
+
+
+def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[str, Any] | None = None) -> Encoded:
+    """The body of a Messages request."""
+    report = Reporter()
+    context, options = request.context, request.options
+    hosted = bool(quirks and quirks.get("hosted"))  # the host says model and stream in the URL
+    body: dict[str, Any] = {}
+    if request.model.id and not hosted:
+        body["model"] = request.model.id
+    if options.max_tokens is not None:
+        body["max_tokens"] = options.max_tokens
+    if context.system is not None:
+        report.root = SYSTEM
+        body["system"] = encode_content(context.system, report)
+        report.root = ""
+    body["messages"] = encode_messages(context.messages, report)
+    if context.tools is not None:
+        body["tools"] = say_tools(context.tools, API, _encode_tool, report)
+    _encode_options(body, options, report)
+    if options.stream is not None and not hosted:
+        body["stream"] = options.stream
+    if hosted:
+        body["anthropic_version"] = quirks["version"]  # type: ignore[index]
+    said = restored(body, request.extra, API)
+    return encoded(API, said, request, FATES, report.losses, strict=strict, spoken=api_of(quirks, API))
+
+
+def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
+    wire: dict[str, Any] = {"name": spec.name}
+    if spec.description is not None:
+        wire["description"] = spec.description
+    if spec.input_schema is not None:
+        wire["input_schema"] = spec.input_schema
+    if spec.strict is not None:
+        wire["strict"] = spec.strict
+    if spec.cache is not None:
+        wire["cache_control"] = encode_cache(spec.cache)
+    return restored(wire, spec.extra, API)
+
+
+def _encode_options(body: dict[str, Any], options: Options, report: Reporter) -> None:
+    if options.temperature is not None:
+        body["temperature"] = options.temperature
+    if options.top_p is not None:
+        body["top_p"] = options.top_p
+    if options.top_k is not None:
+        body["top_k"] = options.top_k
+    if options.stop is not None:
+        body["stop_sequences"] = list(options.stop)
+    if options.service_tier is not None:
+        body["service_tier"] = options.service_tier
+    if options.reasoning is not None:
+        _encode_reasoning(body, options.reasoning, report)
+    if options.tool_choice is not None or options.parallel_tools is not None:
+        body["tool_choice"] = _encode_choice(options, report)
+    if options.output_schema is not None:
+        _encode_schema(body, options.output_schema, report)
+    if options.metadata is not None:
+        _encode_metadata(body, options.metadata, report)
+    if options.cache_retention == "none":
+        report.at("$.options.cacheRetention", "cache_retention", "caching is off unless asked for", "record")
+    elif options.cache_retention is not None:
+        body["cache_control"] = {"type": "ephemeral"} | ({"ttl": "1h"} if options.cache_retention == "long" else {})
+
+
+def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Reporter) -> None:
+    if reasoning.enabled is False:
+        body["thinking"] = {"type": held_of(reasoning.extra, API).get(OFF_WORD, "disabled")}
+        if reasoning.budget is not None:
+            report.at("$.options.reasoning.budget", "budget", "thinking is off", "record")
+    elif reasoning.budget is not None:
+        body["thinking"] = {"type": "enabled", "budget_tokens": reasoning.budget}
+    elif reasoning.enabled or reasoning.effort is not None:
+        body["thinking"] = {"type": "adaptive"}
+    else:
+        report.at("$.options.reasoning", "reasoning", "it says nothing about thinking", "record")
+    if reasoning.effort is not None:
+        body["output_config"] = {"effort": reasoning.effort}
+    if reasoning.enabled and (reasoning.budget is not None or reasoning.effort is not None):
+        report.at("$.options.reasoning.enabled", "enabled", "implied by the budget or the effort", "record")
+    if reasoning.summary is not None:
+        _encode_summary(body, reasoning, report)
+
+
+def _encode_summary(body: dict[str, Any], reasoning: Reasoning, report: Reporter) -> None:
+    """Thinking is shown in summary or not at all; which of the two is usual depends on the model."""
+    if reasoning.enabled is False or "thinking" not in body:
+        report.at("$.options.reasoning.summary", "summary", "there is no thinking to show")
+        return
+    body["thinking"]["display"] = SUMMARIZED
+    if reasoning.summary != "auto":
+        report.at("$.options.reasoning.summary", "summary", "summaries have no degrees", "weakened")
+
+
+def _encode_choice(options: Options, report: Reporter) -> dict[str, Any]:
+    choice = options.tool_choice or ToolChoice(mode="auto")
+    wire: dict[str, Any] = {"type": CHOICES[choice.mode]}
+    if choice.mode == "required" and len(choice.names) == 1:
+        wire = {"type": "tool", "name": choice.names[0]}
+    elif choice.names:
+        report.at("$.options.toolChoice.names", "tool_choice", "the choice is one tool or all of them", "weakened")
+    if options.parallel_tools is not None:
+        wire["disable_parallel_tool_use"] = not options.parallel_tools
+        if choice.mode == "auto" and options.tool_choice is not None:
+            report.at("$.options.toolChoice", "tool_choice", "implied by the flag against parallel calls", "weakened")
+    return wire
+
+
+def _encode_schema(body: dict[str, Any], schema: OutputSchema, report: Reporter) -> None:
+    if schema.schema is None:
+        report.at("$.options.outputSchema", "output_schema", "this wire has no free-form JSON mode")
+        return
+    said = {"type": "json_schema", "schema": schema.schema}
+    if schema.extra.get(API, {}).get("field") == "output_format":
+        body["output_format"] = said
+    else:
+        body["output_config"] = {**body.get("output_config", {}), "format": said}
+
+
+def _encode_metadata(body: dict[str, Any], metadata: dict[str, Any], report: Reporter) -> None:
+    body["metadata"] = {key: value for key, value in metadata.items() if key == "user_id"}
+    if metadata.keys() - {"user_id"}:
+        report.at("$.options.metadata", "metadata", "only user_id is carried", "weakened")
+
+
+def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
+    if quirks and quirks.get("hosted"):
+        return f"/model/{quote(model, safe='')}/invoke{'-with-response-stream' if stream else ''}"
+    return "/v1/messages"
+
+
+def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversation:
+    return decode_conversation(data, API, lambda body: decode_request(body, quirks=quirks), "messages")
+
+
+def encode(conversation: Conversation, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
+    return encode_conversation(conversation, API, lambda request: encode_request(request, quirks=quirks), "messages")

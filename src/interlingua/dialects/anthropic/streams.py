@@ -1,0 +1,327 @@
+"""Streamed answers, both ways.
+
+An answer's stream is put together as the wire's own message and read as the whole one would be, so both give equal
+messages by construction.
+"""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values import jsontext
+from ...values.errors import ProviderError
+from ...values.events import (
+    BlockEnd,
+    Done,
+    Error,
+    Start,
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from ...values.folding import CUT_OFF, parse_arguments
+from ...values.losses import QUIET
+from ...values.messages import AssistantMessage, Block, OpaqueBlock, TextBlock, ThinkingBlock, ToolCall, blocks_of
+from ..framing import SSE, Frame, Framing, framing_for, write_sse
+from ..provider_errors import failure_of
+from ..streaming import Decoder, Encoder
+from .answers import decode_answer, decode_envelope, decode_usage, encode_response, whole_answer
+from .content import decode_block, decode_content, decode_redacted, encode_block
+from .errors import decode_error, encode_error
+from .facts import API, STOP_REASONS
+
+
+def framing(content_type: str | None = None) -> Framing:
+    return framing_for(content_type, SSE)
+
+
+class StreamDecoder(Decoder):
+    """Frames of a streamed answer to events."""
+
+    API = API
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._shell: dict[str, Any] = {}  # the wire's message, without its content
+        self._blocks: dict[Any, dict[str, Any]] = {}  # the wire's open blocks, by index
+
+    def _read(self, value: Any, frame: Frame) -> None:
+        kind = value.get("type")
+        if kind == "content_block_delta":
+            self._delta(value["index"], value["delta"])
+        elif kind is None:
+            if "error" not in value:
+                raise KeyError("type")
+            self._failed(value)
+        else:
+            handle = _HANDLERS.get(kind)
+            if handle is not None:
+                handle(self, value)
+
+    def _complete(self) -> bool:
+        return bool(self._shell.get("stop_reason")) and not self._blocks
+
+    def _start(self, event: dict[str, Any]) -> None:
+        self._shell = dict(event["message"])
+        self._record.note(**decode_envelope(self._shell, self._given))
+        self._record.begin()
+
+    def _open(self, event: dict[str, Any]) -> None:
+        key, wire = event["index"], dict(event["content_block"])
+        if key in self._blocks:  # an upstream that never closed it
+            self._close(event)
+        self._blocks[key] = wire
+        match wire["type"]:
+            case "text":
+                self._record.open(key, TextBlock(text=wire["text"]))
+            case "thinking":
+                if wire.get("signature") == "":  # a placeholder: the signature comes as a delta, or there is none
+                    del wire["signature"]
+                self._record.open(key, ThinkingBlock(thinking=wire["thinking"]))
+            case "redacted_thinking":
+                self._record.open(key, decode_redacted(wire))
+            case "tool_use":
+                self._record.open(key, ToolCall(id=wire["id"], name=wire["name"], arguments={}))
+            case _:
+                self._record.open(key, OpaqueBlock(dialect=API, value=wire))
+
+    def _delta(self, key: Any, delta: dict[str, Any]) -> None:
+        kind = delta["type"]
+        field = _STREAMED.get(kind)
+        if key not in self._blocks:  # an upstream that skipped the start of the block
+            self._open({"index": key, "content_block": _UNOPENED.get(kind, {"type": "unknown"})})
+        if field is not None:
+            self._record.delta(key, delta[field])
+            if kind == "input_json_delta":
+                self._blocks[key].setdefault(_PIECES, []).append(delta[field] or "")
+        elif kind == "citations_delta":
+            self._blocks[key]["citations"] = [*(self._blocks[key].get("citations") or ()), delta["citation"]]
+        else:
+            _merge(self._blocks[key], delta)
+
+    def _close(self, event: dict[str, Any]) -> None:
+        key = event["index"]
+        if key in self._blocks:
+            self._record.close(key, self._finished(key, self._blocks.pop(key)))
+
+    def _finished(self, key: Any, wire: dict[str, Any]) -> Block:
+        """The block, read from what the whole answer would have shown."""
+        pieces = wire.pop(_PIECES, None)
+        if wire["type"] == "text":
+            wire["text"] = self._record.text(key)
+        elif wire["type"] == "thinking":
+            wire["thinking"] = self._record.text(key)
+        elif pieces is not None:
+            arguments, text, broken = parse_arguments("".join(pieces))
+            if broken is not None:
+                block = decode_block({**wire, "input": {}})
+                return replace(block, arguments_text=text, parse_error=broken) if isinstance(block, ToolCall) else block
+            wire["input"] = arguments or wire.get("input", {})
+        return decode_block(wire)
+
+    def _message_delta(self, event: dict[str, Any]) -> None:
+        self._shell.update(event["delta"])
+        for key, value in event.items():
+            if key == "usage":
+                before = self._shell.get("usage") or {}  # proxies send null for what they lack: that unsays nothing
+                told = {k: v for k, v in (value or {}).items() if v is not None or k not in before}
+                self._shell["usage"] = {**before, **told}
+            elif key not in ("type", "delta"):
+                self._shell[key] = value
+        self._record.note(usage=decode_usage(self._shell.get("usage")))
+
+    def _whole(self, message: dict[str, Any]) -> None:
+        """An answer that came at once although a stream was asked for."""
+        self._start({"message": message})
+        content = decode_content(message.get("content"))
+        for key, block in enumerate(blocks_of(content)):
+            self._record.whole(key, block)
+        self._record.end(decode_answer(message, content, self._given))
+
+    def _stop(self, event: dict[str, Any]) -> None:
+        self._finish()
+
+    def _finish(self) -> None:
+        self._close_blocks()
+        content = tuple(self._record.content)
+        self._record.end(decode_answer({**self._shell, "content": []}, content, self._given))
+
+    def _failed(self, event: dict[str, Any]) -> None:
+        error = self.failure = decode_error(0, event)
+        self._fail(error.message, detail=error.code)
+
+    def _close_blocks(self) -> None:
+        for key in list(self._blocks):
+            self._close({"index": key})
+
+
+_PIECES = "~pieces"  # argument text so far, beside the keys of an open block
+_STREAMED = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+_UNOPENED = {
+    "text_delta": {"type": "text", "text": ""},
+    "citations_delta": {"type": "text", "text": ""},
+    "thinking_delta": {"type": "thinking", "thinking": ""},
+    "signature_delta": {"type": "thinking", "thinking": ""},
+    "input_json_delta": {"type": "tool_use", "id": "", "name": "", "input": {}},
+}
+_HANDLERS = {
+    "message": StreamDecoder._whole,
+    "message_start": StreamDecoder._start,
+    "content_block_start": StreamDecoder._open,
+    "content_block_stop": StreamDecoder._close,
+    "message_delta": StreamDecoder._message_delta,
+    "message_stop": StreamDecoder._stop,
+    "error": StreamDecoder._failed,
+}
+
+
+def _merge(wire: dict[str, Any], delta: dict[str, Any]) -> None:
+    """A delta of a kind not modelled: strings grow, everything else is set."""
+    for key, value in delta.items():
+        if key == "type":
+            continue
+        before = wire.get(key)
+        wire[key] = before + value if isinstance(before, str) and isinstance(value, str) else value
+
+
+class StreamEncoder(Encoder):
+    """Events to the bytes of a streamed answer. Blocks that this wire cannot say leave no gap in its indices."""
+
+    encode_response = staticmethod(encode_response)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._told: dict[str, Any] = {}  # the envelope that the first event showed
+        self._opened = 0
+        self._places: dict[int, int] = {}  # our index of an open block -> the wire's
+        # Thinking that has begun and is not opened yet: only its first words, or its end, tell that it is not redacted.
+        self._waiting: dict[int, bool] = {}
+
+    def feed(self, event: StreamEvent) -> bytes:
+        if self._closed:
+            return b""
+        match event:
+            case TextDelta():
+                return _delta(self._places[event.content_index], {"type": "text_delta", "text": event.delta})
+            case ThinkingDelta():
+                return self._thought(event.content_index, {"type": "thinking_delta", "thinking": event.delta})
+            case ToolCallDelta():
+                place = self._places[event.content_index]
+                return _delta(place, {"type": "input_json_delta", "partial_json": event.delta})
+        self._latest = event
+        match event:
+            case Start():
+                self._told = whole_answer(self._named(event.partial), []) | {"stop_reason": None}
+                return _event({"type": "message_start", "message": self._told})
+            case TextStart():
+                return self._open(event.content_index, {"type": "text", "text": ""})
+            case ThinkingStart():
+                self._waiting[event.content_index] = bool(event.block and event.block.redacted)
+                return b""
+            case ToolCallStart():
+                call = event.block or ToolCall(id="", name="", arguments={})
+                return self._open(
+                    event.content_index, {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
+                )
+            case TextEnd() | ThinkingEnd() | BlockEnd():
+                return self._close(event.content_index, event.block, whole=isinstance(event, BlockEnd))
+            case ToolCallEnd():
+                return self._close(event.content_index, event.tool_call)
+            case Done():
+                self._closed = True
+                return _last(self._named(event.message), self._told)
+            case Error() if STOP_REASONS.get(event.error.stop_detail or "") == "error":
+                self._closed = True  # the model refused: an answer of this wire, not a failure of the stream
+                return _last(self._named(event.error), self._told)
+            case Error():
+                return self.fail(failure_of(event.error))
+            case _:
+                return b""
+
+    def close(self) -> bytes:
+        """Nothing is owed after the terminal event; a stream without one is cut off, and says so."""
+        if self._closed:
+            return b""
+        self._closed = True
+        return _event({"type": "error", "error": {"type": "api_error", "message": CUT_OFF}})
+
+    def _failure(self, error: ProviderError) -> bytes:
+        return _event(encode_error(error)[1])
+
+    def _open(self, index: int, block: dict[str, Any]) -> bytes:
+        place = self._places[index] = self._opened
+        self._opened += 1
+        return _event({"type": "content_block_start", "index": place, "content_block": block})
+
+    def _thought(self, index: int, delta: dict[str, Any]) -> bytes:
+        redacted = self._waiting.get(index)
+        if redacted is None:
+            return _delta(self._places[index], delta)
+        if redacted:  # said whole at its end
+            return b""
+        del self._waiting[index]
+        return self._open(index, _THINKING) + _delta(self._places[index], delta)
+
+    def _close(self, index: int, block: Block | None, *, whole: bool = False) -> bytes:
+        """The end of a block, after whatever the deltas could not say."""
+        wire = encode_block(block, QUIET) if block is not None else {}
+        before = b""
+        if whole or (isinstance(block, ThinkingBlock) and block.redacted):
+            if index in self._places:  # it looked like another kind of block
+                before = _stop(self._places.pop(index))
+            if wire is None:
+                return before
+            before += self._open(index, wire)
+        elif self._waiting.pop(index, None) is not None:
+            before = self._open(index, _THINKING) + _rest(self._places[index], wire or {})
+        else:
+            before = _rest(self._places[index], wire or {})
+        return before + _stop(self._places.pop(index))
+
+
+_THINKING = {"type": "thinking", "thinking": "", "signature": ""}
+_SAID = frozenset({"type", "text", "thinking", "id", "name", "input"})
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return write_sse(jsontext.write(value), value["type"])
+
+
+def _delta(place: int, delta: dict[str, Any]) -> bytes:
+    return _event({"type": "content_block_delta", "index": place, "delta": delta})
+
+
+def _stop(place: int) -> bytes:
+    return _event({"type": "content_block_stop", "index": place})
+
+
+def _rest(place: int, wire: dict[str, Any]) -> bytes:
+    """What a finished block says beyond its text or arguments."""
+    rest = {k: v for k, v in wire.items() if k not in _SAID}
+    said = b""
+    for citation in rest.pop("citations", None) or ():
+        said += _delta(place, {"type": "citations_delta", "citation": citation})
+    if "signature" in rest:
+        said += _delta(place, {"type": "signature_delta", "signature": rest.pop("signature")})
+    if rest:
+        said += _delta(place, {"type": "block_delta", **rest})
+    return said
+
+
+def _last(message: AssistantMessage, told: dict[str, Any]) -> bytes:
+    """The end of the answer: what its first event did not show yet."""
+    whole = whole_answer(message, [])
+    delta = {k: v for k, v in whole.items() if k != "usage" and (k in _AT_THE_END or k not in told or told[k] != v)}
+    return _event({"type": "message_delta", "delta": delta, "usage": whole.get("usage")}) + _event(
+        {"type": "message_stop"}
+    )
+
+
+_AT_THE_END = ("stop_reason", "stop_sequence")

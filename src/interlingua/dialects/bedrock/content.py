@@ -1,0 +1,465 @@
+"""Content blocks. A block is an object with one key that names its kind; a cache point is a block of its own."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values import jsontext
+from ...values.errors import FormatError
+from ...values.losses import QUIET, Reporter
+from ...values.messages import (
+    AudioBlock,
+    Block,
+    CacheMarker,
+    Citation,
+    Content,
+    DocumentBlock,
+    ImageBlock,
+    OpaqueBlock,
+    ServerToolCall,
+    ServerToolResult,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+)
+from ..residual import (
+    an_object,
+    boolean,
+    each,
+    fields_of,
+    given_arguments,
+    held_of,
+    keeping,
+    optional,
+    restored,
+    string,
+    with_held,
+)
+from .facts import ALIASES, API, CITED, DOCUMENTS, GUARDED, IMAGES, JSON, PIECES, SOUNDS, VIDEOS
+
+# --- wire to ours ----------------------------------------------------------------------------------------------------
+
+
+def decode_block(wire: Any) -> Block:
+    """One content block; whatever is not as this wire has it is kept as it is, opaque."""
+    return _decode_block(wire, _DECODERS, encode_block)
+
+
+def decode_result_block(wire: Any) -> Block:
+    return _decode_block(wire, _RESULT_DECODERS, _encode_result_block)
+
+
+def _decode_block(
+    wire: Any,
+    decoders: Mapping[str, Callable[[dict[str, Any]], Any]],
+    encode: Callable[[Any, Reporter], dict[str, Any] | None],
+) -> Block:
+    kind = next((key for key in an_object(wire, API) if key in decoders), None)
+    if kind is not None:
+        try:
+            block: Block = decoders[kind](wire)
+            said = encode(block, QUIET)
+            if said is not None:
+                return keeping(block, API, wire, said)
+        except (KeyError, TypeError, ValueError, AttributeError, FormatError):
+            pass
+    return OpaqueBlock(dialect=API, value=wire)
+
+
+def _decode_text(wire: dict[str, Any]) -> TextBlock:
+    return TextBlock(text=string(wire["text"]))
+
+
+def _decode_cited(wire: dict[str, Any]) -> TextBlock:
+    given = wire["citationsContent"]
+    text, lengths = _joined(given.get("content", []))
+    block = TextBlock(text=text, citations=tuple(map(_decode_citation, given.get("citations", []))))
+    usual = bool(block.citations) and len(lengths) == 1
+    return block if usual else with_held(block, API, **{CITED: lengths})
+
+
+def _decode_citation(wire: dict[str, Any]) -> Citation:
+    web = fields_of(fields_of(wire.get("location")).get("web"))
+    citation = Citation(title=optional(wire.get("title")), url=optional(web.get("url")))
+    if "sourceContent" in wire:
+        text, lengths = _joined(wire["sourceContent"])
+        citation = replace(citation, cited_text=text)
+        if len(lengths) != 1:
+            citation = with_held(citation, API, **{PIECES: lengths})
+    return keeping(citation, API, wire, _encode_citation(citation))
+
+
+def _joined(pieces: Any) -> tuple[str, list[int]]:
+    """A list of texts as one, and how long each was."""
+    texts = [_only_text(piece) for piece in pieces]
+    return "".join(texts), [len(text) for text in texts]
+
+
+def _only_text(wire: dict[str, Any]) -> str:
+    if wire.keys() != {"text"}:
+        raise ValueError("more than a text")
+    return string(wire["text"])
+
+
+def _decode_guarded(wire: dict[str, Any]) -> TextBlock:
+    return TextBlock(text=string(wire["guardContent"]["text"]["text"]), extra={API: {GUARDED: True}})
+
+
+def _decode_json(wire: dict[str, Any]) -> TextBlock:
+    return TextBlock(text=jsontext.compact(wire["json"]), extra={API: {JSON: True}})
+
+
+def _decode_reasoning(wire: dict[str, Any]) -> ThinkingBlock:
+    given = wire["reasoningContent"]
+    if "redactedContent" in given:
+        return ThinkingBlock(thinking="", thinking_signature=string(given["redactedContent"]), redacted=True)
+    told = given["reasoningText"]
+    return ThinkingBlock(thinking=string(told["text"]), thinking_signature=optional(told.get("signature")))
+
+
+def _decode_image(wire: dict[str, Any]) -> ImageBlock:
+    return ImageBlock(**_decode_media(wire["image"], IMAGES))
+
+
+def _decode_audio(wire: dict[str, Any]) -> AudioBlock:
+    return AudioBlock(**_decode_media(wire["audio"], SOUNDS))
+
+
+def _decode_video(wire: dict[str, Any]) -> DocumentBlock:
+    return DocumentBlock(**_decode_media(wire["video"], VIDEOS))
+
+
+def _decode_document(wire: dict[str, Any]) -> DocumentBlock:
+    given = wire["document"]
+    source, citations = given["source"], given.get("citations")
+    lengths = None
+    if "text" in source:
+        said: dict[str, Any] = {"text": string(source["text"]), "mime_type": _mime_of(given, DOCUMENTS)}
+    elif "content" in source:
+        text, lengths = _joined(source["content"])
+        said = {"text": text, "mime_type": _mime_of(given, DOCUMENTS)}
+    else:
+        said = _decode_media(given, DOCUMENTS)
+    block = DocumentBlock(
+        **said,
+        title=optional(given.get("name")),
+        context=optional(given.get("context")),
+        citations=boolean(citations["enabled"]) if citations else None,
+    )
+    return block if lengths is None else with_held(block, API, **{PIECES: lengths})
+
+
+def _decode_media(wire: dict[str, Any], formats: Mapping[str, str]) -> dict[str, Any]:
+    source, mime = wire["source"], _mime_of(wire, formats)
+    if "bytes" in source:
+        return {"data": string(source["bytes"]), "mime_type": mime}
+    return {"url": string(source["s3Location"]["uri"]), "mime_type": mime}
+
+
+def _mime_of(wire: dict[str, Any], formats: Mapping[str, str]) -> str | None:
+    return formats[wire["format"]] if "format" in wire else None
+
+
+def _decode_tool_use(wire: dict[str, Any]) -> ToolCall | ServerToolCall:
+    given = wire["toolUse"]
+    id, name, arguments = string(given["toolUseId"]), string(given["name"]), given.get("input", {})
+    if given.get("type") == SERVER:
+        return ServerToolCall(id=id, name=name, arguments=arguments)
+    return ToolCall(id=id, name=name, **given_arguments(arguments))
+
+
+SERVER = "server_tool_use"
+
+
+def _decode_server_result(wire: dict[str, Any]) -> ServerToolResult:
+    given = wire["toolResult"]
+    return ServerToolResult(
+        tool_call_id=string(given["toolUseId"]),
+        tool_name=string(given.get("type", "")).removesuffix(_RESULT),
+        dialect=API,
+        content=given.get("content"),
+        is_error=given.get("status") == "error",
+    )
+
+
+_RESULT = "_result"
+_DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "text": _decode_text,
+    "toolUse": _decode_tool_use,
+    "reasoningContent": _decode_reasoning,
+    "image": _decode_image,
+    "document": _decode_document,
+    "video": _decode_video,
+    "audio": _decode_audio,
+    "citationsContent": _decode_cited,
+    "guardContent": _decode_guarded,
+    "toolResult": _decode_server_result,
+}
+_RESULT_DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "text": _decode_text,
+    "json": _decode_json,
+    "image": _decode_image,
+    "document": _decode_document,
+    "video": _decode_video,
+}
+
+
+def decode_cache(wire: Any) -> CacheMarker | None:
+    """The marker, if this is a cache point and nothing else."""
+    if not isinstance(wire, dict) or wire.keys() != {"cachePoint"} or not isinstance(wire["cachePoint"], dict):
+        return None
+    point = wire["cachePoint"]
+    cache = CacheMarker(ttl=optional(point.get("ttl")))
+    return keeping(cache, API, point, encode_cache(cache)["cachePoint"])
+
+
+def takes_cache(value: Any) -> bool:
+    """Whether a cache point after this can be its mark: it can hold one and has none yet."""
+    return getattr(value, "cache", value) is None
+
+
+def decode_content(content: Any) -> Content:
+    if content is None or isinstance(content, str):
+        return content
+    return tuple(with_points(content, decode_block))
+
+
+def with_points(wire: Any, decode: Callable[[Any], Block]) -> list[Block]:
+    """The blocks of a list, each with the cache point that follows it."""
+    blocks: list[Block] = []
+
+    def read(item: Any) -> None:
+        cache = decode_cache(item)
+        if cache is not None and blocks and takes_cache(blocks[-1]):
+            blocks[-1] = replace(blocks[-1], cache=cache)
+        else:
+            blocks.append(decode(item))
+
+    each(wire, "content", API, read)
+    return blocks
+
+
+# --- ours to wire ----------------------------------------------------------------------------------------------------
+
+
+def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
+    """One block as this wire says it, or None (reported) when it cannot. Its cache point is a block of its own."""
+    wire: dict[str, Any] | None
+    match block:
+        case TextBlock():
+            if not block.extra and not block.citations:
+                return {"text": block.text}
+            wire = _encode_text(block, report)
+        case ToolCall():
+            wire = {"toolUse": {"toolUseId": block.id, "name": block.name, "input": block.arguments}}
+        case ThinkingBlock():
+            wire = _encode_thinking(block, report)
+        case ImageBlock():
+            wire = _encode_media("image", block, IMAGES, report)
+        case DocumentBlock():
+            wire = _encode_document(block, report)
+        case AudioBlock():
+            wire = _encode_media("audio", block, SOUNDS, report)
+        case ServerToolCall():
+            use = {"toolUseId": block.id, "name": block.name, "input": block.arguments, "type": SERVER}
+            wire = {"toolUse": use}
+        case ServerToolResult() if block.dialect == API:
+            wire = {"toolResult": _encode_server_result(block)}
+        case OpaqueBlock() if block.dialect == API:
+            return block.value  # type: ignore[no-any-return]
+        case _:
+            report.lost(type(block).__name__, "this wire has no such block")
+            return None
+    return wire if wire is None or not block.extra else restored(wire, block.extra, API)
+
+
+def _encode_text(block: TextBlock, report: Reporter) -> dict[str, Any]:
+    held = held_of(block.extra, API)
+    if held.get(GUARDED):
+        if block.citations:
+            report.lost("citations", "guarded text has none", field="citations")
+        return {"guardContent": {"text": {"text": block.text}}}
+    if block.citations or CITED in held:
+        content = _apart(block.text, held.get(CITED))
+        return {"citationsContent": {"content": content, "citations": list(map(_encode_citation, block.citations))}}
+    return {"text": block.text}
+
+
+def _encode_citation(citation: Citation) -> dict[str, Any]:
+    wire: dict[str, Any] = {}
+    if citation.title is not None:
+        wire["title"] = citation.title
+    if citation.cited_text is not None:
+        wire["sourceContent"] = _apart(citation.cited_text, held_of(citation.extra, API).get(PIECES))
+    if citation.url is not None:
+        wire["location"] = {"web": {"url": citation.url}}
+    return restored(wire, citation.extra, API)
+
+
+def _apart(text: str, lengths: list[int] | None) -> list[dict[str, Any]]:
+    """The inverse of `_joined`, as long as the lengths still fit the text."""
+    if lengths is None or sum(lengths) != len(text):
+        return [{"text": text}]
+    pieces, at = [], 0
+    for length in lengths:
+        pieces.append({"text": text[at : at + length]})
+        at += length
+    return pieces
+
+
+def _encode_thinking(block: ThinkingBlock, report: Reporter) -> dict[str, Any] | None:
+    if not block.redacted:
+        told = {"text": block.thinking}
+        if block.thinking_signature is not None:
+            told["signature"] = block.thinking_signature
+        return {"reasoningContent": {"reasoningText": told}}
+    if block.thinking_signature is None:
+        report.lost("thinking", "redacted thinking without its sealed payload")
+        return None
+    if block.thinking:
+        report.lost("thinking", "redacted thinking has no text", field="thinking")
+    return {"reasoningContent": {"redactedContent": block.thinking_signature}}
+
+
+def _encode_document(block: DocumentBlock, report: Reporter) -> dict[str, Any] | None:
+    if block.mime_type is not None and block.mime_type.startswith("video/"):
+        wire = _encode_media("video", block, VIDEOS, report)
+        for field in ("title", "context", "citations") if wire is not None else ():
+            if getattr(block, field) is not None:
+                report.lost(field, "a video has none", field=field)
+        return wire
+    wire = _encode_media("document", block, DOCUMENTS, report)
+    if wire is None:
+        return None
+    inner = wire["document"]
+    if block.title is not None:
+        inner["name"] = block.title
+    if block.context is not None:
+        inner["context"] = block.context
+    if block.citations is not None:
+        inner["citations"] = {"enabled": block.citations}
+    return wire
+
+
+def _encode_media(
+    kind: str, block: ImageBlock | AudioBlock | DocumentBlock, formats: Mapping[str, str], report: Reporter
+) -> dict[str, Any] | None:
+    """A file in the one format word that its MIME type has here; only documents may come without one."""
+    mime, word = block.mime_type, None
+    if mime is not None:
+        word = _format_of(mime, formats)
+        if word is None and kind != "document":
+            report.lost(kind, f"{mime} has no word in this wire; it takes {', '.join(formats)}")
+            return None
+    source = _encode_source(kind, block, report)
+    if source is None:
+        return None
+    if mime is not None and (word is None or formats[word] != mime):
+        report.lost("mime_type", f"said as {word or 'nothing'}", "weakened", field="mimeType")
+    return {kind: {"format": word, "source": source} if word is not None else {"source": source}}
+
+
+def _format_of(mime: str, formats: Mapping[str, str]) -> str | None:
+    bare = mime.partition(";")[0].strip().lower()
+    meant = (bare, ALIASES.get(bare, bare))
+    for word, known in formats.items():
+        if known in meant:
+            return word
+    return "txt" if formats is DOCUMENTS and bare.startswith("text/") else None
+
+
+def _encode_source(
+    kind: str, block: ImageBlock | AudioBlock | DocumentBlock, report: Reporter
+) -> dict[str, Any] | None:
+    text = block.text if isinstance(block, DocumentBlock) else None
+    url = block.url if block.url is not None and block.url.startswith("s3://") else None
+    said: dict[str, Any]
+    if block.data is not None:
+        said, used = {"bytes": block.data}, "data"
+    elif text is not None and kind == "document":
+        lengths = held_of(block.extra, API).get(PIECES)
+        said, used = ({"text": text} if lengths is None else {"content": _apart(text, lengths)}), "text"
+    elif url is not None:
+        said, used = {"s3Location": {"uri": url}}, "url"
+    else:
+        report.lost(kind, "this wire takes bytes or an S3 location")
+        return None
+    given = {"text": text, "url": block.url, "fileId": block.file_id}
+    for field, value in given.items():
+        if value is not None and field != used:
+            report.lost(field, "one source is enough", field=field)
+    return said
+
+
+def _encode_server_result(block: ServerToolResult) -> dict[str, Any]:
+    wire: dict[str, Any] = {"toolUseId": block.tool_call_id}
+    if block.content is not None:
+        wire["content"] = block.content
+    wire["type"] = block.tool_name + _RESULT
+    if block.is_error:
+        wire["status"] = "error"
+    return wire
+
+
+def encode_cache(cache: CacheMarker) -> dict[str, Any]:
+    wire = {"type": "default"}
+    if cache.ttl is not None:
+        wire["ttl"] = cache.ttl
+    return {"cachePoint": restored(wire, cache.extra, API)}
+
+
+def encode_content(content: Content, report: Reporter, *, points: bool = True) -> list[Any]:
+    if not isinstance(content, tuple):
+        report.lost("content", "content is a list of blocks in this wire", "record", field="content")
+        return [] if content is None else [{"text": content}]
+    said: list[Any] = []
+    for at, block in enumerate(content):
+        report.block = at
+        wire = encode_block(block, report)
+        if wire is not None:
+            said.append(wire)
+            cache = getattr(block, "cache", None)
+            if cache is not None and points:
+                said.append(encode_cache(cache))
+    report.block = None
+    return said
+
+
+def encode_result_content(content: Content, report: Reporter) -> list[Any]:
+    if not isinstance(content, tuple):
+        return encode_content(content, report)
+    said = []
+    for at, block in enumerate(content):
+        report.block = at
+        wire = _encode_result_block(block, report)
+        if wire is not None:
+            said.append(wire)
+            if getattr(block, "cache", None) is not None:
+                report.lost("cache", "a tool result is cached as a whole", field="cache")
+    report.block = None
+    return said
+
+
+def _encode_result_block(block: Block, report: Reporter) -> dict[str, Any] | None:
+    """A block inside a tool result, where fewer kinds are allowed."""
+    if isinstance(block, TextBlock):
+        if block.citations:
+            report.lost("citations", "a tool result has none", field="citations")
+        return restored(_encode_result_text(block), block.extra, API) if block.extra else {"text": block.text}
+    if isinstance(block, ImageBlock | DocumentBlock | OpaqueBlock):
+        return encode_block(block, report)
+    report.lost(type(block).__name__, "a tool result holds text, images, documents and videos only")
+    return None
+
+
+def _encode_result_text(block: TextBlock) -> dict[str, Any]:
+    """Text, or the JSON value that it spells if that is how it came."""
+    if held_of(block.extra, API).get(JSON):
+        try:
+            value = jsontext.read(block.text)
+            if jsontext.compact(value) == block.text:
+                return {"json": value}
+        except FormatError:
+            pass
+    return {"text": block.text}

@@ -1,0 +1,165 @@
+"""The words of Converse, and what becomes of every field of ours."""
+
+from ...values.losses import Fates, bookkeeping, dropped, kept, record, some
+from ...values.messages import StopReason
+
+API = "bedrock-converse-stream"
+STOP_REASONS: dict[str, StopReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "toolUse",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "content_filtered": "error",
+    "guardrail_intervened": "error",
+    "malformed_model_output": "error",
+    "malformed_tool_use": "error",
+}
+SAID_STOPS = {
+    "stop": "end_turn",
+    "toolUse": "tool_use",
+    "length": "max_tokens",
+    "error": "content_filtered",
+    "aborted": "end_turn",
+}
+
+
+# The wire's words for formats. Where two words mean one MIME type, the first is said for what came from elsewhere.
+IMAGES = {"png": "image/png", "jpeg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"}
+DOCUMENTS = {
+    "pdf": "application/pdf",
+    "csv": "text/csv",
+    "doc": "application/msword",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "xls": "application/vnd.ms-excel",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "html": "text/html",
+    "txt": "text/plain",
+    "md": "text/markdown",
+}
+VIDEOS = {
+    "mp4": "video/mp4",
+    "mkv": "video/x-matroska",
+    "mov": "video/quicktime",
+    "webm": "video/webm",
+    "flv": "video/x-flv",
+    "mpeg": "video/mpeg",
+    "mpg": "video/mpeg",
+    "wmv": "video/x-ms-wmv",
+    "three_gp": "video/3gpp",
+}
+SOUNDS = {
+    "mp3": "audio/mpeg",
+    "mpeg": "audio/mpeg",
+    "mpga": "audio/mpeg",
+    "wav": "audio/wav",
+    "ogg": "audio/ogg",
+    "opus": "audio/opus",
+    "flac": "audio/flac",
+    "aac": "audio/aac",
+    "x-aac": "audio/x-aac",
+    "mp4": "audio/mp4",
+    "m4a": "audio/mp4",
+    "mkv": "audio/x-matroska",
+    "mka": "audio/x-matroska",
+    "webm": "audio/webm",
+    "pcm": "audio/pcm",
+}
+ALIASES = {
+    "image/jpg": "image/jpeg",
+    "audio/mp3": "audio/mpeg",
+    "audio/x-wav": "audio/wav",
+    "audio/wave": "audio/wav",
+    "audio/x-m4a": "audio/mp4",
+    "audio/m4a": "audio/mp4",
+    "audio/x-flac": "audio/flac",
+    "text/x-markdown": "text/markdown",
+    "application/json": "text/plain",
+    "application/xml": "text/plain",
+}
+
+
+# Both forms of an answer say the same, but for calls whose argument text is broken: only a stream carries text.
+UNEVEN: tuple[str, ...] = ("$.content[*].argumentsText", "$.content[*].parseError")
+FATES: Fates = {
+    **kept("TextBlock.text CacheMarker.ttl Citation.title Citation.url Citation.cited_text"),
+    **some("TextBlock.citations", "not in system text and tool results"),
+    **some(
+        "TextBlock.cache ImageBlock.cache AudioBlock.cache DocumentBlock.cache ToolCall.cache ServerToolCall.cache"
+        " ServerToolResult.cache",
+        "not inside tool results",
+    ),
+    **dropped("Citation.start Citation.end TextBlock.text_signature"),
+    **dropped("TextBlock.refusal", "a refusal is said as plain text"),
+    **some("ThinkingBlock.thinking", "redacted thinking has no text"),
+    **kept("ThinkingBlock.thinking_signature ThinkingBlock.redacted"),
+    **some("ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id", "see `_encode_media`"),
+    **dropped("ImageBlock.detail"),
+    **some("AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id", "see `_encode_media`"),
+    **dropped("AudioBlock.transcript"),
+    **some(
+        "DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id",
+        "see `_encode_media`",
+    ),
+    **some("DocumentBlock.title DocumentBlock.context DocumentBlock.citations", "a video has none"),
+    **kept("ToolCall.id ToolCall.name ToolCall.arguments"),
+    **record("ToolCall.arguments_text", "arguments travel as an object, not as text"),
+    **dropped("ToolCall.parse_error", "arguments travel as an object; what is none is sent as {}"),
+    **dropped("ToolCall.thought_signature"),
+    **kept("ServerToolCall.id ServerToolCall.name ServerToolCall.arguments"),
+    **some(
+        "ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
+        " ServerToolResult.is_error OpaqueBlock.dialect OpaqueBlock.value",
+        "only what this wire minted",
+    ),
+    **some(
+        "UserMessage.content AssistantMessage.content SystemMessage.content ToolResultMessage.content Context.system",
+        "a string becomes a text block",
+    ),
+    **bookkeeping(API),
+    **kept("ToolResultMessage.tool_call_id ToolResultMessage.is_error ToolResultMessage.cache"),
+    **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
+    **dropped("SystemMessage.developer Context.system_role", "one word for system messages"),
+    **kept("CustomMessage.role CustomMessage.fields"),
+    **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache"),
+    **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
+    **kept("Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.service_tier"),
+    **kept("Options.stream"),  # said by the path, as the model is
+    **some("Options.tool_choice ToolChoice.mode ToolChoice.names", "see `_encode_choice`"),
+    **some("Options.reasoning Reasoning.effort Reasoning.budget Reasoning.enabled", "see `_encode_reasoning`"),
+    **some("Reasoning.summary", "Claude's thinking can be asked for in summary"),
+    **some("Options.metadata", "values are strings"),
+    **some("Options.output_schema", "there is no free-form JSON mode"),
+    **kept("OutputSchema.schema OutputSchema.name OutputSchema.description"),
+    **dropped("Options.seed Options.session_id Options.parallel_tools OutputSchema.strict"),
+    **dropped("Options.cache_retention", "caching is asked for by cache points"),
+    **dropped("Options.extra", "what only this wire can say of a request goes into the request's extra"),
+}
+
+# The same for a message as an answer.
+ANSWER_FATES: Fates = {
+    **FATES,
+    **dropped(
+        "TextBlock.cache ImageBlock.cache AudioBlock.cache DocumentBlock.cache ToolCall.cache ServerToolCall.cache"
+        " ServerToolResult.cache",
+        "an answer has no cache points",
+    ),
+    **kept("AssistantMessage.usage AssistantMessage.stop_reason"),
+    **some("AssistantMessage.stop_detail AssistantMessage.error_message", "said where the wire knows the word"),
+    **kept("Usage.input Usage.output Usage.cache_read Usage.cache_write Usage.total_tokens"),
+    **record("Usage.cost Usage.reasoning", "the wire does not count it"),
+    **dropped("AssistantMessage.extra", "it is of the message as a request has it"),
+}
+
+# Keys of `extra[API]` that only this wire needs.
+PIECES = "~pieces"  # lengths of the texts that the wire had where we have one
+CITED = "~cited"  # the same for cited text; also says that text without citations came in a block for cited text
+JSON = "~json"  # text of a tool result that the wire has as a JSON value
+GUARDED = "~guarded"  # text that the wire marks for the guardrail
+STRING = "~string"  # content that came as a string
+FIELD = "~field"  # where among the model's own fields reasoning was asked for
+SPELLED = "~spelled"  # the schema's own text
+EFFORT = "~effort"  # where the effort was said, if not in the wire's own place
+OFF_WORD = "~off"  # in `Reasoning.extra`: what is said instead of "disabled"
+NOVA = "reasoningConfig"  # where Nova is asked to reason, with words of its own
+SUMMARIZED = "summarized"

@@ -1,0 +1,535 @@
+"""Streamed answers, both ways.
+
+A stream says only tools, results and images when they start; text and reasoning begin with their first delta. Usage
+comes after the stop, in `metadata`. The answer is put together as the whole one would look and read by the same code.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values import jsontext
+from ...values.errors import FormatError, ProviderError
+from ...values.events import (
+    BlockEnd,
+    Done,
+    Error,
+    Start,
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from ...values.folding import CUT_OFF, parse_arguments
+from ...values.losses import QUIET
+from ...values.messages import AssistantMessage, Block, OpaqueBlock, ServerToolCall, TextBlock, ThinkingBlock, ToolCall
+from ..framing import AWSEventStream, Frame, Framing, framing_for, write_aws
+from ..provider_errors import failure_of, worded
+from ..residual import fields_of, string
+from ..streaming import Decoder, Encoder
+from .answers import decode_answer, decode_usage, encode_response, whole_answer
+from .content import SERVER, decode_block, encode_block
+from .errors import EXCEPTION_OF, EXCEPTIONS, decode_error
+from .facts import API
+
+
+def framing(content_type: str | None = None) -> Framing:
+    """AWS frames; JSON is an error, or a whole answer from a host that does not stream."""
+    return framing_for(content_type, AWSEventStream)
+
+
+class _Open:
+    """A block of the wire's answer while it streams: its kind, and what has come of it beside the recorded text."""
+
+    __slots__ = ("citations", "kind", "more", "pieces", "sealed", "wire")
+
+    def __init__(self, kind: str, wire: dict[str, Any] | None = None) -> None:
+        self.kind = kind
+        self.wire: dict[str, Any] = {} if wire is None else wire
+        self.pieces: list[str] = []  # of arguments, a signature or a picture
+        self.sealed: list[str] = []  # of redacted thinking
+        self.citations: list[Any] = []
+        self.more: dict[str, Any] = {}  # what no delta of this wire brings, as the whole block would have it
+
+
+class StreamDecoder(Decoder):
+    """Frames of a streamed answer to events."""
+
+    API = API
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        # The wire's whole answer, without its content.
+        self._shell: dict[str, Any] = {"output": {"message": {}}}
+        self._blocks: dict[Any, _Open] = {}  # the wire's open blocks, by index
+        self._stopped = False
+
+    def _read(self, value: Any, frame: Frame) -> None:
+        name = frame.event
+        if name == "contentBlockDelta":
+            key, delta = value["contentBlockIndex"], value["delta"]
+            text = delta.get("text")
+            if text:
+                block = self._blocks.get(key)
+                if block is not None and block.kind == "text":
+                    self._record.delta(key, text)
+                    return
+            self._delta(key, delta)
+        elif name in _HANDLERS:
+            _HANDLERS[name](self, value)
+        elif frame.headers is not None and frame.headers.get(":message-type", "event") != "event":
+            self._failed(value, frame)
+        elif not name:
+            self._unnamed(value, frame)
+
+    def _unreadable(self, frame: Frame, error: FormatError) -> None:
+        words = (frame.headers or {}).get(":error-message")
+        if isinstance(words, str):  # an error without a payload says it all in its headers
+            self._failed({"message": words}, frame)
+        else:
+            super()._unreadable(frame, error)
+
+    def _complete(self) -> bool:
+        return self._stopped
+
+    def _start(self, event: dict[str, Any]) -> None:
+        self._shell["output"]["message"].update(_unpadded(event))
+        self._record.begin()
+
+    def _open(self, event: dict[str, Any]) -> None:
+        key, start = event["contentBlockIndex"], dict(event["start"])
+        if key in self._blocks:
+            self._close(event)
+        kind = next(iter(start), "") if len(start) == 1 else ""
+        given: Any = start.get(kind)
+        if start == {"text": ""}:
+            self._begin(key, "text")
+        elif kind == "toolUse" and _is_named(given):
+            self._open_call(key, dict(given))
+        else:
+            apart = kind in ("toolResult", "image") and isinstance(given, dict)
+            self._blocks[key] = _Open(kind, dict(given)) if apart else _Open("", start)
+            self._record.open(key, OpaqueBlock(dialect=API, value=start))
+
+    def _open_call(self, key: Any, use: dict[str, Any]) -> None:
+        if use.get("type") == SERVER:
+            self._blocks[key] = _Open(SERVER, use)
+            self._record.open(key, ServerToolCall(id=use["toolUseId"], name=use["name"]))
+        else:
+            self._blocks[key] = _Open("toolUse", use)
+            self._record.open(key, ToolCall(id=use["toolUseId"], name=use["name"], arguments={}))
+
+    def _begin(self, key: Any, kind: str) -> _Open:
+        """Opens a block that begins with its first delta."""
+        if key in self._blocks:  # another kind under the same index: what came before was a block of its own
+            self._close({"contentBlockIndex": key})
+        self._blocks[key] = block = _Open(kind)
+        if kind == "text":
+            self._record.open(key, TextBlock(text=""))
+        elif kind == "reasoning":
+            self._record.open(key, ThinkingBlock(thinking=""))
+        else:
+            self._record.open(key, OpaqueBlock(dialect=API, value=None))
+        return block
+
+    def _delta(self, key: Any, delta: dict[str, Any]) -> None:
+        block = self._blocks.get(key)
+        for kind, value in delta.items():
+            sort = _SORTS.get(kind, "")
+            if not sort and block is not None and block.kind:  # a field that is not modelled, of the open block
+                block.more = _merged(block.more, {kind: value})
+                continue
+            if block is None or not _goes_on(block, sort):
+                block = self._begin(key, sort)
+            self._grow(key, block, kind, value)
+
+    def _grow(self, key: Any, block: _Open, kind: str, value: Any) -> None:
+        match kind:
+            case "text":
+                self._record.delta(key, string(value))
+            case "toolUse":
+                piece = string(value.get("input", ""))
+                if block.kind == "toolUse":
+                    self._record.delta(key, piece)
+                block.pieces.append(piece)
+                if len(value) > 1 or "input" not in value:
+                    rest = {field: told for field, told in value.items() if field != "input"}
+                    block.more = _merged(block.more, {kind: rest})
+            case "reasoningContent":
+                self._grow_reasoning(key, block, value)
+            case "citation":
+                block.citations.append(value)
+            case "toolResult":
+                block.wire.setdefault("content", []).extend(value)
+            case "image":
+                _grow_image(block, value)
+            case _:
+                block.wire = {**block.wire, kind: value}
+
+    def _grow_reasoning(self, key: Any, block: _Open, value: dict[str, Any]) -> None:
+        for field, piece in value.items():
+            if field == "text":
+                self._record.delta(key, string(piece))
+            elif field == "signature":
+                block.pieces.append(string(piece))
+            elif field == "redactedContent":
+                block.sealed.append(string(piece))
+            else:
+                block.more = _merged(block.more, {"reasoningContent": {field: piece}})
+
+    def _close(self, event: dict[str, Any]) -> None:
+        key = event["contentBlockIndex"]
+        if key in self._blocks:
+            self._record.close(key, self._finished(key, self._blocks.pop(key)))
+
+    def _finished(self, key: Any, block: _Open) -> Block:
+        """The block, read from what the whole answer would have shown."""
+        wire = self._assembled(key, block)
+        text = broken = None
+        if block.kind == "toolUse":
+            text = "".join(block.pieces)
+            arguments, _, broken = parse_arguments(text)
+            wire["toolUse"]["input"] = arguments or wire["toolUse"].get("input", {})
+        read = decode_block(_merged(wire, block.more))
+        if broken is not None and isinstance(read, ToolCall):
+            return replace(read, arguments_text=text, parse_error=broken)
+        return read
+
+    def _assembled(self, key: Any, block: _Open) -> dict[str, Any]:
+        match block.kind:
+            case "text":
+                return _said_text(self._record.text(key), block.citations)
+            case "reasoning":
+                if block.sealed:
+                    return {"reasoningContent": {"redactedContent": _joined_base64(block.sealed)}}
+                signature = "".join(block.pieces) if block.pieces else None
+                return _said_reasoning(self._record.text(key), signature)
+            case "server_tool_use":
+                return {"toolUse": {**block.wire, "input": _any_json("".join(block.pieces), block.wire)}}
+            case "image" if block.pieces:
+                source = {**block.wire.get("source", {}), "bytes": _joined_base64(block.pieces)}
+                return {"image": {**block.wire, "source": source}}
+            case "toolUse" | "toolResult" | "image":
+                return {block.kind: block.wire}
+            case _:
+                return dict(block.wire)
+
+    def _stop(self, event: dict[str, Any]) -> None:
+        self._shell.update(_unpadded(event))
+        self._stopped = True
+
+    def _metadata(self, event: dict[str, Any]) -> None:
+        told = _unpadded(event)
+        output = told.pop("output", None)
+        if isinstance(output, dict):  # what our own encoder knew too late for the start of the message
+            message = {**self._shell["output"]["message"], **fields_of(output.get("message"))}
+            self._shell["output"] = {**output, "message": message}
+        self._shell.update(told)
+        self._record.note(usage=decode_usage(self._shell.get("usage")))
+        if self._stopped:
+            self._finish()
+
+    def _finish(self) -> None:
+        self._close_blocks()
+        output = self._shell["output"]
+        wire = {**self._shell, "output": {**output, "message": {**output["message"], "content": []}}}
+        self._record.end(decode_answer(wire, tuple(self._record.content), self._given))
+
+    def _unnamed(self, value: Any, frame: Frame) -> None:
+        """A frame without a name: an event inside an object that names it, a whole answer, or an error."""
+        name = next((name for name in value if name in _NAMES), None)
+        if name is not None:
+            self._read(value[name], Frame(b"", name))
+        elif "output" in value:
+            self._shell = {**value, "output": {**value["output"], "message": dict(value["output"]["message"])}}
+            for key, block in enumerate(map(decode_block, self._shell["output"]["message"].pop("content"))):
+                self._record.whole(key, block)
+            self._finish()
+        else:
+            self._failed(value, frame)
+
+    def _failed(self, value: Any, frame: Frame) -> None:
+        error = self.failure = decode_error(0, value, {"x-amzn-errortype": frame.event})
+        # The name first: throttling speaks of too many tokens, which must not pass for too long a conversation.
+        self._fail(f"{error.code}: {error.message}" if error.code else error.message, detail=error.code)
+
+    def _close_blocks(self) -> None:
+        for key in list(self._blocks):
+            self._close({"contentBlockIndex": key})
+
+
+_SORTS = {
+    "text": "text",
+    "citation": "text",
+    "reasoningContent": "reasoning",
+    "toolUse": "toolUse",
+    "toolResult": "toolResult",
+    "image": "image",
+}
+_HANDLERS: dict[str, Callable[[StreamDecoder, dict[str, Any]], None]] = {
+    "messageStart": StreamDecoder._start,
+    "contentBlockStart": StreamDecoder._open,
+    "contentBlockStop": StreamDecoder._close,
+    "messageStop": StreamDecoder._stop,
+    "metadata": StreamDecoder._metadata,
+}
+_NAMES = frozenset({"contentBlockDelta", *_HANDLERS})
+
+
+def _is_named(use: Any) -> bool:
+    return isinstance(use, dict) and isinstance(use.get("toolUseId"), str) and isinstance(use.get("name"), str)
+
+
+def _goes_on(block: _Open, sort: str) -> bool:
+    return block.kind == sort or (sort == "toolUse" and block.kind == SERVER)
+
+
+def _unpadded(event: dict[str, Any]) -> dict[str, Any]:
+    """An event without `p`, the noise that hides how long its payload is."""
+    return {key: value for key, value in event.items() if key != "p"}
+
+
+def _merged(wire: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Both of them, object by object; where both say something, the former."""
+    out = dict(wire)
+    for key, value in more.items():
+        known = out.get(key)
+        if isinstance(known, dict) and isinstance(value, dict):
+            out[key] = _merged(known, value)
+        else:
+            out.setdefault(key, value)
+    return out
+
+
+def _said_text(text: str, citations: list[Any]) -> dict[str, Any]:
+    if citations:
+        return {"citationsContent": {"content": [{"text": text}], "citations": citations}}
+    return {"text": text}
+
+
+def _said_reasoning(text: str, signature: str | None) -> dict[str, Any]:
+    told = {"text": text} if signature is None else {"text": text, "signature": signature}
+    return {"reasoningContent": {"reasoningText": told}}
+
+
+def _any_json(text: str, use: dict[str, Any]) -> Any:
+    """Arguments of a provider's own tool: any JSON value; text that is none stays text."""
+    if not text:
+        return use.get("input", {})
+    try:
+        return jsontext.read(text)
+    except FormatError:
+        return text
+
+
+def _grow_image(block: _Open, delta: dict[str, Any]) -> None:
+    for key, value in delta.items():
+        if key == "source" and isinstance(value, dict) and isinstance(value.get("bytes"), str):
+            block.pieces.append(value["bytes"])
+            value = {name: told for name, told in value.items() if name != "bytes"}
+        block.wire[key] = value
+
+
+def _joined_base64(pieces: list[str]) -> str:
+    """The base64 of blobs in a row; a single one stays as it is spelled."""
+    said = [piece for piece in pieces if piece]
+    if len(said) < 2:
+        return "".join(said)
+    try:
+        return base64.b64encode(b"".join(map(base64.b64decode, said))).decode()
+    except binascii.Error:
+        return "".join(said)
+
+
+class StreamEncoder(Encoder):
+    """Events to the bytes of a streamed answer."""
+
+    encode_response = staticmethod(encode_response)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._sealed: set[int] = set()  # redacted blocks, which have no text to stream
+        self._whole: set[int] = set()  # text in a block of another kind, which this wire does not stream
+        self._calls: dict[int, dict[str, Any]] = {}  # how calls were announced
+        self._first: dict[str, Any] = {}
+
+    def feed(self, event: StreamEvent) -> bytes:
+        if self._closed:
+            return b""
+        match event:
+            case TextDelta():
+                if self._whole and event.content_index in self._whole:
+                    return b""
+                return _delta(event.content_index, {"text": event.delta})
+            case ThinkingDelta():
+                if event.content_index in self._sealed:
+                    return b""
+                return _delta(event.content_index, {"reasoningContent": {"text": event.delta}})
+            case ToolCallDelta():
+                return _delta(event.content_index, {"toolUse": {"input": event.delta}})
+        self._latest = event
+        match event:
+            case Start():
+                self._first = _without_content(whole_answer(event.partial or AssistantMessage(content=()), []))
+                return _event("messageStart", self._first)
+            case TextStart():  # an empty delta opens the block, as the wire has no start for text
+                if event.block is not None and any(key.startswith("~") for key in event.block.extra.get(API, ())):
+                    self._whole.add(event.content_index)
+                    return b""
+                return _delta(event.content_index, {"text": ""})
+            case ThinkingStart():
+                if event.block is not None and event.block.redacted:
+                    self._sealed.add(event.content_index)
+                    return b""
+                return _delta(event.content_index, {"reasoningContent": {"text": ""}})
+            case ToolCallStart():
+                call = event.block or ToolCall(id="", name="", arguments={})
+                self._calls[event.content_index] = start = {"toolUseId": call.id, "name": call.name}
+                return _opening(event.content_index, {"toolUse": start})
+            case TextEnd() | ThinkingEnd() | ToolCallEnd() | BlockEnd():
+                return self._closing(event)
+            case Done():
+                self._closed = True
+                return self._last(event.message)
+            case Error():
+                if not _is_own_end(event.error):
+                    return self.fail(failure_of(event.error))
+                self._closed = True
+                return self._last(event.error)
+            case _:
+                return b""
+
+    def close(self) -> bytes:
+        """Nothing is owed after the terminal event; a stream without one is cut off, and says so."""
+        if self._closed:
+            return b""
+        self._closed = True
+        return self._failure(ProviderError(CUT_OFF))
+
+    def _failure(self, error: ProviderError) -> bytes:
+        """An exception, under the name that the wire gave it if it was its own, else by its kind."""
+        code = error.code if error.code in EXCEPTIONS else EXCEPTION_OF.get(type(error), "internalServerException")
+        text = worded(error).removeprefix(f"{error.code}: ")
+        return write_aws(code or "", jsontext.write({"message": text}), message_type="exception")
+
+    def _closing(self, event: TextEnd | ThinkingEnd | ToolCallEnd | BlockEnd) -> bytes:
+        """The end of a block, after whatever its deltas could not say."""
+        index = event.content_index
+        stop = _event("contentBlockStop", {"contentBlockIndex": index})
+        block = event.tool_call if isinstance(event, ToolCallEnd) else event.block
+        if index in self._whole and isinstance(event, TextEnd):
+            block = event.block or TextBlock(text=event.content)
+        if block is None:
+            return stop
+        wire = encode_block(block, QUIET)
+        if wire is None:
+            return b"" if isinstance(event, BlockEnd) or index in self._sealed else stop
+        match event:
+            case TextEnd() if index in self._whole:
+                return _whole_block(index, wire) + stop
+            case TextEnd():
+                return _rest_of_text(index, event.content, wire) + stop
+            case ThinkingEnd():
+                return _rest_of_thinking(index, block, wire) + stop  # type: ignore[arg-type]
+            case ToolCallEnd():
+                said = {"toolUse": {**self._calls.get(index, {}), "input": event.tool_call.arguments}}
+                return _rest(index, wire, said) + stop
+            case _:
+                return _whole_block(index, wire) + stop
+
+    def _last(self, message: AssistantMessage) -> bytes:
+        answer = whole_answer(message, [])
+        stop = {key: answer.pop(key) for key in _STOP_KEYS if key in answer}
+        told = _without_content(answer)
+        output = {key: value for key, value in answer.pop("output").items() if key != "message"}
+        late = {key: value for key, value in told.items() if key not in self._first}
+        if output or late:
+            answer["output"] = {**output, "message": late}
+        return _event("messageStop", stop) + _event("metadata", answer)
+
+
+def _is_own_end(message: AssistantMessage) -> bool:
+    """Whether the wire has a word of its own for how this failed, so that it is no exception there."""
+    return message.stop_detail is not None and whole_answer(message, []).get("stopReason") == message.stop_detail
+
+
+_STOP_KEYS: tuple[str, ...] = ("stopReason", "additionalModelResponseFields")
+
+
+def _event(name: str, value: dict[str, Any]) -> bytes:
+    return write_aws(name, jsontext.write(value))
+
+
+def _delta(index: int, delta: dict[str, Any]) -> bytes:
+    return _event("contentBlockDelta", {"contentBlockIndex": index, "delta": delta})
+
+
+def _opening(index: int, start: Any) -> bytes:
+    return _event("contentBlockStart", {"contentBlockIndex": index, "start": start})
+
+
+def _rest(index: int, wire: dict[str, Any], said: dict[str, Any]) -> bytes:
+    """The fields of a block that no delta of this wire brings, in a delta of their own, as the whole block has them."""
+    more = _added(wire, said)
+    if "toolUse" in more:
+        more["toolUse"]["input"] = ""  # clients read it from every such delta
+    return _delta(index, more) if more and said.keys() <= wire.keys() else b""
+
+
+def _added(wire: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+    """What `wire` has and `said` has not, in the same places."""
+    out: dict[str, Any] = {}
+    for key, value in wire.items():
+        if key not in said:
+            out[key] = value
+        elif isinstance(value, dict) and isinstance(said[key], dict) and key != "input":
+            inner = _added(value, said[key])
+            if inner:
+                out[key] = inner
+    return out
+
+
+def _rest_of_text(index: int, text: str, wire: dict[str, Any]) -> bytes:
+    citations = fields_of(wire.get("citationsContent")).get("citations") or []
+    cited = b"".join(_delta(index, {"citation": citation}) for citation in citations)
+    return cited + _rest(index, wire, _said_text(text, citations))
+
+
+def _rest_of_thinking(index: int, block: ThinkingBlock, wire: dict[str, Any]) -> bytes:
+    signature = block.thinking_signature
+    if block.redacted:
+        said: dict[str, Any] = {"reasoningContent": {"redactedContent": signature}}
+        return _delta(index, said) + _rest(index, wire, said)
+    signed = b"" if signature is None else _delta(index, {"reasoningContent": {"signature": signature}})
+    return signed + _rest(index, wire, _said_reasoning(block.thinking, signature))
+
+
+def _whole_block(index: int, wire: Any) -> bytes:
+    """A block that came at once. The wire streams some kinds in parts; all others are said in their start."""
+    kind = next(iter(wire), "") if isinstance(wire, dict) and len(wire) == 1 else ""
+    inner = wire[kind] if kind else None
+    if not isinstance(inner, dict):
+        return _opening(index, wire)
+    if kind == "toolUse" and _is_named(inner) and inner.get("type") == SERVER and "input" in inner:
+        start = {key: value for key, value in inner.items() if key != "input"}
+        return _opening(index, {kind: start}) + _delta(index, {kind: {"input": jsontext.compact(inner["input"])}})
+    if kind == "toolResult" and isinstance(inner.get("content"), list):
+        start = {key: value for key, value in inner.items() if key != "content"}
+        return _opening(index, {kind: start}) + _delta(index, {kind: inner["content"]})
+    if kind == "image" and isinstance(inner.get("source"), dict):
+        start = {key: value for key, value in inner.items() if key != "source"}
+        return _opening(index, {kind: start}) + _delta(index, {kind: {"source": inner["source"]}})
+    return _opening(index, wire)
+
+
+def _without_content(answer: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in answer["output"]["message"].items() if key != "content"}

@@ -1,0 +1,143 @@
+"""Losses found by reading again what was said: for small formats, where that is simpler than telling them one by one.
+
+What differs between a conversation and its return is lost, and nothing else is; the format's table says why.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import fields as struct_fields
+
+from ..values.folding import parse_arguments
+from ..values.losses import (
+    Fate,
+    Fates,
+    Loss,
+    Losses,
+    Severity,
+    extra_losses,
+    off_path,
+    own_fields,
+    places,
+    static_losses,
+)
+from ..values.messages import ToolCall, UserMessage, blocks_of
+from ..values.request import Conversation, Entry, ModelDescriptor
+from .residual import same
+
+OTHER = Fate("weakened", "the format says it in another way")
+BRANCH = "a list holds one path through the tree: this is not on the way to the head"
+
+
+def losses_of(
+    source: Conversation, said: Sequence[int], read: Callable[[], Conversation], fates: Fates, api: str
+) -> Losses:
+    """What of `source` a format could not say; nothing is compared before somebody looks.
+
+    `said` are the places of the messages on the path that it said at all; `read` reads its words again.
+    """
+    return Losses(lambda: tuple(_Comparison(fates, api).over(source, said, read())))
+
+
+class _Comparison:
+    def __init__(self, fates: Fates, api: str) -> None:
+        self._fates = fates
+        self._api = api
+
+    def over(self, source: Conversation, said: Sequence[int], again: Conversation) -> Iterator[Loss]:
+        if source.model is not None:
+            if again.model is None and not source.model.id:
+                yield Loss("$.model.id", "id", "the model is not said", "record")
+            yield from self._fields(source.model, again.model or ModelDescriptor(id=""), "$.model")
+        yield from self._value(source.system, again.system, "$.system", "Context.system")
+        yield from self._value(source.system_role, again.system_role, "$.systemRole", "Context.system_role")
+        yield from self._messages(source.messages, said, again.messages)
+        yield from self._entries(source, said, again)
+        yield from self._value(source.tools, again.tools, "$.tools", "Context.tools")
+        yield from self._fields(source.options, again.options, "$.options")
+        for place, before, after in (
+            ("$.extra", _without_context(source.extra), again.extra),
+            ("$.context.extra", source.extra.get("context", {}), again.extra.get("context", {})),
+        ):
+            yield from self._extra(before, after, place)
+        yield from (loss for loss in static_losses(source, {}, self._api) if loss.what == "text")
+
+    def _messages(self, before: Sequence[Any], said: Sequence[int], after: Sequence[Any]) -> Iterator[Loss]:
+        for at, message in enumerate(before):
+            if at not in said:
+                word = message.role if not isinstance(message, Struct) else type(message).__name__
+                yield Loss(f"$.messages[{at}]", word, "the format has no place for such a message", "dropped")
+        if len(after) != len(said):
+            why = "messages are read together, or apart, that were not so"
+            yield Loss("$.messages", "messages", why, "weakened")
+            yield Loss("$.entries", "entries", why, "weakened")
+            return
+        for at, message in zip(said, after, strict=True):
+            yield from self._value(before[at], message, f"$.messages[{at}]", "Context.messages")
+
+    def _entries(self, source: Conversation, said: Sequence[int], again: Conversation) -> Iterator[Loss]:
+        path, read = source.path(), again.path()
+        again_of = {id(path[at]): read[n] for n, at in enumerate(said) if len(read) == len(said)}
+        for at, (entry, place) in enumerate(zip(source.entries, places(source), strict=True)):
+            if place.startswith("$.entries"):
+                yield off_path(source, at, BRANCH)
+                continue
+            yield from self._fields(entry, again_of.get(id(entry), _PLACELESS), f"$.entries[{at}]", but=("message",))
+
+    def _value(self, before: Any, after: Any, path: str, name: str) -> Iterator[Loss]:
+        if isinstance(before, Struct) and type(before) is type(after):
+            yield from self._fields(before, after, path)
+        elif isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after):
+            for at, (one, other) in enumerate(zip(before, after, strict=True)):
+                yield from self._value(one, other, f"{path}[{at}]", name)
+        elif not same(before, after):
+            if name.endswith((".content", ".system")) and _is_spelling(before, after):
+                yield Loss(path, "content", "a text is a string or a block, as the format has it", "record")
+            else:
+                yield self._lost(path, name.partition(".")[2], self._fates.get(name, OTHER))
+
+    def _fields(self, before: Any, after: Any, path: str, but: tuple[str, ...] = ()) -> Iterator[Loss]:
+        for field in struct_fields(type(before)):
+            one, other, inner = getattr(before, field.name), getattr(after, field.name), f"{path}.{field.encode_name}"
+            if field.name == "extra":
+                yield from self._extra(one, other, inner)
+            elif field.name not in but and not _is_filled_in(field.name, one) and not _is_stale(before, field.name):
+                yield from self._value(one, other, inner, f"{type(before).__name__}.{field.name}")
+
+    def _extra(self, before: dict[str, Any], after: dict[str, Any], path: str) -> Iterator[Loss]:
+        for owner, held in before.items():
+            if owner == self._api:
+                told, again = own_fields(held), own_fields(after.get(owner))
+                missing = {key: told[key] for key in told if key not in again or not same(told[key], again[key])}
+                yield from extra_losses(owner, missing, f"{path}.{owner}", "no place for it here")
+            elif held and not same(held, after.get(owner)):
+                yield from extra_losses(owner, held, f"{path}.{owner}")
+
+    def _lost(self, path: str, what: str, fate: Fate) -> Loss:
+        severity: Severity = "weakened" if fate.kind == "kept" or fate.kind == "some" else fate.kind
+        return Loss(path, what, fate.why or OTHER.why, severity)
+
+
+_PLACELESS = Entry(message=UserMessage(content=None))  # an entry of a list: without ids
+
+
+def _without_context(extra: dict[str, Any]) -> dict[str, Any]:
+    return {owner: held for owner, held in extra.items() if owner != "context"}
+
+
+def _is_spelling(before: Any, after: Any) -> bool:
+    """Whether contents differ only in being a string or one block."""
+    return isinstance(before, str) != isinstance(after, str) and blocks_of(before) == blocks_of(after)
+
+
+def _is_filled_in(name: str, value: Any) -> bool:
+    """What reading knows by itself, where the source said nothing."""
+    return name in ("api", "tool_name") and value is None
+
+
+def _is_stale(value: Any, name: str) -> bool:
+    """Whether it is the spelling of arguments that were changed since."""
+    if name != "arguments_text" or not isinstance(value, ToolCall) or value.arguments_text is None:
+        return False
+    return not same(parse_arguments(value.arguments_text)[0], value.arguments)

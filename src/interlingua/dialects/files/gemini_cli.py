@@ -1,0 +1,369 @@
+"""Gemini CLI's session files (messages of `type` user, gemini, info, …), and its checkpoints (contents of the wire).
+
+A session is one document with `messages` or, from newer versions, JSON lines: a header, then a message a line.
+
+An answer in a session holds its text, its thoughts, and its tool calls with what they gave; here that is an assistant's
+message followed by the results, put together again on the way back. Parts are in the words of Google's wire, and are
+read by that dialect. Notices are kept in their places as messages of their own role. Checkpoints are the contents of a
+request: a bare list, or an object with the list in `history` or `clientHistory`.
+"""
+
+import re
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values.errors import BadWire, Unsupported
+from ...values.losses import QUIET, Encoded, Fates, Lines, Reporter
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    Content,
+    Message,
+    OpaqueBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    blocks_of,
+)
+from ...values.request import Conversation, Entry, ModelDescriptor
+from .. import dialect
+from ..residual import body_of, count, keeping, optional, put_back, reading, residual, restored, same, string, with_held
+from . import records as _records
+from .lines import is_null, lines_of
+from .records import FILE, Records, milliseconds, time_in, with_time
+
+API = "gemini-cli"
+LINES = True  # where a file has lines, they are one conversation
+RETURNED = True  # read and returned, not made from other formats
+WIRE = "google-generative-ai"
+
+LINE = "~line"  # of a conversation: its messages are lines
+CONTENTS = "~contents"  # of a conversation: a checkpoint, and where its contents stand ("" for a bare list)
+CALL = "~call"  # of what a tool gave: which of the answer's calls it belongs to
+PARTS = "~parts"  # of an answer: its words are a list of parts
+EXTRA = "~extra"  # of a block: an item of `thoughts` or `toolCalls` that is none
+
+FATES: Fates = _records.FATES
+
+
+def _wire() -> Any:
+    """The dialect in whose words the parts are."""
+    return dialect(WIRE)
+
+
+# --- content ---------------------------------------------------------------------------------------------------------
+
+
+def _decode_content(content: Any) -> Content:
+    """Text, or parts (a lone one must stay as it is, opaque to the list that it is not in)."""
+    if content is None or isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise TypeError("content is text or a list of parts")
+    return tuple(map(_decode_part, content))
+
+
+def _decode_part(part: Any) -> Block:
+    if isinstance(part, str):  # a list may hold plain strings among its parts
+        return OpaqueBlock(dialect=API, value=part)
+    (message,) = _wire().decode_messages([{"role": "model", "parts": [part]}])
+    (block,) = message.content
+    said = _say_part(block, QUIET)
+    return block if same(said, part) else OpaqueBlock(dialect=API, value=part)
+
+
+def _say_part(block: Block, report: Reporter) -> Any:
+    if isinstance(block, OpaqueBlock) and block.dialect == API:
+        return block.value
+    inner = Reporter()
+    said: list[dict[str, Any]] = _wire().encode_messages((AssistantMessage(content=(block,)),), inner)
+    for loss in inner.losses:
+        report.lost(loss.what, loss.why, loss.severity)
+    parts = said[0].get("parts") or [None]
+    return parts[0]
+
+
+def _say_content(content: Content, report: Reporter) -> Any:
+    if content is None or isinstance(content, str):
+        return content
+    said = []
+    for at, block in enumerate(content):
+        report.block = at
+        part = _say_part(block, report)
+        if part is not None or is_null(block, API):
+            said.append(part)
+    report.block = None
+    return said
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+def _decode_thought(wire: Any) -> ThinkingBlock | OpaqueBlock:
+    """A thought has a subject, in bold where it is one text, and a description."""
+    try:
+        subject, description = string(wire["subject"]), string(wire["description"])
+    except (KeyError, TypeError):
+        return OpaqueBlock(dialect=API, value=wire, extra={API: {EXTRA: "thoughts"}})
+    block = ThinkingBlock(thinking=f"**{subject}** {description}" if subject else description)
+    return keeping(block, API, wire, _say_thought(block))
+
+
+_THOUGHT = re.compile(r"\*\*(.*?)\*\* (.*)", re.DOTALL)
+
+
+def _say_thought(block: ThinkingBlock) -> dict[str, Any]:
+    told = _THOUGHT.fullmatch(block.thinking)
+    subject, description = (told[1], told[2]) if told else ("", block.thinking)
+    return {"subject": subject, "description": description}
+
+
+def _decode_call(wire: Any) -> ToolCall | OpaqueBlock:
+    if not isinstance(wire, dict) or not isinstance(wire.get("args"), dict):
+        return OpaqueBlock(dialect=API, value=wire, extra={API: {EXTRA: "toolCalls"}})
+    if not isinstance(wire.get("id"), str) or not isinstance(wire.get("name"), str):
+        return OpaqueBlock(dialect=API, value=wire, extra={API: {EXTRA: "toolCalls"}})
+    call = ToolCall(id=wire["id"], name=wire["name"], arguments=wire["args"])
+    return keeping(call, API, wire, _say_call(call))
+
+
+def _say_call(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "name": call.name, "args": call.arguments}
+
+
+def _decode_results(wire: Any, call: ToolCall, at: int) -> list[Message]:
+    """What a call gave, if it is the wire's parts: a response to the call, and perhaps pictures beside it."""
+    if not isinstance(wire, list) or not wire:
+        return []
+    given = _wire().decode_messages([{"role": "user", "parts": wire}])
+    results = [replace(m, tool_call_id=call.id) if isinstance(m, ToolResultMessage) else m for m in given]
+    if not same(_say_results(tuple(results)), wire):
+        results = list(given)
+    if not same(_say_results(tuple(results)), wire):
+        return []
+    return [with_held(result, API, **{CALL: at}) for result in results]
+
+
+def _say_results(results: tuple[Message, ...]) -> list[Any]:
+    said = _wire().encode_messages(results, QUIET)
+    return [part for content in said for part in content.get("parts") or ()]
+
+
+def _decode_tokens(wire: Any) -> Usage | None:
+    """Prompt tokens include those from the cache; thinking is counted beside the output."""
+    if not isinstance(wire, dict):
+        return None
+    cached, thoughts = count(wire, "cached"), count(wire, "thoughts")
+    usage = Usage.of(
+        max(count(wire, "input") - cached, 0),
+        count(wire, "output") + thoughts,
+        cache_read=cached,
+        reasoning=thoughts if "thoughts" in wire else None,
+        total_tokens=count(wire, "total") or None,
+    )
+    return keeping(usage, API, wire, _say_tokens(usage))
+
+
+def _say_tokens(usage: Usage) -> dict[str, Any]:
+    wire = {
+        "input": usage.input + usage.cache_read,
+        "output": usage.output - (usage.reasoning or 0),
+        "cached": usage.cache_read,
+        "total": usage.total_tokens,
+    }
+    return wire if usage.reasoning is None else {**wire, "thoughts": usage.reasoning}
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+def _decode_record(record: dict[str, Any]) -> list[Any]:
+    when = milliseconds(record.get("timestamp"))
+    if record.get("type") == "user":
+        return [UserMessage(content=_decode_content(record.get("content")), timestamp=when)]
+    if record.get("type") != "gemini":
+        return []
+    words = _decode_content(record.get("content"))
+    thoughts, calls = record.get("thoughts"), _list(record.get("toolCalls"))
+    blocks: list[Block] = [_decode_thought(item) for item in _list(thoughts)]
+    made = [_decode_call(item) for item in calls]
+    content: Content = words
+    if blocks or made:
+        blocks += [] if words == "" else blocks_of(words)
+    results: list[Message] = []
+    for at, call in enumerate(made):
+        if isinstance(call, ToolCall):
+            given = _decode_results(calls[at].get("result"), call, at)
+            results += given
+            if given:  # said by the results
+                made[at] = keeping(replace(call, extra={}), API, _without_result(calls[at]), _say_call(call))
+    if blocks or made:
+        content = (*blocks, *made)
+    answer = AssistantMessage(
+        content=content,
+        api=WIRE,
+        provider="google",
+        model=optional(record.get("model")),
+        usage=_decode_tokens(record.get("tokens")),
+        timestamp=when,
+        extra={API: {PARTS: True}} if isinstance(words, tuple) else {},
+    )
+    return [answer, *(with_time(result, when) for result in results)]
+
+
+def _list(value: Any) -> list[Any]:
+    """The items of a list that may be missing or null."""
+    return value if isinstance(value, list) else []
+
+
+def _without_result(wire: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in wire.items() if key != "result"}
+
+
+def _say_record(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
+    first = messages[0]
+    said: dict[str, Any] = time_in(messages)
+    if not isinstance(first, AssistantMessage):
+        return {**said, "type": "user", "content": _say_content(first.content, report)}
+    said |= {"type": "gemini", **_say_answer(first, report)}
+    results: dict[int, list[Message]] = {}
+    for message in messages[1:]:
+        results.setdefault(message.extra.get(API, {}).get(CALL, -1), []).append(message)
+    for at, given in results.items():
+        if 0 <= at < len(said.get("toolCalls", ())) and isinstance(said["toolCalls"][at], dict):
+            said["toolCalls"][at]["result"] = _say_results(tuple(given))
+        else:
+            report.lost("result", "a result stands in its call")
+    if first.model is not None:
+        said["model"] = first.model
+    if first.usage is not None:
+        said["tokens"] = restored(_say_tokens(first.usage), first.usage.extra, API)
+    return said
+
+
+def _say_answer(answer: AssistantMessage, report: Reporter) -> dict[str, Any]:
+    if not isinstance(answer.content, tuple):
+        return {"content": answer.content}
+    words: list[Block] = []
+    lists: dict[str, list[Any]] = {}
+    for block in answer.content:
+        held = block.extra.get(API, {}).get(EXTRA)
+        if isinstance(block, OpaqueBlock) and held:
+            lists.setdefault(held, []).append(block.value)
+        elif isinstance(block, ThinkingBlock) and WIRE not in block.extra:
+            lists.setdefault("thoughts", []).append(restored(_say_thought(block), block.extra, API))
+        elif isinstance(block, ToolCall) and WIRE not in block.extra:
+            lists.setdefault("toolCalls", []).append(restored(_say_call(block), block.extra, API))
+        else:
+            words.append(block)
+    if answer.extra.get(API, {}).get(PARTS):
+        return {"content": _say_content(tuple(words), report), **lists}
+    if all(isinstance(block, TextBlock) for block in words):
+        return {"content": "".join(block.text for block in words if isinstance(block, TextBlock)), **lists}
+    return {"content": _say_content(tuple(words), report), **lists}
+
+
+def _records_of() -> Records:
+    return Records(API, _decode_record, _say_record)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """A session, or a checkpoint."""
+    body = _body_of(data)
+    if isinstance(body, list):
+        return _decode_lines(body) if _is_header(body[0] if body else None) else _decode_contents({"": body}, "")
+    if not isinstance(body, dict):
+        raise BadWire(API, f"expected a session or a list of contents, got {type(body).__name__}")
+    if not isinstance(body.get("messages"), list):
+        for key in ("clientHistory", "history"):
+            if isinstance(body.get(key), list):
+                return _decode_contents(body, key)
+        raise BadWire(API, "expected a session with `messages`, or a checkpoint with `history`")
+    return _conversation(body["messages"], {FILE: True, **residual(body, {"messages": body["messages"]})}, "messages")
+
+
+def _body_of(data: Any) -> Any:
+    """One JSON value, or those of the lines."""
+    try:
+        return body_of(data, API)
+    except BadWire:
+        lines = lines_of(data, API)
+        if not lines:
+            raise
+        return lines
+
+
+def _is_header(value: Any) -> bool:
+    return isinstance(value, dict) and "sessionId" in value and "messages" not in value and "parts" not in value
+
+
+def _decode_lines(lines: list[Any]) -> Conversation:
+    return _conversation(lines, {FILE: True, LINE: True}, "")
+
+
+def _conversation(wire: list[Any], held: dict[str, Any], place: str) -> Conversation:
+    records = _records_of()
+    entries: list[Entry] = []
+    for at, record in enumerate(wire):
+        if not isinstance(record, dict):
+            where = f"$.{place}[{at}]" if place else f"$[{at}]"
+            raise BadWire(API, f"expected an object, got {type(record).__name__}", where)
+        kind = record.get("type")
+        entries += records.read(record, kind if isinstance(kind, str) else "session" if not at else "record")
+    models = [entry.message.model for entry in entries if isinstance(entry.message, AssistantMessage)]
+    named = next((model for model in reversed(models) if model), None)
+    model = ModelDescriptor(id=named, provider="google") if named else None
+    return Conversation(entries=tuple(entries), model=model, extra={API: held})
+
+
+def _decode_contents(body: dict[str, Any], key: str) -> Conversation:
+    messages = _wire().decode_messages(body[key])
+    if not same(_wire().encode_messages(messages, QUIET), body[key]):
+        raise BadWire(API, "these are not the contents of a checkpoint", f"$.{key}" if key else "$")
+    held = residual(body, {key: body[key]})
+    entries = tuple(Entry(message=message) for message in messages)
+    return Conversation(entries=entries, extra={API: {CONTENTS: key, **held}})
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The session or checkpoint that was read."""
+    held = conversation.extra.get(API, {})
+    if CONTENTS in held:
+        report = Reporter()
+        contents = _wire().encode_messages(conversation.messages, report)
+        body = contents if held[CONTENTS] == "" else put_back({held[CONTENTS]: contents}, held)
+        return Encoded(body, tuple(report.losses))
+    if FILE not in held:
+        raise Unsupported(API, f"a conversation of this format {_records.WHY}")
+    records, losses = _records_of().write(conversation)
+    body = Lines(records) if held.get(LINE) else put_back({"messages": records}, held)
+    return Encoded(body, tuple(losses))
+
+
+def sniff(value: Any) -> str | None:
+    """Whether a document is a session of this program, or a checkpoint in an object."""
+    if isinstance(value, list) and value and _is_header(value[0]) and "projectHash" in value[0]:
+        return "lines behind a header with `sessionId` and `projectHash`"
+    if not isinstance(value, dict):
+        return None
+    if _is_header(value) and "projectHash" in value:
+        return "a header with `sessionId` and `projectHash`"
+    if isinstance(value.get("messages"), list) and "sessionId" in value and "projectHash" in value:
+        return "`messages` beside `sessionId` and `projectHash`"
+    for key in ("clientHistory", "history"):
+        contents = value.get(key)
+        if isinstance(contents, list) and contents and all(map(_is_content, contents)):
+            return f"contents with `parts` in `{key}`"
+    return None
+
+
+def _is_content(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("role") in ("user", "model") and isinstance(value.get("parts"), list)

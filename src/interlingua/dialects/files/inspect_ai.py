@@ -1,0 +1,328 @@
+"""One sample of an Inspect evaluation log: the messages of a conversation, with the score and everything beside it.
+
+A log holds many samples; `split` takes it apart, and a log with one sample is read as it is. Messages have the roles
+system, user, assistant and tool; reasoning, pictures and what the provider's own tools did are parts of the content,
+calls stand beside it. A tool's message says of its error what kind it is.
+"""
+
+from typing import Any
+
+from ...values.errors import BadWire, Unsupported
+from ...values.losses import Encoded, Fates, Reporter
+from ...values.messages import (
+    AssistantMessage,
+    AudioBlock,
+    Block,
+    Content,
+    DocumentBlock,
+    ImageBlock,
+    Message,
+    OpaqueBlock,
+    ServerToolCall,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    blocks_of,
+    text_of,
+)
+from ...values.request import Conversation, Entry, ModelDescriptor
+from ..residual import an_object, body_of, keeping, optional, put_back, reading, residual, restored, string
+from . import records as _records
+from .records import FILE, Records
+
+API = "inspect-ai"
+RETURNED = True  # read and returned, not made from other formats
+
+CALL = "~call"  # of a block: an item of `tool_calls` that is no call
+ERROR = "~error"  # of a result: its words are those of the error
+BLOCKS = "~blocks"  # of an answer with calls: its words are a list of parts
+SYSTEM = "~system"  # of a conversation: residual of its first message, the system text
+LOG = "~log"  # of a conversation: residual of the log around its one sample
+
+FATES: Fates = _records.FATES
+
+
+# --- content ---------------------------------------------------------------------------------------------------------
+
+
+def _decode_content(content: Any) -> Content:
+    if content is None or isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise TypeError("content is text or a list of parts")
+    return tuple(map(_decode_part, content))
+
+
+def _decode_part(part: Any) -> Block:
+    try:
+        block = _block_in(part)
+        said = _say_block(block)
+        if said is not None:
+            return keeping(block, API, part, said)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        pass
+    return OpaqueBlock(dialect=API, value=part)
+
+
+def _block_in(part: dict[str, Any]) -> Block:
+    match part["type"]:
+        case "text":
+            return TextBlock(text=string(part["text"]), refusal=part.get("refusal") is True)
+        case "reasoning":
+            hidden, words = part.get("redacted") is True, string(part["reasoning"])
+            if hidden:  # the sealed payload stands where the words would
+                return ThinkingBlock(thinking="", thinking_signature=words, redacted=True)
+            return ThinkingBlock(thinking=words, thinking_signature=optional(part.get("signature")))
+        case "image":
+            return ImageBlock(**_source(part["image"]), detail=optional(part.get("detail")))
+        case "audio":
+            return AudioBlock(**_source(part["audio"]))
+        case "video" | "document" as kind:
+            title = optional(part.get("filename")) if kind == "document" else None
+            return DocumentBlock(**_source(part[kind]), title=title)
+        case "tool_use":
+            return ServerToolCall(id=string(part["id"]), name=string(part["name"]), arguments=part["arguments"])
+        case kind:
+            raise ValueError(f"unknown part {kind!r}")
+
+
+def _source(where: Any) -> dict[str, Any]:
+    """Where a medium is: base64 in a data URL, or a URL or path."""
+    head, comma, data = string(where).partition(",")
+    if comma and head.startswith("data:") and head.endswith(";base64"):
+        return {"data": data, "mime_type": head[len("data:") : -len(";base64")]}
+    return {"url": where}
+
+
+def _say_block(block: Block) -> dict[str, Any] | None:
+    """A part without its residual."""
+    match block:
+        case TextBlock():
+            return {"type": "text", "text": block.text, **({"refusal": True} if block.refusal else {})}
+        case ThinkingBlock() if block.redacted:
+            return {"type": "reasoning", "reasoning": block.thinking_signature or "", "redacted": True}
+        case ThinkingBlock():
+            signed = {} if block.thinking_signature is None else {"signature": block.thinking_signature}
+            return {"type": "reasoning", "reasoning": block.thinking, **signed}
+        case ImageBlock():
+            detail = {} if block.detail is None else {"detail": block.detail}
+            return _sourced("image", block, detail)
+        case AudioBlock():
+            return _sourced("audio", block, {})
+        case DocumentBlock():
+            video = (block.mime_type or "").startswith("video/") or block.title is None
+            return _sourced("video" if video else "document", block, {} if video else {"filename": block.title})
+        case ServerToolCall():
+            return {"type": "tool_use", "id": block.id, "name": block.name, "arguments": block.arguments}
+        case _:
+            return None
+
+
+def _sourced(kind: str, block: ImageBlock | AudioBlock | DocumentBlock, more: dict[str, Any]) -> dict[str, Any] | None:
+    if block.data is not None and block.mime_type is not None:
+        return {"type": kind, kind: f"data:{block.mime_type};base64,{block.data}", **more}
+    return None if block.url is None else {"type": kind, kind: block.url, **more}
+
+
+def _say_content(content: Content, report: Reporter) -> Any:
+    if content is None or isinstance(content, str):
+        return content
+    said = []
+    for at, block in enumerate(content):
+        report.block = at
+        if isinstance(block, OpaqueBlock) and block.dialect == API:
+            said.append(block.value)
+            continue
+        part = _say_block(block)
+        if part is None:
+            report.lost(type(block).__name__, "the format has no such part")
+        else:
+            said.append(restored(part, block.extra, API))
+    report.block = None
+    return said
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def _decode_message(wire: dict[str, Any]) -> list[Any]:
+    content = _decode_content(wire.get("content"))
+    match wire.get("role"):
+        case "user":
+            return [UserMessage(content=content)]
+        case "system":
+            return [SystemMessage(content=content)]
+        case "tool":
+            return [_decode_result(wire, content)]
+        case "assistant":
+            calls = wire.get("tool_calls")
+            if not isinstance(calls, list) or not calls:
+                return [AssistantMessage(content=content, model=optional(wire.get("model")))]
+            blocks = (*(blocks_of(content) if content else ()), *map(_decode_call, calls))
+            hints = {API: {BLOCKS: True}} if isinstance(content, tuple) else {}
+            return [AssistantMessage(content=blocks, model=optional(wire.get("model")), extra=hints)]
+        case _:
+            return []
+
+
+def _decode_result(wire: dict[str, Any], content: Content) -> ToolResultMessage:
+    """A result; where a tool failed and gave nothing, what the model read are the words of the error."""
+    error = wire.get("error") if isinstance(wire.get("error"), dict) else None
+    hints: dict[str, Any] = {}
+    if error is not None and content == "" and isinstance(error.get("message"), str):
+        hints, content = {API: {ERROR: True}}, error["message"]
+        error = {key: value for key, value in error.items() if key != "message"}
+    return ToolResultMessage(
+        tool_call_id=string(wire["tool_call_id"]),
+        tool_name=optional(wire.get("function")),
+        content=content,
+        details=error,
+        is_error=error is not None,
+        extra=hints,
+    )
+
+
+def _say_result(result: ToolResultMessage, report: Reporter) -> dict[str, Any]:
+    said: dict[str, Any] = {"role": "tool", "content": _say_content(result.content, report)}
+    said["tool_call_id"] = result.tool_call_id
+    if result.tool_name is not None:
+        said["function"] = result.tool_name
+    if result.is_error:
+        said["error"] = dict(result.details) if isinstance(result.details, dict) else {}
+        if result.extra.get(API, {}).get(ERROR):
+            said["error"]["message"], said["content"] = text_of(result.content), ""
+    return said
+
+
+def _decode_call(wire: Any) -> Block:
+    try:
+        call = ToolCall(
+            id=string(wire["id"]),
+            name=string(wire["function"]),
+            arguments=an_object(wire["arguments"], API),
+            parse_error=optional(wire.get("parse_error")),
+        )
+        return keeping(call, API, wire, _say_call(call))
+    except (KeyError, TypeError, IndexError, BadWire):
+        return OpaqueBlock(dialect=API, value=wire, extra={API: {CALL: True}})
+
+
+def _say_call(call: ToolCall) -> dict[str, Any]:
+    wire: dict[str, Any] = {"id": call.id, "function": call.name, "arguments": call.arguments, "type": "function"}
+    return wire if call.parse_error is None else {**wire, "parse_error": call.parse_error}
+
+
+def _say_message(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
+    (message,) = messages
+    match message:
+        case AssistantMessage():
+            named = {} if message.model is None else {"model": message.model}
+            return {"role": "assistant", **_say_answer(message, report), **named}
+        case ToolResultMessage():
+            return _say_result(message, report)
+        case _:
+            role = "system" if isinstance(message, SystemMessage) else "user"
+            return {"role": role, "content": _say_content(message.content, report)}
+
+
+def _say_answer(message: AssistantMessage, report: Reporter) -> dict[str, Any]:
+    if not isinstance(message.content, tuple):
+        return {"content": message.content}
+    words, calls = [], []
+    for block in message.content:
+        if isinstance(block, ToolCall):
+            calls.append(restored(_say_call(block), block.extra, API))
+        elif isinstance(block, OpaqueBlock) and block.extra.get(API, {}).get(CALL):
+            calls.append(block.value)
+        else:
+            words.append(block)
+    parts = not calls or bool(message.extra.get(API, {}).get(BLOCKS))
+    if not parts and all(isinstance(block, TextBlock) for block in words):
+        text = "".join(block.text for block in words if isinstance(block, TextBlock))
+        return {"content": text, "tool_calls": calls}
+    said = {"content": _say_content(tuple(words), report)}
+    return {**said, "tool_calls": calls} if calls else said
+
+
+def _records_of() -> Records:
+    return Records(API, _decode_message, _say_message)
+
+
+# --- samples ---------------------------------------------------------------------------------------------------------
+
+
+def split(value: Any) -> list[Any] | None:
+    """The samples of a log, each as a log of its own, if that is what the value is."""
+    if _is_log(value) and len(value["samples"]) > 1:
+        return [{**value, "samples": [sample]} for sample in value["samples"]]
+    return None
+
+
+def _is_log(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("samples"), list)
+        and isinstance(value.get("eval"), dict)
+        and all(map(_is_sample, value["samples"]))
+    )
+
+
+def _is_sample(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("messages"), list) and "epoch" in value
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """A sample, or a log that holds but one."""
+    wire = an_object(body_of(data, API), API)
+    about: dict[str, Any] = {}
+    if isinstance(wire.get("samples"), list):
+        samples = wire["samples"]
+        if len(samples) != 1:
+            raise BadWire(API, f"a log of {len(samples)} samples: take one of them", "$.samples")
+        about[LOG] = residual(wire, {"samples": samples})
+        evaluated, wire = wire.get("eval"), an_object(samples[0], API, "$.samples[0]")
+    else:
+        evaluated = None
+    messages = wire.get("messages")
+    if not isinstance(messages, list):
+        raise BadWire(API, "a sample has `messages`", "$.messages")
+    records = _records_of()
+    entries: list[Entry] = []
+    for at, message in enumerate(messages):
+        role = an_object(message, API, f"$.messages[{at}]").get("role")
+        entries += records.read(message, role if isinstance(role, str) else "message")
+    named = optional(evaluated.get("model")) if isinstance(evaluated, dict) else None
+    about |= {FILE: True, **residual(wire, {"messages": messages})}
+    first = entries[0].message if entries else None
+    system = first.content if isinstance(first, SystemMessage) and isinstance(first.content, str) else None
+    if system is not None:
+        about[SYSTEM] = entries.pop(0).extra[API]
+    model = ModelDescriptor(id=named) if named else None
+    return Conversation(entries=tuple(entries), system=system, model=model, extra={API: about})
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The sample, or the log of one, that was read."""
+    held = conversation.extra.get(API, {})
+    if FILE not in held:
+        raise Unsupported(API, f"a conversation of this format {_records.WHY}")
+    records, losses = _records_of().write(conversation, system=True)
+    if conversation.system is not None:
+        said = {"role": "system", "content": text_of(conversation.system)}
+        records.insert(0, put_back(said, held.get(SYSTEM, {})))
+    sample = put_back({"messages": records}, held)
+    body = put_back({"samples": [sample]}, held[LOG]) if LOG in held else sample
+    return Encoded(body, tuple(losses))
+
+
+def sniff(value: Any) -> str | None:
+    """Whether a document is a log or one of its samples."""
+    if _is_log(value):
+        return "`samples` with `messages` and `epoch`, beside `eval`"
+    if _is_sample(value) and "input" in value and ("scores" in value or "target" in value):
+        return "`messages` beside `input`, `epoch` and a target or scores"
+    return None

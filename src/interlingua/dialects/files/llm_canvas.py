@@ -1,0 +1,801 @@
+"""LLM Canvas: a whole canvas (a tree of message nodes), a list of messages, or one message.
+
+Blocks have the shapes of Anthropic's request parameters: text, pictures, `tool_use`, and in a user's message
+`tool_result`. A node with results becomes several entries here; the last of them has the node's id, the others ids made
+from it. A merge is one more child id, of a node whose parent is another. What a canvas says of a node is its time and
+its model (`meta`).
+
+The system text is the first of a list of messages; on a canvas, the node that everything else hangs from.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from ...values.errors import BadWire
+from ...values.losses import (
+    QUIET,
+    Encoded,
+    Fates,
+    Reporter,
+    Severity,
+    dropped,
+    encoded,
+    kept,
+    own_fields,
+    places,
+    record,
+    some,
+)
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    CacheMarker,
+    Content,
+    CustomMessage,
+    ImageBlock,
+    Message,
+    OpaqueBlock,
+    SystemMessage,
+    TextBlock,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+from ...values.request import Conversation, Entry, System, is_aside
+from ..residual import (
+    JOINED,
+    MESSAGE,
+    an_object,
+    body_of,
+    boolean,
+    each,
+    keeping,
+    number,
+    optional,
+    put_back,
+    reading,
+    residual,
+    restored,
+    string,
+    with_held,
+)
+from .lines import NO_CALL, OWN, is_null
+
+API = "llm-canvas"
+
+# Hints of ours in `extra[API]`.
+CANVAS = "~canvas"  # of a conversation: it was a canvas
+SINGLE = "~single"  # of a conversation: it was one message, not a list
+ANSWER = "~answer"  # of a conversation: what stood around the canvas, as the server answers it
+SYSTEM = "~system"  # of a conversation: the rest of the system node, or of the system message
+EXPLICIT = "~explicit"  # of a result: success was said, and not left to be understood
+MERGED = "~merged"  # of an entry: children of its node that have another parent
+META = "~meta"  # of an entry: what else is in `meta`
+
+FATES: Fates = {
+    **NO_CALL,
+    **kept("TextBlock.text TextBlock.cache CacheMarker.ttl ImageBlock.cache ToolCall.cache ToolResultMessage.cache"),
+    **dropped("TextBlock.text_signature TextBlock.citations"),
+    **dropped("Citation.title Citation.url Citation.cited_text Citation.start Citation.end"),
+    **dropped("TextBlock.refusal", "a refusal is said as plain text"),
+    **some("ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id", "a picture is base64 or a URL"),
+    **dropped("ImageBlock.detail"),
+    **kept("ToolCall.id ToolCall.name ToolCall.arguments"),
+    **record("ToolCall.arguments_text", "arguments are an object, not text"),
+    **dropped("ToolCall.parse_error", "arguments are an object; what is none is said as {}"),
+    **dropped("ToolCall.thought_signature"),
+    **some(
+        "ThinkingBlock.thinking ThinkingBlock.thinking_signature ThinkingBlock.redacted"
+        " AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache"
+        " DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id"
+        " DocumentBlock.title DocumentBlock.context DocumentBlock.citations DocumentBlock.cache"
+        " ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache"
+        " ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
+        " ServerToolResult.is_error ServerToolResult.cache",
+        "the canvas refuses such a block; it is dropped",
+    ),
+    **some("OpaqueBlock.dialect OpaqueBlock.value", "only what stood in this format"),
+    **kept("UserMessage.content AssistantMessage.content SystemMessage.content"),
+    **kept("ToolResultMessage.tool_call_id ToolResultMessage.content ToolResultMessage.is_error"),
+    **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
+    **record("ToolResultMessage.details", "only the content is said"),
+    **dropped("SystemMessage.developer", "one word for system messages"),
+    **some("CustomMessage.role", "no such role here; only what stood in this format goes back"),
+    **some(
+        "UserMessage.timestamp AssistantMessage.timestamp ToolResultMessage.timestamp SystemMessage.timestamp"
+        " AssistantMessage.model",
+        "a canvas says it of its nodes, a list of messages does not",
+    ),
+    **record(
+        "AssistantMessage.api AssistantMessage.provider AssistantMessage.response_model AssistantMessage.usage"
+        " AssistantMessage.stop_reason AssistantMessage.stop_detail AssistantMessage.error_message"
+        " AssistantMessage.response_id",
+        "a node says its time and its model, nothing else",
+    ),
+    **some(
+        "ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache ToolSpec.dialect"
+        " ToolSpec.value",
+        "a canvas does not hold the tools",
+    ),
+    **dropped("Context.system_role", "one word for system messages"),
+    **some("Entry.id Entry.parent_id", "every node has an id, and some get one"),
+    **some("Entry.parents", "a node names its children, so a parent must be there"),
+    **kept("Conversation.entries"),
+    **some("Conversation.head", "a canvas stands at its last node"),
+}
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+
+def decode_block(wire: Any, *, result: bool = False) -> Block:
+    """One block; what this format does not have is kept as it is, opaque. Results hold text and pictures only."""
+    kinds = _IN_RESULTS if result else _DECODERS
+    decode = kinds.get(wire["type"]) if isinstance(wire, dict) and isinstance(wire.get("type"), str) else None
+    if decode is not None:
+        try:
+            block: Block = decode(wire)
+            return keeping(block, API, wire, encode_block(block, QUIET, result=result) or {})
+        except (KeyError, TypeError, ValueError):
+            pass
+    return OpaqueBlock(dialect=API, value=wire)
+
+
+def _decode_text(wire: dict[str, Any]) -> TextBlock:
+    return TextBlock(text=string(wire["text"]), cache=_decode_cache(wire))
+
+
+def _decode_image(wire: dict[str, Any]) -> ImageBlock:
+    source = wire["source"]
+    if source["type"] == "url":
+        return ImageBlock(url=string(source["url"]), cache=_decode_cache(wire))
+    if source["type"] != "base64":
+        raise ValueError(source["type"])
+    mime = optional(source.get("media_type"))
+    return ImageBlock(data=string(source["data"]), mime_type=mime, cache=_decode_cache(wire))
+
+
+def _decode_call(wire: dict[str, Any]) -> ToolCall:
+    if not isinstance(wire["input"], dict):
+        raise TypeError("the input of a tool is an object")
+    return ToolCall(
+        id=string(wire["id"]), name=string(wire["name"]), arguments=wire["input"], cache=_decode_cache(wire)
+    )
+
+
+_IN_RESULTS: dict[str, Callable[[dict[str, Any]], Any]] = {"text": _decode_text, "image": _decode_image}
+_DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {**_IN_RESULTS, "tool_use": _decode_call}
+
+
+def _decode_cache(wire: dict[str, Any]) -> CacheMarker | None:
+    marker = wire.get("cache_control")
+    if not isinstance(marker, dict):
+        return None
+    cache = CacheMarker(ttl=optional(marker.get("ttl")))
+    return keeping(cache, API, marker, _encode_cache(cache))
+
+
+def encode_block(block: Block, report: Reporter, *, result: bool = False) -> Any:
+    """One block as this format says it, or None (reported) when it cannot."""
+    wire: dict[str, Any]
+    match block:
+        case TextBlock():
+            wire = {"type": "text", "text": block.text}
+        case ToolCall() if not result:
+            wire = {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments}
+        case ImageBlock() if block.data is not None or block.url is not None:
+            wire = {"type": "image", "source": _encode_source(block, report)}
+        case OpaqueBlock() if block.dialect == API:
+            return block.value
+        case _:
+            report.lost(type(block).__name__, "a canvas has text, pictures, calls and results")
+            return None
+    if block.cache is not None:
+        wire["cache_control"] = _encode_cache(block.cache)
+    return restored(wire, block.extra, API) if block.extra else wire
+
+
+def _encode_source(block: ImageBlock, report: Reporter) -> dict[str, Any]:
+    if block.file_id is not None:
+        report.lost("file_id", "uploads have no place in this format", field="fileId")
+    if block.data is None:
+        if block.mime_type is not None:
+            report.lost("mime_type", "a URL is said without its type", field="mimeType")
+        return {"type": "url", "url": block.url}
+    if block.url is not None:
+        report.lost("url", "the picture is said by its data", field="url")
+    return {"type": "base64", "media_type": block.mime_type, "data": block.data}
+
+
+def _encode_cache(cache: CacheMarker) -> dict[str, Any]:
+    wire = {"type": "ephemeral"}
+    if cache.ttl is not None:
+        wire["ttl"] = cache.ttl
+    return restored(wire, cache.extra, API)
+
+
+def _encode_content(content: Content, report: Reporter, *, result: bool = False) -> Any:
+    if content is None or isinstance(content, str):
+        return content
+    said = []
+    for at, block in enumerate(content):
+        report.block = at
+        wire = encode_block(block, report, result=result)
+        if wire is not None or is_null(block, API):
+            said.append(wire)
+    report.block = None
+    return said
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def _decode_message(wire: Any, names: dict[str, str]) -> list[Entry]:
+    """One message; a user's message with tool results becomes several."""
+    role = an_object(wire, API).get("role")
+    message: Message
+    match role:
+        case "user":
+            return _decode_user(wire, names)
+        case "assistant":
+            message = AssistantMessage(content=_decode_content(wire.get("content")))
+            names.update((call.id, call.name) for call in message.tool_calls)
+        case "system":
+            message = SystemMessage(content=_decode_content(wire.get("content")))
+        case str():
+            fields = {key: value for key, value in wire.items() if key != "role"}
+            return [Entry(message=CustomMessage(role, fields), extra={API: {OWN: True}})]  # type: ignore[arg-type]
+        case _:
+            raise BadWire(API, "a message needs a role: user, assistant or system", "$.role")
+    return [Entry(message=_kept(message, wire))]
+
+
+def _kept(message: Message, wire: dict[str, Any]) -> Message:
+    said = _said_message(message, QUIET)
+    given = {**wire, "content": said["content"]} if isinstance(wire.get("content"), list) else wire
+    return keeping(message, API, given, said)
+
+
+def _decode_content(content: Any, *, result: bool = False) -> Content:
+    if content is None or isinstance(content, str):
+        return content
+    return tuple(each(content, "content", API, lambda block: decode_block(block, result=result)))
+
+
+def _decode_user(wire: dict[str, Any], names: dict[str, str]) -> list[Entry]:
+    content = wire.get("content")
+    if not isinstance(content, list) or not any(_is_result(block) for block in content):
+        return [Entry(message=_kept(UserMessage(content=_decode_content(content)), wire))]
+    pieces: list[Message] = []
+    for block in content:
+        if _is_result(block):
+            pieces.append(_decode_result(block, names))
+        elif pieces and isinstance(pieces[-1], UserMessage):
+            pieces[-1] = UserMessage(content=(*pieces[-1].content, decode_block(block)))  # type: ignore[misc]
+        else:
+            pieces.append(UserMessage(content=(decode_block(block),)))
+    held = residual({**wire, "content": None}, {"role": "user", "content": None})
+    if held:
+        pieces[0] = with_held(pieces[0], API, **{MESSAGE: held})
+    return [Entry(message=piece, extra={API: {JOINED: True}} if at else {}) for at, piece in enumerate(pieces)]
+
+
+def _is_result(block: Any) -> bool:
+    return (
+        isinstance(block, dict)
+        and block.get("type") == "tool_result"
+        and isinstance(block.get("tool_use_id"), str)
+        and isinstance(block.get("content", ""), str | list | None)
+        and isinstance(block.get("is_error", False), bool)
+    )
+
+
+def _decode_result(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMessage:
+    result = ToolResultMessage(
+        tool_call_id=wire["tool_use_id"],
+        tool_name=names.get(wire["tool_use_id"]),
+        content=_decode_content(wire.get("content"), result=True),
+        is_error=boolean(wire.get("is_error", False)),
+        cache=_decode_cache(wire),
+        extra={API: {EXPLICIT: True}} if wire.get("is_error") is False else {},
+    )
+    said = _encode_result(result, QUIET)
+    given = {**wire, "content": said["content"]} if isinstance(wire.get("content"), list) else wire
+    held = residual(given, said)
+    return with_held(result, API, **held) if held else result
+
+
+def _encode_result(result: ToolResultMessage, report: Reporter) -> dict[str, Any]:
+    wire: dict[str, Any] = {"type": "tool_result", "tool_use_id": result.tool_call_id}
+    if result.content is not None:
+        wire["content"] = _encode_content(result.content, report, result=True)
+    if result.is_error or (result.extra and result.extra.get(API, {}).get(EXPLICIT)):
+        wire["is_error"] = result.is_error
+    if result.cache is not None:
+        wire["cache_control"] = _encode_cache(result.cache)
+    return restored(wire, result.extra, API) if result.extra else wire
+
+
+def _said_message(message: Message, report: Reporter) -> dict[str, Any]:
+    if isinstance(message, ToolResultMessage):
+        held = message.extra.get(API, {}).get(MESSAGE, {}) if message.extra else {}
+        return put_back({"role": "user", "content": [_encode_result(message, report)]}, held)
+    role = "user" if isinstance(message, UserMessage) else "system"
+    if isinstance(message, AssistantMessage):
+        role = "assistant"
+    wire = {"role": role, "content": _encode_content(message.content, report)}
+    if not message.extra:
+        return wire
+    held = message.extra.get(API, {})
+    return put_back(put_back(wire, held), held.get(MESSAGE, {}))
+
+
+class _Said:
+    """The messages said so far, each with the places of the entries that it stands for."""
+
+    def __init__(self, entries: tuple[Entry, ...], report: Reporter) -> None:
+        self.messages: list[tuple[dict[str, Any], list[int]]] = []
+        self._entries = entries
+        self._report = report
+        self._names: dict[str, str] = {}
+
+    def say(self, at: int) -> bool:
+        """Says an entry's message, if it can be said."""
+        entry = self._entries[at]
+        message: Any = entry.message
+        own = entry.extra.get(API, {}) if entry.extra else {}
+        if isinstance(message, CustomMessage):
+            if not own.get(OWN):
+                severity: Severity = "record" if is_aside(entry) and "result" not in message.fields else "dropped"
+                self._report.lost(message.role, "the roles are user, assistant and system", severity)
+                return False
+            self.messages.append(({"role": message.role, **message.fields}, [at]))
+            return True
+        self._note(message)
+        if not (own.get(JOINED) and self._joins(at, message)):
+            self.messages.append((_said_message(message, self._report), [at]))
+        return True
+
+    def _joins(self, at: int, message: Message) -> bool:
+        """Puts the message into the one before it, if it is still a part of that."""
+        if not self.messages or self.messages[-1][1][-1] != at - 1:
+            return False
+        wire, entries = self.messages[-1]
+        before, entry = self._entries[at - 1], self._entries[at]
+        if wire["role"] != "user" or not isinstance(wire["content"], list) or entry.parent_id not in (None, before.id):
+            return False
+        if isinstance(message, ToolResultMessage):
+            wire["content"].append(_encode_result(message, self._report))
+        elif isinstance(message, UserMessage) and isinstance(before.message, ToolResultMessage):
+            if not isinstance(message.content, tuple):
+                return False
+            wire["content"].extend(_encode_content(message.content, self._report))
+        else:
+            return False
+        entries.append(at)
+        return True
+
+    def _note(self, message: Message) -> None:
+        if isinstance(message, AssistantMessage):
+            self._names.update((call.id, call.name) for call in message.tool_calls)
+        elif isinstance(message, ToolResultMessage):
+            known = (None, self._names.get(message.tool_call_id))
+            if message.tool_name not in known:
+                self._report.lost("tool_name", "only the name of the call is known", "record", field="toolName")
+
+
+# --- lists of messages -----------------------------------------------------------------------------------------------
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """A canvas (also as the server answers it, under `data`), a list of messages, or one message."""
+    body = body_of(data, API)
+    if isinstance(body, list):
+        return _decode_list(body)
+    wire = an_object(body, API)
+    if "nodes" in wire:
+        return _decode_canvas(wire)
+    inner = wire.get("data")
+    if isinstance(inner, dict) and "nodes" in inner:
+        rest = {key: value for key, value in wire.items() if key != "data"}
+        return with_held(_decode_canvas(inner), API, **{ANSWER: rest})
+    if "role" in wire:
+        return with_held(_decode_list([wire]), API, **{SINGLE: True})
+    raise BadWire(API, "expected a canvas with `nodes`, a list of messages, or a message with a role")
+
+
+def _decode_list(wire: list[Any]) -> Conversation:
+    names: dict[str, str] = {}
+    groups = each(wire, "messages", API, lambda message: _decode_message(message, names))
+    entries = [entry for group in groups for entry in group]
+    first = entries[0].message if entries else None
+    if not isinstance(first, SystemMessage) or not _is_system(first.content):
+        return Conversation(entries=tuple(entries))
+    conversation = Conversation(entries=tuple(entries[1:]), system=first.content)  # type: ignore[arg-type]
+    held = first.extra.get(API)
+    return with_held(conversation, API, **{SYSTEM: held}) if held else conversation
+
+
+def _is_system(content: Content) -> bool:
+    """Whether the content can be the system text: words, and nothing else."""
+    return isinstance(content, str) or (
+        isinstance(content, tuple) and all(isinstance(block, TextBlock) for block in content)
+    )
+
+
+def _system_message(system: System) -> dict[str, Any]:
+    return {"role": "system", "content": _encode_content(system, QUIET)}
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """A canvas where there is a tree; else the messages, as a list or alone."""
+    report = Reporter()
+    held = conversation.extra.get(API, {})
+    placed = any(entry.id is not None or entry.parent_id is not None for entry in conversation.entries)
+    if held.get(CANVAS) or placed:
+        body: Any = _Canvas(conversation, report).body()
+        if ANSWER in held:
+            body = {**held[ANSWER], "data": body}
+    else:
+        body = _encode_list(conversation, report)
+        if held.get(SINGLE) and len(body) == 1:
+            body = body[0]
+    if conversation.tools is not None:
+        report.at("$.tools", "tools", "a canvas does not hold the tools")
+    return encoded(API, body, conversation, FATES, report.losses)
+
+
+def _encode_list(conversation: Conversation, report: Reporter) -> list[dict[str, Any]]:
+    out = _Said(conversation.entries, report)
+    first: list[dict[str, Any]] = []
+    if conversation.system is not None:
+        held = conversation.extra.get(API, {}).get(SYSTEM, {})
+        first = [put_back(_system_message(conversation.system), held)]
+    for at, entry in enumerate(conversation.entries):
+        report.message = at
+        out.say(at)
+        _report_bookkeeping(entry.message, report)
+        alone = not first and len(out.messages) == 1
+        if alone and isinstance(entry.message, SystemMessage) and _reads_as_system(out.messages[0][0]):
+            report.lost("system", "a first system message is read as the system text", "weakened")
+            report.at("$.system", "system", "the first message is read as it", "weakened")
+    for key in own_fields(conversation.extra.get(API)):
+        report.at(f"$.extra.{API}.{key}", key, "a list has messages, nothing else")
+    return first + [wire for wire, _ in out.messages]
+
+
+def _reads_as_system(message: dict[str, Any]) -> bool:
+    return message.get("role") == "system" and _is_system(_decode_content(message.get("content")))
+
+
+def _report_bookkeeping(message: Any, report: Reporter) -> None:
+    for field in ("timestamp", "model"):
+        if getattr(message, field, None) is not None:
+            report.lost(field, "a list says nothing about its messages", "record", field=field)
+
+
+# --- canvases --------------------------------------------------------------------------------------------------------
+
+
+def _decode_canvas(wire: dict[str, Any]) -> Conversation:
+    nodes = an_object(wire["nodes"], API, "$.nodes")
+    names: dict[str, str] = {}
+    children, further = _children(nodes), _merge_parents(nodes)
+    entries: list[Entry] = []
+    for key, node in nodes.items():
+        try:
+            pieces = _decode_node(key, an_object(node, API), children.get(key, []), names)
+            if key in further:
+                pieces[-1] = replace(pieces[-1], parents=tuple(further[key]))
+            entries += pieces
+        except BadWire as error:
+            raise error.under(f"nodes.{key}") from None
+    conversation = Conversation(entries=tuple(entries), extra={API: {CANVAS: True}})
+    system = _system_node(nodes)
+    if system is not None:
+        conversation = _with_system(conversation, system)
+    conversation = replace(conversation, head=_head(wire, entries))
+    said = {"nodes": wire["nodes"]}  # nodes keep their own residuals
+    return with_held(conversation, API, **residual(wire, said))
+
+
+def _children(nodes: dict[str, Any]) -> dict[str, list[str]]:
+    """By node, the nodes that hang from it: those whose parent it is, and the merges that it is a source of."""
+    out: dict[str, list[str]] = {}
+    further = _merge_parents(nodes)
+    for key, node in nodes.items():
+        parent = node.get("parent_id") if isinstance(node, dict) else None
+        for above in (*([parent] if isinstance(parent, str) else []), *further.get(key, ())):
+            out.setdefault(above, []).append(key)
+    return out
+
+
+def _merge_parents(nodes: dict[str, Any]) -> dict[str, list[str]]:
+    """By node, its further parents: a merge is named as a child by its sources, and itself names only its target."""
+    out: dict[str, list[str]] = {}
+    for key, node in nodes.items():
+        given = node.get("child_ids") if isinstance(node, dict) else None
+        for child in given if isinstance(given, list) else ():
+            below = nodes.get(child) if isinstance(child, str) else None
+            known = out.get(child, ()) if isinstance(child, str) else ()
+            if isinstance(below, dict) and below.get("parent_id") != key and child != key and key not in known:
+                out.setdefault(child, []).append(key)
+    return out
+
+
+def _decode_node(key: str, node: dict[str, Any], children: list[str], names: dict[str, str]) -> list[Entry]:
+    """The entries of a node: the last one bears its id."""
+    try:
+        pieces = _decode_message(node.get("message"), names)
+    except BadWire as error:
+        raise error.under("message") from None
+    meta = node.get("meta")
+    pieces = [replace(piece, message=_with_meta(piece.message, meta)) for piece in pieces]
+    ids = [f"{key}/{at}" for at in range(1, len(pieces))] + [key]
+    parents = [optional(node.get("parent_id")), *ids]
+    *parts, last = [
+        replace(piece, id=id, parent_id=parent) for piece, id, parent in zip(pieces, ids, parents, strict=False)
+    ]
+    last = _with_rest(last, node, children)
+    wire = {**node, "message": None}
+    said = _node(key, optional(node.get("parent_id")), children, last)
+    held = residual(wire, said)
+    return [*parts, with_held(last, API, **held) if held else last]
+
+
+def _with_meta(message: Any, meta: Any) -> Any:
+    """The message with the time and the model that its node says."""
+    if not isinstance(meta, dict) or isinstance(message, CustomMessage):
+        return message
+    seconds = number(meta.get("timestamp"))
+    if seconds is not None:
+        message = replace(message, timestamp=round(seconds * 1000))
+    if isinstance(message, AssistantMessage) and isinstance(meta.get("model"), str):
+        message = replace(message, model=meta["model"])
+    return message
+
+
+def _with_rest(entry: Entry, node: dict[str, Any], children: list[str]) -> Entry:
+    """The entry of a node with what else the node says: children by merging, and the rest of `meta`."""
+    held: dict[str, Any] = {}
+    given = node.get("child_ids")
+    if isinstance(given, list):
+        merged = [id for id in given if isinstance(id, str) and id not in children]
+        held |= {MERGED: merged} if merged else {}
+    meta = node.get("meta")
+    if isinstance(meta, dict):
+        known = _meta(entry.message)
+        rest = {key: value for key, value in meta.items() if key not in known}
+        held |= {META: rest} if rest else {}
+    return with_held(entry, API, **held) if held else entry
+
+
+def _meta(message: Any) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    if getattr(message, "timestamp", None) is not None:
+        said["timestamp"] = _seconds(message.timestamp)
+    if isinstance(message, AssistantMessage) and message.model is not None:
+        said["model"] = message.model
+    return said
+
+
+def _seconds(milliseconds: int) -> float:
+    try:
+        return milliseconds / 1000
+    except OverflowError:
+        return 0.0
+
+
+def _node(id: str, parent: str | None, children: list[str], entry: Entry) -> dict[str, Any]:
+    """A node without its message."""
+    held = entry.extra.get(API, {}) if entry.extra else {}
+    return {
+        "id": id,
+        "message": None,
+        "parent_id": parent,
+        "child_ids": [*children, *held.get(MERGED, ())],
+        "meta": {**_meta(entry.message), **held.get(META, {})} or None,
+    }
+
+
+def _system_node(nodes: dict[str, Any]) -> str | None:
+    """The node that holds the system text: the first one, if all others hang from it."""
+    roots = [key for key, node in nodes.items() if not isinstance(node.get("parent_id"), str)]
+    first = next(iter(nodes), None)
+    if first is None or roots != [first] or not isinstance(nodes[first].get("message"), dict):
+        return None
+    return first if _reads_as_system(nodes[first]["message"]) else None
+
+
+def _with_system(conversation: Conversation, system: str) -> Conversation:
+    node, *rest = conversation.entries
+    entries = tuple(replace(entry, parent_id=None) if entry.parent_id == system else entry for entry in rest)
+    message: Any = node.message
+    about = {
+        "id": system,
+        "message": message.extra.get(API, {}),
+        "node": node.extra.get(API, {}),
+        "meta": _meta(message),
+    }
+    held = {key: value for key, value in about.items() if value}
+    return with_held(replace(conversation, system=message.content, entries=entries), API, **{SYSTEM: held})
+
+
+def _head(canvas: dict[str, Any], entries: Iterable[Entry]) -> str | None:
+    """The head of the branch that is checked out, where branches were written down beside the nodes."""
+    branches = canvas.get("branches")
+    known = branches.values() if isinstance(branches, dict) else branches if isinstance(branches, list) else ()
+    named = {b["name"]: b.get("head_node_id") for b in known if isinstance(b, dict) and isinstance(b.get("name"), str)}
+    current = canvas.get("current_branch")
+    head = named.get(current if isinstance(current, str) else "main")
+    return head if isinstance(head, str) and any(entry.id == head for entry in entries) else None
+
+
+class _Place(NamedTuple):
+    """Where an entry stands on the canvas: its node, and that node's parent."""
+
+    node: str
+    parent: str | None
+
+
+class _Canvas:
+    """Writes a canvas: a node for each entry, or for the several that one node was read as."""
+
+    def __init__(self, conversation: Conversation, report: Reporter) -> None:
+        self._conversation = conversation
+        self._entries = conversation.entries
+        self._places = places(conversation)
+        self._report = report
+        self._held = conversation.extra.get(API, {})
+        self._taken = {entry.id for entry in self._entries if entry.id is not None}
+        self._minted: dict[int, str] = {}  # by the identity of the entry
+        about = self._held.get(SYSTEM, {})
+        self._root: str | None = None
+        if conversation.system is not None:
+            self._root = about["id"] if about.get("id") not in (None, *self._taken) else self._mint("system")
+
+    def _mint(self, wanted: str) -> str:
+        while wanted in self._taken:
+            wanted += "_"
+        self._taken.add(wanted)
+        return wanted
+
+    def body(self) -> dict[str, Any]:
+        groups = self._groups()
+        self._check_head(groups)
+        nodes = self._nodes(groups)
+        if self._root is None:
+            self._check_system(nodes)
+        body: dict[str, Any] = {} if self._held.get(CANVAS) else self._about(nodes)
+        body["nodes"] = nodes
+        return put_back(body, self._held)
+
+    def _groups(self) -> list[tuple[dict[str, Any], list[int], _Place]]:
+        """What each node says, the entries it stands for, and its place."""
+        said = _Said(self._entries, self._report)
+        stands: dict[str, str | None] = {}  # entry id -> the node that stands for it, or for its nearest ancestor
+        minted: dict[int, str] = {}
+        parents: dict[int, str | None] = {}
+        before: str | None = None
+        for at, (entry, place) in enumerate(zip(self._entries, self._places, strict=True)):
+            self._report.root = place
+            parent = self._parent(entry, stands, before)
+            if entry.id is not None and entry.id in stands:
+                self._report.lost("entry", "another node has this id")
+                continue
+            if not said.say(at):
+                if entry.id is not None:
+                    stands[entry.id] = parent
+                continue
+            minted[at] = self._minted[id(entry)] = entry.id or self._mint(f"node_{at}")
+            parents[at] = parent
+            before = minted[at]
+            if entry.id is not None:
+                stands[entry.id] = entry.id
+            self._check_place(at, entry, parent)
+        return [(wire, entries, _Place(minted[entries[-1]], parents[entries[0]])) for wire, entries in said.messages]
+
+    def _parent(self, entry: Entry, stands: dict[str, str | None], before: str | None) -> str | None:
+        if entry.parent_id is not None:
+            return stands.get(entry.parent_id, entry.parent_id)
+        return self._root if entry.id is not None or before is None else before
+
+    def _check_place(self, at: int, entry: Entry, parent: str | None) -> None:
+        if entry.id is None:
+            self._report.at(f"$.entries[{at}].id", "id", "every node has an id", "record")
+        if (entry.parent_id or self._root) != parent:
+            self._report.at(f"$.entries[{at}].parentId", "parent_id", "it hangs from the node before", "record")
+
+    def _nodes(self, groups: list[tuple[dict[str, Any], list[int], _Place]]) -> dict[str, Any]:
+        children: dict[str | None, list[str]] = {}
+        known = {place.node for _, _, place in groups} | {self._root}
+        for _, entries, place in groups:
+            for above in (place.parent, *self._further(entries[-1], place, known)):
+                children.setdefault(above, []).append(place.node)
+        nodes: dict[str, Any] = {}
+        if self._root is not None:
+            nodes[self._root] = self._system_node(children.get(self._root, []))
+        for wire, entries, place in groups:
+            entry = self._entries[entries[-1]]
+            node = _node(place.node, place.parent, children.get(place.node, []), entry)
+            node["message"] = wire
+            self._check_meta(entries)
+            nodes[place.node] = put_back(node, entry.extra.get(API, {})) if entry.extra else node
+        return nodes
+
+    def _further(self, at: int, place: _Place, known: set[str | None]) -> list[str]:
+        """The nodes beside its parent that a node is a child of."""
+        given = self._entries[at].parents
+        said = [id for id in dict.fromkeys(given) if id in known and id not in (place.node, place.parent)]
+        if tuple(said) != given:
+            self._report.at(f"$.entries[{at}].parents", "parents", "a parent must be a node, each named once")
+        return said
+
+    def _system_node(self, children: list[str]) -> dict[str, Any]:
+        about = self._held.get(SYSTEM, {})
+        held = about.get("node", {})
+        message = put_back(_system_message(self._conversation.system), about.get("message", {}))
+        node = {
+            "id": self._root,
+            "message": message,
+            "parent_id": None,
+            "child_ids": [*children, *held.get(MERGED, ())],
+            "meta": {**about.get("meta", {}), **held.get(META, {})} or None,
+        }
+        return put_back(node, held)
+
+    def _check_meta(self, entries: list[int]) -> None:
+        """The time of a node is that of its last entry, to the precision of a float."""
+        last: Any = self._entries[entries[-1]].message
+        shown = _with_meta(UserMessage(content=None), _meta(last)).timestamp
+        for at in entries:
+            message: Any = self._entries[at].message
+            if getattr(message, "timestamp", None) != shown and not isinstance(message, CustomMessage):
+                self._report.root = self._places[at]
+                self._report.lost("timestamp", "a node has one time, in seconds", "weakened", field="timestamp")
+
+    def _check_system(self, nodes: dict[str, Any]) -> None:
+        """A system message that everything hangs from is read as the system text."""
+        system = _system_node(nodes)
+        if system is None:
+            return
+        why = "a system message that all else hangs from is read as the system text"
+        self._report.at("$.system", "system", why, "weakened")
+        if len(nodes) == 1:
+            self._report.at("$.head", "head", why, "record")
+        for at, (entry, place) in enumerate(zip(self._entries, self._places, strict=True)):
+            if entry.id == system or (at == 0 and entry.id is None):
+                self._report.at(place, "system", why, "weakened")
+            elif entry.parent_id == system:
+                self._report.at(f"$.entries[{at}].parentId", "parent_id", why, "record")
+
+    def _check_head(self, groups: list[tuple[dict[str, Any], list[int], _Place]]) -> None:
+        nodes = [place.node for _, _, place in groups]
+        stated = _head(self._held, self._entries) or (nodes[-1] if nodes else None)
+        path = self._conversation.path()
+        head = path[-1] if path else None
+        if head is not None and (head.id or self._minted.get(id(head))) != stated:
+            self._report.at("$.head", "head", "a canvas stands at its last node")
+
+    def _about(self, nodes: dict[str, Any]) -> dict[str, Any]:
+        """What a canvas says about itself, for one that was none."""
+        times = [node["meta"]["timestamp"] for node in nodes.values() if node["meta"] and "timestamp" in node["meta"]]
+        return {
+            "canvas_id": self._conversation.options.session_id or next(iter(nodes), ""),
+            "created_at": min(times, default=0.0),
+            "last_updated": max(times, default=0.0),
+        }
+
+
+def sniff(value: Any) -> str | None:
+    """Whether a JSON document is a canvas; its messages alone are Anthropic's, and not claimed."""
+    canvas = value.get("data") if isinstance(value, dict) and "nodes" not in value else value
+    nodes = canvas.get("nodes") if isinstance(canvas, dict) else None
+    if not isinstance(nodes, dict):
+        return None
+    if any(isinstance(node, dict) and "message" in node and "child_ids" in node for node in nodes.values()):
+        return "`nodes` with a `message` and `child_ids`"
+    return "`nodes` beside a `canvas_id`" if isinstance(canvas, dict) and "canvas_id" in canvas else None

@@ -1,0 +1,210 @@
+"""OpenAI's fine-tuning data: a line of a file is one example, which stands alone.
+
+An example is what Chat Completions would be asked and would answer (`messages`, `tools`, `parallel_tool_calls`), and
+is read by that dialect; an assistant's message may have a `weight`. What only one wire can say belongs to this format,
+not to that wire. A preference is an `input` with two outputs, the preferred one and the other: two branches; the
+conversation stands at the end of the first.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...values.errors import BadWire, DialectError
+from ...values.losses import Encoded, Fates, Loss, Losses, kept, static_losses
+from ...values.messages import Message, UserMessage
+from ...values.request import Context, Conversation, Entry, ModelDescriptor, Options, Request
+from .. import dialect
+from ..residual import HINTS, an_object, body_of, put_back, reading, residual, with_held
+from .lines import LINEAR, NO_CALL
+
+API = "openai-finetune"
+WIRE = "openai-completions"
+QUIRKS = {"api": API}
+
+KEYS = ("messages", "tools", "parallel_tool_calls")  # of an example
+OUTPUTS = ("preferred_output", "non_preferred_output")
+PREFERENCE = "~preference"  # of a conversation: residual of the preference around its input
+BRANCH = "~branch"  # of an entry: which output it belongs to
+
+
+def _wire() -> Any:
+    """The dialect in whose words an example is."""
+    return dialect(WIRE)
+
+
+FATES: Fates = {**_wire().FATES, **NO_CALL, **LINEAR, **kept("Options.parallel_tools")}
+
+# What only one wire can say is filed under its name; what this format says, under its own.
+_SWAP = {API: WIRE, WIRE: API}
+
+
+def _swapped(value: Any) -> Any:
+    """A value with what belongs to the wire filed under this format's name, and the reverse."""
+    if isinstance(value, tuple):
+        return tuple(map(_swapped, value))
+    if not isinstance(value, Struct):
+        return value
+    changes: dict[str, Any] = {}
+    for name in value.__struct_fields__:
+        item = getattr(value, name)
+        if name == "extra":
+            if item.keys() & _SWAP.keys():
+                changes[name] = {_SWAP.get(key, key): held for key, held in item.items()}
+        elif name == "dialect":
+            if item in _SWAP:
+                changes[name] = _SWAP[item]
+        elif isinstance(item, tuple | Struct):
+            swapped = _swapped(item)
+            if swapped is not item:
+                changes[name] = swapped
+    return replace(value, **changes) if changes else value
+
+
+_OWNER = re.compile(rf"\.extra\.({re.escape(API)}|{re.escape(WIRE)})(?![^.\[])")
+
+
+def _seen(loss: Loss) -> Loss:
+    """A loss of the wire's, in the names of what was given to us."""
+    path = _OWNER.sub(lambda match: f".extra.{_SWAP[match[1]]}", loss.path)
+    why = loss.why.replace(f"only {API} can", f"only {WIRE} can")
+    return replace(loss, path=path, why=why)
+
+
+# --- examples --------------------------------------------------------------------------------------------------------
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One example, or one preference."""
+    wire = an_object(body_of(data, API), API)
+    if "messages" in wire:
+        return _decode_example(wire)
+    if "input" not in wire:
+        raise BadWire(API, "an example has `messages`, a preference has an `input` and two outputs")
+    return _decode_preference(wire)
+
+
+def _decode_example(wire: dict[str, Any]) -> Conversation:
+    known = {key: wire[key] for key in KEYS if key in wire}
+    try:
+        request: Request = _wire().decode_request(known, quirks=QUIRKS)
+    except BadWire as error:
+        raise BadWire(API, error.message, error.path) from None
+    conversation: Conversation = _in_extras(replace(Conversation.of(request), model=None))
+    rest = residual({key: value for key, value in wire.items() if key not in KEYS}, {})
+    if not rest:
+        return conversation
+    hints = {**conversation.extra.get(API, {}).get(HINTS, {}), **rest.pop(HINTS, {})}
+    return with_held(conversation, API, **rest, **({HINTS: hints} if hints else {}))
+
+
+def _in_extras(conversation: Conversation) -> Conversation:
+    """Swapped, with the extra of the context, which a conversation keeps inside its own."""
+    swapped: Conversation = _swapped(conversation)
+    context = swapped.extra.get("context")
+    if not context:
+        return swapped
+    inner = {_SWAP.get(key, key): held for key, held in context.items()}
+    return replace(swapped, extra={**swapped.extra, "context": inner})
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The example of the path to the head; the preference, if it was one."""
+    if PREFERENCE in conversation.extra.get(API, {}):
+        return _encode_preference(conversation)
+    body, losses = _encode_example(conversation)
+    return Encoded(body, Losses(lambda: (*map(_seen, losses), *_untold(conversation))))
+
+
+def _encode_example(conversation: Conversation) -> Encoded:
+    request: Request = _in_extras(conversation).request()
+    asked = Options(parallel_tools=request.options.parallel_tools)
+    said: Encoded = _wire().encode_request(replace(request, model=ModelDescriptor(id=""), options=asked), quirks=QUIRKS)
+    return said
+
+
+def _untold(conversation: Conversation) -> Iterator[Loss]:
+    """What is no part of an example: the call, and the tree."""
+    bare = tuple(replace(entry, message=UserMessage(content=None)) for entry in conversation.entries)
+    rest = replace(conversation, entries=bare, system=None, tools=None, system_role=None, extra={})
+    return static_losses(rest, FATES, API)
+
+
+# --- preferences -----------------------------------------------------------------------------------------------------
+
+
+def _decode_preference(wire: dict[str, Any]) -> Conversation:
+    try:
+        conversation = _decode_example(an_object(wire["input"], API))
+    except DialectError as error:
+        raise error.under("input") from None
+    entries = [
+        replace(entry, id=f"input-{at}", parent_id=f"input-{at - 1}" if at else None)
+        for at, entry in enumerate(conversation.entries)
+    ]
+    root = entries[-1].id if entries else None
+    head = None
+    for output in OUTPUTS:
+        made = _decode_output(wire, output, root)
+        entries += made
+        head = made[-1].id if made and output == OUTPUTS[0] else head
+    held = {PREFERENCE: residual(wire, {key: wire[key] for key in ("input", *OUTPUTS) if key in wire})}
+    return with_held(replace(conversation, entries=tuple(entries), head=head), API, **held)
+
+
+def _decode_output(wire: dict[str, Any], output: str, parent: str | None) -> list[Entry]:
+    given = wire.get(output)
+    if not isinstance(given, list):
+        raise BadWire(API, "an output is a list of messages", f"$.{output}")
+    try:
+        request: Request = _wire().decode_request({"messages": given}, quirks=QUIRKS)
+    except DialectError as error:
+        raise BadWire(API, error.message, f"$.{output}{error.path[1:].removeprefix('.messages')}") from None
+    if request.context.system is not None:
+        raise BadWire(API, "an output has no system text: it belongs to the input", f"$.{output}[0]")
+    entries = []
+    for at, message in enumerate(_swapped(request.context.messages)):
+        id = f"{output}-{at}"
+        entries.append(Entry(message=message, id=id, parent_id=parent, extra={API: {BRANCH: output}}))
+        parent = id
+    return entries
+
+
+def _encode_preference(conversation: Conversation) -> Encoded:
+    branches: dict[str, list[Message]] = {output: [] for output in OUTPUTS}
+    asked = []
+    for entry in conversation.entries:
+        branch = branches.get(entry.extra.get(API, {}).get(BRANCH, ""))
+        if branch is None:
+            asked.append(replace(entry, id=None, parent_id=None))
+        else:
+            branch.append(_swapped(entry.message))
+    held = conversation.extra[API]
+    rest = {key: value for key, value in held.items() if key != PREFERENCE}
+    asking = replace(conversation, entries=tuple(asked), head=None, extra={**conversation.extra, API: rest})
+    body, losses = _encode_example(asking)
+    said = {output: _say_output(tuple(messages)) for output, messages in branches.items()}
+    return Encoded(put_back({"input": body, **said}, held[PREFERENCE]), tuple(map(_seen, losses)))
+
+
+def _say_output(messages: tuple[Message, ...]) -> list[Any]:
+    request = Request(model=ModelDescriptor(id=""), context=Context(messages=messages))
+    said: list[Any] = _wire().encode_request(request, quirks=QUIRKS).body["messages"]
+    return said
+
+
+def sniff(value: Any) -> str | None:
+    """Whether a line is training data: a preference, or messages with a `weight`."""
+    if not isinstance(value, dict):
+        return None
+    if isinstance(value.get("input"), dict) and all(isinstance(value.get(key), list) for key in OUTPUTS):
+        return "an `input` with `preferred_output` and `non_preferred_output`"
+    messages = value.get("messages")
+    if isinstance(messages, list) and value.keys() <= {*KEYS, "functions"}:
+        weighed = [m for m in messages if isinstance(m, dict) and m.get("role") == "assistant" and "weight" in m]
+        return "messages with a `weight`" if weighed else None
+    return None

@@ -1,0 +1,791 @@
+"""OpenClaw session files: JSON lines, each an AgentMessage; or pi's tree of entries (versions 1 to 3).
+
+Simple files have a message a line, in the formal specification's own words; where a line has `parentId`, that and `id`
+are its place in a tree. Tree files begin with a `session` header and wrap each message in an entry with `id` and
+`parentId`; the other entries (model changes, compactions, labels, …) are kept in their places as messages of their own
+role. A file stands at its last line.
+
+pi packs what a provider minted into the fields that it has. A text's signature may hold the id and phase of a Responses
+item, a thought's signature a whole reasoning item or the name of the wire field that it came in, a call's id the item's
+id behind a bar, and a redacted thought a notice. Here each is where the wire's own dialect has it, and packed again on
+the way back; the message's `api` says whose it is.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values import jsontext
+from ...values.errors import BadWire, DialectError, FormatError
+from ...values.losses import (
+    QUIET,
+    Encoded,
+    Fates,
+    Lines,
+    Loss,
+    Losses,
+    Reporter,
+    dropped,
+    extra_losses,
+    kept,
+    own_fields,
+    places,
+    record,
+    some,
+    static_losses,
+)
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    Content,
+    Cost,
+    CustomMessage,
+    ImageBlock,
+    Message,
+    OpaqueBlock,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from ...values.request import Context, Conversation, Entry, ModelDescriptor, Request
+from .. import dialect
+from ..residual import (
+    S,
+    count,
+    each,
+    keeping,
+    number,
+    optional,
+    put_back,
+    reading,
+    residual,
+    restored,
+    same,
+    string,
+    whole,
+    with_held,
+)
+from .lines import NO_CALL, is_null, lines_of
+
+API = "openclaw"
+LINES = True  # a file is one conversation, a line is a part of it
+
+# The wires whose items pi packs, and the name under which their dialects file what only they can say.
+RESPONSES = "openai-responses"
+COMPLETIONS = "openai-completions"
+OWNERS = {
+    "openai-responses": RESPONSES,
+    "azure-openai-responses": RESPONSES,
+    "openai-codex-responses": RESPONSES,
+    "openai-completions": COMPLETIONS,
+}
+NAMES = ("reasoning_content", "reasoning", "reasoning_text")  # fields that reasoning comes in on the chat wire
+REDACTED = "[Reasoning redacted]"  # what pi shows in place of a redacted thought
+
+STOP_REASONS = ("stop", "length", "toolUse", "error", "aborted")
+
+# Hints of ours in `extra[API]`.
+TREE = "~tree"  # of a conversation: its entries are wrapped
+LINE = "~line"  # of an entry: not a message but another kind of line
+BARE = "~bare"  # of an entry: a message without its wrapper, among wrapped ones
+WRAPPED = "~wrapped"  # the reverse
+ORDER = "~order"  # of a thought: the order of the keys in the packed item
+SEALED = "~sealed"  # of a thought: it is packed into the call that follows; the order of its keys
+FIELDS = "~fields"  # a hint of the chat wire's dialect: the names of the fields that a thought came in
+HEADER = "header"  # of a conversation: the first line of a tree file
+
+FATES: Fates = {
+    **NO_CALL,
+    **kept("TextBlock.text TextBlock.text_signature ThinkingBlock.thinking ThinkingBlock.thinking_signature"),
+    **kept("ThinkingBlock.redacted ToolCall.name ToolCall.arguments ToolCall.thought_signature"),
+    **some("ToolCall.id", "an id with a bar may read as two"),
+    **dropped("TextBlock.citations TextBlock.cache ToolCall.cache ImageBlock.cache ToolResultMessage.cache"),
+    **dropped("Citation.title Citation.url Citation.cited_text Citation.start Citation.end CacheMarker.ttl"),
+    **dropped("TextBlock.refusal", "a refusal is said as plain text"),
+    **record("ToolCall.arguments_text", "arguments are an object, not text"),
+    **dropped("ToolCall.parse_error", "arguments are an object; what is none is said as {}"),
+    **some("ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id", "a picture is base64"),
+    **dropped("ImageBlock.detail"),
+    **some(
+        "AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache"
+        " DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id"
+        " DocumentBlock.title DocumentBlock.context DocumentBlock.citations DocumentBlock.cache"
+        " ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache"
+        " ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
+        " ServerToolResult.is_error ServerToolResult.cache",
+        "the format has no such block; it is dropped",
+    ),
+    **some("OpaqueBlock.dialect OpaqueBlock.value", "only what stood in this format"),
+    **kept("UserMessage.content UserMessage.timestamp AssistantMessage.content AssistantMessage.api"),
+    **kept("AssistantMessage.provider AssistantMessage.model AssistantMessage.usage AssistantMessage.stop_reason"),
+    **kept("AssistantMessage.error_message AssistantMessage.timestamp AssistantMessage.response_id"),
+    **kept("AssistantMessage.response_model SystemMessage.content SystemMessage.timestamp"),
+    **record("AssistantMessage.stop_detail", "only our word for the end is said"),
+    **dropped("SystemMessage.developer", "one word for system messages"),
+    **some("ToolResultMessage.tool_call_id", "the id is that of the call it answers"),
+    **kept("ToolResultMessage.tool_name ToolResultMessage.content ToolResultMessage.details"),
+    **kept("ToolResultMessage.is_error ToolResultMessage.timestamp CustomMessage.role CustomMessage.fields"),
+    **some(
+        "ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache ToolSpec.dialect"
+        " ToolSpec.value",
+        "a session file does not hold the tools",
+    ),
+    **dropped("Context.system_role", "a session file does not hold the system text"),
+    **kept("Entry.id Entry.parent_id Conversation.entries"),
+    **dropped("Entry.parents", "a line has one parent"),
+    **some("Conversation.head", "a file stands at its last line"),
+}
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+
+def decode_block(wire: Any, owner: str | None = None) -> Block:
+    """One block, with what pi packed into it for the wire `owner` unpacked; what is not modelled stays as it is."""
+    decode = _DECODERS.get(wire["type"]) if isinstance(wire, dict) and isinstance(wire.get("type"), str) else None
+    if decode is not None:
+        try:
+            block: Block = decode(wire, owner)
+            return _kept(block, wire, encode_block(block, QUIET, owner) or {})
+        except (KeyError, TypeError, ValueError):
+            pass
+    return OpaqueBlock(dialect=API, value=wire)
+
+
+def _kept(value: S, wire: dict[str, Any], said: dict[str, Any]) -> S:
+    """The value with its residual beside the hints that it holds already."""
+    held = residual(wire, said)
+    return with_held(value, API, **held) if held else value
+
+
+def _decode_text(wire: dict[str, Any], owner: str | None) -> TextBlock:
+    block = TextBlock(text=string(wire["text"]))
+    signature = optional(wire.get("textSignature"))
+    if owner == RESPONSES and signature:
+        return with_held(block, RESPONSES, **_unpack_signature(signature))
+    return replace(block, text_signature=signature)
+
+
+def _decode_thinking(wire: dict[str, Any], owner: str | None) -> ThinkingBlock:
+    text, signature = string(wire["thinking"]), optional(wire.get("thinkingSignature"))
+    if wire.get("redacted") is True:
+        return ThinkingBlock(thinking="" if text == REDACTED else text, thinking_signature=signature, redacted=True)
+    unpacked = _unpack_item(signature) if owner == RESPONSES and signature else None
+    if unpacked is not None:
+        return unpacked
+    if owner == COMPLETIONS and signature in NAMES:
+        block = ThinkingBlock(thinking=text)
+        return block if signature == NAMES[0] else with_held(block, COMPLETIONS, **{FIELDS: [signature]})
+    return ThinkingBlock(thinking=text, thinking_signature=signature)
+
+
+def _decode_image(wire: dict[str, Any], owner: str | None) -> ImageBlock:
+    return ImageBlock(data=string(wire["data"]), mime_type=optional(wire.get("mimeType")))
+
+
+def _decode_call(wire: dict[str, Any], owner: str | None) -> ToolCall:
+    if not isinstance(wire["arguments"], dict):
+        raise TypeError("arguments are an object")
+    call = ToolCall(
+        id=string(wire["id"]),
+        name=string(wire["name"]),
+        arguments=wire["arguments"],
+        thought_signature=optional(wire.get("thoughtSignature")),
+    )
+    parts = _unpack_id(call.id) if owner == RESPONSES else None
+    return call if parts is None else with_held(replace(call, id=parts[0]), RESPONSES, id=parts[1])
+
+
+_DECODERS: dict[str, Callable[[dict[str, Any], str | None], Any]] = {
+    "text": _decode_text,
+    "thinking": _decode_thinking,
+    "image": _decode_image,
+    "toolCall": _decode_call,
+}
+
+
+def encode_block(block: Block, report: Reporter, owner: str | None = None) -> Any:
+    """One block as this format says it, or None (reported) when it cannot."""
+    wire: dict[str, Any]
+    match block:
+        case TextBlock():
+            wire = {"type": "text", "text": block.text}
+            signature = _pack_signature(block, owner)
+            if signature is not None:
+                wire["textSignature"] = signature
+            if owner == RESPONSES and block.text_signature:
+                report.lost("text_signature", "it reads as the id of an item", "weakened")
+        case ToolCall():
+            wire = {"type": "toolCall", "id": _pack_id(block, owner), "name": block.name, "arguments": block.arguments}
+            if owner == RESPONSES and wire["id"] == block.id and _unpack_id(block.id) is not None:
+                report.lost("id", "it reads as a call's id and an item's", "weakened")
+            if block.thought_signature is not None:
+                wire["thoughtSignature"] = block.thought_signature
+        case ThinkingBlock():
+            wire = _encode_thinking(block, owner)
+            if owner == COMPLETIONS and block.thinking_signature in NAMES and not block.redacted:
+                report.lost("thinking_signature", "it reads as the name of a field", "weakened")
+        case ImageBlock() if block.data is not None:
+            wire = _encode_image(block, report)
+        case OpaqueBlock() if block.dialect == API:
+            return block.value
+        case _:
+            report.lost(type(block).__name__, "the format has text, thinking, pictures as data, and calls")
+            return None
+    return restored(wire, block.extra, API) if block.extra else wire
+
+
+def _encode_thinking(block: ThinkingBlock, owner: str | None) -> dict[str, Any]:
+    text = REDACTED if block.redacted and not block.thinking else block.thinking
+    wire: dict[str, Any] = {"type": "thinking", "thinking": text}
+    signature = _pack_thought(block, owner)
+    if signature is not None:
+        wire["thinkingSignature"] = signature
+    if block.redacted:
+        wire["redacted"] = True
+    return wire
+
+
+def _encode_image(block: ImageBlock, report: Reporter) -> dict[str, Any]:
+    if block.url is not None:
+        report.lost("url", "the picture is said by its data", field="url")
+    if block.file_id is not None:
+        report.lost("file_id", "uploads have no place in this format", field="fileId")
+    wire: dict[str, Any] = {"type": "image", "data": block.data}
+    if block.mime_type is not None:
+        wire["mimeType"] = block.mime_type
+    return wire
+
+
+# --- what pi packs ---------------------------------------------------------------------------------------------------
+
+
+def _held_for(block: Any, owner: str) -> dict[str, Any]:
+    held = block.extra.get(owner) if block.extra else None
+    return held if isinstance(held, dict) else {}
+
+
+def _unpack_signature(signature: str) -> dict[str, str]:
+    """The id and phase of a message item: JSON of version 1, or in old files the bare id."""
+    if signature.startswith("{"):
+        try:
+            told = jsontext.read(signature)
+        except FormatError:
+            told = None
+        if isinstance(told, dict) and told.get("v") == 1 and isinstance(told.get("id"), str):
+            return {key: told[key] for key in ("id", "phase") if isinstance(told.get(key), str)}
+    return {"id": signature}
+
+
+def _pack_signature(block: TextBlock, owner: str | None) -> str | None:
+    named = _held_for(block, RESPONSES) if owner == RESPONSES else {}
+    if block.text_signature is not None or not isinstance(named.get("id"), str):
+        return block.text_signature
+    phase = {"phase": named["phase"]} if isinstance(named.get("phase"), str) else {}
+    return jsontext.compact({"v": 1, "id": named["id"], **phase})
+
+
+def _unpack_id(id: str) -> tuple[str, str] | None:
+    """The ids of a call and of its item, if both are there."""
+    call, _, item = id.rpartition("|")
+    return (call, item) if call and item.startswith("fc") else None
+
+
+def _pack_id(call: ToolCall, owner: str | None) -> str:
+    item = _held_for(call, RESPONSES).get("id") if owner == RESPONSES else None
+    packed = f"{call.id}|{item}"
+    return packed if isinstance(item, str) and _unpack_id(packed) == (call.id, item) else call.id
+
+
+def _unpack_item(signature: str) -> ThinkingBlock | None:
+    """The thought in a packed reasoning item, as the wire's own dialect reads it."""
+    try:
+        item = jsontext.read(signature)
+    except FormatError:
+        return None
+    if not isinstance(item, dict) or item.get("type") != "reasoning":
+        return None
+    ((_, block),) = _wire(RESPONSES).decode_item(item, 0, answer="id" in item)
+    if not isinstance(block, ThinkingBlock):
+        return None
+    return block if _packed(block, list(_KEYS)) == signature else with_held(block, API, **{ORDER: list(item)})
+
+
+def _pack_thought(block: ThinkingBlock, owner: str | None) -> str | None:
+    if owner == COMPLETIONS and block.thinking_signature is None and not block.redacted:
+        return _pack_name(_held_for(block, COMPLETIONS))
+    held = _held_for(block, RESPONSES)
+    if owner != RESPONSES or block.redacted or (block.thinking_signature is None and "id" not in held):
+        return block.thinking_signature
+    return _packed(block, _held_for(block, API).get(ORDER, _KEYS))
+
+
+def _pack_name(held: dict[str, Any]) -> str | None:
+    """The name of the field that a thought came in: the usual one, unless another is held, or it came in details."""
+    named = held.get(FIELDS, NAMES[:1])
+    return named[0] if named[0] in NAMES and held.keys() <= {FIELDS} else None
+
+
+def _packed(block: ThinkingBlock, order: Any) -> str:
+    item = _wire(RESPONSES).encode_item(block, QUIET, 0, answer="id" in _held_for(block, RESPONSES))
+    return _in_order(item, order)
+
+
+def _in_order(value: dict[str, Any], order: Any) -> str:
+    keys = [key for key in order if key in value]
+    return jsontext.compact({key: value[key] for key in [*keys, *(key for key in value if key not in keys)]})
+
+
+_KEYS = ("id", "type", "summary", "encrypted_content")  # in the order of most items
+
+
+def _wire(owner: str) -> Any:
+    """The dialect of the wire that minted something: its items are its own business."""
+    return dialect(owner)
+
+
+def _unsealed(wire: Any, owner: str | None) -> ThinkingBlock | None:
+    """The sealed reasoning that OpenRouter gave for a call, and that pi keeps as the call's signature."""
+    signature = wire.get("thoughtSignature") if isinstance(wire, dict) and owner == COMPLETIONS else None
+    if not isinstance(signature, str) or not signature.startswith("{"):
+        return None
+    try:
+        detail = jsontext.read(signature)
+    except FormatError:
+        return None
+    if not isinstance(detail, dict) or detail.get("type") != "reasoning.encrypted":
+        return None
+    body = {"messages": [{"role": "assistant", "reasoning_details": [detail]}]}
+    content = _wire(COMPLETIONS).decode_request(body).context.messages[0].content
+    if not isinstance(content, tuple) or len(content) != 1 or not isinstance(content[0], ThinkingBlock):
+        return None
+    block = with_held(content[0], API, **{SEALED: list(detail)})
+    return block if _sealed(block) == signature else None
+
+
+def _sealed(block: ThinkingBlock) -> str:
+    message = AssistantMessage(content=(block,), api=COMPLETIONS)
+    request = Request(model=ModelDescriptor(id=""), context=Context(messages=(message,)))
+    (detail,) = _wire(COMPLETIONS).encode_request(request).body["messages"][0]["reasoning_details"]
+    return _in_order(detail, block.extra[API][SEALED])
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+class _Calls:
+    """The ids of the calls so far, as we have them and as the file does: a result names its call."""
+
+    def __init__(self) -> None:
+        self.packed: dict[str, str] = {}  # ours -> the file's
+        self.plain: dict[str, str] = {}  # the reverse
+
+    def note(self, message: AssistantMessage) -> None:
+        owner = OWNERS.get(message.api or "")
+        for call in message.tool_calls:
+            packed = _pack_id(call, owner)
+            self.packed[call.id] = packed
+            if packed != call.id:
+                self.plain[packed] = call.id
+
+
+def decode_message(wire: dict[str, Any], calls: _Calls) -> Message | CustomMessage:
+    """One AgentMessage; a role that is not known is a message of its own kind."""
+    role = wire["role"]
+    message: Message
+    if role == "assistant":
+        message = _decode_assistant(wire)
+        calls.note(message)
+    elif role == "user":
+        message = UserMessage(content=_decode_content(wire), timestamp=whole(wire.get("timestamp")))
+    elif role == "toolResult":
+        message = _decode_result(wire, calls)
+    elif role == "system":
+        message = SystemMessage(content=_decode_content(wire), timestamp=whole(wire.get("timestamp")))
+    else:
+        return CustomMessage(role, {key: value for key, value in wire.items() if key != "role"})
+    said = encode_message(message, QUIET, calls)
+    given = {**wire, "content": said["content"]} if isinstance(wire.get("content"), list) else wire
+    if isinstance(message, AssistantMessage) and message.usage is not None:
+        given = {**given, "usage": said["usage"]}  # keeps its own residual
+    return _kept(message, given, said)
+
+
+def _decode_content(wire: dict[str, Any], owner: str | None = None) -> Content:
+    content = wire.get("content")
+    if content is None or isinstance(content, str):
+        return content
+    blocks: list[Block] = []
+    for sealed, block in each(content, "content", API, lambda wire: _decode_pair(wire, owner)):
+        blocks += [block] if sealed is None else [sealed, block]
+    return tuple(blocks)
+
+
+def _decode_pair(wire: Any, owner: str | None) -> tuple[ThinkingBlock | None, Block]:
+    """A block, and the sealed thought that was packed into it."""
+    sealed = _unsealed(wire, owner)
+    if sealed is None:
+        return None, decode_block(wire, owner)
+    return sealed, decode_block({key: value for key, value in wire.items() if key != "thoughtSignature"}, owner)
+
+
+def _decode_assistant(wire: dict[str, Any]) -> AssistantMessage:
+    api: str | None = optional(wire.get("api"))
+    reason: Any = optional(wire.get("stopReason"))
+    return AssistantMessage(
+        content=_decode_content(wire, OWNERS.get(api or "")),
+        api=api,
+        provider=optional(wire.get("provider")),
+        model=optional(wire.get("model")),
+        usage=_decode_usage(wire.get("usage")),
+        stop_reason=reason if reason in STOP_REASONS else None,
+        error_message=optional(wire.get("errorMessage")),
+        timestamp=whole(wire.get("timestamp")),
+        response_id=optional(wire.get("responseId")),
+        response_model=optional(wire.get("responseModel")),
+    )
+
+
+def _decode_result(wire: dict[str, Any], calls: _Calls) -> ToolResultMessage:
+    # OpenClaw writes some results with `toolUseId`.
+    call = optional(wire.get("toolCallId")) or optional(wire.get("toolUseId")) or ""
+    return ToolResultMessage(
+        tool_call_id=calls.plain.get(call, call),
+        tool_name=optional(wire.get("toolName")),
+        content=_decode_content(wire),
+        details=wire.get("details"),
+        is_error=wire.get("isError") is True,
+        timestamp=whole(wire.get("timestamp")),
+    )
+
+
+def _decode_usage(wire: Any) -> Usage | None:
+    if not isinstance(wire, dict):
+        return None
+    usage = Usage(
+        input=count(wire, "input"),
+        output=count(wire, "output"),
+        cache_read=count(wire, "cacheRead"),
+        cache_write=count(wire, "cacheWrite"),
+        total_tokens=count(wire, "totalTokens"),
+        cost=_decode_cost(wire.get("cost")),
+        reasoning=whole(wire.get("reasoning")),
+    )
+    return keeping(usage, API, wire, _encode_usage(usage))
+
+
+def _decode_cost(wire: Any) -> Cost | None:
+    total = number(wire.get("total")) if isinstance(wire, dict) else None
+    if total is None:
+        return None
+    cost = Cost(
+        input=number(wire.get("input")),
+        output=number(wire.get("output")),
+        cache_read=number(wire.get("cacheRead")),
+        cache_write=number(wire.get("cacheWrite")),
+        total=total,
+    )
+    return keeping(cost, API, wire, _encode_cost(cost))
+
+
+def encode_message(message: Message, report: Reporter, calls: _Calls) -> dict[str, Any]:
+    """One message as this format says it."""
+    wire: dict[str, Any]
+    match message:
+        case AssistantMessage():
+            wire = _encode_assistant(message, report)
+        case UserMessage():
+            wire = {"role": "user", "content": _encode_content(message.content, report)}
+        case ToolResultMessage():
+            wire = _encode_result(message, report, calls)
+        case _:
+            wire = {"role": "system", "content": _encode_content(message.content, report)}
+    if message.timestamp is not None:
+        wire["timestamp"] = message.timestamp
+    return restored(wire, message.extra, API) if message.extra else wire
+
+
+def _encode_content(content: Content, report: Reporter, owner: str | None = None) -> Any:
+    if content is None or isinstance(content, str):
+        return content
+    said: list[Any] = []
+    for at, block in enumerate(content):
+        report.block = at
+        if owner == COMPLETIONS and _is_packed(block, content[at + 1 : at + 2]):
+            continue
+        wire = encode_block(block, report, owner)
+        if owner == COMPLETIONS and at and _is_packed(content[at - 1], (block,)):
+            wire["thoughtSignature"] = _sealed(content[at - 1])  # type: ignore[arg-type]
+        if wire is not None or is_null(block, API):
+            said.append(wire)
+    report.block = None
+    return said
+
+
+def _is_packed(block: Block, following: tuple[Block, ...]) -> bool:
+    """Whether a sealed thought still stands before the call that it is packed into."""
+    if not isinstance(block, ThinkingBlock) or SEALED not in _held_for(block, API) or not block.redacted:
+        return False
+    return bool(following) and isinstance(following[0], ToolCall) and following[0].thought_signature is None
+
+
+def _encode_assistant(message: AssistantMessage, report: Reporter) -> dict[str, Any]:
+    content = _encode_content(message.content, report, OWNERS.get(message.api or ""))
+    said = {
+        "role": "assistant",
+        "content": content,
+        "api": message.api,
+        "provider": message.provider,
+        "model": message.model,
+        "usage": None if message.usage is None else _encode_usage(message.usage),
+        "stopReason": message.stop_reason,
+        "errorMessage": message.error_message,
+        "responseId": message.response_id,
+        "responseModel": message.response_model,
+    }
+    return {key: value for key, value in said.items() if value is not None or key == "content"}
+
+
+def _encode_result(result: ToolResultMessage, report: Reporter, calls: _Calls) -> dict[str, Any]:
+    if result.tool_call_id in calls.plain:
+        report.lost("tool_call_id", "it reads as the ids of a call before", "weakened", field="toolCallId")
+    wire: dict[str, Any] = {
+        "role": "toolResult",
+        "toolCallId": calls.packed.get(result.tool_call_id, result.tool_call_id),
+    }
+    if result.tool_name is not None:
+        wire["toolName"] = result.tool_name
+    wire["content"] = _encode_content(result.content, report)
+    if result.details is not None:
+        wire["details"] = result.details
+    wire["isError"] = result.is_error
+    return wire
+
+
+def _encode_usage(usage: Usage) -> dict[str, Any]:
+    wire: dict[str, Any] = {
+        "input": usage.input,
+        "output": usage.output,
+        "cacheRead": usage.cache_read,
+        "cacheWrite": usage.cache_write,
+        "totalTokens": usage.total_tokens,
+    }
+    if usage.cost is not None:
+        wire["cost"] = _encode_cost(usage.cost)
+    if usage.reasoning is not None:
+        wire["reasoning"] = usage.reasoning
+    return restored(wire, usage.extra, API)
+
+
+def _encode_cost(cost: Cost) -> dict[str, Any]:
+    parts = {
+        "input": cost.input,
+        "output": cost.output,
+        "cacheRead": cost.cache_read,
+        "cacheWrite": cost.cache_write,
+        "total": cost.total,
+    }
+    return restored({key: value for key, value in parts.items() if value is not None}, cost.extra, API)
+
+
+# --- lines -----------------------------------------------------------------------------------------------------------
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """A session file: text, bytes, or the values of its lines."""
+    lines = lines_of(data, API)
+    held: dict[str, Any] = {}
+    first = lines[0] if lines else {}
+    tree = isinstance(first.get("type"), str) and not isinstance(first.get("role"), str)
+    if tree:
+        held[TREE] = True
+    if tree and first["type"] == "session":
+        held[HEADER] = lines.pop(0)
+    calls = _Calls()
+    offset = 2 if HEADER in held else 1
+    entries: list[Entry] = []
+    for at, line in enumerate(lines, offset):
+        entries.append(_decode_line(line, at, tree, calls, entries[-1] if entries else None))
+    return Conversation(entries=tuple(entries), extra={API: held} if held else {})
+
+
+def _decode_line(line: dict[str, Any], number: int, tree: bool, calls: _Calls, before: Entry | None) -> Entry:
+    try:
+        if isinstance(line.get("role"), str) and not (tree and isinstance(line.get("type"), str)):
+            return _decode_bare(line, tree, calls)
+        if isinstance(line.get("type"), str):
+            return _decode_wrapped(line, tree, calls, before)
+    except DialectError as error:
+        raise BadWire(API, f"line {number}: {error.message}", f"$[{number - 1}]{error.path[1:]}") from None
+    raise BadWire(API, f"line {number}: neither a message with a role nor an entry with a type", f"$[{number - 1}]")
+
+
+def _decode_bare(line: dict[str, Any], tree: bool, calls: _Calls) -> Entry:
+    """A message without a wrapper. Only with `parentId` is its `id` a place in a tree: others number their lines."""
+    hints = {API: {BARE: True}} if tree else {}
+    parent = line.get("parentId")
+    if "parentId" not in line or not isinstance(parent, str | None) or not isinstance(line.get("id"), str | None):
+        return Entry(message=decode_message(line, calls), extra=hints)  # type: ignore[arg-type]
+    message = decode_message({key: value for key, value in line.items() if key not in ("id", "parentId")}, calls)
+    entry = Entry(message=message, id=line.get("id"), parent_id=parent, extra=hints)  # type: ignore[arg-type]
+    return _kept(entry, {key: line[key] for key in ("id", "parentId") if key in line}, _place(entry))
+
+
+def _decode_wrapped(line: dict[str, Any], tree: bool, calls: _Calls, before: Entry | None) -> Entry:
+    """An entry of a tree file; one that holds no message is a message of its own kind.
+
+    pi writes `parentId: null` for a root. Where the key is missing, the entry follows the one before, as in our own
+    files; behind one without an id it can only do so without an id of its own.
+    """
+    message = line.get("message")
+    hints = {} if tree else {WRAPPED: True}
+    if isinstance(line.get("timestamp"), str):
+        hints["timestamp"] = line["timestamp"]
+    place = {"id": optional(line.get("id")), "parent_id": optional(line.get("parentId"))}
+    if before is not None and place["id"] is not None and "parentId" not in line:
+        place = (
+            {"id": place["id"], "parent_id": before.id} if before.id is not None else {"id": None, "parent_id": None}
+        )
+    if line["type"] == "message" and isinstance(message, dict) and isinstance(message.get("role"), str):
+        entry = Entry(message=decode_message(message, calls), **place)  # type: ignore[arg-type]
+        entry = with_held(entry, API, **hints) if hints else entry
+        return _kept(entry, {**line, "message": None}, {**_wrapper(entry), "message": None})
+    fields = {key: value for key, value in line.items() if key not in ("type", "id", "parentId", "role")}
+    role = line["type"]
+    if role in _ROLES:  # a type that would be taken for a message
+        role, fields = LINE, {**fields, "type": line["type"]}
+    entry = Entry(message=CustomMessage(role, fields), extra={API: {LINE: True}}, **place)  # type: ignore[arg-type]
+    return _kept(entry, line, _line(entry))
+
+
+_ROLES = ("user", "assistant", "toolResult", "system")
+
+
+def _place(entry: Entry) -> dict[str, Any]:
+    """An entry's place in the tree; a root says that it has no parent."""
+    if entry.id is None:
+        return {} if entry.parent_id is None else {"parentId": entry.parent_id}
+    return {"id": entry.id, "parentId": entry.parent_id}
+
+
+def _wrapper(entry: Entry) -> dict[str, Any]:
+    wire: dict[str, Any] = {"type": "message", **_place(entry)}
+    told = entry.extra.get(API, {}).get("timestamp") if entry.extra else None
+    when = told or _iso(getattr(entry.message, "timestamp", None))
+    if when is not None:
+        wire["timestamp"] = when
+    return wire
+
+
+def _iso(milliseconds: int | None) -> str | None:
+    """The time of an entry, from that of its message: ISO 8601, where messages count milliseconds."""
+    if milliseconds is None:
+        return None
+    try:
+        moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def _line(entry: Entry) -> dict[str, Any]:
+    message: Any = entry.message
+    return {"type": message.role, **_place(entry), **message.fields}
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The lines of a session file: a tree file if it was one, else a message a line."""
+    report = Reporter()
+    held = conversation.extra.get(API, {})
+    lines = Lines([held[HEADER]] if HEADER in held else [])
+    calls = _Calls()
+    for entry, place in zip(conversation.entries, places(conversation), strict=True):
+        report.root = place
+        lines.append(_encode_entry(entry, bool(held.get(TREE)), report, calls))
+    _report_rest(conversation, report)
+    return Encoded(lines, Losses(lambda: (*report.losses, *_untold(conversation))))
+
+
+def _encode_entry(entry: Entry, tree: bool, report: Reporter, calls: _Calls) -> dict[str, Any]:
+    message: Any = entry.message
+    held = entry.extra.get(API, {}) if entry.extra else {}
+    if held.get(LINE) and isinstance(message, CustomMessage):
+        return put_back(_line(entry), held)
+    if isinstance(message, CustomMessage):
+        said = {"role": message.role, **message.fields}
+    else:
+        said = encode_message(message, report, calls)
+        if isinstance(message, AssistantMessage):
+            calls.note(message)
+    if held.get(WRAPPED) or (tree and not held.get(BARE)):
+        return put_back({**_wrapper(entry), "message": said}, held)
+    return {**put_back(_place(entry), held), **said}
+
+
+def _report_rest(conversation: Conversation, report: Reporter) -> None:
+    if conversation.system is not None:
+        report.at("$.system", "system", "a session file does not hold the system text")
+    if conversation.tools is not None:
+        report.at("$.tools", "tools", "a session file does not hold the tools")
+    for key in own_fields(conversation.extra.get(API)):
+        if key != HEADER:
+            report.at(f"$.extra.{API}.{key}", key, "a session file has its header and its lines, nothing else")
+    heads = [entry.id for entry in conversation.entries if entry.id is not None]
+    if conversation.head in heads and conversation.head != conversation.entries[-1].id:
+        report.at("$.head", "head", "a file stands at its last line")
+
+
+def _untold(conversation: Conversation) -> Iterator[Loss]:
+    """What the table says is lost, except what was packed."""
+    packed = set(_carried(conversation))
+    return (loss for loss in static_losses(conversation, FATES, API) if loss.path not in packed)
+
+
+def _carried(conversation: Conversation) -> Iterator[str]:
+    """Where blocks hold what only the minting wire can say, and pi's forms hold all of it."""
+    for entry, place in zip(conversation.entries, places(conversation), strict=True):
+        message: Any = entry.message
+        owner = OWNERS.get(message.api or "") if isinstance(message, AssistantMessage) else None
+        if owner is None or not isinstance(message.content, tuple):
+            continue
+        for at, block in enumerate(message.content):
+            if owner in getattr(block, "extra", {}):
+                packed = owner == COMPLETIONS and _is_packed(block, message.content[at + 1 : at + 2])
+                if not packed:
+                    again = decode_block(encode_block(block, QUIET, owner), owner)
+                    packed = same(again.extra.get(owner), block.extra[owner])
+                if packed:
+                    inner = f"{place}.content[{at}].extra.{owner}"
+                    yield from (loss.path for loss in extra_losses(owner, block.extra[owner], inner))
+
+
+def sniff(value: Any) -> str | None:
+    """Whether lines are a session file: the header of a tree, its entries, or the specification's messages."""
+    lines = value if isinstance(value, list) else [value]
+    if not lines or not all(isinstance(line, dict) for line in lines):
+        return None
+    first = lines[0]
+    if first.get("type") == "session" and isinstance(first.get("id"), str) and not isinstance(first.get("role"), str):
+        return "a `session` header of a tree file"
+    if not isinstance(value, Lines):
+        return None
+    if any(line.get("type") == "message" and isinstance(line.get("message"), dict) for line in lines[:1]):
+        return "`message` entries of a tree file" if "role" in lines[0]["message"] else None
+    if all(isinstance(line.get("role"), str) for line in lines) and any(map(_is_telling, lines)):
+        return "a message a line, with times and the role `toolResult` or an `api`"
+    return None
+
+
+def _is_telling(line: dict[str, Any]) -> bool:
+    return (
+        line["role"] == "toolResult"
+        or (line["role"] == "assistant" and "api" in line and "stopReason" in line)
+        or (line["role"] == "user" and whole(line.get("timestamp")) is not None)
+    )

@@ -1,0 +1,235 @@
+"""What formats share that are read and returned, but not made from other formats: the session files of programs.
+
+A file of these is a list of records. A record that holds a message becomes one entry or, where it holds several of our
+messages, a few that hang together; what else it holds is kept beside its first entry. Every other record, and one that
+is not as it should be, is an entry of its own role that holds the record as it is.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import fields as struct_fields
+from msgspec.structs import replace
+
+from ...values import messages as _messages
+from ...values import request as _request
+from ...values.errors import InterlinguaError, Unsupported
+from ...values.losses import QUIET, Fates, Loss, Reporter, places, some
+from ...values.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage
+from ...values.request import Conversation, Entry, Options
+from ..residual import JOINED, put_back, residual, same, with_held
+
+RECORD = "~record"  # of an entry: a record of the file begins here
+FILE = "~file"  # of a conversation: it was a file of this format
+ROLES = ("user", "assistant", "toolResult", "system")
+
+WHY = "is read and returned, not made from other formats"
+
+
+def _fates() -> Fates:
+    structs = [item for module in (_messages, _request) for item in vars(module).values()]
+    calling = {_request.CallOptions, _request.StreamOptions, _request.ProviderConfig, _request.ResolvedAuth}
+    named = [item for item in structs if isinstance(item, type) and issubclass(item, Struct) and item not in calling]
+    fields = {f"{struct.__name__}.{field.name}" for struct in named for field in struct_fields(struct)}
+    return some(" ".join(sorted(fields | {"CustomMessage.role", "CustomMessage.fields"})), f"the format {WHY}")
+
+
+FATES: Fates = _fates()
+
+Decode = Callable[[dict[str, Any]], Sequence[Message | CustomMessage]]
+Say = Callable[[tuple[Message, ...], Reporter], dict[str, Any]]
+
+
+class Records:
+    """The two ways between the records of a file and entries.
+
+    `decode` gives the messages in a record (none: it holds no message), `say` the record's own words for them. `keys`
+    are the record's names for its id and for that of its parent, in formats that are trees; if it is a tree of `lines`,
+    a record that has an id and says nothing of a parent follows the one before.
+    """
+
+    def __init__(
+        self, api: str, decode: Decode, say: Say, keys: tuple[str, str] | None = None, *, lines: bool = False
+    ) -> None:
+        self._api = api
+        self._decode = decode
+        self._say = say
+        self._keys = keys
+        self._lines = lines
+        self._before: str | None = None  # the id of the entry before
+        self._names: dict[str, str] = {}  # call id -> tool name
+
+    def read(self, record: dict[str, Any], role: str) -> list[Entry]:
+        """The entries of a record; `role` is the word for one that holds no message."""
+        found = self._messages_in(record)
+        if found is None:
+            entries = [self._custom(record, role)]
+        else:
+            messages, said = found
+            self._note(messages)
+            entries = self._placed(record, self._named(messages, said))
+            held = residual(record, {**self._place(entries), **said})
+            entries[0] = with_held(entries[0], self._api, **{RECORD: True, **held})
+        self._before = entries[-1].id or self._before
+        return entries
+
+    def _messages_in(self, record: dict[str, Any]) -> tuple[tuple[Message, ...], dict[str, Any]] | None:
+        """The messages and what they say, if saying them gives the record but for single values."""
+        try:
+            messages = tuple(self._decode(record))
+            if not messages or any(isinstance(message, CustomMessage) for message in messages):
+                return None
+            said = self._say(messages, QUIET)  # type: ignore[arg-type]
+        except (InterlinguaError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
+            return None
+        return None if _copies(residual(record, said)) else (messages, said)  # type: ignore[return-value]
+
+    def _note(self, messages: tuple[Message, ...]) -> None:
+        for message in messages:
+            if isinstance(message, AssistantMessage):
+                self._names.update((call.id, call.name) for call in message.tool_calls)
+
+    def _named(self, messages: tuple[Message, ...], said: dict[str, Any]) -> tuple[Message, ...]:
+        """Results with the name of the call they answer, which may stand in an earlier record.
+
+        Not where the record itself would name the tool and does not.
+        """
+        named = tuple(map(self._name, messages))
+        if all(one is other for one, other in zip(named, messages, strict=True)):
+            return messages
+        return named if same(self._say(named, QUIET), said) else messages
+
+    def _name(self, message: Message) -> Message:
+        if not isinstance(message, ToolResultMessage) or message.tool_name is not None:
+            return message
+        name = self._names.get(message.tool_call_id)
+        return message if name is None else replace(message, tool_name=name)
+
+    def _placed(self, record: Mapping[str, Any], messages: tuple[Message, ...]) -> list[Entry]:
+        """Entries in a row. The last has the record's id, so that what follows the record follows it."""
+        id, parent = self._ids(record)
+        entries = []
+        for at, message in enumerate(messages):
+            own = id if at == len(messages) - 1 or id is None else f"{id}#{at}"
+            extra = {self._api: {JOINED: True}} if at else {}
+            entries.append(Entry(message=message, id=own, parent_id=parent, extra=extra))
+            parent = own
+        return entries
+
+    def _ids(self, record: Mapping[str, Any]) -> tuple[str | None, str | None]:
+        if self._keys is None:
+            return None, None
+        id, parent = (record.get(key) for key in self._keys)
+        if self._lines and isinstance(id, str) and self._keys[1] not in record:
+            parent = self._before
+        return (id if isinstance(id, str) else None), (parent if isinstance(parent, str) else None)
+
+    def _place(self, entries: Sequence[Entry]) -> dict[str, Any]:
+        """The ids that a record says of its entries; a root says that it has no parent."""
+        if self._keys is None:
+            return {}
+        id, parent = entries[-1].id, entries[0].parent_id
+        said = {self._keys[0]: id} if id is not None else {}
+        return {**said, self._keys[1]: parent} if id is not None or parent is not None else said
+
+    def _custom(self, record: dict[str, Any], role: str) -> Entry:
+        id, parent = self._ids(record)
+        placed = [key for key, value in zip(self._keys or (), (id, parent), strict=False) if value is not None]
+        fields = {key: value for key, value in record.items() if key != "role" and key not in placed}
+        custom: Any = CustomMessage(f"{self._api}:{role}" if role in ROLES else role, fields)
+        entry = Entry(message=custom, id=id, parent_id=parent)
+        held = residual(record, {**self._place([entry]), **fields})
+        return with_held(entry, self._api, **{RECORD: True, **held})
+
+    def write(self, conversation: Conversation, *, system: bool = False) -> tuple[list[dict[str, Any]], list[Loss]]:
+        """The records of a conversation that was a file of this format, and what of later changes they cannot say.
+
+        `system` tells whether the format has a place for the system text.
+        """
+        if not conversation.extra.get(self._api):
+            raise Unsupported(self._api, f"a conversation of this format {WHY}")
+        losses = list(_untold(conversation, system))
+        records = []
+        for group, where in self._groups(conversation):
+            report = Reporter(where)
+            records.append(self._written(group, report))
+            # A record says of a result which call it answers; the name stands in the call, which is elsewhere.
+            losses += [loss for loss in report.losses if not loss.path.endswith(".toolName")]
+        return records, losses
+
+    def _groups(self, conversation: Conversation) -> Iterator[tuple[list[Entry], str]]:
+        group: list[Entry] = []
+        begun = ""
+        for entry, where in zip(conversation.entries, places(conversation), strict=True):
+            held = entry.extra.get(self._api, {})
+            if not (held.get(RECORD) or held.get(JOINED)):
+                raise Unsupported(self._api, f"a message of this format {WHY}", where)
+            if group and not held.get(JOINED):
+                yield group, begun
+                group = []
+            begun = begun if group else where
+            group.append(entry)
+        if group:
+            yield group, begun
+
+    def _written(self, group: list[Entry], report: Reporter) -> dict[str, Any]:
+        first: Any = group[0].message
+        said = dict(first.fields) if isinstance(first, CustomMessage) else self._say(_spoken(group), report)
+        return put_back({**self._place(group), **said}, group[0].extra.get(self._api, {}))
+
+
+def _untold(conversation: Conversation, system: bool) -> Iterator[Loss]:
+    if conversation.system is not None and not system:
+        yield Loss("$.system", "system", "a file of this format does not hold the system text", "dropped")
+    if conversation.tools is not None:
+        yield Loss("$.tools", "tools", "a file of this format does not hold the tools", "dropped")
+    if conversation.options != Options():
+        yield Loss("$.options", "options", "a file of this format does not hold the options of a call", "dropped")
+
+
+def _spoken(group: list[Entry]) -> tuple[Message, ...]:
+    return tuple(entry.message for entry in group)
+
+
+def _copies(held: Mapping[str, Any]) -> bool:
+    """Whether a residual holds a whole list a second time, which is no way to keep what it says."""
+    for hint in held.get("~", {}).values():
+        if "in" in hint:
+            if _copies(hint["in"]):
+                return True
+        elif isinstance(hint.get("wire"), list) and isinstance(hint.get("said"), list):
+            return True
+    return False
+
+
+def milliseconds(text: Any) -> int | None:
+    """A moment in ISO 8601 as the milliseconds of our timestamps."""
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
+def iso(moment: int | None) -> str | None:
+    """The inverse, as JavaScript writes it."""
+    try:
+        when = datetime.fromtimestamp((moment or 0) / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return None if moment is None else f"{when:%Y-%m-%dT%H:%M:%S}.{when.microsecond // 1000:03d}Z"
+
+
+def with_time(message: Any, moment: int | None) -> Any:
+    """The message at a moment; kinds of our own have none."""
+    return message if moment is None or isinstance(message, CustomMessage) else replace(message, timestamp=moment)
+
+
+def time_in(messages: Sequence[Message], key: str = "timestamp") -> dict[str, Any]:
+    """What a record says of the moment of its first message."""
+    when = iso(messages[0].timestamp)
+    return {} if when is None else {key: when}

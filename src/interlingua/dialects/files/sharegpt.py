@@ -1,0 +1,342 @@
+"""ShareGPT: the shape of most training sets. Turns of `from` and `value`; beside them a system text and tools.
+
+Turns are from `human`, `gpt`, `system`, `function_call` (the call as JSON text), or `observation` (what it gave), and
+in other words for these. Calls have no ids: results answer them in their order. A call right after words of the model
+is one message with them. What else a turn or a set holds is kept; turns of other kinds are messages of their own role.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values import jsontext
+from ...values.errors import BadWire, FormatError
+from ...values.losses import Encoded, Fates, dropped, kept, record, some
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    CustomMessage,
+    Message,
+    SystemMessage,
+    TextBlock,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    blocks_of,
+    text_of,
+)
+from ...values.request import Conversation, Entry, ToolSpec
+from ..comparison import losses_of
+from ..residual import BARE, an_object, body_of, each, flag, optional, put_back, reading, residual, restored, with_held
+from .lines import LINEAR, NO_CALL, OWN
+from .records import ROLES
+
+API = "sharegpt"
+
+KINDS = {
+    "human": "human",
+    "user": "human",
+    "gpt": "gpt",
+    "assistant": "gpt",
+    "chatgpt": "gpt",
+    "bing": "gpt",
+    "bard": "gpt",
+    "model": "gpt",
+    "system": "system",
+    "function_call": "function_call",
+    "tool_call": "function_call",
+    "observation": "observation",
+    "tool": "observation",
+    "function_response": "observation",
+}
+
+CALLS = "~calls"  # of an answer: residual of the turn that holds its calls
+LISTED = "~listed"  # of a conversation: its tools are a list, not the text of one
+SYSTEM = "~system"  # of a conversation: residual of the first turn, the system text
+AS = "~as"  # of a tool: the wrapper that said it
+
+_CALLS_WHY = "a call is its name and its arguments"
+FATES: Fates = {
+    **NO_CALL,
+    **LINEAR,
+    **kept("TextBlock.text"),
+    **dropped("TextBlock.text_signature TextBlock.citations TextBlock.refusal TextBlock.cache CacheMarker.ttl"),
+    **dropped("Citation.title Citation.url Citation.cited_text Citation.start Citation.end"),
+    **dropped("ThinkingBlock.thinking ThinkingBlock.thinking_signature ThinkingBlock.redacted"),
+    **dropped(
+        "ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id ImageBlock.detail ImageBlock.cache"
+        " AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache"
+        " DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id"
+        " DocumentBlock.title DocumentBlock.context DocumentBlock.citations DocumentBlock.cache"
+        " ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache"
+        " ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
+        " ServerToolResult.is_error ServerToolResult.cache OpaqueBlock.dialect OpaqueBlock.value",
+        "a turn is text; the block is dropped",
+    ),
+    **kept("ToolCall.name ToolCall.arguments"),
+    **record("ToolCall.id ToolResultMessage.tool_call_id", "calls have no ids: results answer them in their order"),
+    **record("ToolCall.arguments_text ToolResultMessage.details", _CALLS_WHY),
+    **dropped("ToolCall.parse_error ToolCall.thought_signature ToolCall.cache", _CALLS_WHY),
+    **some("UserMessage.content AssistantMessage.content SystemMessage.content", "a turn is one text, or calls"),
+    **some("ToolResultMessage.content", "a turn is one text"),
+    **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
+    **dropped("ToolResultMessage.is_error ToolResultMessage.cache", "a turn is one text"),
+    **dropped("SystemMessage.developer Context.system_role", "one word for system messages"),
+    **some("CustomMessage.role CustomMessage.fields", "only what stood in this format goes back"),
+    **record(
+        "UserMessage.timestamp AssistantMessage.timestamp ToolResultMessage.timestamp SystemMessage.timestamp"
+        " AssistantMessage.api AssistantMessage.provider AssistantMessage.model AssistantMessage.response_model"
+        " AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.stop_detail"
+        " AssistantMessage.error_message AssistantMessage.response_id",
+        "turns say nothing about themselves",
+    ),
+    **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
+    **some("ToolSpec.strict", "said in the wrapper that has it"),
+    **dropped("ToolSpec.cache"),
+    **some("ToolSpec.dialect ToolSpec.value", "only what stood in this format"),
+}
+
+
+# --- turns: theirs to ours -------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Reads turns one after the other, and knows which calls wait for their results."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._minted = 0
+        self._open: list[ToolCall] = []
+
+    def read(self, turn: Any) -> None:
+        kind = KINDS.get(an_object(turn, API).get("from", ""), "") if isinstance(turn.get("from"), str) else ""
+        value = turn.get("value")
+        message: Message
+        if not isinstance(value, str) or not kind:
+            return self._keep(turn)
+        if kind == "function_call":
+            return self._call(turn, value)
+        if kind == "observation":
+            call = self._open.pop(0) if self._open else None
+            id, name = (call.id, call.name) if call else (self._mint(), None)
+            message = ToolResultMessage(tool_call_id=id, tool_name=name, content=value, is_error=False)
+        else:
+            message = _SPOKEN[kind](content=value)
+        held = residual(turn, {"from": kind, "value": value})
+        self.entries.append(Entry(message=with_held(message, API, **held) if held else message))
+        return None
+
+    def _call(self, turn: dict[str, Any], value: str) -> None:
+        calls = self._calls_in(value)
+        if calls is None:
+            return self._keep(turn)
+        self._open = list(calls)
+        held = residual(turn, {"from": "function_call", "value": _call_text(calls)})
+        hint = {CALLS: held} if held else {}
+        before = self.entries[-1].message if self.entries else None
+        if isinstance(before, AssistantMessage) and isinstance(before.content, str):
+            joined = replace(before, content=(TextBlock(text=before.content), *calls))
+            self.entries[-1] = Entry(message=with_held(joined, API, **hint) if hint else joined)
+        else:
+            alone = AssistantMessage(content=calls)
+            self.entries.append(Entry(message=with_held(alone, API, **hint) if hint else alone))
+        return None
+
+    def _calls_in(self, value: str) -> tuple[ToolCall, ...] | None:
+        """One call, or a list of them."""
+        try:
+            told = jsontext.read(value)
+        except FormatError:
+            return None
+        items = told if isinstance(told, list) and len(told) != 1 else [told]
+        if not items or not all(map(_is_call, items)):
+            return None
+        return tuple(ToolCall(id=self._mint(), name=item["name"], arguments=item["arguments"]) for item in items)
+
+    def _mint(self) -> str:
+        self._minted += 1
+        return f"call_{self._minted - 1}"
+
+    def _keep(self, turn: dict[str, Any]) -> None:
+        fields = {key: value for key, value in turn.items() if key not in ("from", "role")}
+        kind = turn.get("from")
+        role = kind if isinstance(kind, str) and kind not in ROLES else f"{API}:{kind}"
+        held = residual(turn, fields)
+        custom: Any = CustomMessage(role, fields)
+        self.entries.append(Entry(message=custom, extra={API: {OWN: True, **held}}))
+
+
+_SPOKEN: dict[str, Any] = {"human": UserMessage, "gpt": AssistantMessage, "system": SystemMessage}
+
+
+def _is_call(item: Any) -> bool:
+    return (
+        isinstance(item, dict)
+        and item.keys() == {"name", "arguments"}
+        and isinstance(item["name"], str)
+        and isinstance(item["arguments"], dict)
+    )
+
+
+def _call_text(calls: tuple[Block, ...]) -> str:
+    items = [{"name": call.name, "arguments": call.arguments} for call in calls if isinstance(call, ToolCall)]
+    return jsontext.compact(items[0] if len(items) == 1 else items)
+
+
+# --- turns: ours to theirs -------------------------------------------------------------------------------------------
+
+
+def _say_turns(message: Message) -> Iterator[dict[str, Any]]:
+    held = message.extra.get(API, {}) if message.extra else {}
+    if not isinstance(message, AssistantMessage):
+        kind = "human" if isinstance(message, UserMessage) else "observation"
+        kind = "system" if isinstance(message, SystemMessage) else kind
+        yield put_back({"from": kind, "value": text_of(message.content)}, held)
+        return
+    blocks = blocks_of(message.content)
+    if not message.tool_calls or any(isinstance(block, TextBlock) for block in blocks):
+        yield put_back({"from": "gpt", "value": text_of(message.content)}, held)
+    if message.tool_calls:
+        yield put_back({"from": "function_call", "value": _call_text(message.tool_calls)}, held.get(CALLS, {}))
+
+
+# --- tools -----------------------------------------------------------------------------------------------------------
+
+
+def _decode_tools(wire: Any) -> tuple[ToolSpec, ...] | None:
+    """Tools: a list, or the text of one."""
+    if isinstance(wire, str):
+        try:
+            wire = jsontext.read(wire)
+        except FormatError:
+            return None
+    return tuple(map(_decode_tool, wire)) if isinstance(wire, list) else None
+
+
+def _decode_tool(wire: Any) -> ToolSpec:
+    wrapped = isinstance(wire, dict) and wire.get("type") == "function"
+    inner = wire.get("function") if wrapped else wire
+    if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
+        return ToolSpec(name="", dialect=API, value=wire)
+    tool = ToolSpec(
+        name=inner["name"],
+        description=optional(inner.get("description")),
+        input_schema=inner.get("parameters"),
+        strict=flag(inner.get("strict")) if wrapped else None,
+        extra={API: {AS: "function"}} if wrapped else {},
+    )
+    held = residual(wire, _say_tool(tool))
+    return with_held(tool, API, **held) if held else tool
+
+
+def _say_tool(spec: ToolSpec) -> Any:
+    if spec.dialect == API:
+        return spec.value
+    tool: dict[str, Any] = {"name": spec.name}
+    if spec.description is not None:
+        tool["description"] = spec.description
+    if spec.input_schema is not None:
+        tool["parameters"] = spec.input_schema
+    if spec.extra.get(API, {}).get(AS) != "function":
+        return restored(tool, spec.extra, API)
+    if spec.strict is not None:
+        tool["strict"] = spec.strict
+    return restored({"type": "function", "function": tool}, spec.extra, API)
+
+
+def _say_tools(specs: tuple[ToolSpec, ...], listed: bool) -> Any:
+    said = [_say_tool(spec) for spec in specs if spec.dialect in (None, API)]
+    return said if listed else jsontext.compact(said)
+
+
+# --- sets ------------------------------------------------------------------------------------------------------------
+
+
+def split(value: Any) -> list[Any] | None:
+    """The conversations of a whole training set, if that is what the value is."""
+    if isinstance(value, list) and value and all(map(_is_example, value)):
+        return value
+    return None
+
+
+def _is_example(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("conversations"), list)
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One conversation: its turns, with what stands beside them or without."""
+    body = body_of(data, API)
+    bare = isinstance(body, list)
+    if bare and body and all(map(_is_example, body)):
+        if len(body) > 1:
+            raise BadWire(API, f"a set of {len(body)} conversations: take one of them")
+        raise BadWire(API, "a set of one conversation: take it out of its list")
+    wire = {"conversations": body} if bare else an_object(body, API)
+    if "conversations" not in wire:
+        raise BadWire(API, "expected `conversations`, a list of turns", "$.conversations")
+    reader = _Reader()
+    each(wire["conversations"], "conversations", API, reader.read)
+    tools = _decode_tools(wire.get("tools"))
+    conversation = Conversation(entries=tuple(reader.entries), system=optional(wire.get("system")), tools=tools)
+    hints: dict[str, Any] = {BARE: True} if bare else {}
+    if tools is not None and isinstance(wire["tools"], list):
+        hints[LISTED] = True
+    first = reader.entries[0].message if reader.entries else None
+    if isinstance(first, SystemMessage) and "system" not in wire:
+        hints[SYSTEM] = first.extra.get(API, {})
+        conversation = replace(conversation, system=text_of(first.content), entries=conversation.entries[1:])
+    conversation = replace(conversation, extra={API: hints}) if hints else conversation
+    said, _ = _say(conversation)
+    # Lists keep their own residuals, item by item.
+    lists = [key for key in ("conversations", "tools") if isinstance(said.get(key), list) and key in wire]
+    held = residual({**wire, **{key: said[key] for key in lists}}, said)
+    return with_held(conversation, API, **held) if held else conversation
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The conversation as one line of a set; the bare turns, if that is what was read and all there is to say."""
+    said, places = _say(conversation)
+    held = conversation.extra.get(API, {})
+    body: Any = put_back(said, held)
+    if held.get(BARE) and body.keys() == {"conversations"}:
+        body = body["conversations"]
+    return Encoded(body, losses_of(conversation, places, lambda: decode(body), FATES, API))
+
+
+def _say(conversation: Conversation) -> tuple[dict[str, Any], list[int]]:
+    """The set's words, and which messages are in them."""
+    held = conversation.extra.get(API, {})
+    turns: list[dict[str, Any]] = []
+    places: list[int] = []
+    said: dict[str, Any] = {}
+    if conversation.system is not None:
+        text = text_of(conversation.system)
+        if SYSTEM in held:
+            turns.append(put_back({"from": "system", "value": text}, held[SYSTEM]))
+        else:
+            said["system"] = text
+    for at, entry in enumerate(conversation.path()):
+        message: Any = entry.message
+        if not isinstance(message, CustomMessage):
+            turns += _say_turns(message)
+        elif entry.extra.get(API, {}).get(OWN):
+            turns.append(put_back(dict(message.fields), entry.extra[API]))
+        else:
+            continue
+        places.append(at)
+    said = {"conversations": turns, **said}
+    if conversation.tools is not None:
+        said["tools"] = _say_tools(conversation.tools, bool(held.get(LISTED)))
+    return said, places
+
+
+def sniff(value: Any) -> str | None:
+    """Whether a document is of this shape: turns with `from` and `value`."""
+    example = value[0] if isinstance(value, list) and value and _is_example(value[0]) else value
+    turns = example.get("conversations") if isinstance(example, dict) else example
+    if not isinstance(turns, list) or not turns:
+        return None
+    spoken = all(isinstance(turn, dict) and "from" in turn and "value" in turn for turn in turns)
+    return "turns with `from` and `value`" if spoken else None

@@ -1,0 +1,252 @@
+"""Transcripts: our own session files. JSON lines, each an AgentMessage with its `id` and `parentId` beside it.
+
+A first line of role `session` holds what the conversation is about (system text, tools, model, options); a line of role
+`head` says where it stands. A line without `id`, or without the key `parentId`, follows the line before; `null` makes a
+root. A line without `id` may be named by its number (`line-3`), as sessions do. Other roles are messages of their own
+kind.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from ...values import jsontext
+from ...values.canonical import build, plain
+from ...values.errors import BadWire, FormatError
+from ...values.losses import Encoded, Fates, Lines
+from ...values.messages import AssistantMessage, Extra, Message, SystemMessage, ToolResultMessage, UserMessage
+from ...values.request import FOLLOWS, Conversation, Entry, arrange, is_aside
+from ..residual import with_held
+from .lines import lines_of
+
+API = "transcript"
+VERSION = 1
+SPELLED = "~version"  # what the session line said, where it is not what we would say
+OMITTED = "~omitted"  # of an entry: what its line leaves to its position (`id`, `parentId`)
+ROOT = "~root"  # of an entry: its line says that it has no parent where that goes without saying, or is not so
+LINES = True  # a file is one conversation, a line is a part of it
+
+FATES: Fates = {}  # everything is kept: the lines are our own JSON
+
+
+def decode(data: Any) -> Conversation:
+    """A conversation from the lines of a transcript."""
+    lines = lines_of(data, API)
+    base, first = _decode_session(lines[0]) if lines and lines[0].get("role") == "session" else (Conversation(), 0)
+    stands = len(lines) > first and _is_head(lines[-1])
+    last = len(lines) - 1 if stands else len(lines)
+    entries = tuple(decode_entry(line, number + 1) for number, line in enumerate(lines[:last]) if number >= first)
+    head = lines[-1]["target"] if stands else None
+    return replace(base, entries=_placed(entries, lines[first:last], first + 1, head), head=head)
+
+
+def _decode_session(line: dict[str, Any]) -> tuple[Conversation, int]:
+    about = {key: value for key, value in line.items() if key not in ("role", "version")}
+    try:
+        base: Conversation = build(about, Conversation)
+    except FormatError as error:
+        raise BadWire(API, f"line 1: {error.message}", error.path) from None
+    version = line.get("version")
+    if about and version == VERSION:
+        return base, 1
+    return with_held(base, API, **{SPELLED: version}), 1
+
+
+def _is_head(line: dict[str, Any]) -> bool:
+    """Where the conversation stands; a `head` line that others follow is history, and stays a line of its own."""
+    return line.keys() == {"role", "target"} and line["role"] == "head" and isinstance(line["target"], str)
+
+
+def decode_entry(line: dict[str, Any], number: int = 1) -> Entry:
+    """A line as an entry, with what it says itself about its place."""
+    place = {key: line[key] for key, kind in _PLACE.items() if isinstance(line.get(key), kind)}
+    if not place.get("parents") or not all(isinstance(id, str) for id in place["parents"]):
+        place.pop("parents", None)  # an empty list would not come back
+    known = {**place, "parentId": None} if _says_none(line) else place
+    try:
+        message = build({k: v for k, v in line.items() if k not in known}, Message)
+    except FormatError as error:
+        raise BadWire(API, f"line {number}: {error.message}", error.path) from None
+    return Entry(
+        message=message,
+        id=place.get("id"),
+        parent_id=place.get("parentId"),
+        parents=tuple(place.get("parents", ())),
+        extra=place.get("entryExtra", {}),
+    )
+
+
+_PLACE: dict[str, type] = {"id": str, "parentId": str, "parents": list, "entryExtra": dict}
+
+
+def _says_none(line: dict[str, Any]) -> bool:
+    return "parentId" in line and line["parentId"] is None
+
+
+def _is_root(line: dict[str, Any]) -> bool:
+    return _says_none(line) and isinstance(line.get("id"), str)
+
+
+# --- places ----------------------------------------------------------------------------------------------------------
+
+_REFERENCES = ("parentId", "target", "targetId", "firstKept", "firstKeptEntryId")
+
+
+def positional(number: int) -> str:
+    """The name of an entry whose line has no id: the line's number, counted from one."""
+    return f"line-{number}"
+
+
+def _placed(entries: tuple[Entry, ...], lines: list[dict[str, Any]], first: int, head: str | None) -> tuple[Entry, ...]:
+    """The entries with the parents that their positions give them; `first` is the number of the first line.
+
+    In an `Entry`, an id without a parent is a root. So one that follows the line before by its position gets that
+    line's id for a parent, and a line that is named by its position gets that name for an id.
+    """
+    bare = {positional(first + at): at for at, entry in enumerate(entries) if entry.id is None and not is_aside(entry)}
+    stated = [
+        entry.parent_id if entry.parent_id is not None else None if _is_root(line) else FOLLOWS
+        for entry, line in zip(entries, lines, strict=True)
+    ]
+    tree = arrange(((e.message, e.id, parent) for e, parent in zip(entries, stated, strict=True)), head, bare)
+    follows = [
+        above is not None and parent is FOLLOWS and not is_aside(entry)
+        for entry, parent, above in zip(entries, stated, tree.parents, strict=True)
+    ]
+    named = {bare[name] for name in (head or "", *_references(lines)) if name in bare}
+    waiting = [*named, *(tree.parents[at] for at, entry in enumerate(entries) if entry.id is not None and follows[at])]
+    while waiting:  # who has a name needs one for its parent
+        at = waiting.pop()
+        if at is not None and entries[at].id is None:
+            named.add(at)
+            waiting += [tree.parents[at]] if follows[at] and tree.parents[at] not in named else []
+    ids = [positional(first + at) if at in named else entry.id for at, entry in enumerate(entries)]
+    placed = []
+    for at, (entry, parent) in enumerate(zip(entries, tree.parents, strict=True)):
+        omitted = ["id"] if at in named else []
+        if follows[at] and ids[at] is not None:
+            assert parent is not None
+            omitted.append("parentId")
+            entry = replace(entry, parent_id=ids[parent])
+        hints: dict[str, Any] = {OMITTED: omitted} if omitted else {}
+        if _says_none(lines[at]) and (stated[at] is FOLLOWS or tree.stands[at] is None):
+            hints[ROOT] = True
+        placed.append(with_held(replace(entry, id=ids[at]), API, **hints) if hints else entry)
+    return tuple(placed)
+
+
+def _references(lines: list[dict[str, Any]]) -> Iterator[str]:
+    for line in lines:
+        for key in _REFERENCES:
+            name = line.get(key)
+            if isinstance(name, str) and name.startswith("line-"):
+                yield name
+
+
+# --- encoding --------------------------------------------------------------------------------------------------------
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The lines of a transcript; nothing is lost."""
+    held = conversation.extra.get(API, {})
+    told = {key: value for key, value in held.items() if key != SPELLED}
+    extra = {owner: told if owner == API else kept for owner, kept in conversation.extra.items()}
+    about = plain(replace(conversation, entries=(), head=None, extra={k: v for k, v in extra.items() if v or k != API}))
+    lines = Lines()
+    if about or SPELLED in held:
+        version = held.get(SPELLED, VERSION)
+        lines.append({"role": "session", **({} if version is None else {"version": version}), **about})
+    tree = conversation.tree()
+    for entry, parent, stand in zip(conversation.entries, tree.parents, tree.stands, strict=True):
+        lines.append(_encode_entry(entry, positional(len(lines) + 1), parent, stand))
+    if conversation.head is not None:
+        lines.append({"role": "head", "target": conversation.head})
+    return Encoded(lines, ())
+
+
+def _encode_entry(entry: Entry, position: str, parent: int | None, stand: int | None) -> dict[str, Any]:
+    """The line of an entry that follows `parent`, where the session stands at `stand`."""
+    hints = entry.extra.get(API, {}) if entry.extra else {}
+    omitted = hints.get(OMITTED, ())
+    line: dict[str, Any] = plain(entry.message)
+    follows = parent == stand
+    if entry.id is not None and not ("id" in omitted and entry.id == position and (follows or entry.parent_id)):
+        line["id"] = entry.id
+    if entry.parent_id is not None and not ("parentId" in omitted and follows):
+        line["parentId"] = entry.parent_id
+    elif ROOT in hints or (not follows and entry.id is not None and not is_aside(entry)):
+        line["parentId"] = None  # without the key it would follow the line before
+    if entry.parents:
+        line["parents"] = list(entry.parents)
+    extra = kept_extra(entry)
+    if extra:
+        line["entryExtra"] = extra
+    return line
+
+
+def kept_extra(entry: Entry) -> Extra:
+    """What a line says of an entry's `extra`: all but the hints about the line itself."""
+    return {owner: kept for owner, kept in entry.extra.items() if owner != API or not kept.keys() <= {OMITTED, ROOT}}
+
+
+def sniff(value: Any) -> str | None:
+    if not isinstance(value, list) or not value or not isinstance(value[0], dict):
+        return None
+    if value[0].get("role") == "session":
+        return "lines that begin with a `session` line"
+    lines = [line for line in value if isinstance(line, dict)]
+    if any(_is_head(line) or "entryExtra" in line for line in lines):
+        return "messages with ids and a `head` line"
+    if any(line.get("role") == "journal" and isinstance(line.get("kind"), str) for line in lines):
+        return "messages and a `journal`"
+    return None
+
+
+# --- one line at a time, at C speed ----------------------------------------------------------------------------------
+
+
+class _UserLine(UserMessage, frozen=True, kw_only=True, tag_field="role", tag="user"):
+    id: str | None = None
+    parent_id: str | UnsetType | None = UNSET
+    parents: tuple[str, ...] = ()
+
+
+class _AssistantLine(AssistantMessage, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
+    id: str | None = None
+    parent_id: str | UnsetType | None = UNSET
+    parents: tuple[str, ...] = ()
+
+
+class _ResultLine(ToolResultMessage, frozen=True, kw_only=True, tag_field="role", tag="toolResult"):
+    id: str | None = None
+    parent_id: str | UnsetType | None = UNSET
+    parents: tuple[str, ...] = ()
+
+
+class _SystemLine(SystemMessage, frozen=True, kw_only=True, tag_field="role", tag="system"):
+    id: str | None = None
+    parent_id: str | UnsetType | None = UNSET
+    parents: tuple[str, ...] = ()
+
+
+_line_decoder = msgspec.json.Decoder(_UserLine | _AssistantLine | _ResultLine | _SystemLine)
+_line_encoder = msgspec.json.Encoder()
+
+
+def copy_line(raw: bytes) -> bytes:
+    """A line read and written again: known ones at C speed, others by the slow way, none changed in meaning."""
+    try:
+        if raw.count(b"[") + raw.count(b"{") <= jsontext.DEPTH_LIMIT:
+            return _line_encoder.encode(_line_decoder.decode(raw))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    line = jsontext.read(raw)
+    place = {
+        key: line[key]
+        for key, kind in _PLACE.items()
+        if isinstance(line.get(key), kind) or (key == "parentId" and _says_none(line))
+    }
+    return jsontext.write({**plain(decode_entry(line).message), **place})

@@ -1,0 +1,540 @@
+"""AI SDK UI messages: a list of them, or a chat with `messages`; of version 5 and on (`parts`), or older (`content`).
+
+An assistant's message holds a whole turn: text, reasoning and files, tools with what they gave, and `step-start` where
+the model was asked anew. Here each step is an assistant's message followed by the results of its tools; on the way back
+they are one again. Parts that are only for the screen (data, sources) stay as they are. Older messages have their text
+in `content` and their tools in `toolInvocations`, or in parts of the type `tool-invocation`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values import jsontext
+from ...values.errors import BadWire
+from ...values.losses import QUIET, Encoded, Fates, Reporter, dropped, kept, record, some
+from ...values.messages import (
+    AssistantMessage,
+    AudioBlock,
+    Block,
+    Content,
+    CustomMessage,
+    DocumentBlock,
+    ImageBlock,
+    Message,
+    OpaqueBlock,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    blocks_of,
+    text_of,
+)
+from ...values.request import Conversation, Entry, System
+from ..comparison import losses_of
+from ..residual import (
+    JOINED,
+    an_object,
+    body_of,
+    keeping,
+    optional,
+    put_back,
+    reading,
+    residual,
+    restored,
+    same,
+    string,
+    with_held,
+)
+from .lines import LINEAR, NO_CALL
+from .records import RECORD, Records
+
+API = "vercel-ui"
+
+STEP = "~step"  # of an answer: it begins with `step-start`; the residual of that part
+AS = "~as"  # of a call: the type of part that said it, where that is not `tool-<name>`; of a thought, its key
+TEXT = "~text"  # of a message with parts: its text stands in `content` once more
+OLD = "~old"  # of a message: it has `content` and no parts
+SYSTEM = "~system"  # of a conversation: residual of its first message, the system text
+CHAT = "~chat"  # of a conversation: its messages stand in an object
+MCP = "~mcp"  # of a result: residuals of what it was wrapped in
+
+_MEDIA = "a file has a media type and one URL"
+FATES: Fates = {
+    **NO_CALL,
+    **LINEAR,
+    **kept("TextBlock.text ToolCall.id ToolCall.name ToolCall.arguments"),
+    **dropped("TextBlock.text_signature TextBlock.citations TextBlock.cache CacheMarker.ttl"),
+    **dropped("TextBlock.refusal", "a refusal is said as plain text"),
+    **dropped("Citation.title Citation.url Citation.cited_text Citation.start Citation.end"),
+    **kept("ThinkingBlock.thinking"),
+    **some("ThinkingBlock.thinking_signature ThinkingBlock.redacted", "said for Anthropic's models"),
+    **some("ImageBlock.data ImageBlock.mime_type ImageBlock.url AudioBlock.data AudioBlock.mime_type", _MEDIA),
+    **some("AudioBlock.url DocumentBlock.data DocumentBlock.mime_type DocumentBlock.url DocumentBlock.title", _MEDIA),
+    **dropped("ImageBlock.file_id AudioBlock.file_id DocumentBlock.file_id DocumentBlock.text", _MEDIA),
+    **dropped("ImageBlock.detail ImageBlock.cache AudioBlock.transcript AudioBlock.cache"),
+    **dropped("DocumentBlock.context DocumentBlock.citations DocumentBlock.cache"),
+    **record("ToolCall.arguments_text", "arguments are an object, not text"),
+    **dropped("ToolCall.parse_error ToolCall.thought_signature ToolCall.cache"),
+    **some(
+        "ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache"
+        " ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
+        " ServerToolResult.is_error ServerToolResult.cache OpaqueBlock.dialect OpaqueBlock.value",
+        "only what stood in this format",
+    ),
+    **some("UserMessage.content SystemMessage.content", "what has no part of its own is dropped"),
+    **some("AssistantMessage.content", "what has no part of its own is dropped"),
+    **kept("ToolResultMessage.tool_call_id ToolResultMessage.is_error"),
+    **some("ToolResultMessage.content", "a tool gives any value; a failed one gives text"),
+    **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
+    **some("ToolResultMessage.details", "only where the content is its text"),
+    **dropped("ToolResultMessage.cache"),
+    **dropped("SystemMessage.developer Context.system_role", "one word for system messages"),
+    **some("CustomMessage.role CustomMessage.fields", "only what stood in this format goes back"),
+    **record(
+        "UserMessage.timestamp AssistantMessage.timestamp ToolResultMessage.timestamp SystemMessage.timestamp"
+        " AssistantMessage.api AssistantMessage.provider AssistantMessage.model AssistantMessage.response_model"
+        " AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.stop_detail"
+        " AssistantMessage.error_message AssistantMessage.response_id",
+        "a message says of itself what the program puts into its metadata",
+    ),
+    **dropped(
+        "ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache ToolSpec.dialect"
+        " ToolSpec.value",
+        "the tools are the server's business",
+    ),
+}
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def _decode_part(part: Any) -> Block:
+    """A part that is no tool; what is only for the screen stays as it is."""
+    try:
+        block = _block_in(part)
+        if block is not None:
+            said = _say_part(block)
+            held = None if said is None else residual(part, said)
+            if held is not None:
+                return with_held(block, API, **held) if held else block
+    except (KeyError, TypeError, ValueError, AttributeError):
+        pass
+    return OpaqueBlock(dialect=API, value=part)
+
+
+def _block_in(part: dict[str, Any]) -> Block | None:
+    match part["type"]:
+        case "text":
+            return TextBlock(text=string(part["text"]))
+        case "reasoning":
+            if "text" not in part:
+                return ThinkingBlock(thinking=string(part["reasoning"]), extra={API: {AS: "reasoning"}})
+            words = string(part["text"])
+            about = part.get("providerMetadata")
+            told = about.get("anthropic") if isinstance(about, dict) else None
+            told = told if isinstance(told, dict) else {}
+            if not words and isinstance(told.get("redactedData"), str):
+                return ThinkingBlock(thinking="", thinking_signature=told["redactedData"], redacted=True)
+            return ThinkingBlock(thinking=words, thinking_signature=optional(told.get("signature")))
+        case "file":
+            return _decode_file(string(part["mediaType"]), string(part["url"]), optional(part.get("filename")))
+        case _:
+            return None
+
+
+def _decode_file(mime: str, url: str, name: str | None) -> Block:
+    prefix = f"data:{mime};base64,"
+    told: dict[str, Any] = {"data": url[len(prefix) :]} if url.startswith(prefix) else {"url": url}
+    if mime.startswith("image/"):
+        return ImageBlock(mime_type=mime, **told)
+    if mime.startswith("audio/"):
+        return AudioBlock(mime_type=mime, **told)
+    return DocumentBlock(mime_type=mime, title=name, **told)
+
+
+def _say_part(block: Block) -> dict[str, Any] | None:
+    """A part without its residual; None where the format has none for it."""
+    match block:
+        case TextBlock():
+            return {"type": "text", "text": block.text}
+        case ThinkingBlock():
+            key = block.extra.get(API, {}).get(AS) or "text"  # older versions say `reasoning`
+            said: dict[str, Any] = {"type": "reasoning", key: "" if block.redacted else block.thinking}
+            if block.thinking_signature is not None:
+                key = "redactedData" if block.redacted else "signature"
+                said["providerMetadata"] = {"anthropic": {key: block.thinking_signature}}
+            return said
+        case ImageBlock() | AudioBlock() | DocumentBlock() if block.mime_type is not None:
+            return _say_file(block, block.mime_type)
+        case _:
+            return None
+
+
+def _say_file(block: ImageBlock | AudioBlock | DocumentBlock, mime: str) -> dict[str, Any] | None:
+    url = block.url if block.data is None else f"data:{mime};base64,{block.data}"
+    if url is None:
+        return None
+    title = block.title if isinstance(block, DocumentBlock) else None
+    return {"type": "file", "mediaType": mime, "url": url, **({} if title is None else {"filename": title})}
+
+
+def _say_block(block: Block) -> Any:
+    if isinstance(block, OpaqueBlock) and block.dialect == API:
+        return block.value
+    said = _say_part(block)
+    return None if said is None else restored(said, block.extra, API)
+
+
+# --- tools -----------------------------------------------------------------------------------------------------------
+
+
+def _decode_tool(part: Any) -> tuple[Block, list[Message]] | None:
+    """A tool's part as a call and what it gave; None where it is of another kind, or not as it should be."""
+    kind = part.get("type") if isinstance(part, dict) else None
+    if not isinstance(kind, str) or part.get("providerExecuted") is True:
+        return None
+    inner = part.get("toolInvocation") if kind == "tool-invocation" else part
+    if kind in ("tool-invocation", "dynamic-tool"):
+        name = inner.get("toolName") if isinstance(inner, dict) else None
+    else:
+        name = kind.removeprefix("tool-") if kind.startswith("tool-") else None
+    return _decode_invocation(inner, name, kind, part) if isinstance(name, str) else None
+
+
+def _decode_invocation(
+    inner: dict[str, Any], name: str, kind: str, whole: dict[str, Any]
+) -> tuple[Block, list[Message]] | None:
+    old = kind in ("tool-invocation", OLD)
+    given, id = inner.get("args" if old else "input"), inner.get("toolCallId")
+    if not isinstance(given, dict) or not isinstance(id, str):
+        return None
+    call = ToolCall(id=id, name=name, arguments=given)
+    if kind != f"tool-{name}" or kind == "tool-invocation":
+        call = with_held(call, API, **{AS: kind})
+    results: list[Message] = []
+    state, output = inner.get("state"), "result" if old else "output"
+    if state == ("result" if old else "output-available") and output in inner:
+        results = [_decode_output(inner[output], call)]
+    elif state == "output-error" and not old and isinstance(inner.get("errorText"), str):
+        results = [ToolResultMessage(tool_call_id=id, tool_name=name, content=inner["errorText"], is_error=True)]
+    held = residual(whole, _say_call(call, results[0] if results else None))
+    return (with_held(call, API, **held) if held else call), results
+
+
+def _decode_output(output: Any, call: ToolCall) -> ToolResultMessage:
+    """What a tool gave: text, the content of an MCP server, or any value, which the model reads as JSON."""
+    result = ToolResultMessage(tool_call_id=call.id, tool_name=call.name, content="", is_error=False)
+    if isinstance(output, str):
+        return replace(result, content=output)
+    if isinstance(output, dict) and isinstance(output.get("content"), list):
+        held = {MCP: residual(output, {"content": output["content"]})}
+        blocks = tuple(map(_decode_mcp, output["content"]))
+        read = with_held(replace(result, content=blocks), API, **held)
+        if same(_say_output(read), output):
+            return read
+    return replace(result, content=jsontext.compact(output), details=output)
+
+
+def _decode_mcp(item: Any) -> Block:
+    kind = item.get("type") if isinstance(item, dict) else None
+    block: Block | None = None
+    if kind == "text" and isinstance(item.get("text"), str):
+        block = TextBlock(text=item["text"])
+    elif kind in ("image", "audio") and isinstance(item.get("data"), str) and isinstance(item.get("mimeType"), str):
+        block = (ImageBlock if kind == "image" else AudioBlock)(data=item["data"], mime_type=item["mimeType"])
+    return OpaqueBlock(dialect=API, value=item) if block is None else keeping(block, API, item, _say_mcp(block) or {})
+
+
+def _say_mcp(block: Block) -> dict[str, Any] | None:
+    match block:
+        case TextBlock():
+            return {"type": "text", "text": block.text}
+        case ImageBlock() | AudioBlock() if block.data is not None and block.mime_type is not None:
+            kind = "image" if isinstance(block, ImageBlock) else "audio"
+            return {"type": kind, "data": block.data, "mimeType": block.mime_type}
+        case _:
+            return None
+
+
+def _say_output(result: ToolResultMessage) -> Any:
+    if isinstance(result.content, tuple):
+        items = []
+        for block in result.content:
+            if isinstance(block, OpaqueBlock) and block.dialect == API:
+                items.append(block.value)
+                continue
+            item = _say_mcp(block)
+            if item is not None:
+                items.append(restored(item, block.extra, API))
+        return put_back({"content": items}, result.extra.get(API, {}).get(MCP, {}))
+    if result.details is not None and result.content == jsontext.compact(result.details):
+        return result.details
+    return result.content
+
+
+def _say_call(call: ToolCall, result: Message | None) -> dict[str, Any]:
+    """A tool's part without its residual."""
+    kind = call.extra.get(API, {}).get(AS) or f"tool-{call.name}"
+    given = result if isinstance(result, ToolResultMessage) else None
+    if kind in ("tool-invocation", OLD):
+        told = {"toolCallId": call.id, "toolName": call.name, "args": call.arguments}
+        inner = (
+            {"state": "call", **told} if given is None else {"state": "result", **told, "result": _say_output(given)}
+        )
+        return inner if kind == OLD else {"type": kind, "toolInvocation": inner}
+    said: dict[str, Any] = {"type": kind, "toolCallId": call.id}
+    if kind == "dynamic-tool":
+        said["toolName"] = call.name
+    if given is None:
+        return {**said, "state": "input-available", "input": call.arguments}
+    if given.is_error:
+        return {**said, "state": "output-error", "input": call.arguments, "errorText": text_of(given.content)}
+    return {**said, "state": "output-available", "input": call.arguments, "output": _say_output(given)}
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def _decode_message(wire: dict[str, Any]) -> list[Any]:
+    """One UI message; a turn of several steps becomes several."""
+    role, parts = wire.get("role"), wire.get("parts")
+    if not isinstance(parts, list):
+        return _decode_old(wire)
+    messages: list[Message] = []
+    if role in ("user", "system"):
+        made = UserMessage if role == "user" else SystemMessage
+        messages = [made(content=tuple(map(_decode_part, parts)))]
+    elif role == "assistant":
+        messages = [message for at, step in enumerate(_steps(parts)) for message in _decode_step(step, at)]
+    if messages and "content" in wire and wire["content"] == _text_in(parts):
+        messages[0] = with_held(messages[0], API, **{TEXT: True})
+    return messages
+
+
+def _text_in(parts: list[Any]) -> str:
+    """The text of parts, which versions on the way to parts also say in `content`."""
+    texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _steps(parts: list[Any]) -> Iterator[list[Any]]:
+    step: list[Any] = []
+    for at, part in enumerate(parts):
+        if at and isinstance(part, dict) and part.get("type") == "step-start":
+            yield step
+            step = []
+        step.append(part)
+    yield step
+
+
+def _decode_step(parts: list[Any], at: int) -> list[Message]:
+    blocks: list[Block] = []
+    results: list[Message] = []
+    hints: dict[str, Any] = {}
+    if parts and isinstance(parts[0], dict) and parts[0].get("type") == "step-start":
+        held = residual(parts[0], _START)
+        hints = {STEP: held} if held or not at else {}  # later steps begin so by themselves
+        parts = parts[1:]
+    for part in parts:
+        tool = _decode_tool(part)
+        blocks.append(_decode_part(part) if tool is None else tool[0])
+        results += [] if tool is None else tool[1]
+    signed = any(isinstance(block, ThinkingBlock) and block.thinking_signature is not None for block in blocks)
+    answer = AssistantMessage(content=tuple(blocks), api="anthropic-messages" if signed else None)
+    return [with_held(answer, API, **hints) if hints else answer, *results]
+
+
+_START = {"type": "step-start"}
+
+
+def _decode_old(wire: dict[str, Any]) -> list[Any]:
+    """A message of older versions: text in `content`, tools beside it."""
+    content, role, tools = wire.get("content"), wire.get("role"), wire.get("toolInvocations")
+    if not isinstance(content, str) or role not in ("user", "system", "assistant") or "parts" in wire:
+        return []
+    hints = {API: {OLD: True}}
+    if role != "assistant":
+        return [(UserMessage if role == "user" else SystemMessage)(content=content, extra=hints)]
+    if not isinstance(tools, list) or not tools:
+        return [AssistantMessage(content=content, extra=hints)]
+    read = [
+        _decode_invocation(item, string(item["toolName"]), OLD, item) or (OpaqueBlock(dialect=API, value=item), [])
+        for item in tools
+    ]
+    words: tuple[Block, ...] = (TextBlock(text=content),) if content else ()
+    answer = AssistantMessage(content=(*words, *(call for call, _ in read)), extra=hints)
+    return [answer, *(result for _, results in read for result in results)]
+
+
+def _say_message(messages: tuple[Message, ...], _: Reporter = QUIET) -> dict[str, Any]:
+    """One UI message of one message of ours, or of the steps of a turn."""
+    first = messages[0]
+    if first.extra.get(API, {}).get(OLD):
+        return _say_old(messages)
+    role, parts = _say_parts(messages)
+    text = {"content": _text_in(parts)} if first.extra.get(API, {}).get(TEXT) else {}
+    return {"role": role, **text, "parts": parts}
+
+
+def _say_parts(messages: tuple[Message, ...]) -> tuple[str, list[Any]]:
+    first = messages[0]
+    if not isinstance(first, AssistantMessage | ToolResultMessage):
+        role = "user" if isinstance(first, UserMessage) else "system"
+        return role, _say_blocks(first.content, {})
+    results = {m.tool_call_id: m for m in reversed(messages) if isinstance(m, ToolResultMessage)}
+    parts: list[Any] = []
+    for at, message in enumerate(messages):
+        if isinstance(message, AssistantMessage):
+            begun = message.extra.get(API, {}).get(STEP) if message.extra else None
+            if begun is not None or at:
+                parts.append(put_back(dict(_START), begun or {}))
+            parts += _say_blocks(_signed(message), results)
+    return "assistant", parts
+
+
+def _signed(message: AssistantMessage) -> Content:
+    """The content; a signature of another provider's would be taken for one of Anthropic's."""
+    api = message.api or "anthropic"
+    if not isinstance(message.content, tuple) or "anthropic" in api or api in ("bedrock-converse-stream", API):
+        return message.content
+    return tuple(
+        replace(block, thinking_signature=None) if isinstance(block, ThinkingBlock) else block
+        for block in message.content
+    )
+
+
+def _say_blocks(content: Content, results: dict[str, ToolResultMessage]) -> list[Any]:
+    said = []
+    for block in blocks_of(content):
+        if isinstance(block, ToolCall):
+            said.append(restored(_say_call(block, results.pop(block.id, None)), block.extra, API))
+            continue
+        part = _say_block(block)
+        if part is not None or (isinstance(block, OpaqueBlock) and block.dialect == API):
+            said.append(part)
+    return said
+
+
+def _say_old(messages: tuple[Message, ...]) -> dict[str, Any]:
+    first = messages[0]
+    if not isinstance(first, AssistantMessage):
+        return {"role": "user" if isinstance(first, UserMessage) else "system", "content": text_of(first.content)}
+    results = {m.tool_call_id: m for m in reversed(messages) if isinstance(m, ToolResultMessage)}
+    tools = tuple(block for block in blocks_of(first.content) if not isinstance(block, TextBlock))
+    said: dict[str, Any] = {"role": "assistant", "content": text_of(first.content)}
+    return {**said, "toolInvocations": _say_blocks(tools, results)} if tools else said
+
+
+# --- chats -----------------------------------------------------------------------------------------------------------
+
+
+def _records_of() -> Records:
+    return Records(API, _decode_message, _say_message)
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """A list of messages, or a chat with `messages`."""
+    body = body_of(data, API)
+    listed = isinstance(body, list)
+    wire = {"messages": body} if listed else an_object(body, API)
+    if not isinstance(wire.get("messages"), list):
+        raise BadWire(API, "expected a list of messages, or a chat with `messages`", "$.messages")
+    records = _records_of()
+    entries: list[Entry] = []
+    for at, message in enumerate(wire["messages"]):
+        place = f"$[{at}]" if listed else f"$.messages[{at}]"
+        role = an_object(message, API, place).get("role")
+        entries += records.read(message, role if isinstance(role, str) else "message")
+    held: dict[str, Any] = {} if listed else {CHAT: True, **residual(wire, {"messages": wire["messages"]})}
+    first = entries[0] if entries else None
+    system: System = None
+    if first is not None and isinstance(first.message, SystemMessage):
+        system = _system_in(first.message.content)
+    if first is not None and system is not None:
+        held[SYSTEM] = {**first.extra[API], OLD: isinstance(system, str)}
+        entries = entries[1:]
+    return Conversation(entries=tuple(entries), system=system, extra={API: held} if held else {})
+
+
+def _system_in(content: Content) -> System:
+    """The content, if it can be the system text: words, and nothing else."""
+    if isinstance(content, tuple):
+        words = tuple(block for block in content if isinstance(block, TextBlock))
+        return words if len(words) == len(content) else None
+    return content
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The list of messages; the chat, if that is what was read."""
+    held = conversation.extra.get(API, {})
+    said: list[dict[str, Any]] = []
+    places: list[int] = []
+    if conversation.system is not None:
+        said.append(_say_system(conversation.system, held.get(SYSTEM)))
+    for turn in _turns(conversation):
+        group = [(at, entry) for at, entry in turn if _is_said(entry.message, turn)]
+        if not group:
+            continue
+        first: Any = group[0][1].message
+        beside = group[0][1].extra.get(API, {})
+        if isinstance(first, CustomMessage):
+            wire = dict(first.fields)
+        else:
+            named = {} if beside.get(RECORD) else {"id": f"msg-{len(said)}"}
+            wire = {**named, **_say_message(tuple(entry.message for _, entry in group))}
+        said.append(put_back(wire, beside))
+        places += [at for at, _ in group]
+    body: Any = put_back({"messages": said}, held) if held.get(CHAT) else said
+    return Encoded(body, losses_of(conversation, places, lambda: decode(body), FATES, API))
+
+
+def _say_system(system: System, held: dict[str, Any] | None) -> dict[str, Any]:
+    if held and held.get(OLD):
+        return put_back({"role": "system", "content": text_of(system)}, held)
+    said = {"role": "system", "parts": _say_blocks(system, {})}
+    return put_back(said, held) if held is not None else {"id": "msg-0", **said}
+
+
+def _turns(conversation: Conversation) -> Iterator[list[tuple[int, Entry]]]:
+    """What one UI message says: what was one before, or answers and results in a row."""
+    group: list[tuple[int, Entry]] = []
+    for at, entry in enumerate(conversation.path()):
+        message: Any = entry.message
+        beside = entry.extra.get(API, {})
+        if isinstance(message, CustomMessage) and not beside.get(RECORD):
+            continue
+        joins = beside.get(JOINED, not beside.get(RECORD) and isinstance(message, ToolResultMessage | AssistantMessage))
+        if group and not (joins and isinstance(group[-1][1].message, ToolResultMessage | AssistantMessage)):
+            yield group
+            group = []
+        group.append((at, entry))
+    if group:
+        yield group
+
+
+def _is_said(message: Any, group: list[tuple[int, Entry]]) -> bool:
+    """Whether a message of a turn is in it: a result stands in its call, so it needs one before it."""
+    if not isinstance(message, ToolResultMessage):
+        return True
+    answers = [entry.message for _, entry in group if isinstance(entry.message, AssistantMessage)]
+    return any(call.id == message.tool_call_id for answer in answers for call in answer.tool_calls)
+
+
+def sniff(value: Any) -> str | None:
+    """Whether a document is made of UI messages: `parts` of the SDK's types, or `toolInvocations`."""
+    messages = value.get("messages") if isinstance(value, dict) else value if type(value) is list else None
+    if not isinstance(messages, list) or not messages or not all(map(_is_message, messages)):
+        return None
+    if all(isinstance(message.get("parts"), list) and isinstance(message.get("id"), str) for message in messages):
+        kinds = [part.get("type") for message in messages for part in message["parts"] if isinstance(part, dict)]
+        return "messages with an `id` and typed `parts`" if all(isinstance(kind, str) for kind in kinds) else None
+    return "messages with `toolInvocations`" if any("toolInvocations" in message for message in messages) else None
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("role") in ("user", "assistant", "system", "data")

@@ -1,0 +1,162 @@
+"""A body that is one JSON document: an array that is streamed element by element, or anything else as a whole.
+
+Google's streamGenerateContent answers so without `alt=sse`; error bodies and answers that are not streamed do too.
+
+Strategy: only brackets outside strings matter. Regular expressions jump from one such byte to the next, and no byte is
+looked at again when more arrive. Each pattern matches everywhere, if only the empty string, and in one way only, so the
+engine goes back at most once, over a string that has no end yet.
+"""
+
+import re
+from collections.abc import Callable
+from typing import ClassVar, TypeAlias
+
+from interlingua.dialects.framing._frame import DEFAULT_LIMIT, Frame, Framing
+
+_PADDING = re.compile(rb"[ \t\r\n]*")
+_SEPARATORS = re.compile(rb"[ \t\r\n,]*")
+_REST_OF_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
+_TO_BRACKET = re.compile(rb'[^"\[\]{}]*(?:"[^"\\]*(?:\\.[^"\\]*)*"[^"\[\]{}]*)*', re.DOTALL)
+
+_OPENING, _CLOSING = b"[{", b"]}"
+
+# The engine remembers each repetition of a group until the match ends; a window keeps that memory small.
+_WINDOW = 64 * 1024
+
+
+# Reads on from a position in the window and says how far it came.
+_State: TypeAlias = "Callable[[JSONArray, bytes, int, list[Frame]], int]"
+
+
+class JSONArray(Framing):
+    """Reads one JSON document: a frame for each object or array in a top-level array, otherwise one frame for it all.
+
+    Padding before the document is skipped and never held. Borders are found by depth alone: that brackets match in kind
+    and commas stand where they should is for the JSON decoder to see. A body that is neither object nor array, such as
+    the plain text of some proxy, comes out whole at the end. The limit is for one frame.
+    """
+
+    name: ClassVar[str] = "json"
+
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        super().__init__(limit)
+        self._state: _State = JSONArray._before_document
+        self._after_frame: _State = JSONArray._after_document
+        self._open = False
+        self._opened_at = 0  # offset in the stream
+        self._begin = 0  # where in this window the open frame begins or goes on
+        self._depth = 0
+        self._escaped = False
+
+    def _read(self, chunk: bytes, frames: list[Frame]) -> None:
+        for start in range(0, len(chunk), _WINDOW):
+            self._read_window(chunk[start : start + _WINDOW], frames)
+
+    def _read_window(self, window: bytes, frames: list[Frame]) -> None:
+        at = self._begin = 0
+        while at < len(window):
+            at = self._state(self, window, at, frames)
+        if self._open:
+            self._held += window[self._begin :]
+            self._check_length(len(self._held))
+        self._offset += len(window)
+
+    def _before_document(self, window: bytes, at: int, frames: list[Frame]) -> int:
+        at = _end(_PADDING, window, at)
+        if at == len(window):
+            return at
+        if window.startswith(b"[", at):
+            self._state = self._after_frame = JSONArray._between_elements
+            return at + 1
+        return self._open_frame(at, JSONArray._in_value if window.startswith(b"{", at) else JSONArray._in_text)
+
+    def _between_elements(self, window: bytes, at: int, frames: list[Frame]) -> int:
+        at = _end(_SEPARATORS, window, at)
+        if at == len(window):
+            return at
+        if window.startswith(b"]", at):
+            self._state = JSONArray._after_document
+            return at + 1
+        if window.startswith((b"{", b"["), at):
+            return self._open_frame(at, JSONArray._in_value)
+        raise self._broken("expected an object in the array, or its end", self._offset + at)
+
+    def _open_frame(self, at: int, state: _State) -> int:
+        self._state = state
+        self._open = True
+        self._opened_at = self._offset + at
+        self._begin = at
+        return at
+
+    def _in_value(self, window: bytes, at: int, frames: list[Frame]) -> int:
+        at = _end(_TO_BRACKET, window, at)
+        while at < len(window):
+            byte = window[at]
+            if byte in _OPENING:
+                self._depth += 1
+            elif byte in _CLOSING:
+                self._depth -= 1
+                if not self._depth:
+                    self._close_frame(window, at + 1, frames)
+                    return at + 1
+            else:
+                self._state = JSONArray._in_string
+                return at + 1
+            at = _end(_TO_BRACKET, window, at + 1)
+        return at
+
+    def _in_string(self, window: bytes, at: int, frames: list[Frame]) -> int:
+        """Only for a string that a window cut; whole ones are jumped over."""
+        at = _end(_REST_OF_STRING, window, at + self._escaped)
+        self._escaped = window.startswith(b"\\", at)
+        if window.startswith(b'"', at):
+            self._state = JSONArray._in_value
+        return at + 1 if at < len(window) else at
+
+    def _in_text(self, window: bytes, at: int, frames: list[Frame]) -> int:
+        return len(window)
+
+    def _after_document(self, window: bytes, at: int, frames: list[Frame]) -> int:
+        at = _end(_PADDING, window, at)
+        if at < len(window):
+            raise self._broken("the document has ended, but more follows", self._offset + at)
+        return at
+
+    def _close_frame(self, window: bytes, end: int, frames: list[Frame]) -> None:
+        data = window[self._begin : end]
+        if self._held:
+            self._held += data
+            data = self._take()
+        self._check_length(len(data))
+        frames.append(Frame(data))
+        self._open = False
+        self._state = self._after_frame
+
+    def _check_length(self, length: int) -> None:
+        if length > self._limit:
+            raise self._too_long("the document or element that starts here", self._opened_at)
+
+    def _finish(self, frames: list[Frame]) -> None:
+        if self._state is JSONArray._in_text:
+            frames.append(Frame(self._take().rstrip()))
+        elif self._open:
+            raise self._broken(f"the stream ends inside the value that starts at byte {self._opened_at}", self._offset)
+        elif self._state is JSONArray._between_elements:
+            raise self._broken("the stream ends before the array does", self._offset)
+
+
+class JSONDocuments(JSONArray):
+    """The same for a body that may go on after its first document: JSON lines under any name.
+
+    The limit is that of an answer that comes whole, which may hold pictures.
+    """
+
+    def __init__(self, limit: int = 4 * DEFAULT_LIMIT) -> None:
+        super().__init__(limit)
+        self._after_frame = JSONArray._before_document
+
+
+def _end(pattern: re.Pattern[bytes], window: bytes, at: int) -> int:
+    """Where the pattern stops; each of ours matches everywhere."""
+    found = pattern.match(window, at)
+    return found.end() if found else at

@@ -1,0 +1,51 @@
+"""Google's generateContent and streamGenerateContent. Knows nothing of HTTP, keys, clocks or other dialects.
+
+Shapes that differ from ours: a message is `parts` without types, told apart by their one data key; any part may be
+signed (`thoughtSignature`), and a signature does not make a part a thought; calls and results may lack ids, and results
+are parts of a user turn (hint `~joined`); a result is an object, not text; functions are declared in groups; model and
+streaming are said in the path. Names may be spelled in snake_case, one by one: where they were is a hint (`~snake`).
+
+Also, as Variants, the same bodies at Vertex AI, and in the envelope of Gemini CLI's host (Cloud Code Assist).
+
+To read in this order: facts, spelling, content, messages, requests, citations, answers, streams; errors beside them.
+"""
+
+import sys
+
+from ..variants import Variant
+from .answers import decode_response, encode_response
+from .content import decode_block, encode_block
+from .errors import decode_error, encode_error
+from .facts import API, FATES, SAID_STOPS, STOP_REASONS, UNEVEN
+from .messages import decode_messages, encode_messages
+from .requests import decode, decode_request, encode, encode_request, path
+from .streams import StreamDecoder, StreamEncoder, framing
+
+__all__ = [
+    "API",
+    "FATES",
+    "GEMINI_CLI",
+    "SAID_STOPS",
+    "STOP_REASONS",
+    "UNEVEN",
+    "VERTEX",
+    "StreamDecoder",
+    "StreamEncoder",
+    "decode",
+    "decode_block",
+    "decode_error",
+    "decode_messages",
+    "decode_request",
+    "decode_response",
+    "encode",
+    "encode_block",
+    "encode_error",
+    "encode_messages",
+    "encode_request",
+    "encode_response",
+    "framing",
+    "path",
+]
+
+VERTEX = Variant(sys.modules[__name__], "google-vertex", quirks={"publisher": "google"})
+GEMINI_CLI = Variant(sys.modules[__name__], "google-gemini-cli", quirks={"envelope": True})

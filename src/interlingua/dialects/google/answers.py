@@ -1,0 +1,265 @@
+"""Whole answers: candidates, the envelope, why it stopped, and what it used."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values.folding import settle
+from ...values.losses import Encoded, Reporter, encoded
+from ...values.messages import AssistantMessage, Block, StopReason, TextBlock, Usage, blocks_of
+from ...values.request import Request
+from ..residual import (
+    RESPONSE,
+    Ids,
+    Mint,
+    an_object,
+    api_of,
+    body_of,
+    count,
+    each,
+    fields_of,
+    generated_id,
+    held_of,
+    named,
+    optional,
+    own_word,
+    put_back,
+    reading,
+    reason_for,
+    residual,
+    whole,
+    with_held,
+)
+from .citations import with_citations, without_citations
+from .content import decode_block, encode_content
+from .errors import decode_error, is_error
+from .facts import (
+    ANSWER_FATES,
+    API,
+    APIS,
+    CANDIDATE,
+    ENVELOPE,
+    NO_CANDIDATE,
+    OTHERS,
+    PLAIN,
+    SAID_STOPS,
+    STOP_NUMBERS,
+    STOP_REASONS,
+    has_envelope,
+)
+from .spelling import keeping, restored
+
+
+@reading(API)
+def decode_response(
+    body: Any,
+    *,
+    model: str | None = None,
+    provider: str | None = None,
+    timestamp: int | None = None,
+    mint: Mint | None = None,
+    quirks: Mapping[str, Any] | None = None,
+) -> AssistantMessage:
+    """A whole answer: its first candidate; the others are kept beside it."""
+    wire = body_of(body, API)
+    if is_error(wire):
+        raise decode_error(0, wire)
+    outer = an_object(wire, API)
+    wrapped = has_envelope(quirks) and isinstance(outer.get("response"), dict)
+    wire = outer["response"] if wrapped else outer
+    base = AssistantMessage(content=(), api=api_of(quirks, API), provider=provider, model=model, timestamp=timestamp)
+    ids = Ids(mint)
+    first = first_candidate(wire)
+    parts = ((first or {}).get("content") or {}).get("parts")
+    blocks = tuple(each(parts, "parts", API, lambda part: decode_block(part, ids))) if parts else ()
+    message = decode_answer(wire, with_citations(blocks, first or {}), base)
+    return with_envelope(message, outer, wrapped) if has_envelope(quirks) else message
+
+
+def first_candidate(wire: dict[str, Any]) -> dict[str, Any] | None:
+    candidates = wire.get("candidates")
+    return an_object(candidates[0], API, "$.candidates[0]") if isinstance(candidates, list) and candidates else None
+
+
+def with_envelope(message: AssistantMessage, outer: dict[str, Any], wrapped: bool) -> AssistantMessage:
+    rest = {key: value for key, value in outer.items() if key != "response"} if wrapped else {}
+    mark = {ENVELOPE: rest} if rest else {} if wrapped else {PLAIN: True}
+    held = held_of(message.extra, API).get(RESPONSE, {})
+    return with_held(message, API, **{RESPONSE: {**held, **mark}}) if mark else message
+
+
+def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
+    """The message whose envelope is `wire` and whose content is read already."""
+    first = first_candidate(wire)
+    word, reason = _decode_stop(wire, first, content)
+    message = replace(
+        base,
+        content=content,
+        **decode_envelope(wire, base),
+        usage=decode_usage(wire.get("usageMetadata")),
+        stop_reason=reason,
+        stop_detail=word,
+        error_message=f"the provider stopped: {_told(wire, first, word)}" if reason == "error" else None,
+    )
+    held = _answer_residual(wire, first, message)
+    return with_held(message, API, **{RESPONSE: held}) if held else message
+
+
+def _decode_stop(
+    wire: dict[str, Any], first: dict[str, Any] | None, content: tuple[Block, ...]
+) -> tuple[str | None, StopReason]:
+    """The provider's word and what it means. A blocked prompt has no candidate, only the reason."""
+    if first is None:
+        blocked = block_reason(wire)
+        return blocked, "error" if blocked is not None else settle(None, content)
+    word = _stop_name(first.get("finishReason"))
+    return word, reason_for(word, STOP_REASONS, content)
+
+
+def block_reason(wire: dict[str, Any]) -> str | None:
+    reason = fields_of(wire.get("promptFeedback")).get("blockReason")
+    return None if reason is None else str(reason)
+
+
+def _stop_name(word: Any) -> str | None:
+    number = whole(word)
+    if number is None:
+        return optional(word)
+    return STOP_NUMBERS[number] if 0 <= number < len(STOP_NUMBERS) else str(number)
+
+
+def _told(wire: dict[str, Any], first: dict[str, Any] | None, word: str | None) -> str:
+    if first is not None:
+        told = first.get("finishMessage")
+    else:
+        told = fields_of(wire.get("promptFeedback")).get("blockReasonMessage")
+    return told if isinstance(told, str) and told else word or "no reason given"
+
+
+def decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, Any]:
+    named = optional(wire.get("modelVersion"))
+    return {
+        "response_id": optional(wire.get("responseId")) or None,
+        "model": base.model or named,
+        "response_model": named if base.model and named != base.model else None,
+    }
+
+
+def _answer_residual(wire: dict[str, Any], first: dict[str, Any] | None, message: AssistantMessage) -> dict[str, Any]:
+    """What encoding the envelope gets wrong; parts keep their own residuals."""
+    candidates = wire.get("candidates")
+    if first is None:
+        return {**residual(wire, encode_envelope(message)), NO_CANDIDATE: True}
+    held = residual({k: v for k, v in wire.items() if k != "candidates"}, encode_envelope(message))
+    content = first.get("content")
+    if isinstance(content, dict) and message.content:
+        first = {**first, "content": {k: v for k, v in content.items() if k != "parts"}}
+    inner = residual(first, _encode_candidate(message))
+    if inner:
+        held[CANDIDATE] = inner
+    if len(candidates) > 1:  # type: ignore[arg-type]
+        held[OTHERS] = candidates[1:]  # type: ignore[index]
+    return held
+
+
+def decode_usage(wire: Any) -> Usage | None:
+    """All counts are cumulative. The prompt's includes what was cached; what tools brought in comes on top."""
+    if not isinstance(wire, dict):
+        return None
+    cached, thoughts = count(wire, "cachedContentTokenCount"), whole(wire.get("thoughtsTokenCount"))
+    usage = Usage.of(
+        count(wire, "promptTokenCount") - cached + count(wire, "toolUsePromptTokenCount"),
+        count(wire, "candidatesTokenCount") + (thoughts or 0),
+        cache_read=cached,
+        total_tokens=whole(wire.get("totalTokenCount")),
+        reasoning=thoughts,
+    )
+    return keeping(usage, wire, _encode_usage(usage))
+
+
+def _encode_usage(usage: Usage) -> dict[str, Any]:
+    wire: dict[str, Any] = {
+        "promptTokenCount": usage.input + usage.cache_read + usage.cache_write,
+        "candidatesTokenCount": usage.output - (usage.reasoning or 0),
+        "totalTokenCount": usage.total_tokens,
+    }
+    if usage.cache_read:
+        wire["cachedContentTokenCount"] = usage.cache_read
+    if usage.reasoning is not None:
+        wire["thoughtsTokenCount"] = usage.reasoning
+    return restored(wire, usage.extra) if usage.extra else wire
+
+
+def encode_response(
+    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
+) -> Encoded:
+    """The body of a whole answer."""
+    report = Reporter("$")
+    blocks = blocks_of(message.content)
+    if not isinstance(message.content, tuple):
+        report.lost("content", "content is a list of parts in this wire", "record", field="content")
+    body = encode_answer(named(message, request), encode_content(blocks, report) or [])
+    _report_answer(message, blocks, body, report)
+    if has_envelope(quirks):
+        body = _wrapped_answer(message, body)
+    return encoded(API, body, message, ANSWER_FATES, report.losses, spoken=api_of(quirks, API))
+
+
+def _wrapped_answer(message: AssistantMessage, body: dict[str, Any]) -> dict[str, Any]:
+    held = held_of(message.extra, API).get(RESPONSE, {})
+    return body if held.get(PLAIN) else {"response": body, **held.get(ENVELOPE, {})}
+
+
+def encode_answer(message: AssistantMessage, parts: list[Any]) -> dict[str, Any]:
+    held: Mapping[str, Any] = held_of(message.extra, API).get(RESPONSE, {})
+    body: dict[str, Any] = {}
+    if parts or message.content or not held.get(NO_CANDIDATE):
+        candidate = put_back(_encode_candidate(message), held.get(CANDIDATE, {}))
+        if parts:
+            content = candidate.get("content")
+            candidate["content"] = {**(content if isinstance(content, dict) else {"role": "model"}), "parts": parts}
+        body["candidates"] = [candidate, *held.get(OTHERS, ())]
+    return put_back(body | encode_envelope(message), held)
+
+
+def _encode_candidate(message: AssistantMessage) -> dict[str, Any]:
+    """A candidate without its parts."""
+    wire: dict[str, Any] = {"content": {"role": "model"}}
+    if message.stop_reason is not None:
+        wire["finishReason"] = stop_word(message)
+        if wire["finishReason"] == "OTHER" and message.error_message and message.stop_detail is None:
+            wire["finishMessage"] = message.error_message
+    return wire
+
+
+def encode_envelope(message: AssistantMessage) -> dict[str, Any]:
+    wire: dict[str, Any] = {}
+    if message.usage is not None:
+        wire["usageMetadata"] = _encode_usage(message.usage)
+    named = message.response_model or message.model
+    if named:
+        wire["modelVersion"] = named
+    if message.response_id:
+        wire["responseId"] = message.response_id
+    elif message.api not in APIS:  # Google's own answers may lack it
+        wire["responseId"] = generated_id(message, "")
+    return wire
+
+
+def stop_word(message: AssistantMessage) -> str:
+    return own_word(message, STOP_REASONS) or SAID_STOPS[message.stop_reason or "stop"]
+
+
+def _report_answer(
+    message: AssistantMessage, blocks: tuple[Block, ...], body: dict[str, Any], report: Reporter
+) -> None:
+    if message.stop_reason == "aborted":
+        report.lost("stop_reason", "an answer does not say that it was aborted", "weakened", field="stopReason")
+    if message.usage is not None and message.usage.cache_write:
+        report.lost("cache_write", "counted as part of the prompt", "weakened", field="usage")
+    if any(isinstance(block, TextBlock) and block.citations for block in blocks):
+        back = with_citations(without_citations(blocks), first_candidate(body) or {})
+        for at, (block, again) in enumerate(zip(blocks, back, strict=True)):
+            if isinstance(block, TextBlock) and isinstance(again, TextBlock) and block.citations != again.citations:
+                report.at(f"$.content[{at}].citations", "citations", "no place in this wire")

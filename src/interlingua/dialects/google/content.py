@@ -1,0 +1,266 @@
+"""Parts: told apart by their one data key; any of them may be signed."""
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from ...values.losses import QUIET, Reporter
+from ...values.messages import (
+    AudioBlock,
+    Block,
+    Content,
+    DocumentBlock,
+    ImageBlock,
+    OpaqueBlock,
+    ServerToolCall,
+    ServerToolResult,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+)
+from ..residual import Ids, given_arguments, held_of, media_type, optional, say_blocks, string
+from .facts import API, CODE, FAILED_OUTCOMES, MINTED, PART
+from .spelling import PART_NAMES, camel, keeping, restored
+
+# --- wire to ours ----------------------------------------------------------------------------------------------------
+
+
+def decode_block(wire: Any, ids: Ids) -> Block:
+    """One part; whatever is not as this wire has it is kept as it is, opaque."""
+    if isinstance(wire, dict):
+        if len(wire) == 1 and isinstance(wire.get("text"), str):
+            return TextBlock(text=wire["text"])
+        snakes: list[str] = []
+        part = camel(wire, PART_NAMES, snakes)
+        decode = decoder_of(part)
+        if decode is not None:
+            try:
+                block: Block = decode(part, ids)
+                return keeping(block, part, encode_block(block, QUIET) or {}, snakes)
+            except (KeyError, TypeError, AttributeError, ValueError):
+                pass
+    elif wire is None:
+        raise TypeError("a part is an object, not null")
+    return OpaqueBlock(dialect=API, value=wire)
+
+
+def decoder_of(part: dict[str, Any]) -> Callable[[dict[str, Any], Ids], Any] | None:
+    """By the one data key. A part with nothing but a signature is an empty text."""
+    found = [key for key in part if key in DATA]
+    if len(found) == 1:
+        return _DECODERS.get(found[0])
+    return decode_text if not found and "thoughtSignature" in part and part.keys() <= _UNSAID else None
+
+
+def decode_text(part: dict[str, Any], ids: Ids) -> TextBlock | ThinkingBlock:
+    text, signature = string(part.get("text", "")), optional(part.get("thoughtSignature"))
+    if part.get("thought") is True:
+        return ThinkingBlock(thinking=text, thinking_signature=signature)
+    return TextBlock(text=text, text_signature=signature)
+
+
+def _decode_inline(part: dict[str, Any], ids: Ids) -> Block:
+    blob = part["inlineData"]
+    mime = media_type(blob.get("mimeType"))
+    return _media_class(mime)(data=string(blob["data"]), mime_type=mime)
+
+
+def _decode_file(part: dict[str, Any], ids: Ids) -> Block:
+    file = part["fileData"]
+    mime = media_type(file.get("mimeType"))
+    return _media_class(mime)(url=string(file["fileUri"]), mime_type=mime)
+
+
+def _media_class(mime: str | None) -> type[ImageBlock] | type[AudioBlock] | type[DocumentBlock]:
+    kind = (mime or "").partition("/")[0]
+    return ImageBlock if kind == "image" else AudioBlock if kind == "audio" else DocumentBlock
+
+
+def decode_call(part: dict[str, Any], ids: Ids) -> ToolCall:
+    call = part["functionCall"]
+    name, given = string(call["name"]), call.get("args", {})
+    if given is None:
+        given = {}
+    id, minted = ids.take(call.get("id"))
+    return ToolCall(
+        id=id,
+        name=name,
+        **given_arguments(given),
+        thought_signature=optional(part.get("thoughtSignature")),
+        extra={API: {MINTED: True}} if minted else {},
+    )
+
+
+def _decode_code(part: dict[str, Any], ids: Ids) -> ServerToolCall:
+    code = part["executableCode"]
+    rest = {key: value for key, value in code.items() if key != "id"}
+    return ServerToolCall(
+        id=string(code.get("id", "")), name=CODE, arguments=rest, extra={API: {PART: "executableCode"}}
+    )
+
+
+def _decode_outcome(part: dict[str, Any], ids: Ids) -> ServerToolResult:
+    result = part["codeExecutionResult"]
+    return ServerToolResult(
+        tool_call_id=string(result.get("id", "")),
+        tool_name=CODE,
+        dialect=API,
+        content={key: value for key, value in result.items() if key != "id"},
+        is_error=result.get("outcome") in FAILED_OUTCOMES,
+        extra={API: {PART: "codeExecutionResult"}},
+    )
+
+
+def _decode_server_call(part: dict[str, Any], ids: Ids) -> ServerToolCall:
+    call = part["toolCall"]
+    return ServerToolCall(
+        id=string(call.get("id", "")),
+        name=string(call["toolType"]),
+        arguments=call.get("args"),
+        extra={API: {PART: "toolCall"}},
+    )
+
+
+def _decode_server_result(part: dict[str, Any], ids: Ids) -> ServerToolResult:
+    told = part["toolResponse"]
+    return ServerToolResult(
+        tool_call_id=string(told.get("id", "")),
+        tool_name=string(told["toolType"]),
+        dialect=API,
+        content=told.get("response"),
+    )
+
+
+_DECODERS: dict[str, Callable[[dict[str, Any], Ids], Any]] = {
+    "text": decode_text,
+    "inlineData": _decode_inline,
+    "fileData": _decode_file,
+    "functionCall": decode_call,
+    "executableCode": _decode_code,
+    "codeExecutionResult": _decode_outcome,
+    "toolCall": _decode_server_call,
+    "toolResponse": _decode_server_result,
+}
+DATA = frozenset({*_DECODERS, "functionResponse"})
+_UNSAID = frozenset({"thought", "thoughtSignature", "partMetadata"})
+
+
+# --- ours to wire ----------------------------------------------------------------------------------------------------
+
+
+def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
+    """One block as a part, or None (reported) when it cannot be one."""
+    wire: dict[str, Any] | None
+    match block:
+        case TextBlock():
+            wire = {"text": block.text}
+            if block.text_signature is not None:
+                wire["thoughtSignature"] = block.text_signature
+        case ToolCall():
+            wire = _encode_call(block, report)
+        case ThinkingBlock() if not block.redacted:
+            wire = {"text": block.thinking, "thought": True}
+            if block.thinking_signature is not None:
+                wire["thoughtSignature"] = block.thinking_signature
+        case ImageBlock() | AudioBlock() | DocumentBlock():
+            wire = _encode_media(block, report)
+        case ServerToolCall() if PART in held_of(block.extra, API):
+            wire = _encode_server_call(block)
+        case ServerToolResult() if block.dialect == API:
+            wire = _encode_server_result(block, report)
+        case OpaqueBlock() if block.dialect == API:
+            return block.value  # type: ignore[no-any-return]
+        case _:
+            report.lost(type(block).__name__, "this wire has no such part")
+            return None
+    return restored(wire, block.extra) if block.extra and wire is not None else wire
+
+
+def _encode_call(call: ToolCall, report: Reporter) -> dict[str, Any]:
+    said: dict[str, Any] = {"name": call.name, "args": call.arguments}
+    if not is_minted(call):
+        if call.id:
+            said["id"] = call.id
+        else:
+            report.lost("id", "an empty id is none", "weakened", field="id")
+    wire: dict[str, Any] = {"functionCall": said}
+    if call.thought_signature is not None:
+        wire["thoughtSignature"] = call.thought_signature
+    return wire
+
+
+def is_minted(value: ToolCall | ToolResultMessage) -> bool:
+    return bool(value.extra) and bool(held_of(value.extra, API).get(MINTED))
+
+
+def _encode_media(block: ImageBlock | AudioBlock | DocumentBlock, report: Reporter) -> dict[str, Any] | None:
+    """Media by value or by address. What a file is, the wire tells by its MIME type alone."""
+    text = block.text if isinstance(block, DocumentBlock) else None
+    mime = {"mimeType": block.mime_type} if block.mime_type is not None else {}
+    wire: dict[str, Any]
+    if block.data is not None:
+        wire, used = {"inlineData": {**mime, "data": block.data}}, "data"
+    elif block.url is not None:
+        wire, used = {"fileData": {**mime, "fileUri": block.url}}, "url"
+    elif text is not None:
+        blob = base64.b64encode(text.encode("utf-8", "replace")).decode()
+        wire, used = {"inlineData": {"mimeType": block.mime_type or "text/plain", "data": blob}}, "text"
+    else:
+        report.lost(type(block).__name__, "neither data nor an address; uploads to other providers are not known here")
+        return None
+    if text is not None and used == "text":
+        report.lost("text", "said as base64 data", "weakened")
+    elif _media_class(block.mime_type) is not type(block):
+        report.lost(type(block).__name__, "the wire knows only the MIME type, which says something else", "weakened")
+    for field, name in (("url", "url"), ("file_id", "fileId"), ("text", "text")):
+        if field != used and getattr(block, field, None) is not None:
+            report.lost(field, f"the wire has its {used}", field=name)
+    return wire
+
+
+def _encode_server_call(block: ServerToolCall) -> dict[str, Any]:
+    """A call of a tool of Google's; those of others would be tools that it does not have."""
+    id = {"id": block.id} if block.id else {}
+    if (
+        held_of(block.extra, API).get(PART) == "executableCode"
+        and isinstance(block.arguments, dict)
+        and block.name == CODE
+    ):
+        return {"executableCode": {**id, **block.arguments}}
+    args = {"args": block.arguments} if block.arguments is not None else {}
+    return {"toolCall": {**id, "toolType": block.name, **args}}
+
+
+def _encode_server_result(block: ServerToolResult, report: Reporter) -> dict[str, Any]:
+    id = {"id": block.tool_call_id} if block.tool_call_id else {}
+    content = block.content
+    failed = False
+    if (
+        held_of(block.extra, API).get(PART) == "codeExecutionResult"
+        and isinstance(content, dict)
+        and block.tool_name == CODE
+    ):
+        wire = {"codeExecutionResult": {**id, **content}}
+        failed = content.get("outcome") in FAILED_OUTCOMES
+    else:
+        response = {"response": content} if content is not None else {}
+        wire = {"toolResponse": {**id, "toolType": block.tool_name, **response}}
+    if block.is_error != failed:
+        report.lost("is_error", "only the outcome of code says so", "weakened", field="isError")
+    return wire
+
+
+def encode_content(content: Content, report: Reporter) -> list[Any] | None:
+    if not isinstance(content, tuple):
+        if content is None:
+            return None
+        # A string and one text part are the same here, and decoding gives the latter.
+        report.lost("content", "content is a list of parts in this wire", "record", field="content")
+        return [{"text": content}]
+    return say_blocks(content, encode_block, report)
+
+
+def listed(value: Any) -> Any:
+    """The wire takes one object for a list of one."""
+    return [value] if isinstance(value, dict) else value

@@ -1,0 +1,341 @@
+"""Contents: turns of the user and of the model. Results are parts of a user turn, paired with calls by id or name."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...values import jsontext
+from ...values.errors import BadWire, FormatError
+from ...values.losses import QUIET, Reporter, own_fields
+from ...values.messages import (
+    AssistantMessage,
+    AudioBlock,
+    Block,
+    Content,
+    CustomMessage,
+    DocumentBlock,
+    Extra,
+    ImageBlock,
+    Message,
+    OpaqueBlock,
+    TextBlock,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    blocks_of,
+)
+from ..residual import JOINED, MESSAGE, Ids, Mint, S, an_object, each, held_of, put_back, residual, with_held
+from ..result_media import Layout, encoded, gathered
+from ..results import apart, marked
+from .content import DATA, decode_block, encode_block, encode_content, is_minted, listed
+from .facts import ALONE, API, AS_JSON, KEY, MINTED
+from .spelling import PART_NAMES, camel, keeping, restored
+
+LAYOUT = Layout(API)
+
+
+class _Turns:
+    """What is known of the conversation so far while its contents are read: who speaks, and which calls are open."""
+
+    def __init__(self, api: str, mint: Mint | None) -> None:
+        self.api = api
+        self.ids = Ids(mint)
+        self.open: list[tuple[str, str]] = []  # calls of the last turn that wait for their results: (id, name)
+        self.calls: dict[str, tuple[str, bool]] = {}  # call id -> (tool name, whether the id was minted)
+        self.before: Message | None = None
+
+    def called(self, calls: tuple[ToolCall, ...]) -> None:
+        self.open = [(call.id, call.name) for call in calls]
+        _note_calls(self.calls, calls)
+
+    def answered(self, given: Any, name: Any) -> tuple[str, bool]:
+        """The call that a result answers: by id, else by name, the first that is open. (id, whether it is an orphan)"""
+        if isinstance(given, str) and given:
+            self.open = [call for call in self.open if call[0] != given]
+            return given, False
+        for call in self.open:
+            if call[1] == name:
+                self.open.remove(call)
+                return call[0], False
+        return self.ids.take(None)
+
+
+def _note_calls(known: dict[str, tuple[str, bool]], calls: tuple[ToolCall, ...]) -> None:
+    for call in calls:
+        known[call.id] = call.name, is_minted(call)
+
+
+def decode_messages(wire: Any, api: str = API, mint: Mint | None = None) -> tuple[Message, ...]:
+    """Wire contents as our messages; one with function responses becomes several."""
+    turns = _Turns(api, mint)
+    groups = each(wire, "contents", API, lambda content: _decode_content(content, turns))
+    return gathered(tuple(message for group in groups for message in group), LAYOUT)
+
+
+def _decode_content(wire: Any, turns: _Turns) -> list[Message]:
+    role = an_object(wire, API).get("role")
+    if role == "model":
+        message = AssistantMessage(content=_decode_parts(wire, turns.ids), api=turns.api)
+        turns.called(message.tool_calls)
+        group: list[Message] = [_shelled(message, wire, "model")]
+    elif role in ("user", "function", "tool", None):
+        group = _decode_user(wire, turns)
+    elif isinstance(role, str):
+        group = [CustomMessage(role, {k: v for k, v in wire.items() if k != "role"})]  # type: ignore[list-item]
+    else:
+        raise BadWire(API, "a role is a word: user or model", "$.role")
+    turns.before = group[-1]
+    return group
+
+
+def _decode_parts(wire: dict[str, Any], ids: Ids) -> Content:
+    parts = listed(wire.get("parts"))
+    return None if parts is None else tuple(each(parts, "parts", API, lambda part: decode_block(part, ids)))
+
+
+def _shell(wire: dict[str, Any], role: str) -> dict[str, Any]:
+    """Residual of a content beside its parts, which keep their own."""
+    held = residual({k: v for k, v in wire.items() if k != "parts" or v is None}, {"role": role})
+    if isinstance(wire.get("parts"), dict):
+        held[ALONE] = True
+    return held
+
+
+def _shelled(message: S, wire: dict[str, Any], role: str) -> S:
+    held = _shell(wire, role)
+    return with_held(message, API, **held) if held else message
+
+
+def _decode_user(wire: dict[str, Any], turns: _Turns) -> list[Message]:
+    parts = listed(wire.get("parts"))
+    if not isinstance(parts, list) or not any(map(_is_result, parts)):
+        return [_shelled(UserMessage(content=_decode_parts(wire, turns.ids)), wire, "user")]
+    pieces = apart(
+        parts, _is_result, lambda part: _decode_result(part, turns), lambda part: decode_block(part, turns.ids)
+    )
+    return marked(pieces, _shell(wire, "user"), turns.before, API)
+
+
+def _is_result(part: Any) -> bool:
+    if not isinstance(part, dict):
+        return False
+    told = part.get("functionResponse", part.get("function_response"))
+    return (
+        isinstance(told, dict)
+        and isinstance(told.get("name", ""), str)
+        and isinstance(told.get("parts", []), list)
+        and sum(key in part for key in _ANY_DATA) == 1
+    )
+
+
+_ANY_DATA = frozenset(spelled for spelled in (*PART_NAMES, "text") if PART_NAMES.get(spelled, ("text",))[0] in DATA)
+
+
+def _decode_result(wire: dict[str, Any], turns: _Turns) -> ToolResultMessage:
+    snakes: list[str] = []
+    part = camel(wire, PART_NAMES, snakes)
+    told = part["functionResponse"]
+    id, orphan = turns.answered(told.get("id"), told.get("name"))
+    content, failed, hints = _decode_response(told)
+    result = ToolResultMessage(
+        tool_call_id=id,
+        tool_name=told["name"] if "name" in told else turns.calls.get(id, (None,))[0],
+        content=content,
+        is_error=failed,
+        extra={API: hints | ({MINTED: True} if orphan else {})} if hints or orphan else {},
+    )
+    return keeping(result, part, _say_result(result, turns.calls, QUIET), snakes)
+
+
+# Names under which clients put what a tool gave. Google's own are `output` and `error`.
+RESULTS = frozenset({"output", "error", "result", "return_value", "content"})
+
+
+def _decode_response(told: dict[str, Any]) -> tuple[Content, bool, dict[str, Any]]:
+    """What a function gave, as content, whether it failed, and hints: the object itself is never kept."""
+    media = tuple(map(_decode_beside, told.get("parts", ())))
+    if "response" not in told or told["response"] == {}:
+        return (media or (() if "response" in told else None)), False, {}
+    response, hints = told["response"], {}
+    value, failed = response, _has_failed(response)
+    if isinstance(response, dict) and len(response) == 1 and RESULTS.issuperset(response):
+        [(key, value)] = response.items()
+        if key not in ("output", "error"):
+            hints[KEY] = key
+    else:
+        hints[KEY] = None
+    if not isinstance(value, str):
+        hints[AS_JSON] = True
+        value = jsontext.compact(value)
+    return (TextBlock(text=value), *media), failed, hints
+
+
+def _decode_beside(part: Any) -> Block:
+    """Media that a function gave; nothing else belongs there."""
+    block = decode_block(part, Ids(None))
+    return block if isinstance(block, _MEDIA) else OpaqueBlock(dialect=API, value=part)
+
+
+_MEDIA = (ImageBlock, AudioBlock, DocumentBlock, OpaqueBlock)
+
+
+def _has_failed(response: Any) -> bool:
+    """`error` alone says so whatever it holds; beside other keys it may be empty."""
+    if not isinstance(response, dict):
+        return False
+    return "error" in response and (len(response) == 1 or bool(response["error"]))
+
+
+def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
+    """Our messages as contents; results of one turn share one."""
+    return encoded(messages, LAYOUT, lambda found: _encode_messages(found, report), report)
+
+
+def _encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
+    said: list[dict[str, Any]] = []
+    before: Message | None = None
+    calls: dict[str, tuple[str, bool]] = {}
+    for at, message in enumerate(messages):
+        report.message = at
+        match message:
+            case UserMessage():
+                _say_user(said, message, before, report)
+            case AssistantMessage():
+                said.append(_say_content("model", message.content, message.extra, report))
+                if type(message.content) is tuple:
+                    _note_calls(calls, message.tool_calls)
+            case ToolResultMessage():
+                _join_result(said, message, before, calls, report)
+            case CustomMessage():  # the wire's own unknown role goes back
+                said.append({"role": message.role, **message.fields})
+            case _:
+                report.lost("system message", "this wire has no later system messages")
+        before = message
+    return said
+
+
+def _say_content(role: str, content: Content, extra: Extra, report: Reporter) -> dict[str, Any]:
+    parts = encode_content(content, report)
+    wire: dict[str, Any] = {"role": role} if parts is None else {"role": role, "parts": parts}
+    return _shaped(wire, extra.get(API)) if extra else wire
+
+
+def _shaped(wire: dict[str, Any], held: Mapping[str, Any] | None) -> dict[str, Any]:
+    if held:
+        put_back(wire, held)
+        if held.get(ALONE) and len(wire.get("parts") or ()) == 1:
+            wire["parts"] = wire["parts"][0]
+    return wire
+
+
+def _say_user(said: list[dict[str, Any]], message: UserMessage, before: Message | None, report: Reporter) -> None:
+    held = held_of(message.extra, API)
+    wire = _say_content("user", message.content, message.extra, report)
+    if held.get(JOINED) and _takes_parts(before, said) and isinstance(wire.get("parts"), list):
+        said[-1]["parts"].extend(wire["parts"])
+    else:
+        said.append(_shaped(wire, held.get(MESSAGE)))
+
+
+def _join_result(
+    said: list[dict[str, Any]],
+    message: ToolResultMessage,
+    before: Message | None,
+    calls: dict[str, tuple[str, bool]],
+    report: Reporter,
+) -> None:
+    held = held_of(message.extra, API)
+    part = _say_result(message, calls, report)
+    if held.get(JOINED, isinstance(before, ToolResultMessage)) and _takes_parts(before, said):
+        said[-1]["parts"].append(part)
+    else:
+        said.append(_shaped({"role": "user", "parts": [part]}, held.get(MESSAGE)))
+
+
+def _takes_parts(before: Message | None, said: list[dict[str, Any]]) -> bool:
+    return isinstance(before, (ToolResultMessage, UserMessage)) and isinstance(said[-1].get("parts"), list)
+
+
+def _say_result(result: ToolResultMessage, calls: Mapping[str, tuple[str, bool]], report: Reporter) -> dict[str, Any]:
+    """A result as a part: with the id of its call if that has one, and the name of its tool."""
+    called, minted = calls.get(result.tool_call_id, (None, False))
+    told: dict[str, Any] = {}
+    if not minted and not is_minted(result):
+        if result.tool_call_id:
+            told["id"] = result.tool_call_id
+        else:
+            report.lost("tool_call_id", "an empty id is none", "weakened", field="toolCallId")
+    name = called if result.tool_name is None else result.tool_name
+    if name is not None:
+        told["name"] = name
+    _encode_result(told, result, report)
+    wire = {"functionResponse": told}
+    return restored(wire, result.extra) if result.extra else wire
+
+
+def _encode_result(told: dict[str, Any], result: ToolResultMessage, report: Reporter) -> None:
+    """The content of a result: its words as one value of the response, media beside it."""
+    content = result.content
+    if content is None:
+        if result.is_error:
+            report.lost("is_error", "there is no content to be an error", "weakened", field="isError")
+        return
+    if isinstance(content, str):
+        report.lost("content", "a string becomes a text block", "record", field="content")
+    words: list[str] = []
+    media: list[Any] = []
+    moved = False
+    for at, block in enumerate(blocks_of(content)):
+        report.block = at
+        if isinstance(block, TextBlock):
+            moved = moved or bool(media)
+            words.append(block.text)
+            _report_lost_words(block, report)
+        elif isinstance(block, _MEDIA):
+            part = encode_block(block, report)
+            if part is not None:
+                media.append(part)
+        else:
+            report.lost(type(block).__name__, "a result holds words and media")
+    report.block = None
+    if moved:
+        report.lost("content", "the words of a result stand before its media", "weakened", field="content")
+    if len(words) > 1:
+        report.lost("content", "the words of a result are one text: joined by line breaks", "weakened", field="content")
+    if words or result.is_error:
+        if not words:
+            report.lost("content", "an error says something, if only nothing", "weakened", field="content")
+        told["response"] = _response_of("\n".join(words), result)
+    else:
+        told["response"] = {}
+    if media:
+        told["parts"] = media
+
+
+def _report_lost_words(block: TextBlock, report: Reporter) -> None:
+    if block.text_signature is not None:
+        report.lost("text_signature", "the words of a result cannot be signed", field="textSignature")
+    for key in own_fields(held_of(block.extra, API)):
+        report.lost(key, "the text of a result is no part", field=f"extra.{API}.{key}")
+
+
+def _response_of(text: str, result: ToolResultMessage) -> Any:
+    """The response object: as the wire had it where that still says the same, else Google's own way."""
+    usual = "error" if result.is_error else "output"
+    held = held_of(result.extra, API)
+    key = held.get(KEY, usual)
+    value: Any = text
+    if held.get(AS_JSON):
+        value = _parsed(text)
+    if key is None:
+        return value if value is not text and _has_failed(value) == result.is_error else {usual: text}
+    response = {key: value}
+    return response if _has_failed(response) == result.is_error else {usual: text}
+
+
+def _parsed(text: str) -> Any:
+    """The value whose compact JSON is this very text, else the text itself."""
+    try:
+        value = jsontext.read(text)
+        return value if not isinstance(value, str) and jsontext.compact(value) == text else text
+    except FormatError:
+        return text

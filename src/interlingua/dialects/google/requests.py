@@ -1,0 +1,490 @@
+"""Requests: tools, options, where to send them, and conversations as their bodies."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from ...values.losses import QUIET, SYSTEM, Encoded, Reporter, encoded
+from ...values.messages import Extra, TextBlock
+from ...values.request import (
+    Context,
+    Conversation,
+    ModelDescriptor,
+    Options,
+    OutputSchema,
+    Reasoning,
+    Request,
+    System,
+    ToolChoice,
+    ToolSpec,
+)
+from ..residual import (
+    JOINED,
+    Ids,
+    Mint,
+    an_object,
+    api_of,
+    body_of,
+    decode_conversation,
+    each,
+    encode_conversation,
+    fields_of,
+    held_of,
+    model_of,
+    number,
+    optional,
+    put_back,
+    reading,
+    residual,
+    strings,
+    whole,
+    with_held,
+)
+from .content import decode_block, encode_block, listed
+from .facts import (
+    ALONE,
+    API,
+    CHOICES,
+    ENVELOPE,
+    FATES,
+    FIELD,
+    JSON,
+    LIST,
+    MODEL,
+    MODES,
+    PLAIN,
+    TEXT,
+    UPPER,
+    has_envelope,
+)
+from .messages import decode_messages, encode_messages
+from .spelling import DECLARATION_NAMES, REQUEST_NAMES, camel, keeping, respelled, restored
+
+
+@reading(API)
+def decode_request(
+    body: Any,
+    *,
+    model: str | ModelDescriptor | None = None,
+    stream: bool | None = None,
+    mint: Mint | None = None,
+    quirks: Mapping[str, Any] | None = None,
+) -> Request:
+    """A generateContent request. `model` and `stream` are said in the path; `mint` gives ids to calls without one."""
+    outer = an_object(body_of(body, API), API)
+    api = api_of(quirks, API)
+    wrapped = has_envelope(quirks) and isinstance(outer.get("request"), dict)
+    snakes: list[str] = []
+    wire = camel(outer["request"] if wrapped else outer, REQUEST_NAMES, snakes)
+    marks = _shapes(wire)
+    contents, tools = listed(wire.get("contents")), listed(wire.get("tools"))
+    request = Request(
+        model=model_of(outer.get("model"), model, api) if wrapped else _decode_model(wire, model, api, marks),
+        context=Context(
+            system=_decode_system(wire.get("systemInstruction")),
+            messages=decode_messages(contents, api, mint) if contents is not None else (),
+            tools=_decode_tools(tools),
+        ),
+        options=_decode_options(wire, stream, quirks),
+    )
+    if wrapped:
+        beside = residual({k: v for k, v in outer.items() if k != "request"}, _envelope(request.model))
+        marks |= {ENVELOPE: beside} if beside else {}
+    elif has_envelope(quirks):
+        marks[PLAIN] = True
+    return keeping(request, *_beside(wire, request, marks, quirks), snakes, **marks)
+
+
+def _envelope(model: ModelDescriptor) -> dict[str, Any]:
+    """What stands around a request of Gemini CLI's; project and ids are the caller's business."""
+    return {"model": model.id} if model.id else {}
+
+
+def _shapes(wire: dict[str, Any]) -> dict[str, Any]:
+    """Hints about unusual shapes of a request."""
+    system = wire.get("systemInstruction")
+    alone = [key for key in ("contents", "tools") if isinstance(wire.get(key), dict)]
+    if isinstance(system, dict) and isinstance(system.get("parts"), dict):
+        alone.append("systemInstruction")
+    return ({ALONE: alone} if alone else {}) | ({TEXT: True} if isinstance(system, str) else {})
+
+
+def _decode_model(
+    wire: dict[str, Any], told: str | ModelDescriptor | None, api: str, marks: dict[str, Any]
+) -> ModelDescriptor:
+    """Some bodies name the model too, as a resource: `models/…`."""
+    named = wire.get("model")
+    prefix = "models/" if isinstance(named, str) and named.startswith("models/") else ""
+    model = model_of(named.removeprefix(prefix) if isinstance(named, str) else None, told, api)
+    if named == prefix + model.id:
+        marks[MODEL] = prefix
+    return model
+
+
+def _beside(
+    wire: dict[str, Any], request: Request, marks: Mapping[str, Any], quirks: Mapping[str, Any] | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The request but for what keeps residuals of its own, as the wire has it and as we would say it."""
+    said = _encode_outside(request, QUIET, quirks)
+    given = dict(wire)
+    if not request.context.messages:
+        said["contents"] = []
+    else:
+        del given["contents"]
+    if isinstance(given.get("toolConfig"), dict) and given["toolConfig"]:
+        said.setdefault("toolConfig", {})  # so that what is unknown in it is filed inside, not instead
+    if "generationConfig" in said:
+        given["generationConfig"] = said["generationConfig"]
+    if request.context.tools is not None:
+        given["tools"] = said["tools"]
+    if request.context.system is not None:
+        system = given["systemInstruction"]
+        parts = said["systemInstruction"]["parts"]
+        given["systemInstruction"] = {**system, "parts": parts} if isinstance(system, dict) else {"parts": parts}
+    if MODEL in marks:
+        del given["model"]
+    return given, said
+
+
+def _decode_system(wire: Any) -> System:
+    if isinstance(wire, str):
+        return (TextBlock(text=wire),)
+    if not isinstance(wire, dict):
+        return None
+    parts = listed(wire.get("parts"))
+    if not isinstance(parts, list):
+        return None
+    blocks = tuple(decode_block(part, Ids(None)) for part in parts)
+    return blocks if all(isinstance(block, TextBlock) for block in blocks) else None  # type: ignore[return-value]
+
+
+def _decode_tools(wire: Any) -> tuple[ToolSpec, ...] | None:
+    if not isinstance(wire, list):
+        return None
+    specs: list[ToolSpec] = []
+    for group in each(wire, "tools", API, _decode_group):
+        for at, spec in enumerate(group):
+            usual = _is_function(spec) and bool(specs) and _is_function(specs[-1])
+            specs.append(with_held(spec, API, **{JOINED: at > 0}) if usual != (at > 0) else spec)
+    return tuple(specs)
+
+
+def _is_function(spec: ToolSpec) -> bool:
+    return spec.dialect is None
+
+
+def _decode_group(wire: Any) -> list[ToolSpec]:
+    """One entry of `tools`: functions of ours and tools of Google's, each a tool."""
+    specs: list[ToolSpec] = []
+    for key, value in an_object(wire, API).items():
+        if key in _FUNCTIONS and _are_functions(value) and (key == "functionDeclarations" or _FUNCTIONS[0] not in wire):
+            functions = each(value, key, API, _decode_function)
+            if key != _FUNCTIONS[0]:
+                functions[0] = with_held(functions[0], API, **{LIST: key})
+            specs += functions
+        else:
+            specs.append(ToolSpec(name=key, dialect=API, value={key: value}))
+    return specs or [ToolSpec(name="", dialect=API, value={})]
+
+
+_FUNCTIONS = ("functionDeclarations", "function_declarations")
+
+
+def _are_functions(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in value)
+    )
+
+
+def _decode_function(wire: dict[str, Any]) -> ToolSpec:
+    snakes: list[str] = []
+    given = camel(wire, DECLARATION_NAMES, snakes)
+    field = "parametersJsonSchema" if given.get("parametersJsonSchema") is not None else "parameters"
+    schema, hints = _decode_schema(given.get(field), field, "parametersJsonSchema")
+    tool = ToolSpec(
+        name=given["name"],
+        description=optional(given.get("description")),
+        input_schema=schema,
+        extra={API: hints} if hints else {},
+    )
+    return keeping(tool, given, _encode_function(tool), snakes)
+
+
+def _decode_schema(schema: Any, field: str, usual: str) -> tuple[Any, dict[str, Any]]:
+    """A schema in JSON Schema's spelling, and hints. Google's own subset writes types in capitals."""
+    if schema is None:
+        return None, {}
+    hints: dict[str, Any] = {} if field == usual else {FIELD: field}
+    if field != usual:
+        lower = _cased(schema, str.lower)
+        if lower != schema and _cased(lower, str.upper) == schema:
+            return lower, {**hints, UPPER: True}
+    return schema, hints
+
+
+def _cased(schema: Any, case: Callable[[str], str]) -> Any:
+    """A copy with all types in this case. Goes by position: a parameter that is *named* `type` is none."""
+    if not isinstance(schema, dict):
+        return schema
+    out = dict(schema)
+    for key, value in schema.items():
+        if key == "type" and isinstance(value, str):
+            out[key] = case(value)
+        elif key in ("properties", "$defs", "defs") and isinstance(value, dict):
+            out[key] = {name: _cased(inner, case) for name, inner in value.items()}
+        elif key in ("anyOf", "any_of", "prefixItems", "prefix_items") and isinstance(value, list):
+            out[key] = [_cased(inner, case) for inner in value]
+        elif key in ("items", "additionalProperties", "additional_properties"):
+            out[key] = _cased(value, case)
+    return out
+
+
+def _encode_schema(schema: Any, extra: Extra, usual: str) -> dict[str, Any]:
+    held = held_of(extra, API)
+    return {held.get(FIELD, usual): _cased(schema, str.upper) if held.get(UPPER) else schema}
+
+
+def _decode_options(wire: dict[str, Any], stream: bool | None, quirks: Mapping[str, Any] | None) -> Options:
+    config = fields_of(wire.get("generationConfig"))
+    options = Options(
+        max_tokens=whole(config.get("maxOutputTokens")),
+        temperature=number(config.get("temperature")),
+        top_p=number(config.get("topP")),
+        top_k=whole(_integral(config.get("topK"))),
+        stop=strings(config.get("stopSequences")),
+        seed=whole(config.get("seed")),
+        reasoning=_decode_reasoning(config.get("thinkingConfig")),
+        tool_choice=_decode_choice(wire.get("toolConfig")),
+        output_schema=_decode_output(config),
+        session_id=optional(wire.get("sessionId")) if has_envelope(quirks) else None,
+        service_tier=optional(wire.get("serviceTier")),
+        stream=stream,
+    )
+    return keeping(options, config, _encode_config(options, QUIET))
+
+
+def _integral(value: Any) -> Any:
+    """The wire's type of `topK` is a float."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _decode_reasoning(wire: Any) -> Reasoning | None:
+    if not isinstance(wire, dict):
+        return None
+    level, budget = optional(wire.get("thinkingLevel")), whole(wire.get("thinkingBudget"))
+    shown = wire.get("includeThoughts") is True
+    reasoning = Reasoning(
+        effort=level.lower() if level is not None else None,
+        # 0 is off; -1 leaves it to the model, which a level does too.
+        budget=budget if budget not in (None, 0, -1) else None,
+        enabled=False if budget == 0 else True if budget == -1 and level is None else None,
+        summary="auto" if shown and budget is None and level is None else None,
+    )
+    return keeping(reasoning, wire, _encode_reasoning(reasoning, QUIET))
+
+
+def _decode_choice(wire: Any) -> ToolChoice | None:
+    config = fields_of(wire).get("functionCallingConfig")
+    if not isinstance(config, dict):
+        return None
+    mode = MODES.get(str(config.get("mode")).upper())
+    if mode is None:
+        return None
+    names = strings(config.get("allowedFunctionNames")) if mode != "none" else None
+    choice = ToolChoice(mode=mode, names=names or ())
+    return keeping(choice, config, _encode_choice(choice, QUIET))
+
+
+def _decode_output(config: dict[str, Any]) -> OutputSchema | None:
+    field = "responseJsonSchema" if config.get("responseJsonSchema") is not None else "responseSchema"
+    schema, hints = _decode_schema(config.get(field), field, "responseJsonSchema")
+    if config.get("responseMimeType", JSON if schema is not None else None) != JSON:
+        return None
+    return OutputSchema(schema=schema, extra={API: hints} if hints else {})
+
+
+def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[str, Any] | None = None) -> Encoded:
+    """The body of a generateContent request."""
+    report = Reporter()
+    held = held_of(request.extra, API)
+    body = _encode_outside(request, report, quirks)
+    body["contents"] = encode_messages(request.context.messages, report)
+    if held:
+        _shape_request(body, request, held)
+    if has_envelope(quirks) and not held.get(PLAIN):
+        body = put_back(_envelope(request.model), held.get(ENVELOPE, {})) | {"request": body}
+    return encoded(API, body, request, FATES, report.losses, strict=strict, spoken=api_of(quirks, API))
+
+
+def _shape_request(body: dict[str, Any], request: Request, held: Mapping[str, Any]) -> None:
+    """The body in the shape that the wire had, where it still can have it."""
+    alone, system = held.get(ALONE, ()), body.get("systemInstruction")
+    for key in ("contents", "tools"):
+        if key in alone and len(body.get(key, ())) == 1:
+            body[key] = body[key][0]
+    if "in" in held.get("~", {}).get("toolConfig", {}):
+        body.setdefault("toolConfig", {})
+    if MODEL in held:
+        body["model"] = held[MODEL] + request.model.id
+    put_back(body, held)
+    if system is not None and len(system["parts"]) == 1:
+        if held.get(TEXT):
+            body["systemInstruction"] = system["parts"][0].get("text")
+        elif "systemInstruction" in alone:
+            body["systemInstruction"]["parts"] = system["parts"][0]
+    respelled(body, held)
+
+
+def _encode_outside(request: Request, report: Reporter, quirks: Mapping[str, Any] | None) -> dict[str, Any]:
+    """All of a request but its contents."""
+    context, options = request.context, request.options
+    body: dict[str, Any] = {}
+    if context.system is not None:
+        body["systemInstruction"] = {"parts": _encode_system(context.system, report)}
+    if context.tools is not None:
+        body["tools"] = _encode_tools(context.tools, report)
+    if options.tool_choice is not None:
+        body["toolConfig"] = {"functionCallingConfig": _encode_choice(options.tool_choice, report)}
+    config = _encode_config(options, report)
+    if options.extra:
+        restored(config, options.extra)
+    if config:
+        body["generationConfig"] = config
+    if options.service_tier is not None:
+        body["serviceTier"] = options.service_tier
+    if options.session_id is not None:
+        if has_envelope(quirks):
+            body["sessionId"] = options.session_id
+        else:
+            report.at("$.options.sessionId", "session_id", "no place in this wire")
+    return body
+
+
+def _encode_system(system: System, report: Reporter) -> list[Any]:
+    if isinstance(system, str):
+        report.at(SYSTEM, "system", "a string becomes a text part", "record")
+        return [{"text": system}]
+    return [encode_block(block, QUIET) for block in system or ()]
+
+
+def _encode_tools(specs: tuple[ToolSpec, ...], report: Reporter) -> list[Any]:
+    """Functions share one entry, tools of Google's have one each, unless the wire grouped them otherwise."""
+    said: list[Any] = []
+    before: ToolSpec | None = None
+    for at, spec in enumerate(specs):
+        if spec.dialect not in (None, API):
+            report.at(f"$.tools[{at}]", spec.name, f"a tool that only {spec.dialect} can run")
+            continue
+        usual = _is_function(spec) and before is not None and _is_function(before)
+        held = held_of(spec.extra, API)
+        if not (held.get(JOINED, usual) and said):
+            said.append({})
+        if _is_function(spec):
+            there = next((name for name in _FUNCTIONS if name in said[-1]), held.get(LIST, _FUNCTIONS[0]))
+            said[-1].setdefault(there, []).append(_encode_function(spec))
+        elif isinstance(spec.value, dict):
+            said[-1].update(spec.value)
+        before = spec
+    return said
+
+
+def _encode_function(spec: ToolSpec) -> dict[str, Any]:
+    wire: dict[str, Any] = {"name": spec.name}
+    if spec.description is not None:
+        wire["description"] = spec.description
+    if spec.input_schema is not None:
+        wire |= _encode_schema(spec.input_schema, spec.extra, "parametersJsonSchema")
+    return restored(wire, spec.extra) if spec.extra else wire
+
+
+def _encode_choice(choice: ToolChoice, report: Reporter) -> dict[str, Any]:
+    wire: dict[str, Any] = {"mode": CHOICES[choice.mode]}
+    if choice.names and choice.mode == "none":
+        report.at("$.options.toolChoice.names", "tool_choice", "no tool is no tool", "weakened")
+    elif choice.names:
+        if choice.mode == "auto":  # the mode in which the model may speak, and may call only these
+            wire["mode"] = "VALIDATED"
+        wire["allowedFunctionNames"] = list(choice.names)
+    return restored(wire, choice.extra) if choice.extra else wire
+
+
+def _encode_config(options: Options, report: Reporter) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    if options.max_tokens is not None:
+        config["maxOutputTokens"] = options.max_tokens
+    if options.temperature is not None:
+        config["temperature"] = options.temperature
+    if options.top_p is not None:
+        config["topP"] = options.top_p
+    if options.top_k is not None:
+        config["topK"] = options.top_k
+    if options.stop is not None:
+        config["stopSequences"] = list(options.stop)
+    if options.seed is not None:
+        config["seed"] = options.seed
+    if options.reasoning is not None:
+        config["thinkingConfig"] = _encode_reasoning(options.reasoning, report)
+    schema = options.output_schema
+    if schema is not None:
+        config["responseMimeType"] = JSON
+        if schema.schema is not None:
+            config |= _encode_schema(schema.schema, schema.extra, "responseJsonSchema")
+    return config
+
+
+def _encode_reasoning(reasoning: Reasoning, report: Reporter) -> dict[str, Any]:
+    """Off is a budget of nothing: without it, models that think by default would still do so."""
+    effort, budget = reasoning.effort, reasoning.budget
+    wire: dict[str, Any] = {}
+    if reasoning.enabled is False:
+        wire["thinkingBudget"] = 0
+    else:
+        if budget is not None:
+            wire["thinkingBudget"] = budget
+        elif reasoning.enabled and effort is None:
+            wire["thinkingBudget"] = -1
+        if (wire and budget != 0) or effort is not None or reasoning.summary is not None:
+            wire["includeThoughts"] = True
+    if effort is not None:
+        wire["thinkingLevel"] = effort.upper()
+    _report_reasoning(reasoning, report)
+    return restored(wire, reasoning.extra) if reasoning.extra else wire
+
+
+def _report_reasoning(reasoning: Reasoning, report: Reporter) -> None:
+    effort, budget = reasoning.effort, reasoning.budget
+    if budget is not None and (reasoning.enabled is False or budget in (0, -1)):
+        report.at("$.options.reasoning", "budget", "0 is off, -1 leaves it to the model", "weakened")
+    elif reasoning.enabled and (effort is not None or budget is not None):
+        report.at("$.options.reasoning.enabled", "enabled", "how much to think implies it", "record")
+    if effort is not None and effort.upper().lower() != effort:
+        report.at("$.options.reasoning.effort", "effort", "levels are words in one case", "weakened")
+    if reasoning.summary is not None and (
+        reasoning.summary != "auto" or effort is not None or budget is not None or reasoning.enabled is not None
+    ):
+        report.at("$.options.reasoning.summary", "summary", "thoughts are shown or not, without degrees", "weakened")
+
+
+def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
+    """Below the address of the API's version; at Vertex AI, below that of the project's location."""
+    verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
+    if has_envelope(quirks):
+        return f"/v1internal:{verb}"
+    if model.startswith(("models/", "tunedModels/", "publishers/", "projects/", "endpoints/")):
+        name = model
+    elif quirks and quirks.get("publisher"):
+        publisher, slash, rest = model.partition("/")
+        name = f"publishers/{publisher}/models/{rest}" if slash else f"publishers/{quirks['publisher']}/models/{model}"
+    else:
+        name = f"models/{model}"
+    return f"/{quote(name, safe='/@')}:{verb}"
+
+
+def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversation:
+    return decode_conversation(data, API, lambda body: decode_request(body, quirks=quirks), "contents")
+
+
+def encode(conversation: Conversation, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
+    return encode_conversation(conversation, API, lambda request: encode_request(request, quirks=quirks), "contents")

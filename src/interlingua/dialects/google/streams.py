@@ -1,0 +1,448 @@
+"""Streamed answers, both ways.
+
+Parts of one chunk are parts of their own; the first of a chunk goes on with the text before it if it is of the same
+kind, unless that was signed. An empty signed part is the signature of the text before it; a signed part with words of
+its own stands alone.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...values import jsontext
+from ...values.errors import FormatError, ProviderError
+from ...values.events import (
+    BlockEnd,
+    Done,
+    Error,
+    Start,
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallEnd,
+)
+from ...values.folding import CUT_OFF
+from ...values.losses import QUIET
+from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
+from ..framing import SSE, Frame, Framing, framing_for, write_sse
+from ..provider_errors import as_provider_error, failure_of
+from ..residual import RESPONSE, Ids, held_of, put_back, string
+from ..streaming import Decoder, Encoder
+from .answers import (
+    block_reason,
+    decode_answer,
+    decode_envelope,
+    decode_usage,
+    encode_answer,
+    encode_envelope,
+    encode_response,
+    first_candidate,
+    stop_word,
+    with_envelope,
+)
+from .citations import with_citations
+from .content import decode_block, decode_call, decode_text, decoder_of, encode_block
+from .errors import CODES, decode_error, encode_error, error_body
+from .facts import API, CANDIDATE, ENVELOPE, PLAIN, STOP_REASONS, has_envelope
+from .partial_arguments import PartialArguments
+
+
+def framing(content_type: str | None = None) -> Framing:
+    """Without `alt=sse`, a stream is one JSON array of chunks."""
+    return framing_for(content_type, SSE)
+
+
+class StreamDecoder(Decoder):
+    """Frames of a streamed answer to events. Every chunk is an answer of its own that goes on with the one before."""
+
+    API = API
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._wrapped = has_envelope(self._quirks)
+        self._ids = Ids(self._mint)
+        self._shell: dict[str, Any] = {}  # the wire's answer, its candidates aside
+        self._outer: dict[str, Any] = {}  # what stood beside it in its envelope
+        self._candidate: dict[str, Any] = {}  # the first candidate
+        self._others: dict[Any, dict[str, Any]] = {}  # the other candidates, by index
+        self._part: dict[str, Any] | None = None  # the open text part, its text aside
+        self._kind: type[Block] | None = None  # of the open text, if the next chunk may go on with it
+        self._call: _StreamedCall | None = None
+        self._key = -1  # of the newest block
+
+    def _read(self, value: Any, frame: Frame) -> None:
+        if self._wrapped:
+            value = self._unwrapped(value)
+        if not self._shell:
+            self._begin(value)
+        self._shell.update(value)
+        candidates = value.get("candidates")
+        if candidates:
+            if len(candidates) == 1 and len(self._others) == 0:
+                self._read_candidate(candidates[0])
+            else:
+                self._read_candidates(candidates)
+        elif "error" in value:
+            error = self.failure = decode_error(0, value)
+            self._fail(error.message, detail=error.code)
+
+    def _unreadable(self, frame: Frame, error: FormatError) -> None:
+        if frame.data.strip() != b"[DONE]":  # some proxies end every stream so
+            super()._unreadable(frame, error)
+
+    def _unwrapped(self, value: Any) -> Any:
+        inner = value.get("response")
+        if not isinstance(inner, dict):
+            return value
+        self._outer.update(value)
+        return inner
+
+    def _begin(self, value: dict[str, Any]) -> None:
+        if "error" not in value:
+            self._record.note(**decode_envelope(value, self._given))
+            self._record.begin()
+
+    def _read_candidates(self, candidates: list[dict[str, Any]]) -> None:
+        for at, candidate in enumerate(candidates):
+            index = candidate.get("index", at)
+            if index == self._candidate.get("index", 0):
+                self._read_candidate(candidate)
+            else:
+                _merge_candidate(self._others.setdefault(index, {}), candidate)
+
+    def _read_candidate(self, candidate: dict[str, Any]) -> None:
+        index = candidate.get("index")
+        if index and type(index) is int and self._candidate and index != self._candidate.get("index"):
+            # Another one, alone in its chunk.
+            _merge_candidate(self._others.setdefault(index, {}), candidate)
+            return
+        known = self._candidate
+        if len(candidate) > (1 if index is None else 2):  # more than its content
+            _merge_metadata(known, candidate)
+        known.update(candidate)
+        content = candidate.get("content")
+        parts = content.get("parts") if content else None
+        if not parts:
+            return
+        kind, part = self._kind, parts[0]
+        if kind is not None and len(parts) == 1 and type(part) is dict and len(part) == _SIZES[kind]:
+            text = part.get("text")
+            if type(text) is str and (kind is TextBlock or part.get("thought") is True):
+                self._record.delta(self._key, text)  # one more piece, and nothing else: nearly always
+                return
+        for at, part in enumerate(parts):
+            self._read_part(part, at == 0)
+
+    def _read_part(self, part: Any, goes_on: bool) -> None:
+        decode = decoder_of(part) if isinstance(part, dict) else None
+        if decode is decode_text and isinstance(part.get("text", ""), str):
+            self._read_text(part, goes_on)
+        elif decode is decode_call and isinstance(part["functionCall"], dict):
+            self._read_call(part)
+        else:
+            self._add(decode_block(part, self._ids))
+
+    def _read_text(self, part: dict[str, Any], goes_on: bool) -> None:
+        kind = ThinkingBlock if part.get("thought") is True else TextBlock
+        text, signed = part.get("text", ""), "thoughtSignature" in part
+        if not goes_on or self._kind is not kind or (signed and text):
+            self._close_blocks()
+            self._key += 1
+            self._record.open(self._key, _EMPTY[kind])
+            self._part = {}
+        self._part.update(part)  # type: ignore[union-attr]
+        self._record.delta(self._key, text)
+        self._kind = None if signed else kind
+
+    def _read_call(self, part: dict[str, Any]) -> None:
+        """A call comes whole, or opens with its name and goes on in parts without one."""
+        call = part["functionCall"]
+        if self._call is None or isinstance(call.get("name"), str):
+            if "partialArgs" not in call and not call.get("willContinue"):
+                self._add(decode_block(part, self._ids))
+                return
+            self._close_blocks()
+            self._key += 1
+            id, minted = self._ids.take(call.get("id"))
+            self._call = _StreamedCall(id, minted)
+            self._record.open(self._key, ToolCall(id=id, name=string(call["name"]), arguments={}))
+        self._record.delta(self._key, self._call.add(part))
+        if not call.get("willContinue"):
+            self._close_blocks()
+
+    def _add(self, block: Block) -> None:
+        self._close_blocks()
+        self._key += 1
+        self._record.whole(self._key, block)
+
+    def _open_text(self) -> Block | None:
+        """The open text as the whole answer would have shown it."""
+        if self._part is None:
+            return None
+        if "text" in self._part:
+            self._part["text"] = self._record.text(self._key)
+        return decode_block(self._part, self._ids)
+
+    def _close_blocks(self) -> None:
+        if self._call is not None:
+            call, self._call = self._call, None
+            self._record.delta(self._key, call.rest())
+            self._record.close(self._key, call.finished())
+        elif self._part is not None:
+            block = self._open_text()
+            self._part = self._kind = None
+            self._record.close(self._key, block)
+
+    def _complete(self) -> bool:
+        if self._candidate:
+            return self._candidate.get("finishReason") is not None
+        return block_reason(self._shell) is not None
+
+    def _finish(self) -> None:
+        if self._call is not None:
+            self._close_blocks()
+        content = list(self._record.content)
+        last = self._open_text()
+        if last is not None:
+            content[-1] = last
+        cited = with_citations(tuple(content), self._candidate)
+        if last is not None:  # sources are told at the end: as far as it can be, before the block is closed
+            self._record.close(self._key, cited[-1])
+        message = decode_answer(self._whole(), cited, self._given)
+        self._record.end(with_envelope(message, self._outer, bool(self._outer)) if self._wrapped else message)
+
+    def _whole(self) -> dict[str, Any]:
+        """The answer as it would have come at once; its parts are read already."""
+        wire = self._shell
+        if self._candidate:
+            wire = {**wire, "candidates": [self._candidate, *self._others.values()]}
+        return wire
+
+    def _fail(self, message: str, *, aborted: bool = False, detail: str | None = None) -> None:
+        usage = decode_usage(self._shell.get("usageMetadata"))
+        if usage is not None and not self._record.finished:
+            self._record.note(usage=usage)
+        super()._fail(message, aborted=aborted, detail=detail)
+
+
+_EMPTY: dict[type, Block] = {TextBlock: TextBlock(text=""), ThinkingBlock: ThinkingBlock(thinking="")}
+_SIZES: dict[type, int] = {TextBlock: 1, ThinkingBlock: 2}  # keys of a part that is nothing but text
+# What a candidate tells of its sources comes once, in pieces, or again and again; empty where there is nothing new.
+_SOURCES = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
+
+
+def _merge_metadata(known: dict[str, Any], candidate: dict[str, Any]) -> None:
+    """Changes `candidate`, which is about to be merged, so that nothing told before gets lost."""
+    for key in _SOURCES:
+        if key in known and key in candidate:
+            candidate[key] = _grown(known[key], candidate[key], repeats=True)
+    if "logprobsResult" in known and "logprobsResult" in candidate:
+        candidate["logprobsResult"] = _grown(known["logprobsResult"], candidate["logprobsResult"], repeats=False)
+    if "finishReason" in candidate and candidate["finishReason"] is None:
+        candidate["finishReason"] = known.get("finishReason")
+
+
+def _grown(before: Any, after: Any, *, repeats: bool) -> Any:
+    """Objects key by key, lists one after the other, unless (`repeats`) the later one begins with the earlier.
+
+    In place: what was told before is not copied for each piece.
+    """
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key, value in after.items():
+            before[key] = _grown(before[key], value, repeats=repeats) if key in before else value
+        return before
+    if isinstance(before, list) and isinstance(after, list):
+        if repeats and len(before) <= len(after) and after[: len(before)] == before:
+            return after
+        before.extend(after)
+        return before
+    return after
+
+
+def _merge_candidate(known: dict[str, Any], candidate: dict[str, Any]) -> None:
+    """Another candidate goes on: its parts are added, the rest is set."""
+    parts = (known.get("content") or {}).get("parts")
+    _merge_metadata(known, candidate)
+    known.update(candidate)
+    content = known.get("content")
+    if parts and isinstance(content, dict):
+        parts.extend(content.get("parts") or ())
+        content["parts"] = parts
+
+
+class _StreamedCall:
+    """A call that comes in parts: first its name, then values of its arguments."""
+
+    def __init__(self, id: str, minted: bool) -> None:
+        self._id = id
+        self._minted = minted
+        self._part: dict[str, Any] = {}
+        self._call: dict[str, Any] = {}
+        self._arguments = PartialArguments()
+
+    def add(self, part: dict[str, Any]) -> str:
+        """Takes one part; gives the JSON text that it brings."""
+        self._part.update({k: v for k, v in part.items() if k != "functionCall"})
+        call = part["functionCall"]
+        self._call.update({k: v for k, v in call.items() if k not in ("partialArgs", "willContinue")})
+        return "".join(map(self._arguments.add, call.get("partialArgs") or ()))
+
+    def rest(self) -> str:
+        return self._arguments.rest()
+
+    def finished(self) -> Block:
+        """The call, read from what the whole answer would have shown."""
+        given = self._call.get("args")
+        args = {**(given if isinstance(given, dict) else {}), **self._arguments.value()}
+        call = {**self._call, "id": self._id, "args": args}
+        if self._minted:
+            del call["id"]
+        return decode_block({**self._part, "functionCall": call}, Ids(lambda _: self._id))
+
+
+class StreamEncoder(Encoder):
+    """Events to the bytes of a streamed answer. Parts have no index: blocks that overlap are said one by one."""
+
+    encode_response = staticmethod(encode_response)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._wrapped = has_envelope(self._quirks)
+        self._beside: dict[str, Any] = {}  # what every chunk says beside its candidate
+        self._index: dict[str, Any] = {}  # what it says in it beside the parts
+        self._at = 0  # the block that may speak now
+        self._waiting: dict[int, list[Any]] = {}  # events of later blocks
+        self._kind: type[Block] | None = None  # of the text that the reader would go on with
+        self._fresh = True  # nothing of this block was said yet
+        self._sealed = False  # it is thinking that cannot be said
+
+    def feed(self, event: StreamEvent) -> bytes:
+        if self._closed:
+            return b""
+        if isinstance(event, TextDelta) and event.content_index == self._at:
+            return self._text(TextBlock, {"text": event.delta})
+        self._latest = event
+        match event:
+            case Done() | Error():
+                self._closed = True
+                return self._flush() + self._last(event)
+            case Start():
+                self._begin(self._named(event.partial))
+                return b""
+            case _ if event.content_index == self._at:
+                return self._say(event)
+            case _:
+                self._waiting.setdefault(event.content_index, []).append(event)
+                return b""
+
+    def close(self) -> bytes:
+        """Nothing is owed after the terminal event; a stream without one is cut off, and says so."""
+        if self._closed:
+            return b""
+        self._closed = True
+        return self._flush() + self._event(error_body(500, CUT_OFF, None))
+
+    def _begin(self, message: AssistantMessage) -> None:
+        held = held_of(message.extra, API).get(RESPONSE, {})
+        body = put_back(encode_envelope(message), held)
+        self._beside = {key: body[key] for key in ("modelVersion", "responseId") if key in body}
+        self._index = {key: value for key, value in held.get(CANDIDATE, {}).items() if key == "index"}
+        self._wrapped = self._wrapped and not held.get(PLAIN)
+
+    def _say(self, event: StreamEvent) -> bytes:
+        match event:
+            case TextDelta():
+                return self._text(TextBlock, {"text": event.delta})
+            case ThinkingDelta():
+                return b"" if self._sealed else self._text(ThinkingBlock, {"text": event.delta, "thought": True})
+            case ThinkingStart():
+                self._sealed = event.block is not None and event.block.redacted
+                return b""
+            case TextEnd():
+                return self._end_text(event.block or TextBlock(text=event.content)) + self._next()
+            case ThinkingEnd():
+                return self._end_text(event.block or ThinkingBlock(thinking=event.content)) + self._next()
+            case BlockEnd():
+                return self._whole(event.block) + self._next()
+            case _ if isinstance(event, ToolCallEnd):
+                return self._whole(event.tool_call) + self._next()
+            case _:
+                return b""  # a start, or a piece of arguments: calls are said whole
+
+    def _text(self, kind: type[Block], part: dict[str, Any]) -> bytes:
+        parts = [part]
+        if self._fresh and self._kind is kind:
+            # Two texts in a row: an empty piece for the one before, so that this one is a part of its own.
+            parts.insert(0, dict(_NOTHING[kind]))
+        self._fresh, self._kind = False, None if "thoughtSignature" in part else kind
+        return self._chunk(parts)
+
+    def _end_text(self, block: TextBlock | ThinkingBlock) -> bytes:
+        """What the deltas could not say: the signature above all."""
+        part = encode_block(block, QUIET)
+        nothing = _NOTHING[type(block)]
+        if part is not None and not self._fresh:
+            rest = {key: value for key, value in part.items() if key != "text" and (key, value) != ("thought", True)}
+            part = {**nothing, **rest} if rest else None
+        return self._text(type(block), part) if part is not None else b""
+
+    def _whole(self, block: Block) -> bytes:
+        part = encode_block(block, QUIET)
+        if part is None:
+            return b""
+        self._kind = None
+        return self._chunk([part])
+
+    def _next(self) -> bytes:
+        """The next block may speak: what it said while it had to wait."""
+        self._at += 1
+        self._fresh = True
+        return b"".join(map(self._say, self._waiting.pop(self._at, ())))
+
+    def _flush(self) -> bytes:
+        out = b""
+        for index in sorted(self._waiting):
+            if index in self._waiting:
+                self._at, self._fresh = index, True
+                out += b"".join(map(self._say, self._waiting.pop(index)))
+        return out
+
+    def _last(self, event: Done | Error) -> bytes:
+        message = self._named(event.message if isinstance(event, Done) else event.error)
+        if isinstance(event, Error) and not _is_said_by_stop(message):
+            code = 499 if event.reason == "aborted" else CODES.get(message.stop_detail or "")
+            if code is None:
+                return self._failure(as_provider_error(failure_of(message)))
+            return self._event(error_body(code, message.error_message or "", message.stop_detail))
+        body = encode_answer(message, [])
+        candidate = first_candidate(body)
+        if candidate is not None and candidate.get("finishReason") is None:
+            candidate["finishReason"] = stop_word(message)  # without it, a stream is cut off
+        return self._event(body, held_of(message.extra, API).get(RESPONSE, {}).get(ENVELOPE))
+
+    def _failure(self, error: ProviderError) -> bytes:
+        return self._flush() + self._event(encode_error(error)[1])
+
+    def _chunk(self, parts: list[Any]) -> bytes:
+        candidate = {"content": {"parts": parts, "role": "model"}, **self._index}
+        return self._event({"candidates": [candidate], **self._beside})
+
+    def _event(self, chunk: dict[str, Any], beside: Mapping[str, Any] | None = None) -> bytes:
+        if self._wrapped and "error" not in chunk:
+            chunk = {"response": chunk, **(beside or {})}
+        return write_sse(jsontext.write(chunk))
+
+
+_NOTHING: dict[type[Block], dict[str, Any]] = {
+    TextBlock: {"text": ""},
+    ThinkingBlock: {"text": "", "thought": True},
+}
+
+
+def _is_said_by_stop(message: AssistantMessage) -> bool:
+    """Whether the failure is one that this wire says at the end of an answer, not instead of it."""
+    if message.stop_reason != "error":
+        return False
+    return RESPONSE in held_of(message.extra, API) or STOP_REASONS.get(message.stop_detail or "") == "error"

@@ -1,0 +1,1057 @@
+"""Ollama's own chat API (`/api/chat`), streamed as newline-delimited JSON.
+
+Shapes that differ from ours: a message is one string of text, one of thinking, a list of bare base64 pictures and a
+list of calls, in no order among each other; we read thinking, text, pictures, calls. Calls and results often have no
+ids: they are minted on reading, paired by occurrence within the turn, and never sent back. Arguments are objects, but
+calls in OpenAI's shape, with arguments as text, are read and said again as they came.
+
+A stream is a row of partial answers, the last one with `done`; calls come whole. The answer is put together as the
+whole one would look and read by the same code.
+"""
+
+import base64
+import binascii
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from ...values import jsontext
+from ...values.errors import BadWire, InterlinguaError, ProviderError
+from ...values.events import (
+    BlockEnd,
+    Done,
+    Error,
+    Start,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingStart,
+    ToolCallEnd,
+)
+from ...values.folding import CUT_OFF, arguments_text, parse_arguments
+from ...values.losses import QUIET, SYSTEM, Encoded, Fates, Reporter, bookkeeping, dropped, encoded, kept, some
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    Content,
+    CustomMessage,
+    ImageBlock,
+    Message,
+    OpaqueBlock,
+    StopReason,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    blocks_of,
+    text_of,
+)
+from ...values.request import (
+    Context,
+    Conversation,
+    ModelDescriptor,
+    Options,
+    OutputSchema,
+    Reasoning,
+    Request,
+    System,
+    ToolSpec,
+)
+from ..framing import NDJSON, Frame, Framing, framing_for, write_ndjson
+from ..provider_errors import as_provider_error, failure_of, provider_error, status_of, worded, words_of
+from ..residual import (
+    RESPONSE,
+    Ids,
+    Mint,
+    an_object,
+    body_of,
+    count,
+    decode_conversation,
+    each,
+    encode_conversation,
+    held_of,
+    keeping,
+    lenient,
+    model_of,
+    named,
+    number,
+    optional,
+    own_word,
+    put_back,
+    reading,
+    reason_for,
+    residual,
+    restored,
+    say_tools,
+    strings,
+    whole,
+    with_held,
+)
+from ..result_media import Layout, gathered
+from ..result_media import encoded as encode_gathered
+from ..streaming import Decoder, Encoder
+
+API = "ollama-chat"
+LAYOUT = Layout(API, mixed=False, strings=True)
+
+# A request without messages loads or unloads the model. `error` is our word: the wire has an error line instead.
+STOP_REASONS: dict[str, StopReason] = {
+    "stop": "stop",
+    "length": "length",
+    "load": "stop",
+    "unload": "stop",
+    "error": "error",
+}
+SAID_STOPS = {"stop": "stop", "toolUse": "stop", "length": "length", "error": "error", "aborted": "stop"}
+
+UNEVEN: tuple[str, ...] = ()  # both forms of an answer say the same
+
+_WHOLE = "the wire has one text, one thinking, pictures and calls, in this order"
+_NO_WORD = "this wire has no such block"
+FATES: Fates = {
+    **kept("TextBlock.text"),
+    **dropped("TextBlock.text_signature TextBlock.citations TextBlock.cache"),
+    **dropped("TextBlock.refusal", "a refusal is said as plain text"),
+    **dropped("Citation.title Citation.url Citation.cited_text Citation.start Citation.end CacheMarker.ttl"),
+    **kept("ThinkingBlock.thinking"),
+    **dropped("ThinkingBlock.thinking_signature"),
+    **some("ThinkingBlock.redacted", "redacted thinking has no text to say"),
+    **some("ImageBlock.data ImageBlock.url ImageBlock.file_id", "pictures are said as data only"),
+    **some("ImageBlock.mime_type", "pictures are bare data; their type is read from it"),
+    **dropped("ImageBlock.detail ImageBlock.cache"),
+    **some(
+        "AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache",
+        _NO_WORD,
+    ),
+    **some(
+        "DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id"
+        " DocumentBlock.title DocumentBlock.context DocumentBlock.citations DocumentBlock.cache",
+        _NO_WORD,
+    ),
+    **some("ToolCall.id", "no id is said where none is known"),
+    **kept("ToolCall.name ToolCall.arguments"),
+    **some("ToolCall.arguments_text ToolCall.parse_error", "only calls in OpenAI's shape have arguments as text"),
+    **dropped("ToolCall.thought_signature ToolCall.cache"),
+    **some("ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache", _NO_WORD),
+    **some(
+        "ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
+        " ServerToolResult.is_error ServerToolResult.cache",
+        _NO_WORD,
+    ),
+    **some("OpaqueBlock.dialect OpaqueBlock.value", "only what this wire minted"),
+    **some(
+        "UserMessage.content AssistantMessage.content SystemMessage.content ToolResultMessage.content Context.system",
+        _WHOLE,
+    ),
+    **bookkeeping(API),
+    **kept("ModelDescriptor.context_window"),
+    **some("ToolResultMessage.tool_call_id", "no id is said where the wire had none"),
+    **kept("ToolResultMessage.tool_name"),
+    **some("ToolResultMessage.is_error", "that it failed is told by the words only"),
+    **dropped("ToolResultMessage.cache"),
+    **dropped("SystemMessage.developer Context.system_role", "one word for system messages"),
+    **kept("CustomMessage.role CustomMessage.fields"),
+    **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
+    **dropped("ToolSpec.strict ToolSpec.cache"),
+    **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
+    **kept("Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.seed"),
+    **kept("Options.stream Options.output_schema OutputSchema.schema"),
+    **dropped("OutputSchema.name OutputSchema.description OutputSchema.strict"),
+    **some("Options.reasoning Reasoning.effort Reasoning.enabled Reasoning.budget", "see `_encode_reasoning`"),
+    **dropped("Reasoning.summary"),
+    **dropped("Options.tool_choice ToolChoice.mode ToolChoice.names", "tools are always the model's choice"),
+    **dropped("Options.parallel_tools Options.cache_retention Options.session_id Options.service_tier"),
+    **dropped("Options.metadata"),
+    **dropped("TextBlock.extra ThinkingBlock.extra ImageBlock.extra", "a string has no other keys"),
+    **dropped(
+        "Options.extra Reasoning.extra OutputSchema.extra",
+        "what only this wire can say of a request goes into the request's extra",
+    ),
+}
+
+# Keys of `extra[API]` that only this wire needs.
+MINTED = "~minted"  # the wire gave no id
+TEXT = "~text"  # the arguments came as text
+FIELD = "~field"  # the name under which thinking came, if it is not the usual one
+PROMPT = "~system"  # residual of the system message that is the system prompt
+
+
+# --- content: wire to ours -------------------------------------------------------------------------------------------
+
+
+def _decode_parts(wire: dict[str, Any], ids: Ids) -> tuple[Block, ...]:
+    """The blocks of a message, in the one order that we give them."""
+    return (*_decode_words(wire), *_decode_pictures(wire.get("images")), *_decode_calls(wire.get("tool_calls"), ids))
+
+
+def _decode_words(wire: dict[str, Any]) -> Iterator[Block]:
+    field, text = _thinking_field(wire), wire.get("content")
+    if field is not None:
+        yield _thought(wire[field], field)
+    if text is not None and not isinstance(text, str):
+        raise BadWire(API, f"content is a string, not {type(text).__name__}", "$.content")
+    if text:
+        yield TextBlock(text=text)
+
+
+# Servers that speak this wire beside OpenAI's know other names for it.
+_THINKING_FIELDS = ("thinking", "reasoning_content", "reasoning")
+
+
+def _thinking_field(wire: dict[str, Any]) -> str | None:
+    """Where a message has its thinking; what is said under several names is read once."""
+    for field in _THINKING_FIELDS:
+        if field in wire and isinstance(wire[field], str) and wire[field]:
+            return field
+    return None
+
+
+def _thought(thinking: str, field: str) -> ThinkingBlock:
+    return ThinkingBlock(thinking=thinking, extra={} if field == "thinking" else {API: {FIELD: field}})
+
+
+def _decode_pictures(wire: Any) -> Iterator[Block]:
+    for item in wire if isinstance(wire, list) else ():
+        if isinstance(item, str):
+            yield ImageBlock(data=item, mime_type=_sniffed(item))
+        else:
+            yield OpaqueBlock(dialect=API, value={"images": item})
+
+
+def _decode_calls(wire: Any, ids: Ids) -> Iterator[Block]:
+    for item in wire if isinstance(wire, list) else ():
+        yield _decode_call(item, ids)
+
+
+def _decode_call(wire: Any, ids: Ids) -> Block:
+    function = wire.get("function") if isinstance(wire, dict) else None
+    given = function.get("arguments") if isinstance(function, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not _is_arguments(given):
+        return OpaqueBlock(dialect=API, value={"tool_calls": wire})
+    id, minted = ids.take(wire.get("id"))
+    hints = {MINTED: True} if minted else {}
+    if isinstance(given, str):  # in OpenAI's shape
+        arguments, text, broken = parse_arguments(given)
+        hints[TEXT] = True
+    else:
+        arguments, text, broken = given or {}, None, None
+    call = ToolCall(
+        id=id,
+        name=function["name"],
+        arguments=arguments,
+        arguments_text=text,
+        parse_error=broken,
+        extra={API: hints} if hints else {},
+    )
+    held = residual(wire, _encode_call(call, QUIET))
+    return with_held(call, API, **held) if held else call
+
+
+def _is_arguments(value: Any) -> bool:
+    return value is None or isinstance(value, dict | str)
+
+
+# How base64 of the usual formats begins.
+_MAGIC = {"iVBORw0KGgo": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "Qk": "image/bmp"}
+
+
+def _sniffed(data: str) -> str | None:
+    """The MIME type that the data itself shows; the wire has no other word for it."""
+    for magic, mime in _MAGIC.items():
+        if data.startswith(magic):
+            return mime
+    try:
+        head = base64.b64decode(data[:16])
+    except (binascii.Error, ValueError):
+        return None
+    return "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else None
+
+
+# --- content: ours to wire -------------------------------------------------------------------------------------------
+
+
+class _Parts:
+    """What a message says, sorted as the wire has it; and whether reading it gives the same blocks."""
+
+    __slots__ = ("calls", "field", "in_order", "pictures", "texts", "thoughts")
+
+    def __init__(self) -> None:
+        self.field = "thinking"
+        self.texts: list[str] = []
+        self.thoughts: list[str] = []
+        self.pictures: list[Any] = []
+        self.calls: list[Any] = []
+        self.in_order = True
+
+    def add(self, block: Block, report: Reporter) -> None:
+        match block:
+            case TextBlock():
+                self.in_order &= bool(block.text) and not (self.texts or self.pictures or self.calls)
+                self.texts.append(block.text)
+            case ThinkingBlock() if not block.redacted:
+                before = self.thoughts or self.texts or self.pictures or self.calls
+                self.in_order &= bool(block.thinking) and not before
+                self.thoughts.append(block.thinking)
+                self.field = held_of(block.extra, API).get(FIELD, "thinking")
+            case ToolCall():
+                self.calls.append(_encode_call(block, report))
+            case ImageBlock() if block.data is not None:
+                self.in_order &= not self.calls
+                self.pictures.append(_encode_picture(block, report))
+            case OpaqueBlock() if block.dialect == API and _is_item(block.value, "images"):
+                self.in_order &= not self.calls
+                self.pictures.append(block.value["images"])
+            case OpaqueBlock() if block.dialect == API and _is_item(block.value, "tool_calls"):
+                self.calls.append(block.value["tool_calls"])
+            case ImageBlock():
+                report.lost("image", "pictures are said as data only")
+            case ThinkingBlock():
+                report.lost("thinking", "redacted thinking has no text to say")
+            case _:
+                report.lost(type(block).__name__, _NO_WORD)
+
+    def said(self) -> dict[str, Any]:
+        wire: dict[str, Any] = {"content": "".join(self.texts)}
+        thinking = "".join(self.thoughts)
+        if thinking:
+            wire[self.field] = thinking
+        if self.pictures:
+            wire["images"] = self.pictures
+        if self.calls:
+            wire["tool_calls"] = self.calls
+        return wire
+
+    def is_text(self) -> bool:
+        return not (self.thoughts or self.pictures or self.calls)
+
+
+def _is_item(value: Any, of: str) -> bool:
+    return isinstance(value, dict) and value.keys() == {of}
+
+
+def _encode_content(content: Content, report: Reporter) -> dict[str, Any]:
+    """Content as the keys of a message; a message of words alone has them as a string, here and there."""
+    if isinstance(content, str):
+        return {"content": content}
+    parts = _encode_blocks(content or (), report)
+    if not parts.in_order:
+        report.lost("content", _WHOLE, "weakened", field="content")
+    elif parts.is_text():
+        report.lost("content", "words alone are a string in this wire", "record", field="content")
+    return parts.said()
+
+
+def _encode_blocks(blocks: tuple[Block, ...], report: Reporter) -> _Parts:
+    parts = _Parts()
+    for at, block in enumerate(blocks):
+        report.block = at
+        parts.add(block, report)
+    report.block = None
+    return parts
+
+
+def _encode_picture(block: ImageBlock, report: Reporter) -> Any:
+    for field, value in (("url", block.url), ("fileId", block.file_id)):
+        if value is not None:
+            report.lost(field, "pictures are said as data only", field=field)
+    if block.mime_type != _sniffed(block.data or ""):
+        report.lost("mime_type", "its type is read from the data", "record", field="mimeType")
+    return block.data
+
+
+def _encode_call(call: ToolCall, report: Reporter) -> dict[str, Any]:
+    held = held_of(call.extra, API)
+    arguments: Any = call.arguments
+    if held.get(TEXT):
+        arguments = arguments_text(call)
+    elif call.arguments_text is not None or call.parse_error is not None:
+        _report_text(call, report)
+    wire: dict[str, Any] = {"function": {"name": call.name, "arguments": arguments}}
+    if not held.get(MINTED):
+        if call.id:
+            wire["id"] = call.id
+        else:
+            report.lost("id", "a call without an id is given one", "record", field="id")
+    return put_back(wire, held)
+
+
+def _report_text(call: ToolCall, report: Reporter) -> None:
+    if call.arguments_text is not None:
+        report.lost("arguments_text", "arguments travel as an object, not as text", "record", field="argumentsText")
+    if call.parse_error is not None:
+        report.lost("parse_error", "arguments travel as an object; what is none is sent as {}", field="parseError")
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+class _Turn:
+    """The calls of the latest answer that wait for their results, and the names of all calls."""
+
+    def __init__(self, mint: Mint | None) -> None:
+        self.ids = Ids(mint)
+        self.names: dict[str, str] = {}  # a repeated id means the latest call
+        self.waiting: list[ToolCall] = []
+
+    def called(self, content: Content) -> None:
+        calls = [block for block in blocks_of(content) if isinstance(block, ToolCall)]
+        if calls:
+            self.waiting = calls
+        for call in calls:
+            self.names[call.id] = call.name
+
+    def answered(self, id: Any, name: str | None) -> tuple[str, bool]:
+        """The id of the call that a result answers, and whether the wire left that open."""
+        if isinstance(id, str) and id:
+            self.waiting = [call for call in self.waiting if call.id != id]
+            return id, False
+        for at, call in enumerate(self.waiting):
+            if name is None or call.name == name:
+                del self.waiting[at]
+                return call.id, True
+        return self.ids.take(None)
+
+
+def decode_messages(wire: Any, mint: Mint | None = None) -> tuple[Message, ...]:
+    """Wire messages as ours, one for one."""
+    turn = _Turn(mint)
+    return gathered(tuple(each(wire, "messages", API, lambda message: _decode_message(message, turn))), LAYOUT)
+
+
+def _decode_message(wire: Any, turn: _Turn) -> Message:
+    role = an_object(wire, API).get("role")
+    if role == "tool":
+        return _decode_result(wire, turn)
+    if role == "user":
+        return _plain(UserMessage(content=_decode_content(wire, turn.ids)), role, wire)
+    if role == "assistant":
+        message = AssistantMessage(content=_decode_content(wire, turn.ids), api=API)
+        turn.called(message.content)
+        return _plain(message, role, wire)
+    if role == "system":
+        return _plain(SystemMessage(content=_decode_content(wire, turn.ids)), role, wire)
+    if not isinstance(role, str):
+        raise BadWire(API, "a message needs a role: system, user, assistant or tool", "$.role")
+    return CustomMessage(role, {k: v for k, v in wire.items() if k != "role"})  # type: ignore[return-value]
+
+
+def _decode_content(wire: dict[str, Any], ids: Ids) -> Content:
+    """Words alone stay a string, as in the wire."""
+    blocks = _decode_parts(wire, ids)
+    if len(blocks) > 1 or (blocks and not isinstance(blocks[0], TextBlock)):
+        return blocks
+    return optional(wire.get("content"))
+
+
+M = TypeVar("M", UserMessage, AssistantMessage, SystemMessage)
+
+
+def _plain(message: M, role: str, wire: dict[str, Any]) -> M:
+    return keeping(message, API, wire, {"role": role, **_encode_content(message.content, QUIET)})
+
+
+def _decode_result(wire: dict[str, Any], turn: _Turn) -> ToolResultMessage:
+    told = wire.get("tool_name", wire.get("name"))  # `name` is how OpenAI spelled it
+    name = optional(told)
+    content = _decode_content(wire, turn.ids)
+    id, minted = turn.answered(wire.get("tool_call_id"), name)
+    result = ToolResultMessage(
+        tool_call_id=id,
+        tool_name=name if name is not None else turn.names.get(id),
+        content=content,
+        is_error=False,
+        extra={API: {MINTED: True}} if minted else {},
+    )
+    held = residual(wire, _encode_result(result, QUIET))
+    return with_held(result, API, **held) if held else result
+
+
+def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
+    """Our messages as the wire's."""
+    return encode_gathered(messages, LAYOUT, lambda found: _encode_messages(found, report), report)
+
+
+def _encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
+    """One for one."""
+    said: list[dict[str, Any]] = []
+    minted: set[str] = set()  # ids that the wire never had, of the latest answer with calls
+    for at, message in enumerate(messages):
+        report.message = at
+        match message:
+            case UserMessage():
+                said.append(_said_message("user", message, report))
+            case AssistantMessage():
+                said.append(_said_message("assistant", message, report))
+                minted = _minted(message.content, minted)
+            case ToolResultMessage():
+                said.append(_encode_result(message, report, minted))
+            case SystemMessage():
+                said.append(_said_message("system", message, report))
+            case CustomMessage():  # the wire's own unknown role goes back
+                said.append({"role": message.role, **message.fields})
+    return said
+
+
+def _said_message(
+    role: str, message: UserMessage | AssistantMessage | SystemMessage, report: Reporter
+) -> dict[str, Any]:
+    said = {"role": role, **_encode_content(message.content, report)}
+    return restored(said, message.extra, API) if message.extra else said
+
+
+def _minted(content: Content, before: set[str]) -> set[str]:
+    calls = [block for block in content if isinstance(block, ToolCall)] if isinstance(content, tuple) else []
+    return {call.id for call in calls if held_of(call.extra, API).get(MINTED)} if calls else before
+
+
+def _encode_result(
+    result: ToolResultMessage, report: Reporter, minted: Collection[str] = frozenset()
+) -> dict[str, Any]:
+    wire = {"role": "tool", **_encode_content(result.content, report)}
+    if result.tool_name is not None:
+        wire["tool_name"] = result.tool_name
+    if result.tool_call_id and result.tool_call_id not in minted and not held_of(result.extra, API).get(MINTED):
+        wire["tool_call_id"] = result.tool_call_id
+    elif not result.tool_call_id:
+        report.lost("tool_call_id", "a result without an id is given that of a call", "record", field="toolCallId")
+    if result.is_error:
+        report.lost("is_error", "that it failed is told by the words only", "weakened", field="isError")
+    return restored(wire, result.extra, API) if result.extra else wire
+
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+
+@reading(API)
+def decode_request(
+    body: Any,
+    *,
+    model: str | ModelDescriptor | None = None,
+    stream: bool | None = None,
+    mint: Mint | None = None,
+) -> Request:
+    """A chat request. `stream` is for a body that does not say; `mint` gives ids to calls without one."""
+    wire = an_object(body_of(body, API), API)
+    messages = wire.get("messages")
+    prompt = messages[0] if isinstance(messages, list) and messages and _is_prompt(messages[0]) else None
+    read = decode_messages(messages, mint) if "messages" in wire else ()
+    request = Request(
+        model=_with_window(model_of(wire.get("model"), model, API), wire.get("options")),
+        context=Context(
+            system=prompt["content"] if prompt else None,
+            messages=read[1:] if prompt else read,
+            tools=_decode_tools(wire.get("tools")),
+        ),
+        options=_decode_options(wire, stream),
+    )
+    said, _ = encode_request(request)
+    # `messages` keep their own residuals, message by message.
+    given = {**wire, "messages": said["messages"]} if "messages" in wire else wire
+    request = keeping(request, API, given, said)
+    held = residual(prompt, {"role": "system", "content": prompt["content"]}) if prompt else None
+    return with_held(request, API, **{PROMPT: held}) if held else request
+
+
+def _with_window(model: ModelDescriptor, options: Any) -> ModelDescriptor:
+    """The model with the window that the request asks for: this wire says with each request how much is to be read."""
+    window = whole(options.get("num_ctx")) if isinstance(options, dict) else None
+    return model if window is None or window < 1 else replace(model, context_window=window)
+
+
+def _is_prompt(wire: Any) -> bool:
+    """Whether a first message is the system prompt: a system message of words alone."""
+    return (
+        isinstance(wire, dict)
+        and wire.get("role") == "system"
+        and isinstance(wire.get("content"), str)
+        and not any(wire.get(key) for key in (*_THINKING_FIELDS, "images", "tool_calls"))
+    )
+
+
+def _decode_tools(wire: Any) -> tuple[ToolSpec, ...] | None:
+    if not isinstance(wire, list):
+        return None
+    return tuple(each(wire, "tools", API, _decode_tool))
+
+
+def _decode_tool(wire: Any) -> ToolSpec:
+    function = an_object(wire, API).get("function")
+    kind = wire.get("type", "function")
+    if kind != "function" or not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        return ToolSpec(name=str(kind), dialect=API, value=wire)
+    tool = ToolSpec(
+        name=function["name"],
+        description=optional(function.get("description")),
+        input_schema=function.get("parameters"),
+    )
+    return keeping(tool, API, wire, _encode_tool(tool))
+
+
+def _decode_options(wire: dict[str, Any], stream: bool | None) -> Options:
+    given = wire.get("options")
+    given = given if isinstance(given, dict) else {}
+    most = whole(given.get("num_predict"))
+    return Options(
+        max_tokens=most if most is not None and most >= 0 else None,  # below zero it means no limit
+        temperature=number(given.get("temperature")),
+        top_p=number(given.get("top_p")),
+        top_k=whole(given.get("top_k")),
+        stop=strings(given.get("stop")),
+        seed=whole(given.get("seed")),
+        reasoning=_decode_reasoning(wire.get("think")),
+        output_schema=_decode_schema(wire.get("format")),
+        stream=wire["stream"] if isinstance(wire.get("stream"), bool) else stream,
+    )
+
+
+def _decode_reasoning(wire: Any) -> Reasoning | None:
+    if isinstance(wire, bool):
+        return Reasoning(enabled=wire)
+    return Reasoning(effort=wire) if isinstance(wire, str) and wire else None
+
+
+def _decode_schema(wire: Any) -> OutputSchema | None:
+    if wire == "json":
+        return OutputSchema()
+    return OutputSchema(schema=wire) if wire is not None and not isinstance(wire, str) else None
+
+
+def encode_request(request: Request, *, strict: bool = False) -> Encoded:
+    """The body of a chat request."""
+    report = Reporter()
+    context, options = request.context, request.options
+    body: dict[str, Any] = {}
+    if request.model.id:
+        body["model"] = request.model.id
+    body["messages"] = encode_messages(context.messages, report)
+    if context.system is not None:
+        prompt = {"role": "system", "content": _encode_system(context.system, report)}
+        body["messages"].insert(0, put_back(prompt, held_of(request.extra, API).get(PROMPT, {})))
+    elif body["messages"] and _is_prompt(body["messages"][0]):
+        why = "a first system message is the system prompt"
+        report.at("$.messages[0]", "system message", why, "record")
+        report.at(SYSTEM, "system", why, "record")
+    if context.tools is not None:
+        body["tools"] = say_tools(context.tools, API, _encode_tool, report)
+    _encode_options(body, options, request.model.context_window, report)
+    return encoded(API, restored(body, request.extra, API), request, FATES, report.losses, strict=strict)
+
+
+def _encode_system(system: System, report: Reporter) -> str:
+    if not isinstance(system, str):
+        joined = len(system or ()) > 1
+        report.at(SYSTEM, "system", "the system prompt is one string", "weakened" if joined else "record")
+    return text_of(system)
+
+
+def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": spec.name}
+    if spec.description is not None:
+        function["description"] = spec.description
+    if spec.input_schema is not None:
+        function["parameters"] = spec.input_schema
+    return restored({"type": "function", "function": function}, spec.extra, API)
+
+
+def _encode_options(body: dict[str, Any], options: Options, window: int | None, report: Reporter) -> None:
+    # Without `num_ctx` the server reads a few thousand tokens, and leaves out the beginning of what is longer.
+    given = {
+        "num_ctx": window,
+        "temperature": options.temperature,
+        "top_p": options.top_p,
+        "top_k": options.top_k,
+        "seed": options.seed,
+        "num_predict": options.max_tokens,
+        "stop": None if options.stop is None else list(options.stop),
+    }
+    said = {key: value for key, value in given.items() if value is not None}
+    if options.output_schema is not None:
+        schema = options.output_schema.schema
+        body["format"] = "json" if schema is None else schema
+    if options.reasoning is not None:
+        _encode_reasoning(body, options.reasoning, report)
+    if options.stream is not None:
+        body["stream"] = options.stream
+    if said:
+        body["options"] = said
+
+
+def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Reporter) -> None:
+    if reasoning.enabled is False:
+        body["think"] = False
+        if reasoning.effort is not None or reasoning.budget is not None:
+            report.at("$.options.reasoning", "reasoning", "thinking is off", "record")
+    elif reasoning.effort:
+        body["think"] = reasoning.effort
+        if reasoning.budget is not None:
+            report.at("$.options.reasoning.budget", "budget", "an effort is said, no budget")
+        if reasoning.enabled:
+            report.at("$.options.reasoning.enabled", "enabled", "goes without saying beside the effort", "record")
+    elif reasoning.enabled or reasoning.budget is not None:
+        body["think"] = True
+        if reasoning.budget is not None:
+            report.at("$.options.reasoning", "budget", "thinking is on or off, without a budget", "weakened")
+    else:
+        report.at("$.options.reasoning", "reasoning", "it says nothing about thinking", "record")
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+@reading(API)
+def decode_response(
+    body: Any,
+    *,
+    model: str | None = None,
+    provider: str | None = None,
+    timestamp: int | None = None,
+    mint: Mint | None = None,
+) -> AssistantMessage:
+    """A whole answer."""
+    wire = an_object(body_of(body, API), API)
+    if "error" in wire and "message" not in wire:
+        raise decode_error(0, wire)
+    base = AssistantMessage(content=(), api=API, provider=provider, model=model, timestamp=timestamp)
+    return _decode_answer(wire, _decode_parts(an_object(wire["message"], API, "$.message"), Ids(mint)), base)
+
+
+def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
+    """The message whose wire is `wire` and whose content is read already."""
+    word = optional(wire.get("done_reason"))
+    cut_off = wire.get("done") is False
+    reason = "error" if cut_off else reason_for(word, STOP_REASONS, content)
+    problem = CUT_OFF if cut_off else f"the provider stopped: {word or 'no reason given'}"
+    message = replace(
+        base,
+        content=content,
+        **_decode_envelope(wire, base),
+        usage=_decode_usage(wire),
+        stop_reason=reason,
+        stop_detail=word,
+        error_message=problem if reason == "error" else None,
+    )
+    held = residual(wire, _encode_answer(message, _encode_blocks(content, QUIET)))
+    return with_held(message, API, **{RESPONSE: held}) if held else message
+
+
+def _decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, Any]:
+    named = optional(wire.get("model")) or None
+    return {
+        "model": base.model or named,
+        "response_model": named if base.model and named != base.model else None,
+        "timestamp": base.timestamp if base.timestamp is not None else _decode_time(wire.get("created_at")),
+    }
+
+
+def _decode_time(text: Any) -> int | None:
+    """Milliseconds, of which the wire tells nanoseconds: the rest of its text is a residual."""
+    try:
+        when = datetime.fromisoformat(text)
+        return (when.replace(tzinfo=when.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _decode_usage(wire: dict[str, Any]) -> Usage | None:
+    if whole(wire.get("prompt_eval_count")) is None and whole(wire.get("eval_count")) is None:
+        return None
+    return Usage.of(count(wire, "prompt_eval_count"), count(wire, "eval_count"))
+
+
+def encode_response(message: AssistantMessage, *, request: Request | None = None) -> Encoded:
+    """The body of a whole answer."""
+    report = Reporter("$")
+    parts = _encode_blocks(blocks_of(message.content), report)
+    if not parts.in_order:
+        report.lost("content", _WHOLE, "weakened", field="content")
+    elif not isinstance(message.content, tuple):
+        report.lost("content", "content is read as blocks", "record", field="content")
+    if message.usage is not None and message.usage != replace(_counted(message.usage), extra=message.usage.extra):
+        report.at("$.usage", "usage", "only all input and all output are counted", "record")
+    if message.timestamp is not None and _created(message.timestamp) is None:
+        report.at("$.timestamp", "timestamp", "no calendar has this time", "record")
+    return encoded(API, _whole_answer(named(message, request), parts), message, ANSWER_FATES, report.losses)
+
+
+def _whole_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
+    return put_back(_encode_answer(message, parts), held_of(message.extra, API).get(RESPONSE, {}))
+
+
+def _encode_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
+    body: dict[str, Any] = {"model": message.response_model or message.model or ""}
+    created = _created(message.timestamp)
+    if created is not None:
+        body["created_at"] = created
+    body["message"] = {"role": "assistant", **parts.said()}
+    body["done"] = True
+    body["done_reason"] = _stop_word(message)
+    if message.usage is not None:
+        counted = _counted(message.usage)
+        body["prompt_eval_count"] = counted.input
+        body["eval_count"] = counted.output
+    return body
+
+
+def _created(timestamp: int | None) -> str | None:
+    if timestamp is None:
+        return None
+    try:
+        when = _EPOCH + timedelta(milliseconds=timestamp)
+    except OverflowError:  # a time that has no calendar
+        return None
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _counted(usage: Usage) -> Usage:
+    """Usage as the wire counts it: what was cached is input like all other."""
+    return Usage.of(usage.input + usage.cache_read + usage.cache_write, usage.output)
+
+
+def _stop_word(message: AssistantMessage) -> str | None:
+    return own_word(message, STOP_REASONS) or SAID_STOPS.get(message.stop_reason or "")
+
+
+ANSWER_FATES: Fates = {
+    **FATES,
+    **some("AssistantMessage.usage", "only all input and all output are counted"),
+    **kept("AssistantMessage.stop_reason AssistantMessage.model"),
+    **some("AssistantMessage.stop_detail AssistantMessage.response_model", "said where the wire knows the word"),
+    **some("AssistantMessage.error_message", "said where the wire knows the word"),
+    **some("AssistantMessage.timestamp", "a time that the calendar has"),
+    **some("Usage.input Usage.cache_read Usage.cache_write Usage.total_tokens", "all input is counted as one"),
+    **kept("Usage.output"),
+    **some("Usage.cost Usage.reasoning", "the wire does not count it"),
+    **dropped("Usage.extra AssistantMessage.extra", "it is not of an answer as this wire has it"),
+}
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+def framing(content_type: str | None = None) -> Framing:
+    return NDJSON() if content_type is not None and "ndjson" in content_type else framing_for(content_type, NDJSON)
+
+
+_TEXT, _THINKING = "text", "thinking"  # the two kinds of blocks that grow
+
+
+class StreamDecoder(Decoder):
+    """Frames of a streamed answer to events."""
+
+    API = API
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._ids = Ids(self._mint)
+        self._shell: dict[str, Any] = {}  # the wire's answer, without its message
+        self._message: dict[str, Any] = {}  # the wire's message, without what grows
+        self._grows: tuple[str, int] | None = None  # the key of the block that is open, its kind first
+        self._calls: list[Any] = []
+        self._pictures: list[Any] = []
+        self._logprobs: list[Any] = []
+        self._last: dict[str, Any] = {}  # the message of the latest chunk
+
+    def _read(self, value: Any, frame: Frame) -> None:
+        message = value.get("message")
+        if message and value.get("done") is False and len(message) == 2 and "role" in message:
+            text = message.get("content")
+            # A chunk that says no more than the next words, once the block of words is open.
+            grows = self._grows
+            if text and grows and grows[0] is _TEXT and len(value) == 2 + ("model" in value) + ("created_at" in value):
+                self._record.delta(grows, text)
+                return
+        self._chunk(value, message)
+
+    def _chunk(self, value: dict[str, Any], message: Any) -> None:
+        if "error" in value and message is None:
+            error = self.failure = decode_error(0, value)
+            self._fail(error.message, detail=error.code)
+            return
+        self._told(value)
+        if message is not None:
+            self._grow(dict(message))
+        if value.get("done") is True:
+            self._finish()
+
+    def _told(self, value: dict[str, Any]) -> None:
+        """What a chunk says beside its message: the last word counts, but for lists, which go on."""
+        first = not self._record.started
+        for key, told in value.items():
+            if key == "logprobs" and isinstance(told, list):
+                self._logprobs += told
+            elif key != "message":
+                self._shell[key] = told
+        if first:
+            self._record.note(**_decode_envelope(self._shell, self._given))
+            self._record.begin()
+
+    def _grow(self, message: dict[str, Any]) -> None:
+        field, text = _thinking_field(message), message.get("content")
+        if field is not None:
+            self._go_on(_THINKING, message[field], _thought("", field))
+        if text:
+            self._go_on(_TEXT, text, TextBlock(text=""))
+        for block in _decode_pictures(message.get("images")):
+            self._come(block, self._pictures)
+        calls = message.get("tool_calls")
+        for item in calls if isinstance(calls, list) else ():
+            self._come(_decode_call(item, self._ids), self._calls)
+        self._message = {**self._message, **{key: told for key, told in message.items() if key not in _GROWING}}
+        self._last = message
+
+    def _go_on(self, kind: str, text: str, block: Block) -> None:
+        """More of a block that grows; one of the other kind ends it, so that the blocks stand as they came."""
+        if self._grows is None or self._grows[0] is not kind:
+            self._end_growth()
+            self._grows = (kind, len(self._record.content))
+            self._record.open(self._grows, block)
+        self._record.delta(self._grows, text)
+
+    def _end_growth(self) -> None:
+        if self._grows is not None:
+            self._record.close(self._grows)
+            self._grows = None
+
+    def _come(self, block: Block, sort: list[Any]) -> None:
+        """A block that comes whole."""
+        self._end_growth()
+        sort.append(block)
+        self._record.whole((len(self._pictures), len(self._calls)), block)
+
+    def _complete(self) -> bool:
+        return False  # only `done` ends an answer
+
+    def _finish(self) -> None:
+        self._end_growth()
+        blocks = tuple(self._record.content)
+        self._record.end(_decode_answer(self._whole(blocks), blocks, self._given))
+
+    def _whole(self, blocks: tuple[Block, ...]) -> dict[str, Any]:
+        said = _encode_blocks(blocks, QUIET).said()
+        last = self._last
+        grown = {key: said.get(key) or last.get(key) for key in _GROWING if said.get(key) or key in last}
+        wire = {**self._shell, "message": {**self._message, **grown}}
+        return {**wire, "logprobs": self._logprobs} if self._logprobs else wire
+
+
+_GROWING = ("content", *_THINKING_FIELDS, "images", "tool_calls")
+
+
+class StreamEncoder(Encoder):
+    """Events to the bytes of a streamed answer. Pictures and calls wait for the end, as words come before them."""
+
+    encode_response = staticmethod(encode_response)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._base: dict[str, Any] = {}
+        self._blocks: list[Block] = []
+        self._fields: dict[int, str | None] = {}  # where thinking is said; None for redacted thinking, which is not
+
+    def feed(self, event: StreamEvent) -> bytes:
+        if self._closed:
+            return b""
+        match event:
+            case TextDelta():
+                return self._chunk({"content": event.delta})
+            case ThinkingDelta():
+                field = self._fields.get(event.content_index, "thinking")
+                return self._chunk({"content": "", field: event.delta}) if field is not None else b""
+        self._latest = event
+        match event:
+            case Start():
+                whole = _whole_answer(self._named(event.partial), _Parts())
+                self._base = {key: whole[key] for key in ("model", "created_at") if key in whole}
+                return b""
+            case ThinkingStart():
+                if event.block is not None:
+                    field = None if event.block.redacted else held_of(event.block.extra, API).get(FIELD, "thinking")
+                    self._fields[event.content_index] = field
+                return b""
+            case ToolCallEnd():
+                self._blocks.append(event.tool_call)
+                return b""
+            case BlockEnd():
+                self._blocks.append(event.block)
+                return b""
+            case Done():
+                return self._last(event.message)
+            case Error():
+                if _is_own_end(event.error):
+                    return self._last(event.error)
+                return self.fail(failure_of(event.error))
+            case _:
+                return b""
+
+    def close(self) -> bytes:
+        """Nothing is owed after the terminal event; a stream without one is cut off, and says so."""
+        return self.fail(ProviderError(CUT_OFF))
+
+    def _chunk(self, message: dict[str, Any]) -> bytes:
+        return _line({**self._base, "message": {"role": "assistant", **message}, "done": False})
+
+    def _last(self, message: AssistantMessage) -> bytes:
+        self._closed = True
+        parts = _encode_blocks(tuple(self._blocks), QUIET)
+        out = self._chunk({"content": "", "images": parts.pictures}) if parts.pictures else b""
+        for call in parts.calls:
+            out += self._chunk({"content": "", "tool_calls": [call]})
+        answer = _whole_answer(self._named(message), _encode_blocks(blocks_of(message.content), QUIET))
+        rest = {key: told for key, told in answer["message"].items() if key not in _GROWING or not told}
+        if answer["message"].get("content"):
+            rest["content"] = ""
+        return out + _line({**answer, "message": rest, "done": True})
+
+    def _failure(self, error: ProviderError) -> bytes:
+        return _line({"error": worded(error)})
+
+
+def _is_own_end(message: AssistantMessage) -> bool:
+    """Whether the wire has a word of its own for how this failed."""
+    answer = _whole_answer(message, _Parts())
+    return message.stop_detail is not None and answer.get("done_reason") == message.stop_detail
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return write_ndjson(jsontext.write(value))
+
+
+# --- errors, path, conversations -------------------------------------------------------------------------------------
+
+
+def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
+    """An error answer, or the error line of a stream (status 0)."""
+    wire = told = lenient(body)
+    while isinstance(told, dict):  # `{"error": …}` as a rule; proxies in front of it have words of their own
+        told = next((told[key] for key in ("error", "message", "detail") if told.get(key)), None)
+    return provider_error(
+        words_of(told, wire),
+        status=status,
+        headers=headers,
+        body=wire,
+    )
+
+
+def encode_error(error: InterlinguaError) -> tuple[int, Any]:
+    told = as_provider_error(error)
+    return status_of(told), {"error": worded(told)}
+
+
+def path(model: str, stream: bool) -> str:
+    return "/api/chat"
+
+
+def decode(data: Any) -> Conversation:
+    return decode_conversation(data, API, decode_request, "messages")
+
+
+def encode(conversation: Conversation) -> Encoded:
+    return encode_conversation(conversation, API, encode_request, "messages")

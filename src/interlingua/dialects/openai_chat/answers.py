@@ -1,0 +1,228 @@
+"""Whole answers, and the envelope that streamed ones share with them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values.losses import Encoded, Reporter, encoded
+from ...values.messages import AssistantMessage, Block, StopReason, TextBlock, blocks_of
+from ...values.request import Request
+from ..residual import (
+    MESSAGE,
+    RESPONSE,
+    an_object,
+    api_of,
+    body_of,
+    each,
+    generated_id,
+    named,
+    optional,
+    put_back,
+    reading,
+    reason_for,
+    residual,
+    whole,
+    with_held,
+)
+from .assistant_decode import decode_spoken
+from .assistant_encode import say
+from .calls import Pairing
+from .errors import decode_error
+from .facts import ANSWER_FATES, API, CHOICE, CHOICES, FILTERED, NONE, SAID_STOPS, STOP_REASONS, UNSAID
+from .hosts import Compat, compat_of
+from .usage import decode_usage, encode_usage, find_usage
+
+
+def read_answer(
+    envelope: dict[str, Any],
+    choice: dict[str, Any] | None,
+    content: tuple[Block, ...],
+    beside: dict[str, Any],
+    base: AssistantMessage,
+    compat: Compat,
+) -> AssistantMessage:
+    """The message of an answer whose content is read already; `choice` is None where the answer has none."""
+    word = optional((choice or {}).get("finish_reason"))
+    if choice is None and is_prompt_filtered(envelope):
+        word = FILTERED
+    reason = reason_of(word, content)
+    message = replace(
+        base,
+        content=content,
+        **decode_envelope(envelope, base),
+        usage=decode_usage(find_usage(envelope, choice or {}), compat),
+        stop_reason=reason,
+        stop_detail=word,
+        error_message=_what_went_wrong(word, choice or envelope, content) if reason == "error" else None,
+    )
+    held = {**residual(envelope, encode_envelope(message, compat)), **beside}
+    if choice is None:
+        held[NONE] = True
+    elif rest := residual(choice, _encode_choice_shell(message)):
+        held[CHOICE] = rest
+    return with_held(message, API, **{RESPONSE: held}) if held else message
+
+
+def reason_of(word: str | None, content: tuple[Block, ...]) -> StopReason:
+    """Why the answer ended. A refusal is no answer, whatever the wire calls it."""
+    if any(isinstance(block, TextBlock) and block.refusal for block in content):
+        return "error"
+    return reason_for(word, STOP_REASONS, content)
+
+
+def _what_went_wrong(word: str | None, choice: Mapping[str, Any], content: tuple[Block, ...]) -> str:
+    error = choice.get("error")
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
+        return str(error["message"])
+    refusal = "".join(block.text for block in content if isinstance(block, TextBlock) and block.refusal)
+    if refusal:
+        return f"the model refused: {refusal}"
+    filters = ", ".join(_filters(choice)) if word == FILTERED else ""
+    return f"the provider stopped: {word or 'no reason given'}{filters and f' ({filters})'}"
+
+
+def is_prompt_filtered(envelope: Mapping[str, Any]) -> bool:
+    """Whether Azure's filter took the prompt, so that there is no choice at all."""
+    return bool(_filters(envelope))
+
+
+def _filters(wire: Mapping[str, Any]) -> list[str]:
+    """The names of Azure's filters that took what was said, of a choice or of the prompts: `hate`, `jailbreak`, …
+
+    https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter
+    """
+    found = [wire]
+    prompts = wire.get("prompt_filter_results")
+    found += [prompt for prompt in prompts if isinstance(prompt, dict)] if isinstance(prompts, list) else []
+    names: dict[str, None] = {}
+    for holder in found:
+        results = holder.get("content_filter_results") or holder.get("content_filter_result")
+        for name, result in results.items() if isinstance(results, dict) else ():
+            if isinstance(result, dict) and result.get("filtered") is True:
+                names[name] = None
+    return list(names)
+
+
+def decode_envelope(wire: Mapping[str, Any], base: AssistantMessage) -> dict[str, Any]:
+    named = optional(wire.get("model")) or None
+    return {
+        "response_id": optional(wire.get("id")) or None,
+        "model": base.model or named,
+        "response_model": named if base.model and named != base.model else None,
+        "timestamp": base.timestamp if base.timestamp is not None else _decode_time(wire.get("created")),
+    }
+
+
+def _decode_time(seconds: Any) -> int | None:
+    told = whole(seconds)
+    return told * 1000 if told else None
+
+
+def held_response(message: AssistantMessage) -> dict[str, Any]:
+    return (message.extra.get(API) or {}).get(RESPONSE) or {}
+
+
+def whole_answer(message: AssistantMessage, compat: Compat, report: Reporter) -> dict[str, Any]:
+    held = held_response(message)
+    body = put_back(encode_envelope(message, compat), held)
+    if held.get(NONE):
+        return body
+    choice = put_back(_encode_choice_shell(message), held.get(CHOICE) or {})
+    if message.content or not held.get(UNSAID):
+        choice["message"] = _said_answer(message, compat, report)
+    body["choices"] = [choice, *(held.get(CHOICES) or ())]
+    return body
+
+
+def _said_answer(message: AssistantMessage, compat: Compat, report: Reporter) -> dict[str, Any]:
+    held = held_response(message).get(MESSAGE) or {}
+    return put_back(say(blocks_of(message.content), held, compat, report, answer=True), held)
+
+
+def encode_envelope(message: AssistantMessage, compat: Compat) -> dict[str, Any]:
+    wire = {
+        "id": message.response_id or generated_id(message, "chatcmpl-"),
+        "object": "chat.completion",
+        "created": (message.timestamp or 0) // 1000,
+        "model": message.response_model or message.model or "",
+    }
+    if message.usage is not None:
+        wire["usage"] = encode_usage(message.usage, compat)
+    return wire
+
+
+def _encode_choice_shell(message: AssistantMessage) -> dict[str, Any]:
+    """A choice without its message."""
+    word = stop_word(message)
+    wire: dict[str, Any] = {"index": 0, "finish_reason": word}
+    if word == "error" and message.error_message is not None:
+        wire["error"] = {"message": message.error_message}
+    return wire
+
+
+def stop_word(message: AssistantMessage) -> str | None:
+    word, content = message.stop_detail, blocks_of(message.content)
+    if word in STOP_REASONS and reason_of(word, content) == message.stop_reason:
+        return word
+    if message.stop_reason == "error" and reason_of("stop", content) == "error":
+        return "stop"  # a refusal says it all
+    return SAID_STOPS.get(message.stop_reason or "")
+
+
+@reading(API)
+def decode_response(
+    body: Any,
+    *,
+    model: str | None = None,
+    provider: str | None = None,
+    timestamp: int | None = None,
+    mint: Callable[[int], str] | None = None,
+    quirks: Mapping[str, Any] | None = None,
+) -> AssistantMessage:
+    """A whole answer. Of several choices the first is the message; the others are kept beside it."""
+    wire = an_object(body_of(body, API), API)
+    if wire.get("error"):  # some hosts say it with status 200
+        raise decode_error(0, wire)
+    base = AssistantMessage(content=(), api=api_of(quirks, API), provider=provider, model=model, timestamp=timestamp)
+    compat, choices = compat_of(quirks), wire.get("choices")
+    envelope = {key: value for key, value in wire.items() if key != "choices"}
+    if not choices:
+        empty = wire if "choices" in wire else envelope
+        return read_answer(empty, None, (), {}, base, compat)
+    choice, *others = each(choices, "choices", API, lambda item: an_object(item, API))
+    beside: dict[str, Any] = {CHOICES: others} if others else {}
+    if choice.get("message") is None and _is_failed(choice):  # so Azure gives a choice of which its filter took all
+        return read_answer(envelope, choice, (), {**beside, UNSAID: True}, base, compat)
+    spoken = an_object(choice.get("message"), API, "$.choices[0].message")
+    content, held = decode_spoken(spoken, compat, Pairing(mint).mint, answer=True)
+    if held:
+        beside[MESSAGE] = held
+    rest = {key: value for key, value in choice.items() if key != "message"}
+    return read_answer(envelope, rest, content, beside, base, compat)
+
+
+def _is_failed(choice: Mapping[str, Any]) -> bool:
+    return bool(choice.get("error")) or STOP_REASONS.get(optional(choice.get("finish_reason")) or "") == "error"
+
+
+def encode_response(
+    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
+) -> Encoded:
+    """The body of a whole answer."""
+    report, compat = Reporter("$"), compat_of(quirks)
+    body = whole_answer(named(message, request), compat, report)
+    _report_answer(message, report)
+    return encoded(API, body, message, ANSWER_FATES, report.losses, spoken=api_of(quirks, API))
+
+
+def _report_answer(message: AssistantMessage, report: Reporter) -> None:
+    word = stop_word(message)
+    if message.stop_reason is None or reason_of(word, blocks_of(message.content)) != message.stop_reason:
+        report.at("$.stopReason", "stop_reason", "the wire has no word for it", "weakened")
+    if word != message.stop_detail:
+        report.at("$.stopDetail", "stop_detail", "another wire's word", "record")
+    if message.timestamp is not None and (message.timestamp % 1000 or not message.timestamp):
+        report.at("$.timestamp", "timestamp", "told in whole seconds", "record")
+    if message.response_model is not None and message.model is not None:
+        report.at("$.model", "model", "the model that answered is said, not the one that was asked", "record")

@@ -1,0 +1,298 @@
+"""Blocks said as the assistant's message."""
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any
+
+from ...values.losses import Reporter
+from ...values.messages import (
+    AudioBlock,
+    Block,
+    Citation,
+    DocumentBlock,
+    ImageBlock,
+    OpaqueBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+)
+from ..residual import RESPONSE, put_back, restored
+from .calls import encode_answered_call, encode_call, is_blank
+from .facts import API, DETAILS, FIELDS, INDEXED, PART, PARTS, RANKS, REPEATS
+from .hosts import Compat
+from .parts import encode_part, json_name, say_part
+from .sources import encode_citation, signed
+from .thinking import encode_detail, is_detail, usual_repeats
+
+
+def encode_spoken_sound(sound: AudioBlock, *, answer: bool) -> dict[str, Any]:
+    wire: dict[str, Any] = {}
+    if sound.file_id is not None:
+        wire["id"] = sound.file_id
+    if answer:
+        if sound.data is not None:
+            wire["data"] = sound.data
+        if sound.transcript is not None:
+            wire["transcript"] = sound.transcript
+    return wire
+
+
+def say(
+    blocks: Iterable[Block], held: Mapping[str, Any], compat: Compat, report: Reporter, *, answer: bool
+) -> dict[str, Any]:
+    """An assistant message that says the blocks."""
+    speech = _Speech(held, compat, report, answer=answer)
+    for at, block in enumerate(blocks):
+        report.block = at
+        speech.add(block)
+    report.block = None
+    return speech.message()
+
+
+class _Speech:
+    """Puts blocks into the places of an assistant message, and watches what becomes of their order and borders."""
+
+    def __init__(self, held: Mapping[str, Any], compat: Compat, report: Reporter, *, answer: bool) -> None:
+        self.held = held
+        self.compat = compat
+        self.report = report
+        self.answer = answer
+        self.parts_kept = bool(held.get(PARTS))
+        self.runs: list[str] = []  # the tracks in the order in which they were used
+        self.content: list[tuple[bool, Any]] = []  # (whether it is a plain string, the string or the part)
+        self.blank = False  # an empty text was said
+        self.thoughts: dict[str, list[str]] = {}
+        self.details: list[Any] = []
+        self.words: list[str] = []
+        self.refusals: list[str] = []
+        self.citations: list[tuple[Citation, int]] = []
+        self.texts = 0
+        self.spoken = 0  # how much text came before
+        self.signature: str | None = None
+        self.sound: dict[str, Any] | None = None
+        self.images: list[Any] = []
+        self.legacy: Any = None
+        self.calls: list[Any] = []
+        self.merged = False
+
+    def add(self, block: Block) -> None:
+        match block:
+            case TextBlock():
+                self._text(block)
+            case ToolCall():
+                self._call(block)
+            case ThinkingBlock():
+                self._thinking(block)
+            case OpaqueBlock() if block.dialect == API:
+                self._opaque(block.value)
+            case ImageBlock() | AudioBlock() | DocumentBlock() if (block.extra.get(API) or {}).get(PART):
+                self._part(encode_part(block, self.report))
+            case ImageBlock():
+                said = encode_part(block, self.report)
+                if said:
+                    self.images += said
+                    self._run("images")
+            case AudioBlock():
+                self._spoken_sound(block)
+            case _:
+                self._lose(block)
+
+    def _lose(self, block: Block) -> None:
+        self.report.lost(type(block).__name__, "an assistant message of this wire cannot say such a block")
+
+    def _run(self, track: str) -> None:
+        if not self._follows(track):
+            self.runs.append(track)
+
+    def _follows(self, track: str) -> bool:
+        return bool(self.runs) and self.runs[-1] == track
+
+    def _part(self, said: list[Any]) -> None:
+        self.content += [(False, part) for part in said]
+        if said:
+            self._run("content")
+
+    def _text(self, block: TextBlock) -> None:
+        special = block.cache is not None or bool(block.extra and block.extra.get(API))
+        if block.refusal:
+            self._unsigned(block)
+            if special:
+                self._part(say_part(block))
+            elif block.text:
+                self.merged |= self._follows("refusal")
+                self.refusals.append(block.text)
+                self._run("refusal")
+            else:
+                self._say_nothing("an empty refusal")
+            return
+        plain = not (special or self.parts_kept)
+        if plain and self.answer and not block.text:
+            self.blank = True
+            self._say_nothing("an empty text")
+            return
+        if plain and self.answer and self.content and self.content[-1][0]:
+            self.merged = True
+            self.content[-1] = (True, self.content[-1][1] + block.text)
+            self._run("content")
+        else:
+            self.texts += 1
+            self._say_text(block, plain)
+        self._sign(block.text_signature)
+        if self.texts == 1:
+            self.citations += [(citation, self.spoken) for citation in block.citations]
+        elif block.citations:
+            self.report.lost("citations", "sources belong to the first text", field="citations")
+        self.spoken += len(block.text)
+
+    def _say_text(self, block: TextBlock, plain: bool) -> None:
+        if plain:
+            self.content.append((True, block.text))
+            self._run("content")
+        else:
+            self._part(say_part(block))
+
+    def _say_nothing(self, what: str) -> None:
+        self.report.lost(what, "it says nothing", "record")
+
+    def _unsigned(self, block: TextBlock) -> None:
+        if block.citations:
+            self.report.lost("citations", "a refusal has no sources", field="citations")
+        if block.text_signature is not None:
+            self.report.lost("text_signature", "a refusal is not signed", field="textSignature")
+
+    def _sign(self, signature: str | None) -> None:
+        if signature is None:
+            return
+        if self.texts == 1 and self.signature is None:
+            self.signature = signature
+        else:
+            self.report.lost("text_signature", "only the first text is signed", field="textSignature")
+
+    def _call(self, call: ToolCall) -> None:
+        if self.answer:
+            said = encode_answered_call(call)
+            if is_blank(call):
+                self.report.lost("arguments_text", "blank arguments mean none", "record", field="argumentsText")
+        else:
+            said = encode_call(call)
+        if not call.id or call.id == "null":
+            self.report.lost("id", "an empty id is read as none", "weakened", field="id")
+        self.calls.append(said)
+        self._run("tool_calls")
+
+    def _thinking(self, block: ThinkingBlock) -> None:
+        held = block.extra.get(API) or {}
+        if held.get(PART):
+            self._part(say_part(block))
+        elif is_detail(block):
+            if block.redacted and block.thinking:
+                self.report.lost("thinking", "sealed thinking has no words", field="thinking")
+            self.details.append(encode_detail(block, len(self.details)))
+            if not block.redacted:
+                self.words.append(block.thinking)
+            self._run(DETAILS)
+        elif block.thinking:
+            self._plain_thinking(block.thinking, held.get(FIELDS) or [self.compat.reasoning_field])
+        else:
+            self._say_nothing("an empty thought")
+
+    def _plain_thinking(self, text: str, names: list[str]) -> None:
+        track = names[0]
+        said = self.thoughts.get(track)
+        if said:
+            self.merged = True
+            text = "\n\n" + text
+        for name in names:
+            self.thoughts.setdefault(name, []).append(text)
+        self._run(track)
+
+    def _opaque(self, value: Any) -> None:
+        match value:
+            case {"type": str()}:
+                self._part([value])
+            case {"content": [part]} if len(value) == 1:
+                self._part([part])
+            case {"tool_calls": [call]} if len(value) == 1:
+                self.calls.append(call)
+                self._run("tool_calls")
+            case {"reasoning_details": [detail]} if len(value) == 1:
+                self.details.append(detail)
+                self._run(DETAILS)
+            case {"function_call": legacy} if len(value) == 1 and self.legacy is None:
+                self.legacy = legacy
+                self._run("function_call")
+            case _:
+                self.report.lost("opaque", "it is no piece of such a message")
+
+    def _spoken_sound(self, sound: AudioBlock) -> None:
+        if self.sound is not None or not (sound.file_id or (self.answer and sound.data)):
+            self._lose(sound)
+            return
+        said = encode_spoken_sound(sound, answer=self.answer)
+        if self.answer and sound.extra:
+            said = put_back(said, (sound.extra.get(API) or {}).get(RESPONSE) or {})
+        self.sound = restored(said, sound.extra, API) if sound.extra else said
+        lost = ["mime_type", "url", "cache"] if self.answer else ["mime_type", "url", "cache", "data", "transcript"]
+        for name in lost:
+            if getattr(sound, name) is not None:
+                self.report.lost(name, "sound of the assistant is known by its id", field=json_name(name))
+        self._run("audio")
+
+    def message(self) -> dict[str, Any]:
+        said: dict[str, Any] = {"role": "assistant", "content": self._said_content()}
+        for name in sorted(self.thoughts, key=lambda name: RANKS.get(name, 0)):
+            said[name] = "".join(self.thoughts[name])
+        words = "".join(self.words)
+        if words:
+            usual = usual_repeats(bool(self.thoughts), self.compat, answer=self.answer)
+            for name in self.held.get(REPEATS, usual):
+                said.setdefault(name, words)
+        if self.details:
+            said[DETAILS] = self.details
+        if self.refusals:
+            said["refusal"] = "".join(self.refusals)
+        if self.citations:
+            said["annotations"] = [encode_citation(*source) for source in self.citations]
+        rarer = {"audio": self.sound, "images": self.images, "function_call": self.legacy}
+        said.update((name, value) for name, value in rarer.items() if value)
+        if self.calls:
+            said["tool_calls"] = self._numbered()
+        if self.signature is not None:
+            said["extra_content"] = signed(self.signature)
+        self._report_order(words)
+        return said
+
+    def _numbered(self) -> list[Any]:
+        told = self.held.get(INDEXED) if self.answer else None
+        if not told:
+            return self.calls
+        indexes = range(len(self.calls)) if told is True else told
+        numbered = [
+            {**call, "index": index} if isinstance(call, dict) and index is not None else call
+            for call, index in zip(self.calls, indexes, strict=False)
+        ]
+        return numbered + self.calls[len(numbered) :]
+
+    def _said_content(self) -> Any:
+        if self._is_listed():
+            return [{"type": "text", "text": entry} if plain else entry for plain, entry in self.content]
+        if self.content:
+            return "".join(entry for _, entry in self.content)
+        if self.blank:
+            return ""
+        return [] if not (self.runs or self.answer) else None
+
+    def _is_listed(self) -> bool:
+        if self.parts_kept or any(not plain for plain, _ in self.content):
+            return True
+        return not self.answer and len(self.content) > 1
+
+    def _report_order(self, words: str) -> None:
+        """Whether the order of the blocks is lost, and borders between them."""
+        natural = all(RANKS[a] < RANKS[b] for a, b in pairwise(self.runs))
+        # A thought in the same words as the details is taken for their repetition.
+        twice = bool(words) and any("".join(pieces) == words for pieces in self.thoughts.values())
+        if not natural or twice:
+            self.report.lost("order", "thinking, text and calls have places of their own", "weakened", field="content")
+        if self.merged:
+            self.report.lost("borders", "blocks of one kind become one", "weakened", field="content")

@@ -1,0 +1,391 @@
+"""Streamed answers, written."""
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values import jsontext
+from ...values.errors import ProviderError
+from ...values.events import (
+    BlockEnd,
+    Done,
+    Error,
+    Start,
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from ...values.folding import CUT_OFF
+from ...values.losses import QUIET
+from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
+from ...values.request import Request
+from ..framing import write_sse
+from ..provider_errors import failure_of
+from ..residual import MESSAGE, put_back, restored
+from ..streaming import Encoder
+from .answers import encode_envelope, encode_response, held_response, stop_word, whole_answer
+from .assistant_encode import say
+from .calls import encode_answered_call
+from .errors import encode_error
+from .facts import API, CUSTOM, DETAILS, FIELDS, PART, PARTS, PIECES, PLAIN, REPEATS, TRACKS
+from .hosts import compat_of
+from .parts import say_part, text_chunk
+from .sources import encode_citation, signed
+from .thinking import WORDS, encode_detail, is_detail
+
+
+class StreamEncoder(Encoder):
+    """Events to the bytes of a streamed answer."""
+
+    encode_response = staticmethod(encode_response)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._compat = compat_of(self._quirks)
+        self._says_usage = self._request is None or _wants_usage(self._request)
+        self._started = False
+        self._head = b""  # a chunk up to its delta
+        self._envelope: dict[str, Any] = {}
+        self._held: dict[str, Any] = {}  # residual of the message, as far as it is known at the start
+        self._writers: dict[int, Callable[[str], bytes]] = {}
+        self._track = ""  # of what was said last
+        self._border = False  # whether a part of a content list ended, so that more text must not join it
+        self._details: dict[int, dict[str, Any]] = {}  # entries under way, by content index, as far as they are said
+        self._said_details = 0
+        self._calls: dict[int, dict[str, Any]] = {}  # calls under way, likewise
+        self._said_calls = 0
+        self._texts = 0
+        self._spoken = 0
+        self._sources = 0
+        self._once: set[str] = set()
+
+    def feed(self, event: StreamEvent) -> bytes:
+        if self._closed:
+            return b""
+        match event:
+            case TextDelta() | ThinkingDelta() | ToolCallDelta():
+                writer = self._writers.get(event.content_index)
+                return b"" if writer is None else writer(event.delta)
+        self._latest = event
+        match event:
+            case Start():
+                return self._start(event.partial)
+            case TextStart():
+                return self._begin_text(event.content_index, event.block or TextBlock(text=""))
+            case TextEnd():
+                return self._end_text(event.content_index, event.block or TextBlock(text=event.content))
+            case ThinkingStart():
+                return self._begin_thinking(event.content_index, event.block or ThinkingBlock(thinking=""))
+            case ThinkingEnd():
+                return self._end_thinking(event.content_index, event.block or ThinkingBlock(thinking=event.content))
+            case ToolCallStart():
+                return self._begin_call(event.content_index, event.block or ToolCall(id="", name="", arguments={}))
+            case ToolCallEnd():
+                return self._end_call(event.content_index, event.tool_call)
+            case BlockEnd():
+                return self._block(event.block)
+            case Done():
+                return self._end(event.message)
+            case Error():
+                return self._fail(event.error)
+            case _:
+                return b""
+
+    def close(self) -> bytes:
+        """Nothing is owed after the terminal event; a stream without one is cut off, and says so."""
+        if self._closed:
+            return b""
+        self._closed = True
+        return _failed(CUT_OFF, None)
+
+    def _write(self, delta: dict[str, Any]) -> bytes:
+        return b"".join((self._head, jsontext.write(delta), _TAIL))
+
+    def _start(self, partial: AssistantMessage | None) -> bytes:
+        """The first chunk, which always has the role."""
+        message = self._named(partial)
+        held = held_response(message)
+        self._held = held.get(MESSAGE) or {}
+        self._started = True
+        self._set_head(put_back(encode_envelope(message, self._compat), held))
+        return self._write({"role": "assistant"})
+
+    def _set_head(self, envelope: dict[str, Any]) -> None:
+        self._envelope = {key: envelope[key] for key in ("id", "created", "model") if key in envelope}
+        self._envelope["object"] = "chat.completion.chunk"  # clients skip chunks that are called anything else
+        head = jsontext.write({**self._envelope, "choices": []})
+        self._head = b"data: " + head[:-2] + b'{"index":0,"delta":'
+
+    # text
+
+    def _begin_text(self, at: int, block: TextBlock) -> bytes:
+        special = block.cache is not None or bool(block.extra.get(API))
+        if block.refusal:
+            self._writers[at] = self._say_nothing if special else self._say_refusal
+            return b""
+        if not (special or self._held.get(PARTS)):
+            self._writers[at] = self._say_text
+            return b""
+        self._writers[at] = self._say_text_part
+        self._once.discard("part")
+        return self._cross_border(always=True)
+
+    def _cross_border(self, *, always: bool = False) -> bytes:
+        """An empty content list, which keeps two parts in a row apart."""
+        border, self._border = self._border, False
+        return self._write({"content": []}) if self._track == "content" and (border or always) else b""
+
+    def _say_text(self, text: str) -> bytes:
+        border = b""
+        if self._border or self._track != "content":
+            self._texts += self._border or not self._texts
+            border = self._cross_border()
+            self._track = "content"
+        return b"".join((border, self._head, b'{"content":', jsontext.write(text), b"}", _TAIL))
+
+    def _say_text_part(self, text: str, rest: dict[str, Any] = {"type": "text"}) -> bytes:  # noqa: B006
+        if "part" not in self._once:
+            self._once.add("part")
+            self._texts += 1
+        self._track = "content"
+        return self._write({"content": [{**rest, "text": text}]})
+
+    def _say_refusal(self, text: str) -> bytes:
+        self._track = "refusal"
+        return self._write({"refusal": text})
+
+    def _say_nothing(self, text: str) -> bytes:
+        return b""
+
+    def _end_text(self, at: int, block: TextBlock) -> bytes:
+        special = block.cache is not None or bool(block.extra.get(API))
+        if block.refusal:
+            return self._block(block) if special else b""
+        if not (special or self._writers.get(at) == self._say_text_part):
+            return self._say_sources(block) if block.text else b""
+        rest = {key: value for key, value in say_part(block)[0].items() if key != "text"}
+        said = b"" if len(rest) == 1 and "part" in self._once else self._say_text_part("", rest)
+        said += self._say_sources(block)
+        self._border = True
+        return said
+
+    def _say_sources(self, block: TextBlock) -> bytes:
+        """What the message says of a text beside its words, while that text is the last thing said."""
+        delta: dict[str, Any] = {}
+        if block.citations and self._texts == 1:
+            sources = [encode_citation(citation, self._spoken) for citation in block.citations]
+            delta["annotations"] = [{"index": self._sources + at, **source} for at, source in enumerate(sources)]
+            self._sources += len(sources)
+        if block.text_signature is not None and self._texts == 1 and "extra_content" not in self._once:
+            self._once.add("extra_content")
+            delta["extra_content"] = signed(block.text_signature)
+        self._spoken += len(block.text)
+        return self._write(delta) if delta else b""
+
+    # thinking
+
+    def _begin_thinking(self, at: int, block: ThinkingBlock) -> bytes:
+        held = block.extra.get(API) or {}
+        if held.get(PART):
+            border = self._write({"content": []}) if self._track == "thinking part" else b""
+            self._writers[at] = self._say_thought_string if held.get(PLAIN) else self._say_thought_chunk
+            self._track = ""
+            return border
+        if block.redacted:
+            self._writers[at] = self._say_nothing
+        elif is_detail(block):
+            entry = encode_detail(block, self._said_details)
+            self._said_details += 1
+            self._details[at] = {"type": entry["type"], "index": entry.get("index", self._said_details - 1)}
+            self._writers[at] = self._detail_writer(at, WORDS.get(entry["type"], "text"))
+        else:
+            self._writers[at] = self._thought_writer(held.get(FIELDS) or [self._compat.reasoning_field])
+        return b""
+
+    def _say_thought_chunk(self, text: str) -> bytes:
+        self._track = "thinking part"
+        return self._write({"content": [{"type": "thinking", "thinking": [text_chunk(text)]}]})
+
+    def _say_thought_string(self, text: str) -> bytes:
+        self._track = "thinking part"
+        return self._write({"content": [{"type": "thinking", "thinking": text}]})
+
+    def _thought_writer(self, names: list[str]) -> Callable[[str], bytes]:
+        apart = "\n\n" if self._track == names[0] else ""
+
+        def write(text: str) -> bytes:
+            nonlocal apart
+            text, apart = apart + text, ""
+            self._track = names[0]
+            return self._write(dict.fromkeys(names, text))
+
+        return write
+
+    def _detail_writer(self, at: int, words: str) -> Callable[[str], bytes]:
+        repeats = self._held.get(REPEATS, [self._compat.reasoning_field])
+
+        def write(text: str) -> bytes:
+            self._track = DETAILS
+            self._details[at][words] = ""
+            entry = {**self._details[at], words: text}
+            return self._write({**dict.fromkeys(repeats, text), DETAILS: [entry]})
+
+        return write
+
+    def _end_thinking(self, at: int, block: ThinkingBlock) -> bytes:
+        held = block.extra.get(API) or {}
+        if held.get(PART):
+            part = say_part(block)[0]
+            empty: Any = "" if held.get(PLAIN) else []
+            return (
+                b""
+                if len(part) == 2 and block.thinking
+                else self._say_part_rest_of_thought({**part, "thinking": empty})
+            )
+        if not is_detail(block):
+            return b""
+        known = self._details.pop(at, None)
+        if known is None:
+            # Clients put the entries together by their index, so it is always there.
+            entry = {"index": self._said_details, **encode_detail(block, self._said_details)}
+            self._said_details += 1
+        else:
+            told = encode_detail(block, 0)
+            rest = {key: value for key, value in told.items() if key not in known}
+            if not rest and len(known) > 2:
+                return b""
+            entry = {"type": known["type"], "index": known["index"], **rest}
+        self._track = DETAILS
+        return self._write({DETAILS: [entry]})
+
+    def _say_part_rest_of_thought(self, part: dict[str, Any]) -> bytes:
+        self._track = "thinking part"
+        return self._write({"content": [part]})
+
+    # calls and what comes whole
+
+    def _begin_call(self, at: int, call: ToolCall) -> bytes:
+        custom = bool((call.extra.get(API) or {}).get(CUSTOM))
+        said = encode_answered_call(replace(call, arguments={"input": ""}) if custom else call)
+        number, self._said_calls = self._said_calls, self._said_calls + 1
+        function = said.get("function")
+        if isinstance(function, dict) and isinstance(function.get("arguments"), str):
+            said = {**said, "function": {**function, "arguments": ""}}
+        self._calls[at] = {"index": number, **said}
+        self._writers[at] = self._say_nothing if custom else self._call_writer(at, number)
+        self._track = "tool_calls"
+        return self._write({"tool_calls": [self._calls[at]]})
+
+    def _call_writer(self, at: int, number: int) -> Callable[[str], bytes]:
+        opening = b'{"tool_calls":[{"index":%d,"function":{"arguments":' % number
+        calls = self._calls
+        blank: str | None = ""  # held back until it is known whether anything follows
+
+        def write(text: str) -> bytes:
+            nonlocal blank
+            if blank is not None:
+                text = blank + text
+                if not text.strip():
+                    blank = text
+                    return b""
+                blank = None
+                calls[at][PIECES] = True
+            return b"".join((self._head, opening, jsontext.write(text), b"}}]}", _TAIL))
+
+        return write
+
+    def _end_call(self, at: int, call: ToolCall) -> bytes:
+        known = self._calls.pop(at, None)
+        if known is None:
+            return b""
+        told = encode_answered_call(call)
+        rest = {key: value for key, value in told.items() if known.get(key) != value}
+        for kind in ("function", "custom"):
+            if kind in rest:
+                more = {key: value for key, value in rest[kind].items() if known.get(kind, {}).get(key) != value}
+                if PIECES in known and isinstance(more.get("arguments"), str):
+                    del more["arguments"]
+                rest[kind] = more
+        rest = {key: value for key, value in rest.items() if value != {} or key not in ("function", "custom")}
+        return self._write({"tool_calls": [{"index": known["index"], **rest}]}) if rest else b""
+
+    def _block(self, block: Block) -> bytes:
+        """A block that is said whole."""
+        said = say([block], {}, self._compat, QUIET, answer=True)
+        delta = {key: said[key] for key in TRACKS if said.get(key)}
+        for key in ("audio", "function_call"):
+            if key in delta and key in self._once:
+                del delta[key]
+        if not delta:
+            return b""
+        self._once.update(delta)
+        if "tool_calls" in delta:
+            delta["tool_calls"] = [{"index": self._said_calls, **call} for call in delta["tool_calls"]]
+            self._said_calls += 1
+        if DETAILS in delta:
+            self._said_details += 1
+        self._track = "part" if "content" in delta else next(iter(delta))
+        return self._write(delta)
+
+    # the end
+
+    def _end(self, message: AssistantMessage) -> bytes:
+        """What the deltas could not say, the reason, the other choices, the usage."""
+        self._closed = True
+        message = self._named(message)
+        before = b"" if self._started else self._start(message)
+        told = whole_answer(message, self._compat, QUIET)
+        self._set_head(told)
+        choices = told.pop("choices", None) or [{"index": 0, "message": {}, "finish_reason": stop_word(message)}]
+        usage = told.pop("usage") if isinstance(told.get("usage"), dict) else None
+        chunks = [self._last_chunk({**told, **self._envelope}, choices[0])]
+        for choice in choices[1:]:
+            rest = {key: value for key, value in choice.items() if key != "message"}
+            delta = dict(choice.get("message") or {})
+            if isinstance(delta.get("tool_calls"), list):  # clients want their number
+                delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(delta["tool_calls"])]
+            chunks.append({**self._envelope, "choices": [{**rest, "delta": delta}]})
+        if usage is not None and self._says_usage:
+            chunks.append({**self._envelope, "choices": [], "usage": usage})
+        return before + b"".join(write_sse(jsontext.write(chunk)) for chunk in chunks) + write_sse(b"[DONE]")
+
+    def _last_chunk(self, envelope: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
+        rest = {key: value for key, value in choice.items() if key != "message"}
+        delta = {
+            key: value
+            for key, value in (choice.get("message") or {"content": None}).items()
+            if key != "role" and not (value and (key in TRACKS or (key == "annotations" and self._sources)))
+        }
+        return {**envelope, "choices": [{**rest, "delta": delta}]}
+
+    def _fail(self, message: AssistantMessage) -> bytes:
+        """A refusal and a filter are ends that the wire has a word for; anything else is an error object."""
+        if message.stop_reason == "error" and (stop_word(message) != "error" or message.stop_detail == "error"):
+            return self._end(message)
+        return self.fail(failure_of(message))
+
+    def _failure(self, error: ProviderError) -> bytes:
+        return write_sse(jsontext.write(encode_error(error)[1]))
+
+
+_TAIL = b',"finish_reason":null}]}\n\n'
+
+
+def _failed(text: str, code: str | None) -> bytes:
+    error = {"message": text, "type": "server_error", "param": None, "code": code}
+    return write_sse(jsontext.write({"error": error}))
+
+
+def _wants_usage(request: Request) -> bool:
+    """Whether the client asked for usage at the end of the stream; requests of other wires are taken to have."""
+    said: dict[str, Any] = {"stream_options": {"include_usage": True}}
+    options = restored(said, request.extra, API).get("stream_options")
+    return isinstance(options, dict) and bool(options.get("include_usage"))

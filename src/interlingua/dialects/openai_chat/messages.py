@@ -1,0 +1,289 @@
+"""Messages, one by one."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from ...values.errors import BadWire
+from ...values.losses import QUIET, Reporter
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    Content,
+    CustomMessage,
+    Message,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+from ..residual import an_object, each, optional, put_back, residual, restored
+from ..result_media import Layout, encoded, gathered
+from .assistant_decode import decode_spoken
+from .assistant_encode import say
+from .calls import Pairing, encode_call, real_id
+from .facts import API, MINTED, PARTS
+from .hosts import Compat
+from .parts import decode_cache, decode_part, encode_part, say_cache
+from .thinking import is_detail
+
+LAYOUT = Layout(API)
+M = TypeVar("M", UserMessage, SystemMessage, ToolResultMessage)
+
+
+def decode_messages(wire: list[Any], api: str, compat: Compat, mint: Any = None) -> tuple[Message, ...]:
+    """Wire messages as ours, one by one. `api` is who minted the answers."""
+    pairing = Pairing(mint)
+    read = tuple(each(wire, "messages", API, lambda message: _decode_message(message, pairing, api, compat)))
+    return gathered(read, LAYOUT)
+
+
+def _decode_message(wire: Any, pairing: Pairing, api: str, compat: Compat) -> Message:
+    role = an_object(wire, API).get("role")
+    if role == "user":
+        user = UserMessage(content=_decode_content(wire.get("content")))
+        if len(wire) == 2 and "content" in wire:
+            return user
+        return _kept(user, wire, say_plain("user", user.content))
+    if role == "assistant":
+        return _decode_assistant(wire, pairing, api, compat)
+    if role == "tool":
+        return _decode_result(wire, pairing)
+    if role in ("system", "developer"):
+        system = SystemMessage(content=_decode_content(wire.get("content")), developer=role == "developer")
+        return _kept(system, wire, say_plain(role, system.content))
+    if not isinstance(role, str):
+        raise BadWire(API, "a message needs a role: system, developer, user, assistant or tool", "$.role")
+    return CustomMessage(role, {k: v for k, v in wire.items() if k != "role"})  # type: ignore[return-value]
+
+
+def _decode_content(content: Any) -> Content:
+    if content is None or isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise BadWire(API, f"expected a string or a list, got {type(content).__name__}", "$.content")
+    return tuple(map(decode_part, content))
+
+
+def _kept(value: M, wire: dict[str, Any], said: dict[str, Any], marks: dict[str, Any] | None = None) -> M:
+    """The message with its residual; the parts of its content have their own."""
+    if isinstance(wire.get("content"), list) and isinstance(said.get("content"), list):
+        wire = {**wire, "content": said["content"]}
+    held = {**residual(wire, said), **(marks or {})}
+    return replace(value, extra={API: held}) if held else value
+
+
+def say_plain(role: str, content: Content) -> dict[str, Any]:
+    return {"role": role, "content": encode_content(content, QUIET)}
+
+
+def _decode_assistant(wire: dict[str, Any], pairing: Pairing, api: str, compat: Compat) -> AssistantMessage:
+    pairing.turn()
+    content = wire.get("content")
+    if len(wire) == 2 and (content is None or isinstance(content, str)) and "content" in wire:
+        return AssistantMessage(content=None if content is None else (TextBlock(text=content),), api=api)
+    blocks, held = decode_spoken(wire, compat, pairing.mint, answer=False)
+    for call in blocks:
+        if isinstance(call, ToolCall):
+            pairing.made(None if (call.extra.get(API) or {}).get(MINTED) else call.id, call.id, call.name)
+    if blocks or isinstance(content, list):
+        return AssistantMessage(content=blocks, api=api, extra={API: held} if held else {})
+    held = residual(wire, {"role": "assistant", "content": None})  # null, or no content at all
+    return AssistantMessage(content=None, api=api, extra={API: held} if held else {})
+
+
+def _decode_result(wire: dict[str, Any], pairing: Pairing) -> ToolResultMessage:
+    content = wire.get("content")
+    blocks = (TextBlock(text=content),) if isinstance(content, str) else _decode_content(content)
+    told = wire.get("tool_call_id")
+    call_id, name = pairing.answered(told)
+    result = ToolResultMessage(
+        tool_call_id=pairing.mint() if call_id is None else call_id,
+        tool_name=name if name is not None else optional(wire.get("name")),
+        content=blocks,
+        is_error=False,
+        cache=decode_cache(wire),
+    )
+    if len(wire) == 3 and isinstance(content, str) and call_id is not None and call_id == told:
+        return result
+    marks: dict[str, Any] = {} if call_id == told else {MINTED: True}
+    said = _say_result(result, {}, QUIET)
+    if isinstance(content, list) and not (isinstance(said["content"], list) and len(said["content"]) == len(content)):
+        marks[PARTS] = True
+        said = _say_result(result, marks, QUIET)
+    return _kept(result, wire, said, marks)
+
+
+def encode_messages(messages: tuple[Message, ...], compat: Compat, report: Reporter) -> list[dict[str, Any]]:
+    """Our messages as the wire's."""
+    return encoded(messages, LAYOUT, lambda found: _encode_messages(found, compat, report), report)
+
+
+def _encode_messages(messages: tuple[Message, ...], compat: Compat, report: Reporter) -> list[dict[str, Any]]:
+    """One by one."""
+    said: list[dict[str, Any]] = []
+    pairing = Pairing()
+    unnamed: dict[str, Any] = {}  # calls of this turn that the wire gave no id, and how it spelled that
+    for at, message in enumerate(messages):
+        report.message = at
+        match message:
+            case UserMessage():
+                wire = {"role": "user", "content": encode_content(message.content, report)}
+                said.append(restored(wire, message.extra, API) if message.extra else wire)
+            case AssistantMessage():
+                said.append(_encode_assistant(message, compat, report))
+                unnamed = _begin_turn(message, pairing, report)
+            case ToolResultMessage():
+                said.append(_encode_result(message, pairing, unnamed, compat, report))
+            case SystemMessage():
+                wire = {"role": _system_role(message.developer, compat, report), "content": None}
+                wire["content"] = encode_content(message.content, report)
+                said.append(restored(wire, message.extra, API) if message.extra else wire)
+            case CustomMessage():
+                said.append({"role": message.role, **message.fields})
+    return said
+
+
+def encode_content(content: Content, report: Reporter) -> Any:
+    if content is None or isinstance(content, str):
+        return content
+    said: list[Any] = []
+    for at, block in enumerate(content):
+        if type(block) is TextBlock and is_plain(block):
+            said.append({"type": "text", "text": block.text})
+        else:
+            report.block = at
+            said += encode_part(block, report)
+    report.block = None
+    return said
+
+
+def is_plain(block: TextBlock) -> bool:
+    """Whether there is nothing to a text but its words."""
+    return not (
+        block.extra or block.refusal or block.citations or block.cache is not None or block.text_signature is not None
+    )
+
+
+def _system_role(developer: bool, compat: Compat, report: Reporter) -> str:
+    if developer and compat.supports_developer_role is False:
+        report.lost("developer", "this host knows only the role `system`", "weakened", field="developer")
+        return "system"
+    return "developer" if developer else "system"
+
+
+def _begin_turn(message: AssistantMessage, pairing: Pairing, report: Reporter) -> dict[str, Any]:
+    """Notes the calls of an assistant message; gives those that the wire left without an id, as it spelled that."""
+    unnamed: dict[str, Any] = {}
+    pairing.turn()
+    content = message.content
+    if content is None or isinstance(content, str):
+        return unnamed
+    for at, block in enumerate(content):
+        if type(block) is ToolCall:
+            call_id = wire_id = block.id
+            if block.extra and (block.extra.get(API) or {}).get(MINTED):
+                wire_id = encode_call(block).get("id")  # type: ignore[assignment]
+                if real_id(wire_id) is None:
+                    unnamed[call_id] = wire_id
+            if real_id(wire_id) is None:
+                call_id = pairing.mint()  # as reading it again would
+                if unnamed and call_id != block.id:
+                    report.block = at
+                    report.lost("id", "the host gave the call none, and another is made up", "record", field="id")
+                    report.block = None
+            pairing.made(wire_id, call_id, block.name)
+    return unnamed
+
+
+def _encode_assistant(message: AssistantMessage, compat: Compat, report: Reporter) -> dict[str, Any]:
+    content = message.content
+    held = message.extra.get(API) if message.extra else None
+    said: dict[str, Any] | None = None
+    if content is None:
+        said = {"role": "assistant", "content": None}
+    elif isinstance(content, str):
+        said = {"role": "assistant", "content": content}
+        report.lost("content", "a string is read as one text", "record", field="content")
+    elif not held:
+        said = _say_simply(content, compat)
+    if said is None:
+        said = say(content, held or {}, compat, report, answer=False)  # type: ignore[arg-type]
+    return put_back(said, held) if held else said
+
+
+def _say_simply(content: tuple[Block, ...], compat: Compat) -> dict[str, Any] | None:
+    """The message for a thought, a text and calls, in this order and with nothing special about them; else None."""
+    text = thought = None
+    calls: list[dict[str, Any]] = []
+    for block in content:
+        kind = type(block)
+        if kind is ToolCall:
+            if not block.id or block.id == "null":  # type: ignore[union-attr]
+                return None
+            calls.append(encode_call(block))  # type: ignore[arg-type]
+        elif kind is TextBlock:
+            if text is not None or calls or not is_plain(block):  # type: ignore[arg-type]
+                return None
+            text = block.text  # type: ignore[union-attr]
+        elif kind is ThinkingBlock:
+            if text is not None or thought is not None or calls or block.extra or is_detail(block):  # type: ignore
+                return None
+            thought = block.thinking  # type: ignore[union-attr]
+            if not thought:
+                return None
+        else:
+            return None
+    if not content:
+        return None
+    said: dict[str, Any] = {"role": "assistant", "content": text}
+    if thought is not None:
+        said[compat.reasoning_field] = thought
+    if calls:
+        said["tool_calls"] = calls
+    return said
+
+
+def _encode_result(
+    result: ToolResultMessage, pairing: Pairing, unnamed: dict[str, Any], compat: Compat, report: Reporter
+) -> dict[str, Any]:
+    held = result.extra.get(API) or {} if result.extra else {}
+    said = _say_result(result, held, report)
+    if result.tool_call_id in unnamed and not held.get(MINTED):
+        # The host gave the call no id, so its result has none either.
+        said["tool_call_id"] = unnamed[result.tool_call_id]
+        if said["tool_call_id"] is None:
+            del said["tool_call_id"]
+    if held:
+        said = put_back(said, held)
+    told = said.get("tool_call_id")
+    call_id, name = pairing.answered(told)
+    if compat.requires_tool_result_name and result.tool_name is not None:
+        said.setdefault("name", result.tool_name)
+    if name is None:
+        name = optional(said.get("name"))
+    if (pairing.mint() if call_id is None else call_id) != result.tool_call_id:
+        severity = "record" if result.tool_call_id in unnamed else "weakened"
+        report.lost("tool_call_id", "it is read as that of a call without an id", severity, field="toolCallId")  # type: ignore[arg-type]
+    if result.tool_name is not None and name != result.tool_name:
+        report.lost("tool_name", "the wire knows only the name of the call", "record", field="toolName")
+    return said
+
+
+def _say_result(result: ToolResultMessage, held: Mapping[str, Any], report: Reporter) -> dict[str, Any]:
+    content: Any = result.content
+    if isinstance(content, str):
+        report.lost("content", "a string is read as one text", "record", field="content")
+    elif content is not None:
+        first = content[0] if len(content) == 1 and not held.get(PARTS) else None
+        if type(first) is TextBlock and is_plain(first):
+            content = first.text
+        else:
+            content = encode_content(content, report)
+    wire: dict[str, Any] = {"role": "tool", "tool_call_id": result.tool_call_id, "content": content}
+    if result.cache is not None:
+        say_cache(wire, result.cache)
+    return wire

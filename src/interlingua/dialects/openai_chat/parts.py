@@ -1,0 +1,363 @@
+"""The parts of a content list, as blocks and back."""
+
+import base64
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values.losses import Reporter
+from ...values.messages import (
+    AudioBlock,
+    Block,
+    CacheMarker,
+    DocumentBlock,
+    ImageBlock,
+    OpaqueBlock,
+    TextBlock,
+    ThinkingBlock,
+)
+from ..data_urls import data_url, odd_prefix, read_data_url
+from ..residual import optional, residual, restored, string
+from .facts import API, AS, BREAKPOINT, CACHE, MEDIA_RULE, PART, PLAIN, PREFIX, SPLIT
+
+
+def decode_part(wire: Any) -> Block:
+    """One part of a content list; whatever is not as this wire has it is kept as it is, opaque."""
+    kind = wire.get("type") if isinstance(wire, dict) else None
+    if not isinstance(kind, str):
+        return OpaqueBlock(dialect=API, value={"content": [wire]})
+    decode = _PART_DECODERS.get(kind)
+    if decode is not None:
+        try:
+            return _marked(*decode(wire), wire)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            pass
+    return OpaqueBlock(dialect=API, value=wire)
+
+
+def _marked(block: Any, marks: dict[str, Any], wire: dict[str, Any]) -> Block:
+    """The block with its marks and with what its own encoding gets wrong about `wire`."""
+    if marks:
+        block = replace(block, extra={API: marks})
+    held = residual(wire, say_part(block)[0])
+    made: Block = replace(block, extra={API: {**held, **marks}}) if held else block
+    return made
+
+
+def _decode_text(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
+    return TextBlock(text=string(wire["text"]), cache=decode_cache(wire)), {}
+
+
+def _decode_refusal(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
+    return TextBlock(text=string(wire["refusal"]), refusal=True, cache=decode_cache(wire)), {PART: True}
+
+
+def _decode_thought(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
+    """Mistral's thinking, itself a list of text chunks."""
+    told, marks = wire["thinking"], {PART: True}
+    if isinstance(told, str):
+        text, marks = told, {PART: True, PLAIN: True}
+    else:
+        pieces = [chunk_text(chunk) for chunk in told]
+        text = "".join(pieces)
+        if pieces != ([text] if text else []):
+            marks[SPLIT] = [len(piece) for piece in pieces]  # type: ignore[assignment]
+    return ThinkingBlock(thinking=text, thinking_signature=optional(wire.get("signature"))), marks
+
+
+def chunk_text(chunk: dict[str, Any]) -> str:
+    if chunk.keys() != {"type", "text"} or chunk["type"] != "text":
+        raise ValueError("not a plain text chunk")
+    return string(chunk["text"])
+
+
+def _decode_by_url(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
+    """`image_url` and `audio_url`: an object with a URL, or at some hosts the bare URL."""
+    kind = wire["type"]
+    told = wire[kind]
+    bare = isinstance(told, str)
+    usual = ImageBlock if kind == "image_url" else AudioBlock
+    source, marks = _decode_source(string(told if bare else told["url"]), usual)
+    block = source(cache=decode_cache(wire))
+    if isinstance(block, ImageBlock) and not bare:
+        block = replace(block, detail=optional(told.get("detail")))
+    if bare:
+        marks[PLAIN] = True
+    return block, _as(kind, block, marks)
+
+
+def _decode_document_url(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
+    source, marks = _decode_source(string(wire["document_url"]), DocumentBlock)
+    block = source(cache=decode_cache(wire))
+    if isinstance(block, DocumentBlock):
+        block = replace(block, title=optional(wire.get("document_name")))
+    return block, _as("document_url", block, marks)
+
+
+def _decode_file(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
+    file = wire["file"]
+    told, file_id = optional(file.get("file_data")), optional(file.get("file_id"))
+    block: Any
+    marks: dict[str, Any]
+    if told is None:
+        if file_id is None:
+            raise ValueError("a file needs data or an id")
+        block, marks = DocumentBlock(cache=decode_cache(wire)), {}
+    elif told.startswith("data:") or "://" in told:
+        source, marks = _decode_source(told, DocumentBlock)
+        block = source(cache=decode_cache(wire))
+    else:  # some hosts take the base64 text alone
+        block, marks = DocumentBlock(data=told, cache=decode_cache(wire)), {}
+    if isinstance(block, DocumentBlock):
+        block = replace(block, file_id=file_id, title=optional(file.get("filename")))
+    return block, _as("file", block, marks)
+
+
+def _decode_input_audio(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
+    told = wire["input_audio"]
+    if isinstance(told, str):
+        usual = AudioBlock(cache=decode_cache(wire))
+        sound = replace(usual, url=told) if "://" in told else replace(usual, data=told)
+        return sound, {PLAIN: True, AS: "input_audio"}
+    spelled = optional(told.get("format"))
+    block = AudioBlock(
+        data=string(told["data"]),
+        mime_type=None if spelled is None else _mime_of(spelled),
+        cache=decode_cache(wire),
+    )
+    return block, {}
+
+
+_PART_DECODERS: dict[str, Callable[[dict[str, Any]], tuple[Block, dict[str, Any]]]] = {
+    "text": _decode_text,
+    "refusal": _decode_refusal,
+    "thinking": _decode_thought,
+    "image_url": _decode_by_url,
+    "audio_url": _decode_by_url,
+    "document_url": _decode_document_url,
+    "file": _decode_file,
+    "input_audio": _decode_input_audio,
+}
+
+
+def _decode_source(url: str, usual: type[Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """What makes a block of the URL: the media type of the data in it decides the kind of block."""
+    found = read_data_url(url)
+    if found is None:
+        return lambda **more: usual(url=url, **more), {}
+    mime, data = found
+    kind = ImageBlock if mime.startswith("image/") else AudioBlock if mime.startswith("audio/") else DocumentBlock
+    if not mime:
+        kind = usual
+    prefix = odd_prefix(url)
+    marks = {} if prefix is None else {PREFIX: prefix}
+    return lambda **more: kind(data=data, mime_type=mime or None, **more), marks
+
+
+def _as(kind: str, block: Any, marks: dict[str, Any]) -> dict[str, Any]:
+    return marks if kind == _usual_part(block) else {**marks, AS: kind}
+
+
+def _usual_part(block: ImageBlock | AudioBlock | DocumentBlock) -> str:
+    if isinstance(block, ImageBlock):
+        return "image_url"
+    if isinstance(block, DocumentBlock):
+        return "file"
+    return "input_audio" if block.data is not None else "audio_url"
+
+
+_FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
+
+
+def _mime_of(spelled: str) -> str:
+    return "audio/mpeg" if spelled == "mp3" else f"audio/{spelled}"
+
+
+def _format_of(mime: str) -> str:
+    return _FORMATS.get(mime) or mime.removeprefix("audio/")
+
+
+def decode_cache(wire: Mapping[str, Any]) -> CacheMarker | None:
+    """A breakpoint, in Anthropic's words, which routers take too, or in OpenAI's own."""
+    for key in (CACHE, BREAKPOINT):
+        marker = wire.get(key)
+        if isinstance(marker, dict):
+            marks = {AS: key} if key == BREAKPOINT else {}
+            cache = CacheMarker(ttl=optional(marker.get("ttl")), extra={API: marks} if marks else {})
+            held = {**residual(marker, _encode_marker(cache)), **marks}
+            return replace(cache, extra={API: held}) if held else cache
+    return None
+
+
+def encode_part(block: Block, report: Reporter) -> list[Any]:
+    """The block as a part of a content list; none (reported) when this wire cannot say it there."""
+    said = [] if isinstance(block, ThinkingBlock) else say_part(block)
+    if not said:
+        report.lost(type(block).__name__, "this wire cannot say such a block here")
+    elif isinstance(block, TextBlock):
+        if block.citations:
+            report.lost("citations", "only the text of an answer has sources", field="citations")
+        if block.text_signature is not None:
+            report.lost("text_signature", "only the text of an answer is signed", field="textSignature")
+    elif isinstance(block, (ImageBlock, AudioBlock, DocumentBlock)):
+        _account(block, said[0], report)
+    return said
+
+
+def say_part(block: Block) -> list[Any]:
+    """The same without a word about what is lost."""
+    wire: dict[str, Any] | None
+    match block:
+        case TextBlock():
+            wire = {"type": "refusal", "refusal": block.text} if block.refusal else {"type": "text", "text": block.text}
+        case ThinkingBlock():
+            wire = _say_thought(block)
+            return [restored(wire, block.extra, API)]
+        case ImageBlock() | AudioBlock() | DocumentBlock():
+            wire = _say_media(block, block.extra.get(API) or {})
+            if wire is None:
+                return []
+        case OpaqueBlock() if block.dialect == API:
+            return _opaque_part(block.value)
+        case _:
+            return []
+    if block.cache is not None:
+        say_cache(wire, block.cache)
+    return [restored(wire, block.extra, API) if block.extra else wire]
+
+
+def _opaque_part(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        if isinstance(value.get("type"), str):
+            return [value]
+        if value.keys() == {"content"} and isinstance(value["content"], list) and len(value["content"]) == 1:
+            return list(value["content"])
+    return []
+
+
+def _say_thought(block: ThinkingBlock) -> dict[str, Any]:
+    held, text = block.extra.get(API) or {}, block.thinking
+    lengths = held.get(SPLIT)
+    wire: dict[str, Any] = {"type": "thinking"}
+    if held.get(PLAIN):
+        wire["thinking"] = text
+    elif lengths is not None and sum(lengths) == len(text):
+        ends = [sum(lengths[:at]) for at in range(len(lengths) + 1)]
+        wire["thinking"] = [text_chunk(text[a:b]) for a, b in pairwise(ends)]
+    else:
+        wire["thinking"] = [text_chunk(text)] if text else []
+    if block.thinking_signature is not None:
+        wire["signature"] = block.thinking_signature
+    return wire
+
+
+def text_chunk(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _say_media(block: ImageBlock | AudioBlock | DocumentBlock, held: Mapping[str, Any]) -> dict[str, Any] | None:
+    kind = held.get(AS) or _usual_part(block)
+    url = _url_of(block, held)
+    if kind == "file":
+        return _say_file(block, url)
+    if kind == "input_audio":
+        return _say_sound(block, held)
+    if url is None:
+        return None
+    if kind == "document_url":
+        named = {"document_name": block.title} if isinstance(block, DocumentBlock) and block.title is not None else {}
+        return {"type": kind, kind: url, **named}
+    detail = {"detail": block.detail} if isinstance(block, ImageBlock) and block.detail is not None else {}
+    return {"type": kind, kind: url if held.get(PLAIN) and not detail else {"url": url, **detail}}
+
+
+def _url_of(block: ImageBlock | AudioBlock | DocumentBlock, held: Mapping[str, Any]) -> str | None:
+    if block.data is None:
+        return block.url
+    prefix = held.get(PREFIX)
+    if prefix is not None and read_data_url(prefix) == (block.mime_type or "", ""):
+        return f"{prefix}{block.data}"
+    return data_url(block.mime_type, block.data)
+
+
+def _say_file(block: ImageBlock | AudioBlock | DocumentBlock, url: str | None) -> dict[str, Any] | None:
+    file: dict[str, Any] = {}
+    if isinstance(block, DocumentBlock):
+        if block.data is not None and block.mime_type is None:
+            url = block.data
+        elif url is None and block.text is not None:
+            url = data_url(block.mime_type or "text/plain", base64.b64encode(block.text.encode()).decode())
+        if block.file_id is not None:
+            file["file_id"] = block.file_id
+        if block.title is not None:
+            file["filename"] = block.title
+    if url is not None:
+        file["file_data"] = url
+    return {"type": "file", "file": file} if "file_data" in file or "file_id" in file else None
+
+
+def _say_sound(block: ImageBlock | AudioBlock | DocumentBlock, held: Mapping[str, Any]) -> dict[str, Any] | None:
+    if held.get(PLAIN):
+        told = block.data if block.data is not None else block.url
+        return None if told is None else {"type": "input_audio", "input_audio": told}
+    if block.data is None:
+        return None
+    spelled = {} if block.mime_type is None else {"format": _format_of(block.mime_type)}
+    return {"type": "input_audio", "input_audio": {"data": block.data, **spelled}}
+
+
+def say_cache(wire: dict[str, Any], cache: CacheMarker) -> None:
+    """Puts the breakpoint where it is said."""
+    wire[BREAKPOINT if _is_openai_s(cache) else CACHE] = _encode_marker(cache)
+
+
+def _is_openai_s(cache: CacheMarker) -> bool:
+    return bool(cache.extra) and (cache.extra.get(API) or {}).get(AS) == BREAKPOINT
+
+
+def _encode_marker(cache: CacheMarker) -> dict[str, Any]:
+    wire = {"mode": "explicit"} if _is_openai_s(cache) else {"type": "ephemeral"}
+    if cache.ttl is not None:
+        wire["ttl"] = cache.ttl
+    return restored(wire, cache.extra, API) if cache.extra else wire
+
+
+_MEDIA_FIELDS = {
+    ImageBlock: ("data", "mime_type", "url", "file_id", "detail"),
+    AudioBlock: ("data", "mime_type", "url", "file_id", "transcript"),
+    DocumentBlock: ("data", "mime_type", "text", "url", "file_id", "title"),
+}
+
+
+def _account(block: ImageBlock | AudioBlock | DocumentBlock, said: Any, report: Reporter) -> None:
+    """Reports what reading the part again would not bring back."""
+    if isinstance(block, ImageBlock) and _is_plain_picture(block):
+        return  # by far the most common, and the most expensive to look at
+    again = decode_part(said)
+    if type(again) is not type(block):
+        report.lost(type(block).__name__, "it is read back as another kind of block", "weakened")
+        return
+    for name in _MEDIA_FIELDS[type(block)]:
+        told, kept = getattr(block, name), getattr(again, name)
+        if told != kept:
+            report.lost(name, MEDIA_RULE, "dropped" if kept is None else "weakened", field=json_name(name))
+
+
+def _is_plain_picture(block: ImageBlock) -> bool:
+    mime = block.mime_type
+    return bool(mime and mime.startswith("image/") and block.data is not None and block.url is block.file_id is None)
+
+
+def json_name(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def chunks_in(thinking: list[Any]) -> str | None:
+    """The text of thinking that comes in chunks, if all are such as this wire has."""
+    try:
+        return "".join(map(chunk_text, thinking))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None

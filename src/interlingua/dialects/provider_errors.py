@@ -1,0 +1,355 @@
+"""Provider answers that are errors, as typed errors. One classifier for all dialects: by status, code, then wording."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from ..values import jsontext
+from ..values.errors import (
+    Aborted,
+    AuthFailed,
+    BadRequest,
+    BadWire,
+    ContentFiltered,
+    ContextTooLong,
+    DialectError,
+    FormatError,
+    InterlinguaError,
+    Overloaded,
+    ProviderError,
+    RateLimited,
+    TimedOut,
+    ToolInputError,
+    TransportError,
+    seconds,
+)
+from ..values.messages import AssistantMessage, TextBlock, blocks_of
+
+# Wordings of "the conversation does not fit" seen at providers and servers. Users may append their own.
+OVERFLOW: list[str] = [
+    r"prompt (is )?too long",
+    r"input is too long",
+    r"exceeds? the context window",
+    r"exceeds? context limit",
+    r"input token count.*exceeds the maximum",
+    r"input tokens exceed",
+    r"maximum prompt length is \d+",
+    r"reduce the length of the messages",
+    r"max(imum)? context length",
+    r"exceeds the limit of \d+",
+    r"exceeds the available context size",
+    r"greater than the context length",
+    r"context window exceeds limit",
+    r"context[_ ]?window[_ ]?exceeded",
+    r"exceeded model token limit",
+    r"too large for model with \d+ maximum context length",
+    r"model_context_window_exceeded",
+    r"context[_ ]length[_ ]exceeded",
+    r"token limit exceeded",
+    r"request_too_large",
+    r"maximum allowed input length",
+    r"configured context size",
+    r"too many (input )?tokens",
+    r"^(400|413) .*\(no body\)",
+]
+# Throttling texts speak of tokens too ("too many tokens, please wait"): these are never an overflow.
+_THROTTLING = re.compile(r"rate.?limit|throttl|too many requests|quota|please wait|per minute|per day", re.IGNORECASE)
+
+# Words with which providers end an answer, or refuse a request, because a filter or the model itself declined it.
+# Anthropic: stop_reason. OpenAI and Azure: finish_reason, incomplete_details.reason, error.code. Bedrock: stopReason.
+# Google: finishReason and promptFeedback.blockReason. The last three are error codes of OpenAI and Alibaba.
+FILTERED = frozenset(
+    {"refusal", "sensitive", "content_filter", "content_filtered", "content_policy_violation", "guardrail_intervened"}
+    | {"safety", "recitation", "language", "blocklist", "prohibited_content", "spii", "model_armor", "jailbreak"}
+    | {"image_safety", "image_prohibited_content", "image_recitation", "responsibleaipolicyviolation"}
+    | {"image_content_policy_violation", "moderation_blocked", "data_inspection_failed"}
+)
+# The same where only the message tells it: Anthropic and Bedrock ("Output blocked by content filtering policy"), Azure
+# ("content management policy"), OpenAI ("flagged as potentially violating our usage policy", "rejected … by our safety
+# system"), xAI ("Content violates usage guidelines"), OpenRouter ("requires moderation … your input was flagged"),
+# DeepSeek, Moonshot, Alibaba, Z.AI.
+_DECLINED = re.compile(
+    r"content (management|filter(ing)?|moderation|safety|usage) policy|blocked by content filter"
+    r"|flagged as potentially violating|your (input|prompt|request) was flagged"
+    r"|violat\w+ (our |the |xai'?s )?(content|usage|safety) (polic|guideline)"
+    r"|rejected (by|as a result of) (our|the) safety system|considered high risk|content exists risk"
+    r"|contains? inappropriate content|unsafe or sensitive content|prompt was blocked|model refused:",
+    re.IGNORECASE,
+)
+
+_CODES: dict[str, type[ProviderError]] = {
+    "authentication_error": AuthFailed,
+    "permission_error": AuthFailed,
+    "invalid_api_key": AuthFailed,
+    "api_key_invalid": AuthFailed,
+    "unauthenticated": AuthFailed,
+    "permission_denied": AuthFailed,
+    "accessdeniedexception": AuthFailed,
+    "unrecognizedclientexception": AuthFailed,
+    "expiredtokenexception": AuthFailed,
+    "rate_limit_error": RateLimited,
+    "rate_limit_exceeded": RateLimited,
+    "insufficient_quota": RateLimited,
+    "resource_exhausted": RateLimited,
+    "throttlingexception": RateLimited,
+    "toomanyrequestsexception": RateLimited,
+    "servicequotaexceededexception": RateLimited,
+    "overloaded_error": Overloaded,
+    "server_overloaded": Overloaded,
+    "server_is_overloaded": Overloaded,
+    "slow_down": Overloaded,
+    "unavailable": Overloaded,
+    "serviceunavailableexception": Overloaded,
+    "modelnotreadyexception": Overloaded,
+    "context_length_exceeded": ContextTooLong,
+    "request_too_large": ContextTooLong,
+    **dict.fromkeys(FILTERED, ContentFiltered),
+    "invalid_request_error": BadRequest,
+    "invalid_prompt": BadRequest,
+    "invalid_argument": BadRequest,
+    "out_of_range": BadRequest,
+    "failed_precondition": BadRequest,
+    "validationexception": BadRequest,
+    "model_not_found": BadRequest,
+    "not_found_error": BadRequest,
+    "not_found": BadRequest,
+    "resourcenotfoundexception": BadRequest,
+}
+_STATUSES: dict[int, type[ProviderError]] = {
+    401: AuthFailed,
+    403: AuthFailed,
+    408: Overloaded,
+    413: ContextTooLong,
+    429: RateLimited,
+    502: Overloaded,
+    503: Overloaded,
+    504: Overloaded,
+    529: Overloaded,
+}
+
+
+def error_of(wire: Any) -> dict[str, Any]:
+    """The error that a body holds: under `error`, else the body itself; what is no object is its message."""
+    error = wire.get("error") if isinstance(wire, dict) else None
+    if isinstance(error, dict):
+        return error
+    return wire if isinstance(wire, dict) else {"message": wire}
+
+
+def words_of(message: Any, wire: Any) -> str:
+    """What an error says: its message, else the whole body."""
+    return message if isinstance(message, str) else jsontext.compact(wire) if wire else ""
+
+
+def azure_code(error: Mapping[str, Any]) -> str | None:
+    """The code inside Azure's `innererror`, which alone says that a filter refused the prompt where `code` is null."""
+    inner = error.get("innererror")
+    code = inner.get("code") if isinstance(inner, dict) else None
+    return code if isinstance(code, str) else None
+
+
+def is_overflow(message: str) -> bool:
+    """Whether an error text says that the conversation does not fit the context window."""
+    if _THROTTLING.search(message):
+        return False
+    return any(re.search(pattern, message, re.IGNORECASE) for pattern in OVERFLOW)
+
+
+def is_filtered(message: str) -> bool:
+    """Whether an error text says that a filter, or the model itself, declined the request or the answer."""
+    return _DECLINED.search(message) is not None
+
+
+def provider_error(
+    message: str,
+    *,
+    status: int = 0,
+    code: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: Any = None,
+    provider: str | None = None,
+) -> ProviderError:
+    """The typed error for what a provider said."""
+    kind = _kind(status, (code or "").lower(), message, body)
+    return kind(
+        message or f"HTTP {status}",
+        status=status,
+        code=code,
+        retry_after=retry_after(headers or {}),
+        body=body,
+        provider=provider,
+    )
+
+
+def failure_of(message: AssistantMessage) -> InterlinguaError:
+    """The typed error of an answer that ended badly, from what it says of itself."""
+    text, detail = message.error_message or "the answer ended in an error", message.stop_detail
+    if message.stop_reason == "aborted":
+        return Aborted(text)
+    refused = any(isinstance(block, TextBlock) and block.refusal for block in blocks_of(message.content))
+    if refused or (detail or "").lower() in FILTERED or is_filtered(text) or _is_blocked(message):
+        return ContentFiltered(text, code=detail)
+    return provider_error(text, code=detail)
+
+
+def _is_blocked(message: AssistantMessage) -> bool:
+    """Whether Google blocked the prompt. Its words for that are open (`OTHER`, numbers), so its place tells."""
+    answers = (held.get("~response") for held in message.extra.values() if isinstance(held, dict))
+    feedback = (answer.get("promptFeedback") for answer in answers if isinstance(answer, dict))
+    return any(isinstance(told, dict) and told.get("blockReason") is not None for told in feedback)
+
+
+def _kind(status: int, code: str, message: str, body: Any) -> type[ProviderError]:
+    named = _CODES.get(code)
+    if status not in (401, 429) and named is not RateLimited and is_filtered(message):
+        return ContentFiltered
+    if status not in (401, 403, 429) and named in (None, BadRequest) and is_overflow(f"{code} {message}".strip()):
+        return ContextTooLong
+    # OpenAI calls a wrong key and too many requests `invalid_request_error` as well: there the status says more.
+    if named is not None and not (named is BadRequest and status < 500 and status in _STATUSES):
+        return named
+    if 400 <= status < 500:
+        return _STATUSES.get(status, BadRequest)
+    return _passed_on(message, body) or _STATUSES.get(status, ProviderError)
+
+
+# Gateways pass on the error of the server behind them as their own 5xx, or inside a stream that began with 200: with
+# its status as a number (OpenRouter, Google), or in their text, as SDKs print it ("Error code: 400 - {…}", "400 Client
+# Error", "litellm.BadRequestError: …").
+_STATUS_IN_TEXT = re.compile(
+    r"^\W*(4[0-9]{2})\b(?=[\s:,{-])"
+    r"|\b(?:error(?: code)?|status(?:[ _]?code)?|http(?:/[0-9.]+)?(?: status| error)?|returned|responded with)\b"
+    r"[\"'\s:=(]{1,4}(4[0-9]{2})\b"
+    r"|[\"']code[\"']\s*:\s*[\"']?(4[0-9]{2})\b"
+    r"|\b(4[0-9]{2}) (?:client error|bad request)\b",
+    re.IGNORECASE,
+)
+_CODE_IN_TEXT = re.compile(r"\b(?:[a-z]+(?:_[a-z]+)+|[a-z]+(?:error|exception))\b", re.IGNORECASE)
+_SDK_ERRORS: dict[str, type[ProviderError]] = {
+    "badrequesterror": BadRequest,
+    "unprocessableentityerror": BadRequest,
+    "notfounderror": BadRequest,
+    "contentpolicyviolationerror": ContentFiltered,
+    "contextwindowexceedederror": ContextTooLong,
+}
+
+
+def _passed_on(message: str, body: Any) -> type[ProviderError] | None:
+    """What an error of a server's own really is, where it tells that of another."""
+    inner = _inner_status(body)
+    if inner is None and (found := _STATUS_IN_TEXT.search(message)):
+        inner = int(next(filter(None, found.groups())))
+    if inner is not None:
+        return _STATUSES.get(inner, BadRequest)
+    words = (word.lower() for word in _CODE_IN_TEXT.findall(message))
+    return next((kind for word in words if (kind := _CODES.get(word) or _SDK_ERRORS.get(word))), None)
+
+
+def _inner_status(body: Any) -> int | None:
+    """The status of a request that was refused, where the error tells it as a number."""
+    first = body[0] if isinstance(body, list) and body else body
+    error = error_of(first)
+    for name in ("code", "status", "status_code"):
+        value = error.get(name)
+        if isinstance(value, int | str) and re.fullmatch(r"4[0-9]{2}", str(value)):
+            return int(value)
+    return None
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait: `retry-after-ms`, else `retry-after`, which is seconds or a date (RFC 9110, 10.2.3).
+
+    What is past or negative is no wait at all; what makes no sense is None.
+    """
+    lower = {key.lower(): value for key, value in headers.items()}
+    milliseconds, value = _number(lower.get("retry-after-ms")), lower.get("retry-after")
+    if milliseconds is not None:
+        return seconds(milliseconds / 1000)
+    told = _number(value)
+    return told if told is not None else _until(value)
+
+
+def _number(value: Any) -> float | None:
+    if not isinstance(value, str) or not re.fullmatch(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)\s*", value):
+        return None
+    return seconds(float(value))
+
+
+def _until(value: Any) -> float | None:
+    try:
+        when = parsedate_to_datetime(value)
+        return seconds((when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError, AttributeError):  # no date, or one that no calendar has
+        return None
+
+
+def worded(error: ProviderError) -> str:
+    """The message of an error, for wires on which only the message tells a filter or an overflow."""
+    if isinstance(error, ContentFiltered) and not is_filtered(error.message):
+        return f"Output blocked by content filtering policy: {error.message}"
+    if isinstance(error, ContextTooLong) and not is_overflow(error.message):
+        return f"prompt is too long: {error.message}"
+    return error.message
+
+
+def word_status(error: ProviderError) -> int:
+    """The status whose word names an error, for wires that have one word per status and none for a filter."""
+    status = status_of(error)
+    return 400 if isinstance(error, ContentFiltered | ContextTooLong) and status != 413 else status
+
+
+def code_of(error: ProviderError) -> str | None:
+    """The code of an error, for wires on which the code tells a filter or an overflow."""
+    own, code = _OPENAI_WORDS.get(type(error)), (error.code or "").lower()
+    known = _CODES.get(code) is type(error) and (code in _OPENAI_CODES or code in FILTERED)
+    return error.code if own is None or known or code in _SPENT else own
+
+
+# What clients of OpenAI's wires act on, in an error or at the end of a stream (`server_is_overloaded`: Codex).
+_OPENAI_WORDS: dict[type[ProviderError], str] = {
+    ContentFiltered: "content_filter",
+    ContextTooLong: "context_length_exceeded",
+    RateLimited: "rate_limit_exceeded",
+    Overloaded: "server_is_overloaded",
+}
+_OPENAI_CODES = frozenset(
+    {"context_length_exceeded", "request_too_large", "rate_limit_exceeded", "insufficient_quota", "slow_down"}
+    | {"server_is_overloaded", "server_overloaded"}
+)
+# A limit that no waiting lifts keeps its code, or clients would try again.
+_SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached", "credit_balance_too_low"})
+
+
+def as_provider_error(error: InterlinguaError) -> ProviderError:
+    """Any error as one that a client's wire can say: what failed behind us, or what was wrong with the request."""
+    if isinstance(error, ProviderError):
+        return error
+    if isinstance(error, Aborted):
+        return ProviderError(str(error.reason or "aborted"), status=499)  # nginx's word for a client that has left
+    message = str(error)
+    if isinstance(error, TimedOut):
+        return ProviderError(message, status=504)
+    if isinstance(error, TransportError | BadWire):
+        return ProviderError(message, status=502)
+    if isinstance(error, FormatError | DialectError | ToolInputError):
+        return BadRequest(message, status=getattr(error, "status", 400))
+    return ProviderError(message, status=500)
+
+
+def status_of(error: ProviderError) -> int:
+    """The HTTP status to answer with for an error that may have come without one, or inside an answer with 200."""
+    if error.status >= 400:
+        return error.status
+    for kind, status in (
+        (AuthFailed, 401),
+        (RateLimited, 429),
+        (Overloaded, 503),
+        (ContextTooLong, 400),
+        (ContentFiltered, 400),
+        (BadRequest, 400),
+    ):
+        if isinstance(error, kind):
+            return status
+    return 500

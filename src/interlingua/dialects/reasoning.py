@@ -1,0 +1,213 @@
+"""How much to think, as a model of some generation takes it over some wire: a word, a number of tokens, on or off.
+
+What a model cannot be asked for becomes the nearest that it can: never more than was asked for, unless it cannot do
+with less. `fit` says why, for the report.
+"""
+
+from collections.abc import Collection
+from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from ..values.losses import Severity
+from ..values.request import Reasoning
+from .generations import EFFORTS, THREE, Generation
+
+# How a wire can be told: a word, a number of tokens, plainly on or off.
+Form: TypeAlias = Literal["effort", "budget", "switch"]
+EVERY_FORM: tuple[Form, ...] = ("effort", "budget", "switch")
+
+# What a word is worth in tokens, and the other way round: the greatest number that a word stands for.
+BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 65_536}
+_UP_TO = {"minimal": 1024, "low": 4096, "medium": 12_288, "high": 24_576, "xhigh": 49_152}
+_OFF = ("none", "off")
+
+
+class Fitted(NamedTuple):
+    """What to ask for (None: say nothing); why it is not what was asked for, and how much that matters."""
+
+    reasoning: Reasoning | None
+    why: str = ""
+    severity: Severity = "weakened"
+
+
+def asks(reasoning: Reasoning | None) -> bool:
+    """Whether it says anything about how much to think."""
+    return reasoning is not None and (reasoning.enabled, reasoning.effort, reasoning.budget) != (None, None, None)
+
+
+def is_off(reasoning: Reasoning) -> bool:
+    return reasoning.enabled is False or reasoning.effort in _OFF or (reasoning.budget == 0 and not reasoning.effort)
+
+
+def is_on(reasoning: Reasoning | None, model: Generation) -> bool:
+    """Whether the model will think, as far as is known."""
+    if reasoning is None or not asks(reasoning):
+        return bool(model.on_by_default)
+    return not is_off(reasoning)
+
+
+def fit(
+    asked: Reasoning, model: Generation, forms: Collection[Form] = EVERY_FORM, *, room: int | None = None
+) -> Fitted:
+    """What to ask of a model that is told in these forms. `room` is the limit that a budget must stay below."""
+    off = asks(asked) and is_off(asked)
+    if model.reasoning is False:
+        return Fitted(None, "the model does not reason", "record" if off else "dropped")
+    if not asks(asked):
+        return Fitted(asked)
+    fitted = _off(asked, model, forms) if off else _on(asked, model, forms, room)
+    return Fitted(asked) if fitted.reasoning == asked else fitted
+
+
+# --- off --------------------------------------------------------------------------------------------------------------
+
+
+def _off(asked: Reasoning, model: Generation, forms: Collection[Form]) -> Fitted:
+    words = _words(model, forms)
+    if model.can_be_off is False:
+        return _least(asked, model, forms, words)
+    if "switch" in forms:
+        return _switched_off(asked, model, words)
+    if model.efforts is not None and "none" in model.efforts:
+        return Fitted(replace(asked, effort="none", budget=None, enabled=False), "off is an effort of none", "record")
+    if model.on_by_default is False:
+        return Fitted(_only_summary(asked), "the model does not reason unless asked to", "record")
+    return Fitted(asked) if forms else Fitted(_only_summary(asked), _NO_WORD, "dropped")
+
+
+def _least(asked: Reasoning, model: Generation, forms: Collection[Form], words: tuple[str, ...] | None) -> Fitted:
+    """The least that a model does which cannot be kept from reasoning."""
+    if words:
+        return Fitted(_saying(asked, effort=words[0]), f"the model always reasons: {words[0]} effort is the least")
+    if model.budget is not None and "budget" in forms:
+        least = model.budget[0]
+        return Fitted(_saying(asked, budget=least), f"the model always reasons: {least} tokens are the least")
+    return Fitted(_only_summary(asked), "the model always reasons, as much as it likes", "dropped")
+
+
+def _switched_off(asked: Reasoning, model: Generation, words: tuple[str, ...] | None) -> Fitted:
+    """Off, and beside it the effort, which some models take for how much to write."""
+    effort, why, severity = asked.effort, "it says no more than off", "record"
+    if effort in _OFF or words == ():
+        effort = None
+    elif effort is not None and words is not None and effort not in words:
+        effort, why, severity = _nearest(effort, words), f"the model takes {', '.join(words)}", "weakened"
+    most = model.off_up_to
+    if effort is not None and most is not None and _rank(effort) > _rank(most):
+        effort, why, severity = most, f"reasoning can be off up to {most} effort only", "weakened"
+    return Fitted(replace(asked, effort=effort, budget=None, enabled=False), why, severity)  # type: ignore[arg-type]
+
+
+# --- on ---------------------------------------------------------------------------------------------------------------
+
+
+def _on(asked: Reasoning, model: Generation, forms: Collection[Form], room: int | None) -> Fitted:
+    words = _words(model, forms)
+    takes_budget = "budget" in forms and (model.budget is not None or not _is_known(model))
+    effort, budget = asked.effort, None if asked.budget == -1 else asked.budget  # -1: as much as the model likes
+    why, severity = "said as the model takes it", "record"
+    if budget is not None and not takes_budget:
+        why, severity = "the model takes no budget", "weakened"
+        effort, budget = effort or _word_for(budget), None
+    if effort is not None and words is not None and effort not in words:
+        given, effort = effort, _nearest(effort, words)
+        if words:
+            why, severity = f"the model takes {', '.join(words)}", "weakened"
+        elif not takes_budget:
+            why, severity = "reasoning is on or off here, without degrees", "weakened"
+        elif budget is None:
+            budget = _tokens_for(given, model, room)
+        else:
+            why = "the model takes a budget, no effort"
+    if model.adaptive is False and budget is None:  # it must be told how much
+        if takes_budget and model.budget is not None:
+            budget = _tokens_for(effort, model, room)
+        elif effort is None and words:
+            effort = _nearest("medium", words)
+    fitted = replace(asked, effort=effort, budget=budget, enabled=_switch(asked, effort, budget))
+    if budget is not None and model.budget is not None:
+        return _within(Fitted(fitted, why, severity), model, room)  # type: ignore[arg-type]
+    if effort is None and budget is None and "switch" not in forms and (_is_known(model) or not forms):
+        if model.on_by_default:
+            return Fitted(_only_summary(asked), f"the model reasons anyway: {why}", severity)  # type: ignore[arg-type]
+        return Fitted(_only_summary(asked), _NO_WORD, "dropped")
+    return Fitted(fitted, why, severity)  # type: ignore[arg-type]
+
+
+_NO_WORD = "the target has no word for how much to reason"
+
+
+def _within(fitted: Fitted, model: Generation, room: int | None) -> Fitted:
+    """The budget within the limits of the model, and below that of the whole answer."""
+    reasoning: Reasoning = fitted.reasoning  # type: ignore[assignment]
+    least, most = model.budget  # type: ignore[misc]
+    if room is not None:
+        most = min(most, room - 1)
+    if most < least:
+        why = f"the limit of the whole answer leaves no room for {least} tokens of reasoning, the fewest there are"
+        if model.adaptive:
+            return Fitted(replace(reasoning, budget=None, enabled=_switch(reasoning, reasoning.effort, None)), why)
+        return Fitted(replace(reasoning, effort=None, budget=None, enabled=False), why)
+    budget = max(least, min(reasoning.budget, most))  # type: ignore[type-var]
+    if budget == reasoning.budget:
+        return fitted
+    return Fitted(replace(reasoning, budget=budget), f"the model takes a budget of {least} to {most} tokens here")
+
+
+def _switch(asked: Reasoning, effort: str | None, budget: int | None) -> bool | None:
+    """How much implies that reasoning is on; where nothing says how much, the switch must."""
+    return True if effort is None and budget is None else asked.enabled
+
+
+# --- words and numbers ------------------------------------------------------------------------------------------------
+
+
+def _words(model: Generation, forms: Collection[Form]) -> tuple[str, ...] | None:
+    """The words that the model takes for how much, over this wire; None: any, for all we know."""
+    if "effort" not in forms:
+        return ()
+    if model.efforts is None:
+        return None
+    words = tuple(word for word in model.efforts if word != "none")
+    if not words and model.budget is not None and "budget" not in forms:
+        return THREE  # a host that takes words alone makes budgets of them
+    return words
+
+
+def _nearest(word: str, words: tuple[str, ...]) -> str | None:
+    """The strongest of these that is not stronger, else the weakest; None where nothing can be compared."""
+    known = [one for one in words if one in EFFORTS]
+    if word not in EFFORTS or not known:
+        return None
+    return next((one for one in reversed(known) if _rank(one) <= _rank(word)), known[0])
+
+
+def _rank(word: str) -> int:
+    return EFFORTS.index(word) if word in EFFORTS else -1
+
+
+def _tokens_for(word: str | None, model: Generation, room: int | None) -> int:
+    """What a word is worth in tokens; at most half of the whole answer, so that there is one."""
+    tokens = BUDGETS.get(word or "", BUDGETS["medium"])
+    if model.budget is not None:
+        tokens = min(tokens, model.budget[1])
+        if room is not None:
+            tokens = max(model.budget[0], min(tokens, room // 2))
+    return tokens
+
+
+def _word_for(budget: int) -> str:
+    return next((word for word, most in _UP_TO.items() if budget <= most), "max")
+
+
+def _is_known(model: Generation) -> bool:
+    return model.efforts is not None or model.budget is not None
+
+
+def _saying(asked: Reasoning, effort: str | None = None, budget: int | None = None) -> Reasoning:
+    return replace(asked, effort=effort, budget=budget, enabled=None)
+
+
+def _only_summary(asked: Reasoning) -> Reasoning | None:
+    return _saying(asked) if asked.summary is not None else None

@@ -1,0 +1,364 @@
+"""What every wire dialect needs: exact return trips, guarded reading, conversations, and provider errors.
+
+The residual rule. `extra[API]` of a value holds exactly what `encode(decode(wire))` would otherwise get wrong: keys
+that the format does not model, and hints. A hint says "where you would say X, the wire said Y" and is followed only
+while the encoder still says X, so a value that was changed since is never overruled by how it once looked.
+"""
+
+import functools
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..values import jsontext
+from ..values.errors import BadWire, DialectError, FormatError, InterlinguaError
+from ..values.folding import settle
+from ..values.jsontext import same as same
+from ..values.losses import Encoded, Reporter
+from ..values.messages import AssistantMessage, Block, Extra, StopReason, ToolCall, blocks_of
+from ..values.request import Conversation, ModelDescriptor, Request, ToolSpec
+
+# Keys of `extra[API]` that start with this are ours (hints, places); all others are the wire's own.
+HINTS = "~"
+JOINED = "~joined"  # whether a message shared its wire message with the one before it
+MESSAGE = "~message"  # residual of a wire message that became several of ours, on the first of them
+RESPONSE = "~response"  # residual of an answer's envelope, never sent back in a request
+BARE = "~bare"  # the wire was a bare list of messages
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound=Struct)
+Mint = Callable[[int], str]  # the id of the n-th call that came without one
+
+
+def residual(wire: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """What `said` gets wrong about `wire`: unknown keys as they are, known ones as hints. Empty when nothing."""
+    if same(wire, said):
+        return {}
+    held: dict[str, Any] = {}
+    hints: dict[str, Any] = {}
+    for key, value in wire.items():
+        if key in said:
+            hint = _hint(value, said[key])
+            if hint:
+                hints[key] = hint
+        elif key.startswith(HINTS):
+            hints[key] = {"wire": value}
+        else:
+            held[key] = value
+    for key, value in said.items():
+        if key not in wire:
+            hints[key] = {"said": value}
+    if hints:
+        held[HINTS] = hints
+    return held
+
+
+def _hint(wire: Any, said: Any) -> dict[str, Any] | None:
+    if isinstance(wire, dict) and isinstance(said, dict):
+        inner = residual(wire, said)
+        return {"in": inner} if inner else None
+    return None if same(wire, said) else {"said": said, "wire": wire}
+
+
+def restored(said: dict[str, Any], extra: Extra, api: str) -> dict[str, Any]:
+    """`said` with the residual of `api` put back; changes and returns `said`."""
+    held = extra.get(api)
+    return put_back(said, held) if held else said
+
+
+def put_back(said: dict[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `residual`; changes and returns `said`."""
+    if not held:
+        return said
+    for key, value in held.items():
+        if not key.startswith(HINTS) and key not in said:
+            said[key] = value
+    for key, hint in held.get(HINTS, {}).items():
+        if "in" in hint:
+            if isinstance(said.get(key), dict):
+                said[key] = put_back(dict(said[key]), hint["in"])
+        elif "said" not in hint:
+            said.setdefault(key, hint["wire"])
+        elif key in said and same(said[key], hint["said"]):
+            if "wire" in hint:
+                said[key] = hint["wire"]
+            else:
+                del said[key]
+    return said
+
+
+def keeping(value: S, api: str, wire: Mapping[str, Any], said: Mapping[str, Any]) -> S:
+    """The value with what `said`, its own encoding, gets wrong about `wire`, beside hints that it already holds."""
+    held = residual(wire, said)
+    return with_held(value, api, **held) if held else value
+
+
+def with_held(value: S, api: str, /, **held: Any) -> S:
+    """The value with these keys added to what it holds for `api`."""
+    extra: Extra = value.extra  # type: ignore[attr-defined]
+    return replace(value, extra={**extra, api: {**extra.get(api, {}), **held}})
+
+
+def held_of(extra: Extra, api: str) -> Mapping[str, Any]:
+    """What an extra holds for `api`."""
+    return extra.get(api, {}) if extra else {}
+
+
+def reading(api: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Guards a decoding arrow: whatever it is fed, the caller sees a value or one BadWire that names the place."""
+
+    def guard(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except InterlinguaError:
+                raise
+            except RecursionError:
+                raise BadWire(api, "nested too deep to read") from None
+            except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError) as error:
+                raise BadWire(api, f"not what this wire allows: {type(error).__name__}: {error}") from error
+
+        return guarded
+
+    return guard
+
+
+def each(items: Any, name: str, api: str, decode: Callable[[Any], R]) -> list[R]:
+    """`decode` over a wire list; an error inside names the item."""
+    if not isinstance(items, list):
+        raise BadWire(api, f"expected a list, got {type(items).__name__}", f"$.{name}")
+    out = []
+    for at, item in enumerate(items):
+        try:
+            out.append(decode(item))
+        except DialectError as error:
+            raise error.under(f"{name}[{at}]") from None
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise BadWire(api, f"{type(error).__name__}: {error}", f"$.{name}[{at}]") from error
+    return out
+
+
+def an_object(value: Any, api: str, path: str = "$") -> dict[str, Any]:
+    """The value, which must be a JSON object."""
+    if not isinstance(value, dict):
+        raise BadWire(api, f"expected an object, got {type(value).__name__}", path)
+    return value
+
+
+def body_of(data: Any, api: str) -> Any:
+    """A wire body as JSON values, from text or bytes if need be."""
+    if isinstance(data, bytes | bytearray | str):
+        try:
+            return jsontext.read(data)
+        except FormatError as error:
+            raise BadWire(api, error.message) from None
+    return data
+
+
+def lenient(body: Any) -> Any:
+    """The body of an error answer: JSON values where it is JSON, else text."""
+    try:
+        return body_of(body, "")
+    except BadWire:
+        return body.decode("utf-8", "replace") if isinstance(body, bytes | bytearray) else body
+
+
+def string(value: Any) -> str:
+    """The value, which must be a string; TypeError makes the caller keep the shape opaque."""
+    if not isinstance(value, str):
+        raise TypeError(f"expected a string, got {type(value).__name__}")
+    return value
+
+
+def boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"expected a boolean, got {type(value).__name__}")
+    return value
+
+
+def optional(value: Any) -> str | None:
+    """The value if it is a string; what is not stays in the residual."""
+    return value if isinstance(value, str) else None
+
+
+def media_type(value: Any) -> str | None:
+    """The media type without its parameters, which matter only for raw sound (`audio/L16;rate=24000`)."""
+    if not isinstance(value, str) or value.startswith("audio/"):
+        return optional(value)
+    return value.partition(";")[0].strip()
+
+
+def flag(value: Any) -> bool | None:
+    """The value if it is a boolean."""
+    return value if isinstance(value, bool) else None
+
+
+def whole(value: Any) -> int | None:
+    """The value if it is an integer."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def number(value: Any) -> int | float | None:
+    """The value if it is a number."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def strings(value: Any) -> tuple[str, ...] | None:
+    """The value if it is a list of strings."""
+    return tuple(value) if isinstance(value, list) and all(isinstance(item, str) for item in value) else None
+
+
+def count(usage: Mapping[str, Any], key: str) -> int:
+    """A token count that may be absent, null or nonsense."""
+    return whole(usage.get(key)) or 0
+
+
+class Ids:
+    """Ids for calls that the wire left without one: the n-th is `mint(n)`, but none that was given before."""
+
+    def __init__(self, mint: Mint | None) -> None:
+        self._mint = mint or "call_{}".format
+        self._count = 0
+        self._given: set[str] = set()
+
+    def take(self, given: Any) -> tuple[str, bool]:
+        """The id, and whether it was minted."""
+        if isinstance(given, str) and given:
+            self._given.add(given)
+            return given, False
+        for _ in range(len(self._given) + 1):  # a mint may know only one word
+            id, self._count = self._mint(self._count), self._count + 1
+            if id not in self._given:
+                break
+        return id, True
+
+
+def generated_id(message: AssistantMessage, prefix: str) -> str:
+    """An id for an answer that has none, as clients count on one: the same whether it is streamed or said whole.
+
+    So it is made of what is known when an answer begins.
+    """
+    told = f"{message.provider}\n{message.response_model or message.model}\n{message.timestamp}"
+    return prefix + hashlib.blake2b(told.encode("utf-8", "replace"), digest_size=12).hexdigest()
+
+
+def named(message: AssistantMessage, request: Request | None) -> AssistantMessage:
+    """The message with the name of the model that was asked, where it bears none: clients count on it."""
+    if request is None or message.model or message.response_model:
+        return message
+    return replace(message, model=request.model.id)
+
+
+def api_of(quirks: Mapping[str, Any] | None, api: str) -> str:
+    """The name under which a variant speaks."""
+    return quirks["api"] if quirks else api
+
+
+def model_of(given: Any, told: str | ModelDescriptor | None, api: str) -> ModelDescriptor:
+    """The model of a request: as the caller describes it, else as the body names it."""
+    if isinstance(told, ModelDescriptor):
+        return told
+    return ModelDescriptor(id=optional(given) or told or "", api=api)
+
+
+# What hosts say that pass on the words of the model's own provider (OpenRouter, LiteLLM and Anthropic- or Gemini-like
+# servers do), in any spelling: lower case, with underscores.
+_SPELLINGS: dict[StopReason, str] = {
+    "stop": "stop end eos end_turn stop_sequence complete completed",
+    "toolUse": "tool_calls tool_call tool_use function_call function_calls",
+    "length": "length max_tokens max_output_tokens max_completion_tokens max_new_tokens max_length model_length"
+    " token_limit length_limit truncated incomplete model_context_window_exceeded",
+    "error": "content_filter content_filtered safety refusal recitation blocklist prohibited_content spii language"
+    " image_safety guardrail_intervened malformed_function_call malformed_tool_use unexpected_tool_call"
+    " error failed timeout abort aborted cancelled canceled",
+}
+STOP_WORDS = {word: reason for reason, words in _SPELLINGS.items() for word in words.split()}
+
+
+def meaning(word: str | None, reasons: Mapping[str, StopReason]) -> StopReason | None:
+    """What a word for the end of an answer means: the wire's own, else another's; None for one that none has."""
+    return reasons.get(word or "") or STOP_WORDS.get((word or "").lower().replace("-", "_").replace(" ", "_"))
+
+
+def reason_for(word: str | None, reasons: Mapping[str, StopReason], content: tuple[Block, ...]) -> StopReason:
+    """Why an answer ended that the wire ends with this word.
+
+    An unknown word is a stop when something usable came; but calls whose arguments break off show that it was cut.
+    """
+    known = meaning(word, reasons)
+    broken = any(isinstance(block, ToolCall) and block.parse_error is not None for block in content)
+    return "length" if word and known is None and broken else settle(known, content)
+
+
+def own_word(message: AssistantMessage, reasons: Mapping[str, StopReason]) -> str | None:
+    """The wire's own word for how the message ended, as long as it still means that."""
+    word = message.stop_detail
+    means = reasons.get(word or "")
+    return word if means is not None and settle(means, blocks_of(message.content)) == message.stop_reason else None
+
+
+def given_arguments(given: Any) -> dict[str, Any]:
+    """Arguments that travel as an object, as fields of a call. What is no object is kept as text."""
+    if isinstance(given, dict):
+        return {"arguments": given}
+    told = jsontext.compact(given)
+    return {"arguments": {}, "arguments_text": told, "parse_error": "the arguments are not a JSON object"}
+
+
+def say_blocks(
+    content: tuple[Block, ...], encode: Callable[[Block, Reporter], dict[str, Any] | None], report: Reporter
+) -> list[Any]:
+    """Blocks for the wire; those that it cannot say are left out, which `encode` reports."""
+    said = []
+    for at, block in enumerate(content):
+        report.block = at
+        wire = encode(block, report)
+        if wire is not None:
+            said.append(wire)
+    report.block = None
+    return said
+
+
+def say_tools(specs: tuple[ToolSpec, ...], api: str, encode: Callable[[ToolSpec], Any], report: Reporter) -> list[Any]:
+    """Tool definitions for the wire; other providers' own tools are reported."""
+    said = []
+    for at, spec in enumerate(specs):
+        if spec.dialect is None:
+            said.append(encode(spec))
+        elif spec.dialect == api:
+            said.append(spec.value)
+        else:
+            report.at(f"$.tools[{at}]", spec.name, f"a tool that only {spec.dialect} can run")
+    return said
+
+
+def decode_conversation(data: Any, api: str, decode_request: Callable[..., Request], field: str) -> Conversation:
+    """A request body, or a bare list of its messages (`field` is the wire's name for them), as a conversation."""
+    body = body_of(data, api)
+    if isinstance(body, list):
+        request = decode_request({field: body})
+        return Conversation.of(with_held(request, api, **{BARE: True}))
+    return Conversation.of(decode_request(an_object(body, api)))
+
+
+def encode_conversation(
+    conversation: Conversation, api: str, encode_request: Callable[..., Encoded], field: str
+) -> Encoded:
+    """The inverse: the request body, or the bare list if that is what was read."""
+    request = conversation.request()
+    held = request.extra.get(api, {})
+    if not held.get(BARE):
+        return encode_request(request)
+    rest = {key: value for key, value in held.items() if key != BARE}
+    body, losses = encode_request(replace(request, extra={**request.extra, api: rest}))
+    return Encoded(body.get(field, []), losses)

@@ -1,0 +1,167 @@
+"""What stream decoders and encoders share: they end well whatever happens, and say nothing after the end."""
+
+import abc
+import contextlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from ..values import jsontext
+from ..values.errors import BadWire, FormatError, InterlinguaError, ProviderError, TransportError
+from ..values.events import StreamEvent, message_in
+from ..values.folding import CUT_OFF, Recorder
+from ..values.losses import Encoded, Loss
+from ..values.messages import AssistantMessage
+from ..values.request import Request
+from .framing import Frame
+from .provider_errors import as_provider_error
+from .residual import api_of, named
+
+
+class Decoder(abc.ABC):
+    """Base of the stream decoders. A dialect says what a frame means (`_read`) and how the message ends."""
+
+    API = ""
+
+    def __init__(
+        self,
+        *,
+        model: str | None = None,
+        provider: str | None = None,
+        timestamp: int | None = None,
+        mint: Any = None,
+        quirks: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._given = AssistantMessage(
+            content=(), api=api_of(quirks, self.API), provider=provider, model=model, timestamp=timestamp
+        )
+        self._record = Recorder(self._given)
+        self._mint = _numbered(mint)
+        self._quirks = quirks
+        self._frames = 0
+        self.failure: InterlinguaError | None = None  # why the stream broke, typed, unless the caller broke it
+
+    def renaming(self, names: Mapping[str, str]) -> None:
+        """Has tools go by the conversation's own names: `names` is the wire's name -> ours."""
+        self._record.names = names
+
+    def feed(self, frame: Frame) -> list[StreamEvent]:
+        """The events that this frame brings. What the wire forbids ends the stream with an error event."""
+        record = self._record
+        if record.finished:
+            return []
+        self._frames += 1
+        try:
+            self._read(jsontext.read(frame.data), frame)
+        except FormatError as error:
+            self._unreadable(frame, error)
+        except (KeyError, TypeError, AttributeError, ValueError, IndexError, RecursionError) as error:
+            self._broken(f"frame {self._frames} is not what this wire allows: {error!r}")
+        return record.take()
+
+    def close(self, error: str | None = None, *, aborted: bool = False) -> list[StreamEvent]:
+        """The terminal event, unless it was given: the end of the answer if it was complete, else an error."""
+        if not self._record.finished:
+            try:
+                if error is None and not aborted and self._complete():
+                    self._finish()
+                else:
+                    if error is None and not aborted:
+                        self.failure = TransportError(CUT_OFF)
+                    self._fail(error or ("aborted" if aborted else CUT_OFF), aborted=aborted)
+            except (FormatError, KeyError, TypeError, AttributeError, ValueError, IndexError) as problem:
+                self._broken(f"the end of the stream makes no sense: {problem!r}")
+        return self._record.take()
+
+    @abc.abstractmethod
+    def _read(self, value: Any, frame: Frame) -> None:
+        """What one frame means."""
+
+    def _unreadable(self, frame: Frame, error: FormatError) -> None:
+        """A frame that is no JSON: broken, unless the dialect has a word for it."""
+        self._broken(f"frame {self._frames}: {error}")
+
+    @abc.abstractmethod
+    def _complete(self) -> bool:
+        """Whether the answer is whole if nothing more comes."""
+
+    @abc.abstractmethod
+    def _finish(self) -> None:
+        """Ends the message as it stands."""
+
+    def _close_blocks(self) -> None:  # noqa: B027 - most have nothing to do
+        """Closes whatever is open, as the dialect closes it."""
+
+    def _broken(self, problem: str) -> None:
+        """Ends a stream that says what its wire forbids."""
+        self.failure = BadWire(self.API, problem)
+        self._fail(f"{self.API}: {problem}")
+
+    def _fail(self, message: str, *, aborted: bool = False, detail: str | None = None) -> None:
+        # What is broken is closed by the recorder, with what came.
+        with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError, IndexError):
+            self._close_blocks()
+        self._record.fail(message, aborted=aborted, detail=detail)
+
+
+class Encoder(abc.ABC):
+    """Base of the stream encoders. `request` is what the client asked; it tells what the events leave out."""
+
+    encode_response: ClassVar[Callable[..., Encoded]]  # the dialect's, as a static method
+
+    def __init__(self, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None) -> None:
+        self._request = request
+        self._quirks = quirks
+        self._closed = False
+        self._latest: StreamEvent | None = None  # that was no delta: it knows the message so far
+
+    @property
+    def losses(self) -> Sequence[Loss]:
+        """What the wire could not carry of the message so far, up to the block that began or ended last.
+
+        At the end it is what `encode_response` reports of the message.
+        """
+        message = None if self._latest is None else message_in(self._latest)
+        if message is None:
+            return ()
+        return self.encode_response(message, **({"quirks": self._quirks} if self._quirks else {})).losses
+
+    @abc.abstractmethod
+    def feed(self, event: StreamEvent) -> bytes:
+        """The bytes that this event brings; none after the terminal event."""
+
+    @abc.abstractmethod
+    def close(self) -> bytes:
+        """Nothing after the terminal event; a stream without one is cut off, and says so."""
+
+    def fail(self, error: InterlinguaError) -> bytes:
+        """Ends the stream with a failure, in the wire's own words for its kind: an overload stays an overload."""
+        if self._closed:
+            return b""
+        said = self._failure(as_provider_error(error))
+        self._closed = True
+        return said
+
+    @abc.abstractmethod
+    def _failure(self, error: ProviderError) -> bytes:
+        """The end of a stream that failed."""
+
+    def _named(self, message: AssistantMessage | None) -> AssistantMessage:
+        return named(message or _NOTHING, self._request)
+
+
+_NOTHING = AssistantMessage(content=())
+
+
+def _numbered(mint: Callable[..., str] | None) -> Callable[[int], str] | None:
+    """A maker of ids as the decoders call it, with the number of the call; one that takes no argument will do."""
+    if mint is None:
+        return None
+    make = mint
+    try:
+        inspect.signature(make).bind(0)
+    except TypeError:
+        return lambda number: make()
+    except ValueError:  # made in C, with no signature to look at
+        pass
+    return make

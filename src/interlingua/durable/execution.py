@@ -1,0 +1,159 @@
+"""One run on its session: begun, or taken up where another worker left it. Knows nothing of queues.
+
+The session is the only record of what was done. For the queue a run is one whole: steps of a workflow would be a
+second journal, which could disagree with the first.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..agent import Agent, Limits
+from ..agent.batch import NOT_RUN, UNKNOWN, result_message
+from ..agent.loop import Spent
+from ..agent.stored import Stored
+from ..agent.structured import output_of
+from ..sessions import Session, SessionError, SessionNotFound
+from ..tools.tool import ToolResult
+from ..values.abort import Abort
+from ..values.canonical import build
+from ..values.containment import must_propagate
+from ..values.messages import AgentMessage, AssistantMessage, TextBlock, ToolResultMessage, text_of
+from .agents import made
+from .orders import Order, Outcome, RunFailed
+
+
+async def carried_out(order: Order, session: Session, signal: Abort) -> Outcome:
+    """Runs to the end. Raises RunFailed where the agent could not be made or its model failed, SessionError where the
+    session could not be written: then it may be tried again."""
+    agent = await _made(order, session)
+    _begin(order, session)
+    agent.history.reload()
+    before = _since_prompt(order, session)
+    limits = agent.limits
+    reason = _spent(before).over(limits) if before else None
+    if session.unfinished_calls() or (reason is None and _is_open(agent)):
+        agent.limits = _left(limits, _spent(before))
+        result = await agent.continue_(signal=signal)
+        reason = _named(result.reason, limits, _spent(_since_prompt(order, session)))
+        if reason == "error":
+            raise _failure(result.failure, agent)
+    return _outcome(reason or "done", agent, _since_prompt(order, session))
+
+
+async def _made(order: Order, session: Session) -> Agent:
+    try:
+        return await made(order.agent, session, order.arguments)
+    except SessionError:
+        raise
+    except BaseException as error:  # of whoever wrote the factory
+        if must_propagate(error):
+            raise
+        said = str(error) or "no message"
+        raise RunFailed(f"agent {order.agent!r} could not be made: {type(error).__name__}: {said}") from error
+
+
+def _begin(order: Order, session: Session) -> None:
+    """Puts the prompt into the session, as far as it is not there: its entries bear the run's name."""
+    for name, message in zip(order.entry_ids, order.prompt, strict=True):
+        if _has(session, name):
+            continue
+        if name == order.entry_ids[0]:
+            _settle(session)
+        session.append(message, id=name)
+
+
+def _has(session: Session, name: str) -> bool:
+    try:
+        session.entry(name)
+    except SessionNotFound:
+        return False
+    return True
+
+
+def _settle(session: Session) -> None:
+    """Answers the calls that an earlier run left open. None of them is run for a run that did not ask for it."""
+    history = Stored(session)
+    for unfinished in session.unfinished_calls():
+        call = unfinished.call
+        told = unfinished.result
+        if isinstance(told, dict):
+            result: ToolResultMessage = build(told, ToolResultMessage)
+        else:
+            status, text = ("unknown", UNKNOWN) if unfinished.started else ("aborted", NOT_RUN)
+            said = ToolResult(content=(TextBlock(text=text),), details={"status": status}, is_error=True)
+            result = result_message(call, said)
+        history.append(result)
+
+
+def _since_prompt(order: Order, session: Session) -> tuple[AgentMessage, ...]:
+    """What has been said in this run."""
+    path = session.path()
+    ours = {*order.entry_ids}
+    first = next((at for at, entry in enumerate(path) if entry.id in ours), 0)
+    return tuple(entry.message for entry in path[first:] if entry.id not in ours)
+
+
+def _spent(messages: Sequence[AgentMessage]) -> Spent:
+    """What the answers cost, whichever worker asked for them."""
+    spent = Spent()
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            spent.add(message)
+    return spent
+
+
+def _left(limits: Limits, spent: Spent) -> Limits:
+    """What is left of the limits. Seconds count for each life; a cost that is not known leaves nothing."""
+    return replace(
+        limits,
+        turns=None if limits.turns is None else limits.turns - spent.turns,
+        tokens=None if limits.tokens is None else limits.tokens - spent.tokens,
+        cost=None if limits.cost is None else 0.0 if spent.cost is None else limits.cost - spent.cost,
+    )
+
+
+def _named(reason: str, limits: Limits, spent: Spent) -> str:
+    """A limit as the agent has it, not as what was left of it."""
+    return spent.over(limits) or reason if reason.startswith("limit: ") else reason
+
+
+def _is_open(agent: Agent) -> bool:
+    """Whether the model has more to say. A final answer that is not what was asked for is sent back."""
+    last = agent.messages[-1]
+    if not isinstance(last, AssistantMessage) or last.stop_reason in ("error", "aborted"):
+        return True
+    problem = agent._verify(last) if agent._schema is not None else None
+    if problem is not None:
+        agent.follow_up(f"Your answer is not what was asked for: {problem} Answer again with the JSON alone.")
+    return problem is not None
+
+
+def _failure(failure: Exception | None, agent: Agent) -> Exception:
+    if isinstance(failure, SessionError):
+        return failure
+    return RunFailed(str(failure or agent.state.error or "the agent failed and did not say why"))
+
+
+def _outcome(reason: str, agent: Agent, messages: Sequence[AgentMessage]) -> Outcome:
+    spent = _spent(messages)
+    answers = [message for message in messages if isinstance(message, AssistantMessage)]
+    text = text_of(answers[-1].content) if answers else ""
+    return Outcome(
+        reason=reason,
+        text=text,
+        output=output_of(text, agent._schema.schema).value if agent._schema is not None and reason == "done" else None,
+        turns=spent.turns,
+        tokens=spent.tokens,
+        cost=spent.cost,
+        unknown=tuple(
+            message.tool_call_id
+            for message in messages
+            if isinstance(message, ToolResultMessage) and _is_unknown(message.details)
+        ),
+    )
+
+
+def _is_unknown(details: Any) -> bool:
+    return isinstance(details, dict) and details.get("status") == "unknown"

@@ -1,0 +1,387 @@
+"""Who may see which session, and what there is to see of it: lists, histories, states."""
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from ..agent.agent import Agent, Result
+from ..sessions.session import Session
+from ..sessions.store import SessionError, SessionInfo, SessionNotFound, Store
+from ..tools.tool import Tool, ToolContext
+from ..values.errors import ToolAuthorizationError, ToolInputError
+from ..values.messages import AgentMessage, CustomMessage
+from ..values.request import ModelDescriptor
+from .excerpt import excerpt, is_tool_message
+from .rows import milliseconds, name_of, parts, row_of, spawned, standing, usage_in
+from .runs import Run, Status
+
+Visibility: TypeAlias = Literal["self", "tree", "all"]
+MakeTools: TypeAlias = Callable[[ToolContext], "Iterable[Tool] | Awaitable[Iterable[Tool]]"]
+Row: TypeAlias = dict[str, Any]
+_Rows: TypeAlias = list[Row]  # inside the class, `list` is a method
+_Messages: TypeAlias = list[AgentMessage]
+_RunsOf: TypeAlias = list[Run]
+
+CHILD = "sub-"  # how the ids of spawned sessions begin; their first line is the proof
+_COUNTED = 8 << 20  # bytes of a session whose tokens are added up
+_TAIL = 40  # messages at the end of a session that tell how it stands
+
+
+class Forbidden(ToolAuthorizationError):
+    """The caller may not do this here."""
+
+
+class Caller(Struct, frozen=True, kw_only=True):
+    """The session on whose behalf something is asked. Whoever asks without one is the program itself, and sees all."""
+
+    key: str
+    sandboxed: bool = False
+
+
+class AgentSetup(Struct, frozen=True, kw_only=True):
+    """What an agent is made of. `tools` are tools, or make them for a context; `options` go to `Agent`."""
+
+    model: str | ModelDescriptor
+    tools: "Iterable[Tool] | MakeTools" = ()
+    system: Any = None
+    context: ToolContext = ToolContext()
+    options: dict[str, Any] = {}
+
+
+class Lane:
+    """One session as this host knows it: who runs in it, and who waits."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.turn = asyncio.Lock()
+        self.waiting = 0
+        self.agent: Agent | None = None
+        self.session: Session | None = None
+        self.attached = False
+        self.on_message: Callable[[], object] | None = None
+        self.last: Result | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self.turn.locked() or self.waiting > 0 or (self.agent is not None and self.agent.running)
+
+
+class Directory:
+    """The sessions of a host's agents, as callers see them.
+
+    A caller sees its own session, and with `tree` those that it began, and those below; with `all` every session of its
+    agent and of the agents in `reachable`. One in a sandbox never sees more than the tree.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        agent: str,
+        agents: Mapping[str, AgentSetup],
+        reachable: Iterable[str],
+        visibility: Visibility,
+    ) -> None:
+        self.agent = agent
+        self.agents = dict(agents)
+        self.reachable = frozenset(reachable)
+        self.visibility = visibility
+        self.runs: dict[str, Run] = {}
+        self._store = store
+        self._lanes: dict[str, Lane] = {}
+        self._origins: dict[str, tuple[str | None, int]] = {}
+
+    def _setup(self, agent: str) -> AgentSetup:
+        setup = self.agents.get(agent)
+        if setup is None:
+            raise ToolInputError(f"there is no agent {agent!r}: there are {', '.join(self.agents)}")
+        return setup
+
+    def caller(self, context: ToolContext) -> Caller:
+        """Who asks through the tools of a context."""
+        return Caller(key=self.key_of(context.session_key or ""), sandboxed=bool(context.sandboxed))
+
+    def caller_of(self, session: str) -> Caller:
+        """A session as one that asks: what is done on its behalf is bound by what it may."""
+        return Caller(key=self.key_of(session))
+
+    def key_of(self, session: str, by: Caller | None = None) -> str:
+        """The key of a session that is named by key, id or `current`."""
+        if session == "current" and by is not None:
+            return by.key
+        agent = parts(by.key)[0] if by is not None else self.agent
+        key = session if session.startswith("agent:") and session.count(":") >= 2 else f"agent:{agent}:{session}"
+        parts(key)  # what is no key goes no further
+        return key
+
+    def seen(self, session: str, by: Caller | None) -> str:
+        """The key of a session that exists and that the caller may see; raises otherwise.
+
+        To a caller, a session that it may not see is as one that is not there.
+        """
+        key = self.key_of(session, by)
+        if not self.is_visible(key, by):
+            raise Forbidden(f"{session[:200]!r} is not a session that this one can see")
+        if not self._exists(key):
+            raise SessionNotFound(f"there is no session {session[:200]!r}")
+        return key
+
+    def labelled(self, label: str, by: Caller | None, *, agent: str | None = None) -> str:
+        """The key of the one visible session of this name."""
+        found = [row["key"] for row in self._rows(by, agent) if self._is_called(row, label)]
+        if not found:
+            raise SessionNotFound(f"there is no session labelled {label[:200]!r}")
+        if len(found) > 1:
+            raise SessionError(f"several sessions are labelled {label[:200]!r}: name one by its key")
+        return str(found[0])
+
+    def _is_called(self, row: Row, label: str) -> bool:
+        """Whether a session bears this label; a row alone may show the first words instead."""
+        return bool(row["displayName"][:70] == " ".join(label.split())[:70] and self._label(row["key"]) == label)
+
+    def _label(self, key: str) -> str | None:
+        with contextlib.suppress(SessionError), self._reading(key) as session:
+            return session.title
+        return None
+
+    def is_visible(self, key: str, by: Caller | None) -> bool:
+        """Whether a caller may know of a session."""
+        if by is None or key == by.key:
+            return True
+        if self.visibility == "self":
+            return False
+        if by.sandboxed or self.visibility == "tree":
+            return self._is_below(key, by.key)
+        agent = parts(key)[0]
+        return agent == parts(by.key)[0] or agent in self.reachable
+
+    def _is_below(self, key: str, above: str) -> bool:
+        at: str | None = key
+        for _ in range(64):
+            at = self._origin(at)[0] if at is not None else None
+            if at is None or at == above:
+                return at == above
+        return False
+
+    def _origin(self, key: str) -> tuple[str | None, int]:
+        """Which session began this one, and how deep it stands; from its first line, which never changes."""
+        if key not in self._origins and parts(key)[1].startswith(CHILD):
+            with contextlib.suppress(SessionError), self._reading(key) as session:
+                parent = session.about.get("spawnedBy")
+                depth = spawned(session.about).get("depth")
+                self._origins[key] = (
+                    parent if isinstance(parent, str) else None,
+                    depth if isinstance(depth, int) else 1,
+                )
+        return self._origins.get(key, (None, 0))
+
+    def _exists(self, key: str) -> bool:
+        lane = self._lanes.get(key)
+        if lane is not None and (lane.busy or lane.attached):
+            return True
+        try:
+            with self._reading(key):
+                return True
+        except SessionError:
+            return False
+
+    def _reading(self, key: str) -> Session:
+        agent, id = parts(key)
+        return Session.open(id, agent=agent, store=self._store, read_only=True, create=False)
+
+    def _lane(self, key: str) -> Lane:
+        lane = self._lanes.get(key)
+        if lane is None:
+            for old in [old for old, one in self._lanes.items() if not one.busy and not one.attached][:-256]:
+                del self._lanes[old]
+            lane = self._lanes[key] = Lane(key)
+        return lane
+
+    def list(
+        self,
+        by: Caller | None = None,
+        *,
+        kinds: Collection[str] = (),
+        limit: int = 50,
+        active_minutes: float | None = None,
+        message_limit: int = 0,
+        label: str | None = None,
+        agent: str | None = None,
+        search: str | None = None,
+    ) -> _Rows:
+        """The sessions that a caller sees, the latest first."""
+        since = 0.0 if active_minutes is None else (time.time() - active_minutes * 60) * 1000
+        wanted = search.lower() if search else ""
+        rows = [
+            row
+            for row in self._rows(by, agent)
+            if (not kinds or row["kind"] in kinds)
+            and row["updatedAt"] >= since
+            and (label is None or self._is_called(row, label))
+            and wanted in f"{row['key']} {row['displayName']}".lower()
+        ]
+        rows.sort(key=lambda row: -row["updatedAt"])
+        return [self._detailed(row, message_limit) for row in rows[:limit]]
+
+    def _rows(self, by: Caller | None, agent: str | None) -> _Rows:
+        if agent is not None and agent not in self.agents:
+            raise ToolInputError(f"there is no agent {agent!r}: there are {', '.join(self.agents)}")
+        names = [agent] if agent is not None else [*self.agents]
+        infos = itertools.chain.from_iterable(self._store.sessions(name) for name in names)
+        rows = [row_of(info) for info in infos if self.is_visible(f"agent:{info.agent}:{info.id}", by)]
+        known = {row["key"] for row in rows}
+        for key, lane in self._lanes.items():
+            if key not in known and lane.attached and self.is_visible(key, by) and parts(key)[0] in names:
+                rows.append(row_of(SessionInfo(id=parts(key)[1], agent=parts(key)[0], modified=milliseconds())))
+        return rows
+
+    def _detailed(self, row: dict[str, Any], message_limit: int) -> dict[str, Any]:
+        key = row["key"]
+        parent, _ = self._origin(key)
+        last = self._latest(key)
+        children = [run.key for run in self.runs.values() if run.parent == key]
+        row |= {"spawnedBy": parent} if parent else {}
+        row |= {"childKeys": [*dict.fromkeys(children)]} if children else {}
+        label = self._label(key)
+        row |= {"label": label} if label else {}
+        tail = self._tail(key, _TAIL)
+        row["status"] = self._status(key, last, tail)
+        row |= usage_in(tail)
+        if message_limit > 0:
+            spoken = [message for message in tail if not is_tool_message(message)]
+            row["messages"] = excerpt(spoken[-message_limit:]).messages
+        return row
+
+    def _latest(self, key: str) -> Run | None:
+        return next((run for run in reversed(self.runs.values()) if run.key == key), None)
+
+    def _tail(self, key: str, last: int) -> _Messages:
+        lane = self._lanes.get(key)
+        if lane is not None and lane.attached and lane.agent is not None:
+            return [*lane.agent.messages][-last:]
+        try:
+            with self._reading(key) as session:
+                return [entry.message for entry in session.path(last=last)]
+        except SessionError:
+            return []
+
+    def _status(self, key: str, run: Run | None, tail: Sequence[AgentMessage]) -> Status:
+        lane = self._lanes.get(key)
+        if lane is not None and lane.agent is not None and lane.agent.running:
+            return "running"
+        if run is not None:
+            return run.status
+        if lane is not None and lane.busy:
+            return "queued"
+        if lane is not None and lane.last is not None and not lane.attached:
+            return {"done": "done", "aborted": "killed"}.get(lane.last.reason, "failed")  # type: ignore[return-value]
+        return standing(tail)
+
+    def history(
+        self, session: str, *, by: Caller | None = None, limit: int = 50, offset: int = 0, include_tools: bool = False
+    ) -> dict[str, Any]:
+        """The latest messages of a session as another may read them; `offset` leaves out so many of the latest."""
+        key = self.seen(session, by)
+        wanted = limit + offset + 1
+        messages = self._spoken(key, wanted, include_tools)
+        more = len(messages) >= wanted
+        chosen = messages[max(len(messages) - offset - limit, 0) : len(messages) - offset]
+        told = excerpt(chosen, tools=include_tools)
+        return {
+            "sessionKey": key,
+            "messages": told.messages,
+            "offset": offset,
+            "limit": limit,
+            "hasMore": more or told.dropped > 0,
+            **({"nextOffset": offset + len(told.messages)} if more or told.dropped else {}),
+            "truncated": told.dropped > 0 or told.cut,
+            "droppedMessages": told.dropped,
+            "contentTruncated": told.cut,
+            "contentRedacted": told.redacted,
+            "bytes": told.size,
+        }
+
+    def _spoken(self, key: str, wanted: int, tools: bool) -> Sequence[AgentMessage]:
+        """The last so many messages that are shown, without reading more of the session than that takes."""
+        size = wanted * 2
+        while True:
+            tail = self._tail(key, size)
+            shown = [m for m in tail if not isinstance(m, CustomMessage) and (tools or not is_tool_message(m))]
+            if len(shown) >= wanted or len(tail) < size:
+                return shown[-wanted:]
+            size *= 4
+
+    def status(self, session: str, *, by: Caller | None = None) -> dict[str, Any]:
+        """How a session stands: its model, what it has used, who runs and who waits."""
+        key = self.seen(session, by)
+        lane = self._lanes.get(key)
+        tail = self._tail(key, _TAIL)
+        last = self._latest(key)
+        model, overridden = self._model(key)
+        return {
+            "sessionKey": key,
+            "status": self._status(key, last, tail),
+            "model": model,
+            "modelOverride": overridden,
+            "queued": lane.waiting if lane is not None else 0,
+            "subagents": len([*self._active(parent=key)]),
+            **usage_in(tail),
+            **self._totals(key),
+            "time": milliseconds(),
+        }
+
+    def _model(self, key: str) -> tuple[str, bool]:
+        lane = self._lanes.get(key)
+        if lane is not None and lane.attached and lane.agent is not None:
+            return name_of(lane.agent.model), False
+        chosen, about = None, {}
+        with contextlib.suppress(SessionError), self._reading(key) as session:
+            chosen, about = override(session), spawned(session.about)
+        return name_of(chosen or about.get("model") or self._setup(parts(key)[0]).model), chosen is not None
+
+    def _totals(self, key: str) -> dict[str, Any]:
+        """Tokens and dollars of all answers of a session that is not too large to be read for it."""
+        tokens, cost, known = 0, 0.0, True
+        try:
+            with self._reading(key) as session:
+                if Path(session.where).exists() and Path(session.where).stat().st_size > _COUNTED:
+                    return {}
+                for entry in session.entries():
+                    usage = getattr(entry.message, "usage", None)
+                    if usage is not None:
+                        tokens += usage.total_tokens
+                        known = known and usage.cost is not None
+                        cost += usage.cost.total if usage.cost is not None else 0.0
+        except SessionError:
+            return {}
+        return {"totalTokens": tokens} | ({"cost": round(cost, 6)} if known else {})
+
+    def _active(self, *, parent: str | None = None, key: str | None = None) -> Iterator[Run]:
+        for run in [*self.runs.values()]:
+            if run.active and (parent is None or run.parent == parent) and (key is None or run.key == key):
+                yield run
+
+    def descendants(self, by: Caller | None, *, recent_seconds: float = 3600.0) -> _RunsOf:
+        """The runs that a caller controls: those below it that work, and those that ended not long ago."""
+        since = time.time() - recent_seconds
+        return [
+            run
+            for run in self.runs.values()
+            if (run.active or (run.ended or 0) >= since) and (by is None or self._is_below(run.key, by.key))
+        ]
+
+
+def override(session: Session) -> str | None:
+    """The model that somebody chose for a session, if the latest choice was not to take that back."""
+    for entry in reversed(session.context_entries()):
+        message: AgentMessage = entry.message
+        if isinstance(message, CustomMessage) and message.role == "model" and "override" in message.fields:
+            model, provider = message.fields.get("model"), message.fields.get("provider")
+            named = f"{provider}/{model}" if provider else str(model)
+            return named if message.fields["override"] else None
+    return None

@@ -1,0 +1,573 @@
+"""`AgentHost`: runs agents over sessions, and lets them know of one another.
+
+Every session is a lane: one run at a time, the others wait. An agent may begin others (`spawn`), which work beside it
+and report when they are done, and may write to the sessions it can see. What it can see is decided here, not by tools.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from contextvars import ContextVar
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from ..agent.agent import Agent, Prompt, Result
+from ..agent.loop import Spent
+from ..connect.debug import DebugConnector
+from ..sessions.session import Session, store_at
+from ..sessions.store import SessionError, Store
+from ..tools.tool import Tool, ToolContext
+from ..values.abort import Abort
+from ..values.canonical import SELF
+from ..values.containment import must_propagate
+from ..values.errors import InterlinguaError, ToolInputError
+from ..values.events import AgentEnd, AgentEvent, AgentStart
+from ..values.messages import AgentMessage, AssistantMessage, CustomMessage
+from ..values.request import Conversation, ModelDescriptor
+from .directory import CHILD, AgentSetup, Caller, Directory, Forbidden, Lane, MakeTools, Visibility, override
+from .replies import replies
+from .rows import milliseconds, name_of, parts, spawned
+from .runs import (
+    SPAWN,
+    TIMEOUT,
+    Run,
+    Spawning,
+    Task,
+    between,
+    conclude,
+    ended_by,
+    inside,
+    moved,
+    report,
+    stored,
+    why_ended,
+)
+
+_log = logging.getLogger(__name__)
+
+OnEvent: TypeAlias = Callable[[str, AgentEvent], object]
+
+_REMEMBERED = 200  # runs that have ended
+
+
+_running: ContextVar[str] = ContextVar("interlingua_running", default="")  # the lane in whose run this is
+
+
+class AgentHost(Directory):
+    """Agents over sessions. Use it as an async context manager, or `await close()`.
+
+    `agents` are further agents by name; an agent may reach the sessions of another only where `reachable` names that
+    one. `models` are those that a session may be switched to; any, if not given. `sandbox` makes a context that is
+    sandboxed, for children that must be. `on_event` hears every event with the key of its session.
+    """
+
+    def __init__(
+        self,
+        model: str | ModelDescriptor,
+        tools: "Iterable[Tool] | MakeTools" = (),
+        *,
+        agent: str = "main",
+        system: Any = None,
+        context: ToolContext | None = None,
+        agents: Mapping[str, AgentSetup] | None = None,
+        reachable: Collection[str] = (),
+        home: str | Path | None = None,
+        store: Store | str | None = None,
+        client: Any = None,
+        spawning: Spawning | None = None,
+        visibility: Visibility = "tree",
+        models: Collection[str] | None = None,
+        sandbox: Callable[[ToolContext], ToolContext] | None = None,
+        queue: int = 20,
+        on_event: OnEvent | None = None,
+        **options: Any,
+    ) -> None:
+        own = AgentSetup(model=model, tools=tools, system=system, context=context or ToolContext(), options=options)
+        super().__init__(store_at(store, home), agent, {**(agents or {}), agent: own}, reachable, visibility)
+        self.spawning = spawning or Spawning()
+        self.models = models
+        self._owns_store = isinstance(store, str)
+        self._client = client
+        self._sandbox = sandbox
+        self._queue = queue
+        self._on_event = on_event
+        self._slots = asyncio.Semaphore(self.spawning.concurrent)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    async def __aenter__(self) -> "AgentHost":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stops all runs and waits for their end. Attached agents are their owners' affair."""
+        self._closed = True
+        for run in [*self.runs.values()]:
+            run.kill("the host was closed")
+        for lane in [*self._lanes.values()]:
+            if lane.agent is not None and not lane.attached:
+                lane.agent.abort("the host was closed")
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        for lane in [*self._lanes.values()]:
+            if lane.key != _running.get():  # whoever closes the host from within a run cannot wait for it
+                async with lane.turn:  # a run for which somebody else waits
+                    pass
+        if self._owns_store:
+            self._store.close()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise InterlinguaError("the host is closed")
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        prompt: Prompt | None,
+        session: str,
+        *,
+        signal: Abort | None = None,
+        listener: Callable[[AgentEvent], object] | None = None,
+    ) -> Result:
+        """Runs a prompt in a session, when those before it are done; without a prompt, goes on where it stopped.
+
+        A session is named by its key (`agent:NAME:ID`) or by its id, and begun if it is not there.
+        """
+        key = self.key_of(session)
+        lane = self._lane(key)
+        if lane.attached:
+            raise InterlinguaError(f"{key} is run by its own program, which attached it; prompt that agent")
+        self._refuse_if_closed()
+        if lane.waiting >= self._queue:
+            raise InterlinguaError(
+                f"{key}: {lane.waiting} messages wait already; try again when it has worked some off"
+            )
+        lane.waiting += 1
+        try:
+            await lane.turn.acquire()
+        finally:
+            lane.waiting -= 1
+        try:
+            self._refuse_if_closed()
+            return await self._turn(lane, prompt, signal, listener)
+        finally:
+            lane.turn.release()
+
+    async def _turn(
+        self,
+        lane: Lane,
+        prompt: Prompt | None,
+        signal: Abort | None,
+        listener: Callable[[AgentEvent], object] | None,
+    ) -> Result:
+        agent_id, id = parts(lane.key)
+        _running.set(lane.key)
+        with Session.open(id, agent=agent_id, store=self._store) as session:
+            agent = await self._made(lane.key, session)
+            self._refuse_if_closed()
+            if listener is not None:
+                agent.subscribe(listener)
+            lane.agent, lane.session = agent, session
+            forget = self._hear(lane, agent)
+            try:
+                lane.last = await _all_of(agent, prompt, signal)
+            finally:
+                lane.agent = lane.session = None
+                forget()
+                for message in agent.take_queued():  # a report that came too late for this run is read in the next
+                    session.append(message)
+            return lane.last
+
+    async def _made(self, key: str, session: Session) -> Agent:
+        """The agent of a session, as its setup and the session's first line say."""
+        setup = self._setup(parts(key)[0])
+        about = spawned(session.about)
+        context = self._context(key, setup, about)
+        tools = await _tools(setup.tools, context)
+        if about.get("depth", 0) >= self.spawning.depth:
+            tools = [tool for tool in tools if tool.name != SPAWN]
+        options = {**setup.options, **({"reasoning": about["thinking"]} if about.get("thinking") else {})}
+        agent = Agent(
+            setup.model, tools, system=setup.system, session=session, client=self._client, context=context, **options
+        )
+        agent.model = override(session) or about.get("model") or setup.model
+        return agent
+
+    def _context(self, key: str, setup: AgentSetup, about: dict[str, Any]) -> ToolContext:
+        context = setup.context
+        if about.get("sandboxed") and not context.sandboxed:
+            if self._sandbox is None:
+                raise Forbidden(f"{key} must run in a sandbox, and there is none; give the host `sandbox`")
+            context = self._sandbox(context)
+        if about.get("cwd"):
+            context = moved(context, about["cwd"])
+        return replace(context, agent_id=parts(key)[0], session_key=key, sessions=self)
+
+    @property
+    def client(self) -> Any:
+        """Whoever asks the models."""
+        if self._client is None:
+            from ..connect.client import default_client
+
+            self._client = default_client()
+        return self._client
+
+    # --- agents that others run -------------------------------------------------------------------------------------
+
+    def attach(
+        self, agent: Agent, session: str, *, on_message: Callable[[], object] | None = None
+    ) -> Callable[[], None]:
+        """Has an agent that somebody else runs take part: reports of its sub-agents reach it, its abort reaches them.
+
+        What comes while it does not run waits in its queue, and `on_message` is called: `continue_()` reads it. Returns
+        a function that ends this.
+        """
+        lane = self._lane(self.key_of(session))
+        if lane.busy or lane.agent is not None:
+            raise InterlinguaError(f"{lane.key} is in use already")
+        lane.agent, lane.attached, lane.on_message = agent, True, on_message
+        forget = self._hear(lane, agent)
+
+        def detach() -> None:
+            forget()
+            lane.agent, lane.attached, lane.on_message = None, False, None
+
+        return detach
+
+    def _hear(self, lane: Lane, agent: Agent) -> Callable[[], None]:
+        """Follows an agent: its abort reaches what it has begun, and its events whoever listens to the host."""
+        untie: list[Callable[[], None]] = []
+
+        def hear(event: AgentEvent) -> object:
+            if isinstance(event, AgentStart) and agent.signal is not None:
+                signal = agent.signal
+                untie.append(signal.on_abort(lambda: self._kill_children(lane.key, signal.reason)))
+            elif isinstance(event, AgentEnd):
+                while untie:
+                    untie.pop()()
+                if lane.attached and agent.has_queued and lane.on_message is not None:
+                    asyncio.get_running_loop().call_soon(lane.on_message)
+            return self._on_event(lane.key, event) if self._on_event is not None else None
+
+        return agent.subscribe(hear)
+
+    def abort(self, session: str, reason: Any = None) -> None:
+        """Stops what runs in a session, and all that it has begun."""
+        key = self.key_of(session)
+        lane = self._lanes.get(key)
+        if lane is not None and lane.agent is not None:
+            lane.agent.abort(reason)
+        for run in self._active(key=key):
+            run.kill(reason)
+        self._kill_children(key, reason)
+
+    def _kill_children(self, key: str, reason: Any) -> None:
+        for run in self._active(parent=key):
+            run.kill(reason)
+
+    # --- sub-agents -------------------------------------------------------------------------------------------------
+
+    async def spawn(
+        self, task: Task | str, *, by: Caller | None = None, signal: Abort | None = None, **how: Any
+    ) -> Run:
+        """Begins a sub-agent and returns while it works. When it is done, the caller's session is told.
+
+        `how` are fields of `Task`, where the task is given as its text alone.
+
+        Raises `Forbidden` where a limit is reached, `ToolInputError` for a task that cannot be.
+        """
+        task = task if isinstance(task, Task) else Task(text=task, **how)
+        run = self._admitted(task, by)
+        if signal is not None:
+            forget = signal.on_abort(lambda: run.kill(signal.reason))
+        self.runs[run.id] = run  # it counts from here on, whatever comes before it works
+        try:
+            prompt = await self._prepared(run, by)
+        except BaseException:
+            del self.runs[run.id]
+            raise
+        run.signal.on_abort(lambda: self._kill_children(run.key, run.signal.reason))
+        run.work = self._begin(self._work(run, prompt))
+        if signal is not None:
+            run.work.add_done_callback(lambda _: forget())
+        return run
+
+    def _admitted(self, task: Task, by: Caller | None) -> Run:
+        self._refuse_if_closed()
+        if not task.text.strip():
+            raise ToolInputError("task must not be blank")
+        if task.mode == "session" and task.cleanup == "delete":
+            raise ToolInputError("a session that stays cannot be deleted: leave out cleanup, or use mode run")
+        parent = None if by is None else by.key
+        depth = 1 if parent is None else self._origin(parent)[1] + 1
+        if depth > self.spawning.depth:
+            raise Forbidden(f"sub-agents go {self.spawning.depth} deep here, and this would be the {depth}th level")
+        if parent is not None and len([*self._active(parent=parent)]) >= self.spawning.children:
+            raise Forbidden(
+                f"this session has {self.spawning.children} sub-agents at work; wait for one, or cancel one"
+            )
+        agent = task.agent_id or (parts(parent)[0] if parent is not None else self.agent)
+        if parent is not None and agent != parts(parent)[0] and agent not in self.reachable:
+            raise Forbidden(f"the agent {agent!r} may not be used from here")
+        setup = self._setup(agent)
+        if task.model is not None:
+            self._allowed_model(task.model)
+        sandboxed = by is not None and by.sandboxed
+        if task.sandbox == "require" and not (sandboxed or setup.context.sandboxed) and self._sandbox is None:
+            raise Forbidden("there is no sandbox here: leave out sandbox")
+        return Run(task, f"agent:{agent}:{CHILD}{uuid.uuid4()}", parent, depth)
+
+    async def _prepared(self, run: Run, by: Caller | None) -> list[AgentMessage]:
+        """Writes the first lines of a child's session; what it is to be told."""
+        task, (agent, id) = run.task, parts(run.key)
+        told: dict[str, Any] = {"depth": run.depth, "runId": run.id, **self._handed_down(run)}
+        told |= {name: value for name in ("model", "thinking") if (value := getattr(task, name))}
+        if task.sandbox == "require" or (by is not None and by.sandboxed):
+            told["sandboxed"] = True
+        context = self._context(run.key, self._setup(agent), told)
+        if task.cwd:
+            told["cwd"] = await inside(context, task.cwd)
+            context = moved(context, told["cwd"])
+        paths = await stored(context, task, run.id)
+        kept = await self._forked(run.parent) if task.context == "fork" and run.parent is not None else []
+        first = {"spawnedBy": run.parent, "spawn": told} if run.parent is not None else {"spawn": told}
+        with Session.open(id, agent=agent, store=self._store, about=Conversation(extra={SELF: first})) as session:
+            session.journal("spawned", name=task.label)
+            if task.label:
+                session.label(None, task.label)
+            for message in kept:
+                session.append(message)
+        self._origins[run.key] = (run.parent, run.depth)
+        words = task.text if not paths else f"{task.text}\n\nAttached files: {', '.join(paths)}"
+        return [between(words, run.parent, SPAWN, run.id)]
+
+    def _handed_down(self, run: Run) -> dict[str, Any]:
+        """Where a child works unless it is told otherwise: where its parent does, if that is a child too."""
+        if run.parent is None or parts(run.parent)[0] != parts(run.key)[0]:
+            return {}
+        with contextlib.suppress(SessionError), self._reading(run.parent) as session:
+            return {name: value for name, value in spawned(session.about).items() if name == "cwd"}
+        return {}
+
+    async def _forked(self, key: str) -> list[AgentMessage]:
+        """The history of a session as a model reads it, up to where every call has its result."""
+        lane = self._lanes.get(key)
+        if lane is not None and lane.agent is not None:
+            messages = [*lane.agent.messages]
+        else:
+            with self._reading(key) as session:
+                messages = [*session.context_messages()]
+        for at in range(len(messages) - 1, -1, -1):
+            message = messages[at]
+            if isinstance(message, AssistantMessage):
+                return messages[:at] if message.tool_calls else messages
+        return messages
+
+    async def _work(self, run: Run, prompt: list[AgentMessage]) -> None:
+        """A run from its place in the queue to its report."""
+        timer: asyncio.TimerHandle | None = None
+        try:
+            async with self._slot(run.signal):
+                run.status, run.started = "running", time.time()
+                seconds = self.spawning.seconds if run.task.seconds is None else run.task.seconds
+                if seconds:
+                    timer = asyncio.get_running_loop().call_later(seconds, run.kill, TIMEOUT)
+                result = await self.run(prompt, run.key, signal=run.signal)
+            await self._settled(run)
+            conclude(run, self._lane(run.key).last or result)
+        except InterlinguaError as error:
+            run.error = str(error)
+            run.status = ended_by(run.signal) or "failed"
+        except BaseException as error:  # of a tool factory, or of a listener of the host's
+            if must_propagate(error):
+                run.status = "killed"
+                raise
+            _log.error("the sub-agent %s broke", run.key, exc_info=error)
+            run.error, run.status = repr(error), "failed"
+        finally:
+            if timer is not None:
+                timer.cancel()
+            run.ended = time.time()
+            self._forget_old()
+        self._report(run)
+        if run.task.cleanup == "delete":
+            self._store.delete(*parts(run.key))
+
+    @contextlib.asynccontextmanager
+    async def _slot(self, signal: Abort) -> AsyncIterator[None]:
+        """One of the places of those that work at once. Raises when the signal fires before there is one."""
+        waiting = asyncio.ensure_future(self._slots.acquire())
+        stopped = asyncio.ensure_future(signal.wait())
+        try:
+            await asyncio.wait({waiting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if signal.aborted:
+                raise InterlinguaError("stopped before it began")
+            yield
+        finally:
+            stopped.cancel()
+            if waiting.done():
+                self._slots.release()
+            else:
+                waiting.cancel()
+
+    async def _settled(self, run: Run) -> None:
+        """Waits until what a sub-agent has begun is done too, and it has read the reports. All of that dies with it."""
+        lane = self._lane(run.key)
+        while True:
+            below = [child.work for child in self._active(parent=run.key) if child.work is not None]
+            if below:
+                await asyncio.wait(below)
+            elif lane.busy:
+                async with lane.turn:
+                    pass
+                await asyncio.sleep(0)
+            else:
+                return
+
+    def _report(self, run: Run) -> None:
+        """Tells the session that began a run what came of it. Whoever killed it knows."""
+        if run.parent is None or run.status == "killed" or self._closed:
+            return
+        try:
+            self.deliver(between(report(run), run.key, "subagent", run.id), run.parent)
+        except InterlinguaError:
+            _log.exception("the report of the sub-agent %s could not be delivered", run.key)
+
+    def deliver(self, message: AgentMessage, session: str) -> None:
+        """Brings a message into a session: to the run under way, else by a run of its own."""
+        lane = self._lane(self.key_of(session))
+        if lane.agent is not None and (lane.agent.running or lane.attached):
+            lane.agent.steer(message)
+            if not lane.agent.running and lane.on_message is not None:
+                lane.on_message()
+            return
+        signal = next((run.signal for run in self._active(key=lane.key)), None)
+        self._begin(self._quietly(self.run([message], lane.key, signal=signal), lane.key))
+
+    async def _quietly(self, work: Awaitable[Any], key: str) -> None:
+        """Work that nobody waits for: what breaks it is reported in the log."""
+        try:
+            await work
+        except InterlinguaError as error:
+            _log.error("%s: %s", key, error)
+
+    def _begin(self, work: Any) -> "asyncio.Task[Any]":
+        task: asyncio.Task[Any] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _forget_old(self) -> None:
+        ended = [run for run in self.runs.values() if not run.active]
+        for run in ended[: max(len(ended) - _REMEMBERED, 0)]:
+            del self.runs[run.id]
+
+    def steer(self, run: Run, words: str, *, by: Caller | None = None) -> None:
+        """Has a sub-agent that works read something at its next turn."""
+        lane = self._lanes.get(run.key)
+        if lane is None or lane.agent is None or not lane.agent.running:
+            raise ToolInputError(f"the run {run.id} does not work now: it is {run.status}")
+        lane.agent.steer(between(words, by.key if by is not None else None, "subagents", run.id))
+
+    # --- writing to other sessions ----------------------------------------------------------------------------------
+
+    async def send(
+        self, session: str, message: str, *, by: Caller | None = None, seconds: float = 30.0
+    ) -> dict[str, Any]:
+        """Says something in another session, and waits so long for the answer; with 0 seconds, not at all.
+
+        What is not answered in time goes on by itself.
+        """
+        if not message.strip():
+            raise ToolInputError("message must not be blank")
+        key = self.seen(session, by)
+        if by is not None and key == by.key:
+            raise ToolInputError("a session cannot send to itself: say it in your answer")
+        told: dict[str, Any] = {"runId": str(uuid.uuid4()), "sessionKey": key}
+        said = between(message, by.key if by is not None else None, "sessions_send", told["runId"])
+        lane = self._lane(key)
+        if lane.attached or (lane.agent is not None and lane.agent.running and not seconds):
+            self.deliver(said, key)
+            return {**told, "status": "accepted"}
+        work = self._begin(self.run([said], key))
+        if not seconds:
+            work.add_done_callback(lambda task: _log_failure(task, key))
+            return {**told, "status": "accepted"}
+        await asyncio.wait({work}, timeout=seconds)
+        if not work.done():
+            work.add_done_callback(lambda task: _log_failure(task, key))
+            return {**told, "status": "timeout", "error": f"no answer within {seconds:g} s; it goes on working"}
+        result: Result = await work
+        shown = replies([result.message] if result.message is not None else [])
+        text = "\n\n".join(reply.text for reply in shown if reply.text)
+        if result.reason == "done":
+            return {**told, "status": "ok", "reply": text}
+        return {**told, "status": "error", "error": why_ended(result)} | ({"reply": text} if text else {})
+
+    def set_model(self, session: str, model: str, *, by: Caller | None = None) -> str:
+        """Has a session use another model from its next answer on; `default` takes that back. Says which it is now."""
+        key = self.seen(session, by)
+        lane = self._lanes.get(key)
+        setup = self._setup(parts(key)[0])
+        if model != "default":
+            self._allowed_model(model)
+        chosen = name_of(setup.model) if model == "default" else model
+        provider, slash, id = chosen.partition("/")
+        named = {"provider": provider, "model": id} if slash else {"model": chosen}
+        entry = CustomMessage("model", {**named, "override": model != "default", "timestamp": milliseconds()})
+        if lane is not None and lane.attached and lane.agent is not None:
+            lane.agent.model = setup.model if model == "default" else model
+            return chosen
+        if lane is not None and lane.agent is not None and lane.session is not None:
+            lane.session.append(entry)
+            lane.agent.model = setup.model if model == "default" else model
+            return chosen
+        agent, id = parts(key)
+        with Session.open(id, agent=agent, store=self._store, create=False) as opened:
+            opened.append(entry)
+        return chosen
+
+    def _allowed_model(self, model: str) -> None:
+        if self.models is not None and model not in self.models:
+            raise Forbidden(f"the model {model!r} may not be used here: allowed are {', '.join(self.models) or 'none'}")
+        try:
+            connector, found = self.client.find(model)
+        except InterlinguaError as error:
+            raise ToolInputError(str(error)) from None
+        if self.models is None and isinstance(connector, DebugConnector) and ":" in found.id:
+            raise Forbidden(f"{model!r} reads a file; it must be named in `models`")
+
+
+async def _all_of(agent: Agent, prompt: Prompt | None, signal: Abort | None) -> Result:
+    """A run, and another as long as something was queued between its last look and its end."""
+    result = await (agent.continue_(signal=signal) if prompt is None else agent.prompt(prompt, signal=signal))
+    while agent.has_queued and result.reason == "done" and not (signal is not None and signal.aborted):
+        more = await agent.continue_(signal=signal)
+        result = replace(more, messages=(*result.messages, *more.messages), spent=_sum(result.spent, more.spent))
+    return result
+
+
+def _sum(one: Spent, other: Spent) -> Spent:
+    cost = None if one.cost is None or other.cost is None else one.cost + other.cost
+    return Spent(turns=one.turns + other.turns, tokens=one.tokens + other.tokens, cost=cost)
+
+
+async def _tools(tools: "Iterable[Tool] | MakeTools", context: ToolContext) -> list[Tool]:
+    made: Any = tools(context) if callable(tools) else tools
+    return list(await made if isinstance(made, Awaitable) else made)
+
+
+def _log_failure(task: "asyncio.Task[Any]", key: str) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("%s: %s", key, error)

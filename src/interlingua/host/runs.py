@@ -1,0 +1,175 @@
+"""Sub-agents: what they are asked, how they stand, what is said between them and the session that began them."""
+
+import asyncio
+import time
+import uuid
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..agent.agent import Result
+from ..agent.loop import Spent
+from ..tools.fs import context_bridge, local_bridge
+from ..tools.tool import MissingContext, ToolContext
+from ..tools.untrusted import untrusted
+from ..values.abort import Abort
+from ..values.canonical import SELF
+from ..values.errors import ToolInputError
+from ..values.messages import TextBlock, UserMessage
+
+Status: TypeAlias = Literal["queued", "running", "done", "failed", "killed", "timeout", "paused"]
+
+SPAWN = "sessions_spawn"
+TIMEOUT = "timeout"
+_LARGEST_ATTACHMENTS = 5_000_000
+
+
+class Spawning(Struct, frozen=True, kw_only=True):
+    """How far sub-agents may go: how deep, how many of one session at a time, how many at once, for how long."""
+
+    depth: int = 1
+    children: int = 5
+    concurrent: int = 8
+    seconds: float | None = None
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """What a sub-agent is to do, and how. Without `seconds` the host's own limit holds; 0 is none."""
+
+    text: str
+    label: str | None = None
+    agent_id: str | None = None
+    model: str | None = None
+    thinking: str | None = None
+    cwd: str | None = None
+    seconds: float | None = None
+    mode: Literal["run", "session"] = "run"
+    cleanup: Literal["keep", "delete"] = "keep"
+    sandbox: Literal["inherit", "require"] = "inherit"
+    context: Literal["isolated", "fork"] = "isolated"
+    attachments: tuple[tuple[str, bytes], ...] = ()  # names and data of files
+    mount: str | None = None
+
+
+class Run:
+    """A sub-agent's work: what it was asked, how it stands, what came of it."""
+
+    def __init__(self, task: Task, key: str, parent: str | None, depth: int) -> None:
+        self.id = str(uuid.uuid4())
+        self.task = task
+        self.key = key
+        self.parent = parent
+        self.depth = depth
+        self.status: Status = "queued"
+        self.created = time.time()
+        self.started: float | None = None
+        self.ended: float | None = None
+        self.text = ""
+        self.error: str | None = None
+        self.spent = Spent()
+        self.signal = Abort()
+        self.work: asyncio.Task[None] | None = None
+
+    @property
+    def active(self) -> bool:
+        return self.status in ("queued", "running")
+
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Waits for the end, so long; whether it has come. Waiting never stops the run."""
+        if self.work is not None and self.active:
+            await asyncio.wait({self.work}, timeout=seconds)
+        return not self.active
+
+    def kill(self, reason: Any = None) -> None:
+        """Stops it, and all that it has begun."""
+        self.signal.abort(reason)
+
+
+def conclude(run: Run, result: Result) -> None:
+    run.text, run.spent = result.text.strip(), result.spent
+    run.status = "done" if result.reason == "done" else ended_by(run.signal) or "failed"
+    if run.status != "done":
+        run.error = f"it had {run.task.seconds or 'too few'} seconds" if run.status == "timeout" else why_ended(result)
+
+
+def ended_by(signal: Abort) -> Status | None:
+    if not signal.aborted:
+        return None
+    return "timeout" if signal.reason == TIMEOUT else "killed"
+
+
+def why_ended(result: Result) -> str:
+    if result.failure is not None:
+        return str(result.failure)
+    told = result.message.error_message if result.message is not None else None
+    return told or f"the run ended: {result.reason}"
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+
+def between(words: str, source: str | None, tool: str, run_id: str) -> UserMessage:
+    """A message from one session to another. It stands in the user's place, and says that the user did not write it."""
+    provenance = {"kind": "inter_session", "sourceTool": tool, "runId": run_id}
+    if source is not None:
+        provenance["sourceSessionKey"] = source
+    said = f"[Message from the session {source}; the user did not write it.]\n{words}" if source else words
+    text = words if tool in (SPAWN, "subagent") else said
+    return UserMessage(
+        content=(TextBlock(text=text),), timestamp=int(time.time() * 1000), extra={SELF: {"provenance": provenance}}
+    )
+
+
+def report(run: Run) -> str:
+    """What a session is told of a sub-agent that has ended."""
+    name = f"{run.task.label!r} " if run.task.label else ""
+    took = (run.ended or 0) - (run.started or run.created)
+    spent = f"{run.spent.tokens} tokens" + (f", ${run.spent.cost:.4f}" if run.spent.cost else "")
+    ends = {"done": "is done", "timeout": "ran out of time"}
+    head = (
+        f"[The sub-agent {name}(run {run.id}, session {run.key}) {ends.get(run.status, 'failed')} after {took:.0f} s, "
+        f"{spent}. The user did not write this, and has not seen it.]"
+    )
+    why = [f"Error: {run.error}"] if run.error else []
+    body = [untrusted(run.text, "the sub-agent")] if run.text else ["(it said nothing)"] if not why else []
+    return "\n".join((head, *why, *body))
+
+
+# --- where it works ---------------------------------------------------------------------------------------------------
+
+
+def moved(context: ToolContext, cwd: str) -> ToolContext:
+    """The context in a directory below its own."""
+    return replace(context, root=cwd, workspace_dir=cwd, bridge=local_bridge(cwd))
+
+
+async def inside(context: ToolContext, cwd: str) -> str:
+    """The directory that a child works in, by its real name; it must be one of those the parent has."""
+    root = context.root or context.workspace_dir
+    locate = getattr(context.bridge, "locate", None) if context.bridge is not None else None
+    if context.bridge is None and root is not None:
+        locate = local_bridge(root).locate
+    if root is None or locate is None:
+        raise ToolInputError("cwd: there are no local files here to work in; leave it out")
+    place = Path(root) / await locate(cwd)
+    if not place.is_dir():
+        raise ToolInputError(f"cwd: {cwd[:200]!r} is no directory")
+    return str(place)
+
+
+async def stored(context: ToolContext, task: Task, run_id: str) -> list[str]:
+    """Writes the attachments where the child finds them; their paths."""
+    if not task.attachments:
+        return []
+    try:
+        bridge = context_bridge(context)
+    except MissingContext:
+        raise ToolInputError("attachments: there are no files here to put them; say it in the task") from None
+    if sum(len(data) for _, data in task.attachments) > _LARGEST_ATTACHMENTS:
+        raise ToolInputError(f"attachments: more than {_LARGEST_ATTACHMENTS} bytes in all")
+    folder = (task.mount or f"attachments/{run_id[:8]}").rstrip("/")
+    for name, data in task.attachments:
+        await bridge.write_bytes(f"{folder}/{name}", data)
+    return [f"{folder}/{name}" for name, _ in task.attachments]

@@ -1,0 +1,402 @@
+"""sessions_list, sessions_history, sessions_send, sessions_spawn, subagents, session_status: agents among agents.
+
+The tools read arguments and tell what came of them; who may see and do what is decided by the host behind
+`ToolContext.sessions` (see `interlingua.host.host`). What a caller may not do, or what is not there, is an answer with
+`status` and `error`, not a failure of the tool.
+"""
+
+import base64
+import binascii
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
+
+from ..tools.core._arguments import read_arguments, schema_of
+from ..tools.results import json_result, text_result
+from ..tools.tool import Tool, ToolContext, ToolResult, ToolUpdateCallback, needed
+from ..values.abort import Abort
+from ..values.errors import InterlinguaError, ToolAuthorizationError, ToolInputError
+
+_Run: TypeAlias = Callable[[dict[str, Any], Abort | None], Awaitable[ToolResult]]
+
+_MAX_ATTACHMENTS = 50
+_KINDS = ("main", "group", "cron", "hook", "node", "other")
+_DELIVERY = ("target", "transport", "channel", "to", "threadId", "thread_id", "replyTo", "reply_to")
+
+Key: TypeAlias = Annotated[str, Meta(description="Key or id of the session.", min_length=1)]
+Count: TypeAlias = Annotated[int, Meta(ge=1)]
+
+
+def _tool(context: ToolContext, name: str, description: str, arguments: type[Struct], run: _Run) -> Tool:
+    needed(context, "sessions", "session_key")
+
+    async def execute(
+        tool_call_id: str,
+        params: dict[str, Any],
+        signal: Abort | None = None,
+        on_update: ToolUpdateCallback | None = None,
+    ) -> ToolResult:
+        try:
+            return await run(params, signal)
+        except ToolAuthorizationError as error:
+            return _refused("forbidden", error)
+        except ToolInputError:
+            raise
+        except InterlinguaError as error:
+            return _refused("error", error)
+
+    return Tool(name=name, description=description, parameters=schema_of(arguments), execute=execute, label=name)
+
+
+def _refused(status: str, error: Exception) -> ToolResult:
+    return json_result({"status": status, "error": str(error)})
+
+
+# --- sessions_list ---------------------------------------------------------------------------------------------------
+
+
+class ListArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    kinds: Annotated[list[str], Meta(description=f"Only these kinds: {', '.join(_KINDS)}.")] = []
+    limit: Annotated[int, Meta(description="At most so many.", ge=1, le=500)] = 50
+    active_minutes: Annotated[float, Meta(description="Only those changed so lately.", ge=1)] | UnsetType = UNSET
+    message_limit: Annotated[int, Meta(description="So many of the last messages of each.", ge=0, le=20)] = 0
+    label: Annotated[str, Meta(description="Only the session with this label.")] | UnsetType = UNSET
+    agent_id: Annotated[str, Meta(description="Only sessions of this agent.")] | UnsetType = UNSET
+    search: Annotated[str, Meta(description="Only those whose key or title has these words.")] | UnsetType = UNSET
+
+
+def sessions_list_tool(context: ToolContext) -> Tool:
+    async def run(params: dict[str, Any], signal: Abort | None) -> ToolResult:
+        asked = read_arguments("sessions_list", params, ListArguments)
+        kinds = [kind for kind in asked.kinds if kind in _KINDS]
+        if asked.kinds and not kinds:
+            raise ToolInputError(f"sessions_list: there are no such kinds; there are {', '.join(_KINDS)}")
+        rows = context.sessions.list(
+            context.sessions.caller(context),
+            kinds=kinds,
+            limit=asked.limit,
+            active_minutes=asked.active_minutes or None,
+            message_limit=asked.message_limit,
+            label=asked.label or None,
+            agent=asked.agent_id or None,
+            search=asked.search or None,
+        )
+        return json_result({"count": len(rows), "sessions": rows})
+
+    words = "Lists the sessions that this one can see: its own and those of its sub-agents, the latest first."
+    return _tool(context, "sessions_list", words, ListArguments, run)
+
+
+# --- sessions_history ------------------------------------------------------------------------------------------------
+
+
+class HistoryArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    session_key: Key
+    limit: Annotated[int, Meta(description="At most so many messages.", ge=1, le=1000)] = 50
+    offset: Annotated[int, Meta(description="Leave out so many of the latest.", ge=0)] = 0
+    include_tools: Annotated[bool, Meta(description="With calls of tools and their results.")] = False
+
+
+def sessions_history_tool(context: ToolContext) -> Tool:
+    async def run(params: dict[str, Any], signal: Abort | None) -> ToolResult:
+        asked = read_arguments("sessions_history", params, HistoryArguments)
+        return json_result(
+            context.sessions.history(
+                asked.session_key,
+                by=context.sessions.caller(context),
+                limit=asked.limit,
+                offset=asked.offset,
+                include_tools=asked.include_tools,
+            )
+        )
+
+    words = "Reads the latest messages of another session. Long texts are cut, media and signatures are left out."
+    return _tool(context, "sessions_history", words, HistoryArguments, run)
+
+
+# --- sessions_send ---------------------------------------------------------------------------------------------------
+
+
+class SendArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    message: Annotated[str, Meta(description="What to say.", min_length=1)]
+    session_key: Key | UnsetType = UNSET
+    label: Annotated[str, Meta(description="Label of the session, instead of its key.")] | UnsetType = UNSET
+    agent_id: Annotated[str, Meta(description="Whose session has the label.")] | UnsetType = UNSET
+    timeout_seconds: Annotated[
+        float, Meta(description="How long to wait for the answer; 0 does not wait.", ge=0, le=3600)
+    ] = 30.0
+
+
+def sessions_send_tool(context: ToolContext) -> Tool:
+    async def run(params: dict[str, Any], signal: Abort | None) -> ToolResult:
+        asked = read_arguments("sessions_send", params, SendArguments)
+        if bool(asked.session_key) == bool(asked.label):
+            raise ToolInputError("sessions_send: give sessionKey or label, one of them")
+        by = context.sessions.caller(context)
+        key = asked.session_key or context.sessions.labelled(asked.label, by, agent=asked.agent_id or None)
+        return json_result(await context.sessions.send(key, asked.message, by=by, seconds=asked.timeout_seconds))
+
+    words = "Says something in another session and waits for its answer. What is not answered in time goes on there."
+    return _tool(context, "sessions_send", words, SendArguments, run)
+
+
+# --- sessions_spawn --------------------------------------------------------------------------------------------------
+
+
+class AttachedFile(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    name: str
+    content: str
+    encoding: Literal["utf8", "base64"] = "utf8"
+    mime_type: str | UnsetType = UNSET
+
+
+class AttachAs(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    mount_path: str | UnsetType = UNSET
+
+
+class SpawnArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    task: Annotated[str, Meta(description="What the sub-agent is to do, with all it must know.", min_length=1)]
+    label: Annotated[str, Meta(description="A short name for it.", max_length=200)] | UnsetType = UNSET
+    runtime: Literal["subagent", "acp"] = "subagent"
+    agent_id: Annotated[str, Meta(description="Which agent is to do it.")] | UnsetType = UNSET
+    model: Annotated[str, Meta(description="The model it uses, as provider/model.")] | UnsetType = UNSET
+    thinking: Annotated[str, Meta(description="How much it thinks: off, low, medium, high.")] | UnsetType = UNSET
+    cwd: Annotated[str, Meta(description="The directory it works in.")] | UnsetType = UNSET
+    run_timeout_seconds: Annotated[float, Meta(description="When it is stopped; 0 is never.", ge=0)] | UnsetType = UNSET
+    timeout_seconds: Annotated[float, Meta(description="The same.", ge=0)] | UnsetType = UNSET
+    thread: Annotated[bool, Meta(description="Keep its session for more than one task.")] = False
+    mode: Annotated[Literal["run", "session"], Meta(description="session needs thread.")] | UnsetType = UNSET
+    cleanup: Annotated[Literal["keep", "delete"], Meta(description="What becomes of its session.")] = "keep"
+    sandbox: Literal["inherit", "require"] = "inherit"
+    stream_to: Annotated[Literal["parent"], Meta(description="For runtime acp alone.")] | UnsetType = UNSET
+    context: Annotated[Literal["isolated", "fork"], Meta(description="fork: it knows what was said here so far.")] = (
+        "isolated"
+    )
+    attachments: Annotated[list[AttachedFile], Meta(description="Files it is given.", max_length=_MAX_ATTACHMENTS)] = []
+    attach_as: AttachAs | UnsetType = UNSET
+
+
+def sessions_spawn_tool(context: ToolContext) -> Tool:
+    async def run(params: dict[str, Any], signal: Abort | None) -> ToolResult:
+        for key in _DELIVERY:
+            if key in params:
+                raise ToolInputError(f"sessions_spawn takes no {key}: the sub-agent reports to this session")
+        asked = read_arguments("sessions_spawn", params, SpawnArguments)
+        begun = await context.sessions.spawn(
+            asked.task, **_how(asked), by=context.sessions.caller(context), signal=signal
+        )
+        told = {
+            "status": "accepted",
+            "childSessionKey": begun.key,
+            "runId": begun.id,
+            "mode": begun.task.mode,
+            "note": "It works on its own and reports here when it is done; do not wait for it by asking again.",
+        }
+        return json_result(told)
+
+    words = (
+        "Begins a sub-agent that works on a task on its own, with the same tools, and returns at once. "
+        "Its result comes later as a message in this session."
+    )
+    tool = _tool(context, "sessions_spawn", words, SpawnArguments, run)
+    tool.parameters["properties"]["attachments"]["items"] = schema_of(AttachedFile)
+    tool.parameters["properties"]["attachAs"] = schema_of(AttachAs)
+    return tool
+
+
+def _how(asked: SpawnArguments) -> dict[str, Any]:
+    """How the task is to be done, in the host's words."""
+    if asked.runtime == "acp":
+        raise InterlinguaError("the runtime acp is not served here: leave runtime out")
+    if asked.stream_to is not UNSET:
+        raise ToolInputError("sessions_spawn: streamTo is for the runtime acp alone")
+    mode = asked.mode or ("session" if asked.thread else "run")
+    if mode == "session" and not asked.thread:
+        raise ToolInputError("sessions_spawn: mode session needs thread")
+    seconds = asked.timeout_seconds if asked.run_timeout_seconds is UNSET else asked.run_timeout_seconds
+    mount = asked.attach_as.mount_path if isinstance(asked.attach_as, AttachAs) else None
+    return {
+        "label": asked.label or None,
+        "agent_id": asked.agent_id or None,
+        "model": asked.model or None,
+        "thinking": asked.thinking or None,
+        "cwd": asked.cwd or None,
+        "seconds": None if isinstance(seconds, UnsetType) else seconds,
+        "mode": mode,
+        "cleanup": asked.cleanup,
+        "sandbox": asked.sandbox,
+        "context": asked.context,
+        "attachments": _attachments(asked.attachments),
+        "mount": mount or None,
+    }
+
+
+def _attachments(files: list[AttachedFile]) -> tuple[tuple[str, bytes], ...]:
+    names = [file.name for file in files]
+    for name in names:
+        if not name.strip(". ") or "/" in name or "\\" in name or "\0" in name or names.count(name) > 1:
+            raise ToolInputError(f"sessions_spawn: {name[:100]!r} is no name for an attachment: give each a file name")
+    return tuple((file.name, _data(file)) for file in files)
+
+
+def _data(file: AttachedFile) -> bytes:
+    if file.encoding == "utf8":
+        return file.content.encode("utf-8", "replace")
+    try:
+        return base64.b64decode(file.content, validate=True)
+    except (binascii.Error, ValueError):
+        raise ToolInputError(f"sessions_spawn: the content of {file.name[:100]!r} is not base64") from None
+
+
+# --- subagents -------------------------------------------------------------------------------------------------------
+
+
+class SubagentsArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    action: Literal["list", "wait", "cancel", "kill", "steer"] = "list"
+    run_id: Annotated[str, Meta(description="The run that is meant.")] | UnsetType = UNSET
+    run_ids: Annotated[list[str], Meta(description="Several.", min_length=1, max_length=32)] | UnsetType = UNSET
+    target: (
+        Annotated[str, Meta(description="Instead of runId: its number in the list, label, session key, or all.")]
+        | UnsetType
+    ) = UNSET
+    message: Annotated[str, Meta(description="What to tell it (steer).")] | UnsetType = UNSET
+    timeout_seconds: Annotated[float, Meta(description="How long to wait.", ge=0, le=60)] = 30.0
+    recent_minutes: Annotated[float, Meta(description="How long ago one may have ended.", ge=1)] = 60.0
+
+
+def subagents_tool(context: ToolContext) -> Tool:
+    async def run(params: dict[str, Any], signal: Abort | None) -> ToolResult:
+        asked = read_arguments("subagents", params, SubagentsArguments)
+        by = context.sessions.caller(context)
+        runs = context.sessions.descendants(by, recent_seconds=asked.recent_minutes * 60)
+        if asked.action == "list":
+            return _listed(runs)
+        chosen = _chosen(asked, runs)
+        if asked.action == "wait":
+            return await _waited(chosen, asked.timeout_seconds, signal)
+        if asked.action == "steer":
+            return _steered(context.sessions, chosen, asked, by)
+        stopped = [run for run in chosen if run.active]
+        for one in stopped:
+            one.kill("cancelled by the session that began it")
+        for one in stopped:
+            await one.wait(5.0)
+        return json_result({"status": "ok", "cancelled": [one.id for one in stopped], "runs": [*map(_told, chosen)]})
+
+    words = (
+        "Lists the sub-agents of this session, waits for them, cancels them, or tells one something while it works. "
+        "Waiting never stops a run."
+    )
+    return _tool(context, "subagents", words, SubagentsArguments, run)
+
+
+def _listed(runs: list[Any]) -> ToolResult:
+    rows = [{"index": at, **_told(run)} for at, run in enumerate(runs, 1)]
+    lines = [f"{row['index']}. {row['label'] or row['runId']}: {row['status']}" for row in rows]
+    details = {
+        "status": "ok",
+        "active": [row for row in rows if row["status"] in ("queued", "running")],
+        "recent": [row for row in rows if row["status"] not in ("queued", "running")],
+        "text": "\n".join(lines) or "no sub-agents",
+    }
+    return json_result(details)
+
+
+def _chosen(asked: SubagentsArguments, runs: list[Any]) -> list[Any]:
+    names = [
+        *(asked.run_ids or []),
+        *([asked.run_id] if asked.run_id else []),
+        *([asked.target] if asked.target else []),
+    ]
+    if not names:
+        raise ToolInputError(f"subagents: {asked.action} needs runId, runIds or target")
+    found: dict[str, Any] = {}
+    for name in names:
+        matches = runs if name == "all" else [run for at, run in enumerate(runs, 1) if _is_called(run, at, name)]
+        if not matches and name != "all":
+            raise InterlinguaError(f"there is no sub-agent {name[:100]!r} of this session")
+        found.update((run.id, run) for run in matches)
+    return [*found.values()]
+
+
+def _is_called(run: Any, at: int, name: str) -> bool:
+    return name in (run.id, run.key, run.task.label, str(at))
+
+
+async def _waited(runs: list[Any], seconds: float, signal: Abort | None) -> ToolResult:
+    """Waits for all of them, no longer than asked; the agent's own abort ends the wait, not the runs."""
+    until = time.monotonic() + seconds
+    for run in runs:
+        while run.active and time.monotonic() < until and not (signal is not None and signal.aborted):
+            await run.wait(min(0.25, max(until - time.monotonic(), 0)))
+    left = [run for run in runs if run.active]
+    return json_result({"status": "timeout" if left else "ok", "runs": [*map(_told, runs)]})
+
+
+def _steered(host: Any, runs: list[Any], asked: SubagentsArguments, by: Any) -> ToolResult:
+    if not asked.message or not asked.message.strip():
+        raise ToolInputError("subagents: steer needs message")
+    for run in runs:
+        host.steer(run, asked.message, by=by)
+    return json_result({"status": "ok", "steered": [run.id for run in runs]})
+
+
+def _told(run: Any) -> dict[str, Any]:
+    """A run in a list; what it found is there once it has ended."""
+    seconds = (run.ended or time.time()) - (run.started or run.created)
+    return {
+        "runId": run.id,
+        "sessionKey": run.key,
+        "label": run.task.label,
+        "task": run.task.text[:200],
+        "status": run.status,
+        "seconds": round(seconds, 1),
+        "usage": to_builtins(run.spent),
+        **({"result": run.text[:4000]} if run.text and not run.active else {}),
+        **({"error": run.error} if run.error else {}),
+    }
+
+
+# --- session_status --------------------------------------------------------------------------------------------------
+
+
+class StatusArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    session_key: (
+        Annotated[str, Meta(description="Key or id of the session, or current. Without it, this one.")] | UnsetType
+    ) = UNSET
+    model: (
+        Annotated[str, Meta(description="Use this model from the next answer on; default takes that back.")] | UnsetType
+    ) = UNSET
+
+
+def session_status_tool(context: ToolContext) -> Tool:
+    async def run(params: dict[str, Any], signal: Abort | None) -> ToolResult:
+        asked = read_arguments("session_status", params, StatusArguments)
+        by = context.sessions.caller(context)
+        key = asked.session_key or "current"
+        if asked.model:
+            context.sessions.set_model(key, asked.model, by=by)
+        told = context.sessions.status(key, by=by)
+        return text_result(_card(told), details=told)
+
+    words = "Shows how a session stands: model, tokens, cost, what runs and waits. Can switch its model."
+    return _tool(context, "session_status", words, StatusArguments, run)
+
+
+def _card(told: Mapping[str, Any]) -> str:
+    used = [
+        f"{told[name]:,} {what}"
+        for name, what in (("contextTokens", "in context"), ("totalTokens", "in all"))
+        if name in told
+    ]
+    lines = [
+        f"Session: {told['sessionKey']}",
+        f"State: {told['status']}, {told['queued']} waiting, {told['subagents']} sub-agents at work",
+        f"Model: {told['model']}{' (chosen for this session)' if told['modelOverride'] else ''}",
+        f"Tokens: {', '.join(used) or 'unknown'}",
+        f"Cost: ${told['cost']:.4f}" if "cost" in told else "Cost: unknown",
+        f"Time: {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(told['time'] / 1000))}",
+    ]
+    return "\n".join(lines)
