@@ -20,7 +20,7 @@ from typing import Any
 Asked = list[float]  # when the model was asked, in CPU seconds
 Run = Callable[[int, Asked], Coroutine[Any, Any, None]]
 PROMPT = "Note the numbers."
-WORDS = "Noted; on to the next number."
+TEXTS = "Noted; on to the next number."
 
 
 async def interlingua(turns: int, asked: Asked, session: Any = None) -> None:
@@ -34,7 +34,7 @@ async def interlingua(turns: int, asked: Asked, session: Any = None) -> None:
         asked.append(time.process_time())
         at = len(asked)
         calls = (ScriptedCall(name="note", id=f"call_{at}", arguments={"n": at}),) if at <= turns else ()
-        return Step(text=WORDS, calls=calls, usage={"input": 1, "output": 1})
+        return Step(text=TEXTS, calls=calls, usage={"input": 1, "output": 1})
 
     @il.tool
     async def note(n: int) -> str:
@@ -71,11 +71,11 @@ def _pydantic_agent(turns: int, asked: Asked) -> Any:
         async def request(self, *_: Any, **__: Any) -> Any:
             at = noted()
             call = [ToolCallPart("note", {"n": at}, tool_call_id=f"call_{at}")] if at <= turns else []
-            return ModelResponse(parts=[TextPart(WORDS), *call], usage=RequestUsage(input_tokens=1, output_tokens=1))
+            return ModelResponse(parts=[TextPart(TEXTS), *call], usage=RequestUsage(input_tokens=1, output_tokens=1))
 
     async def stream(*_: Any) -> Any:
         at = noted()
-        yield WORDS
+        yield TEXTS
         if at <= turns:
             yield {0: DeltaToolCall(name="note", json_args=json.dumps({"n": at}), tool_call_id=f"call_{at}")}
 
@@ -127,7 +127,7 @@ def _langchain_agent(turns: int, asked: Asked) -> Any:
             asked.append(time.process_time())
             at = len(asked)
             calls = [{"name": "note", "args": {"n": at}, "id": f"call_{at}"}] if at <= turns else []
-            return ChatResult(generations=[ChatGeneration(message=AIMessage(content=WORDS, tool_calls=calls))])
+            return ChatResult(generations=[ChatGeneration(message=AIMessage(content=TEXTS, tool_calls=calls))])
 
         async def _agenerate(self, *_: Any, **__: Any) -> Any:
             return self._generate()

@@ -32,18 +32,18 @@ class Replay(asyncio.Protocol):
     """One connection: answers each request once it is whole."""
 
     def __init__(self) -> None:
-        self._heard = b""
+        self._received = b""
         self._slow: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self._heard += data
-        head, ended, body = self._heard.partition(b"\r\n\r\n")
+        self._received += data
+        head, ended, body = self._received.partition(b"\r\n\r\n")
         if not ended or len(body) < _length(head):
             return
-        self._heard = b""
+        self._received = b""
         _, wire, case, *_ = head.split(b" ", 2)[1].decode().split("/")
         if case.endswith(".slowly"):
             task = asyncio.create_task(self._slowly(answer(wire, case.removesuffix(".slowly"))))

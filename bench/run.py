@@ -28,7 +28,7 @@ from participants import HERE, OURS, PEERS, Participant, Worker
 RESULTS = HERE / "results" / "latest.json"
 DOCS = HERE.parent / "docs" / "performance.md"
 QUICK_CASES = ("text5k", "think1k", "tool20k", "rows20k")
-GROWING = ("anthropic", "openai", "responses")  # the wires that send arguments in pieces
+ACCUMULATING = ("anthropic", "openai", "responses")  # the wires that send arguments in pieces
 LONGEST = 15.0  # seconds: what one call of a peer may take before its cell is left out
 
 
@@ -76,7 +76,7 @@ class Run:
                 "about": self._about(),
                 "requests": {wire: self._requests(wire) for wire in self._wires},
                 "streams": {wire: self._streams(wire) for wire in self._wires if wire in WIRES},
-                "growth": {wire: self._growth(wire) for wire in self._wires if wire in GROWING},
+                "growth": {wire: self._growth(wire) for wire in self._wires if wire in ACCUMULATING},
             }
         found["imports"] = imports.measure(3 if self._quick else 15, _say)
         _say("")

@@ -24,7 +24,7 @@ from interlingua.tools.tool import ToolContext
 ROUNDS = 7
 SLOW_ROUNDS = 1  # of our own engine, which no program helps
 RESULTS = Path(__file__).parent / "results" / "search.md"
-WORDS = [f"word{number}" for number in range(500)]
+TEXTS = [f"word{number}" for number in range(500)]
 Run = Callable[[], Awaitable[int]]
 
 
@@ -37,7 +37,7 @@ def build(root: Path, files: int) -> None:
         where = root / f"area{number // 5000}" / f"part{number // 500 % 10}" / f"unit{number // 50 % 10}"
         if number % 50 == 0:
             where.mkdir(parents=True, exist_ok=True)
-        lines = [" ".join(chance.choices(WORDS, k=6)) for _ in range(40)]
+        lines = [" ".join(chance.choices(TEXTS, k=6)) for _ in range(40)]
         if number % 1000 == 0:
             lines[20] = "here is the needle_in_the_haystack"
         (where / f"file{number}.{('py', 'ts', 'md', 'log')[number % 4]}").write_text("\n".join(lines))

@@ -46,7 +46,7 @@ LISTS = {
 
 def session(path: Path, size: int) -> int:
     """Turns of an agent with a 2 KB result each, a compaction every 200; returns the number of lines."""
-    minted = {"api": "anthropic-messages", "provider": "anthropic", "model": "claude-opus-4-6"}
+    generated = {"api": "anthropic-messages", "provider": "anthropic", "model": "claude-opus-4-6"}
     words = [{"type": "text", "text": "let x = 1; // words\n" * 100}]
     with path.open("wb") as stream:
         stream.write(b'{"role":"session","version":1,"id":"big"}\n')
@@ -57,9 +57,9 @@ def session(path: Path, size: int) -> int:
                 {"role": "user", "content": "Read the file main.ts", "timestamp": 1740000000000},
                 {"role": "assistant", "content": [
                     {"type": "toolCall", "id": "call_1", "name": "read", "arguments": {"path": "main.ts"}}
-                ], **minted, "stopReason": "toolUse"},
+                ], **generated, "stopReason": "toolUse"},
                 {"role": "toolResult", "toolCallId": "call_1", "toolName": "read", "content": words, "isError": False},
-                {"role": "assistant", "content": [{"type": "text", "text": "It declares x. " * 20}], **minted},
+                {"role": "assistant", "content": [{"type": "text", "text": "It declares x. " * 20}], **generated},
             ]  # fmt: skip
             turns += 1
             if turns % 200 == 190:

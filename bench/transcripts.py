@@ -28,7 +28,7 @@ with open(sys.argv[1], "rb") as source, open(sys.argv[2], "wb") as out:
 def session(path: Path, size: int) -> None:
     """Turns of an agent: a question, a call, a 2 KB result, an answer."""
     usage = {"input": 100, "output": 50, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 150}
-    minted = {"api": "anthropic-messages", "provider": "anthropic", "model": "claude-opus-4-6", "usage": usage}
+    generated = {"api": "anthropic-messages", "provider": "anthropic", "model": "claude-opus-4-6", "usage": usage}
     turn = [
         {"role": "user", "content": "Read the file main.ts", "timestamp": 1740000000000},
         {
@@ -37,7 +37,7 @@ def session(path: Path, size: int) -> None:
                 {"type": "text", "text": "Let me read that file."},
                 {"type": "toolCall", "id": "call_1", "name": "read", "arguments": {"file_path": "main.ts"}},
             ],
-            **minted,
+            **generated,
             "stopReason": "toolUse",
             "timestamp": 1740000001000,
         },
@@ -52,7 +52,7 @@ def session(path: Path, size: int) -> None:
         {
             "role": "assistant",
             "content": [{"type": "text", "text": "The file declares x. " * 20}],
-            **minted,
+            **generated,
             "stopReason": "stop",
             "timestamp": 1740000003000,
         },

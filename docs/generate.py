@@ -11,28 +11,28 @@ from typing import Any
 from generations_table import table as generation_table
 
 from interlingua.dialects import FILES, WIRES, dialect
-from interlingua.values.losses import KEPT, Fate
+from interlingua.values.losses import KEPT, Support
 
 PAGE = Path(__file__).parent / "dialects.md"
 MARK = "<!-- generated: below this line, by `make docs` -->"
 SIGNS = {"kept": "●", "some": "◐", "weakened": "◐", "dropped": "·", "record": "–"}
 
 
-def fates(name: str) -> dict[str, Fate]:
+def support(name: str) -> dict[str, Support]:
     found = dialect(name)
-    return dict(getattr(found, "module", found).FATES)
+    return dict(getattr(found, "module", found).FIELD_SUPPORT)
 
 
-def bases() -> dict[str, dict[str, Fate]]:
+def bases() -> dict[str, dict[str, Support]]:
     """The tables by dialect; variants share that of their base."""
-    return {name: fates(name) for name, where in {**WIRES, **FILES}.items() if ":" not in where and fates(name)}
+    return {name: support(name) for name, where in {**WIRES, **FILES}.items() if ":" not in where and support(name)}
 
 
-def fields(tables: dict[str, dict[str, Fate]]) -> list[str]:
+def fields(tables: dict[str, dict[str, Support]]) -> list[str]:
     return list(dict.fromkeys(field for table in tables.values() for field in table if not field.endswith(".extra")))
 
 
-def field_table(tables: dict[str, dict[str, Fate]]) -> str:
+def field_table(tables: dict[str, dict[str, Support]]) -> str:
     rows = ["| field | " + " | ".join(tables) + " |", "|---|" + ":-:|" * len(tables)]
     for field in fields(tables):
         signs = (SIGNS[table.get(field, KEPT).kind] for table in tables.values())
@@ -40,11 +40,11 @@ def field_table(tables: dict[str, dict[str, Fate]]) -> str:
     return "\n".join(rows)
 
 
-def is_said(table: dict[str, Fate], field: str) -> bool:
+def is_said(table: dict[str, Support], field: str) -> bool:
     return table.get(field, KEPT).kind in ("kept", "some")
 
 
-def pair_table(tables: dict[str, dict[str, Fate]]) -> str:
+def pair_table(tables: dict[str, dict[str, Support]]) -> str:
     """For each pair: how many fields the first can say and the second drops / says in part."""
     rows = ["| from ↓ to → | " + " | ".join(tables) + " |", "|---|" + ":-:|" * len(tables)]
     for name, table in tables.items():
@@ -58,13 +58,13 @@ def pair_table(tables: dict[str, dict[str, Fate]]) -> str:
     return "\n".join(rows)
 
 
-def reasons(tables: dict[str, dict[str, Fate]]) -> str:
+def reasons(tables: dict[str, dict[str, Support]]) -> str:
     parts = []
     for name, table in tables.items():
         grouped: dict[tuple[str, str], list[str]] = {}
-        for field, fate in table.items():
-            if fate.kind in ("dropped", "weakened", "some") and not field.endswith(".extra"):
-                grouped.setdefault((fate.kind, fate.why), []).append(f"`{field}`")
+        for field, support in table.items():
+            if support.kind in ("dropped", "weakened", "some") and not field.endswith(".extra"):
+                grouped.setdefault((support.kind, support.why), []).append(f"`{field}`")
         lines = [f"- *{kind}*: {why}: {', '.join(names)}" for (kind, why), names in grouped.items()]
         parts.append(f"### {name}\n\n" + ("\n".join(lines) or "Everything is kept."))
     return "\n\n".join(parts)

@@ -32,13 +32,13 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(
-    command: Sequence[str | Path], ready: str, *, env: Mapping[str, str] | None = None, patience: float = 120.0
+    command: Sequence[str | Path], ready: str, *, env: Mapping[str, str] | None = None, retry_policy: float = 120.0
 ) -> Iterator[None]:
     """The server while it runs, from when `ready` (a URL) answers. What it printed is shown if it never does."""
     with tempfile.TemporaryFile() as said:
         server = subprocess.Popen(command, env=env, stdout=said, stderr=subprocess.STDOUT)
         try:
-            if not _answers(ready, server, patience):
+            if not _answers(ready, server, retry_policy):
                 said.seek(0)
                 sys.exit(f"{Path(command[0]).name} did not start:\n{said.read().decode(errors='replace')[-3000:]}")
             yield
@@ -51,9 +51,9 @@ def running(
                 server.wait()
 
 
-def _answers(url: str, server: "subprocess.Popen[bytes]", patience: float) -> bool:
+def _answers(url: str, server: "subprocess.Popen[bytes]", retry_policy: float) -> bool:
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    until = time.monotonic() + patience
+    until = time.monotonic() + retry_policy
     while time.monotonic() < until and server.poll() is None:
         try:
             direct.open(url, timeout=5).close()

@@ -10,7 +10,7 @@ import gguf
 import numpy as np
 
 LAYERS, WIDTH, HEADS, INNER, CONTEXT = 2, 64, 4, 128, 512
-WORDS = (
+TEXTS = (
     "sun",
     "rain",
     "wind",
@@ -36,7 +36,7 @@ def vocabulary(out: gguf.GGUFWriter) -> int:
     kinds = gguf.TokenType
     tokens = [("<unk>", kinds.UNKNOWN), ("<s>", kinds.CONTROL), ("</s>", kinds.CONTROL)]
     tokens += [(f"<0x{byte:02X}>", kinds.BYTE) for byte in range(256)]
-    tokens += [(f"▁{word}", kinds.NORMAL) for word in WORDS]
+    tokens += [(f"▁{word}", kinds.NORMAL) for word in TEXTS]
     out.add_tokenizer_model("llama")
     out.add_token_list([text for text, _ in tokens])
     out.add_token_scores([-float(at) for at in range(len(tokens))])
@@ -56,7 +56,7 @@ def weights(size: int) -> dict[str, np.ndarray]:
 
     one = np.ones(WIDTH, np.float32)
     found = {"token_embd.weight": chance(size, WIDTH), "output_norm.weight": one, "output.weight": chance(size, WIDTH)}
-    found["output.weight"][: size - len(WORDS)] *= 0.01  # words are likelier than bytes and than the end
+    found["output.weight"][: size - len(TEXTS)] *= 0.01  # words are likelier than bytes and than the end
     for at in range(LAYERS):
         found |= {f"blk.{at}.{name}_norm.weight": one for name in ("attn", "ffn")}
         found |= {f"blk.{at}.attn_{name}.weight": chance(WIDTH, WIDTH) for name in ("q", "k", "v", "output")}

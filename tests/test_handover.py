@@ -73,7 +73,7 @@ def said_by(model: ModelDescriptor, *blocks: Any, **fields: Any) -> AssistantMes
     return AssistantMessage(content=blocks, api=model.api, model=model.id, **fields)
 
 
-def mended(source: Request, target: ModelDescriptor, **how: Any) -> Request:
+def repaired(source: Request, target: ModelDescriptor, **how: Any) -> Request:
     """The request as the target gets it; the vendor's own types accept it, and nothing is left to mend."""
     adapted = il.adapt(source, target, **how).request
     body = json.loads(json.dumps(il.dialect(target.api).encode_request(adapted).body))
@@ -85,7 +85,7 @@ def mended(source: Request, target: ModelDescriptor, **how: Any) -> Request:
 
 
 def body_of(source: Request, target: ModelDescriptor) -> Any:
-    return il.dialect(target.api).encode_request(mended(source, target)).body
+    return il.dialect(target.api).encode_request(repaired(source, target)).body
 
 
 def faults(source: Request, target: ModelDescriptor | None = None) -> list[tuple[str, str]]:
@@ -113,7 +113,7 @@ def test_case_01_foreign_thinking_is_dropped_and_never_said_in_tags(target: Mode
     source = request(HI, said_by(CLAUDE, SIGNED, TextBlock(text="Hm.")), HI)
     assert "Let me see." not in str(body_of(source, target))
     assert ("warning", "$.messages[1].content[0]") in faults(source, target)
-    asked = mended(source, target, thinking="text").context.messages[1].content
+    asked = repaired(source, target, thinking="text").context.messages[1].content
     assert asked == (TextBlock(text="Let me see."), TextBlock(text="Hm."))
 
 
@@ -122,7 +122,7 @@ def test_case_01_thinking_that_lost_its_signature_is_dropped() -> None:
     Claude refuses its own thinking without the signature.
     """
     source = request(HI, said_by(CLAUDE, replace(SIGNED, thinking_signature=None), TextBlock(text="Hm.")), HI)
-    assert thinking_in(mended(source, CLAUDE)) == []
+    assert thinking_in(repaired(source, CLAUDE)) == []
 
 
 @pytest.mark.parametrize(("minted", "target"), [(BEDROCK_CLAUDE, CLAUDE), (CLAUDE, BEDROCK_CLAUDE), (CLAUDE, CLAUDE)])
@@ -131,7 +131,7 @@ def test_case_02_one_claude_verifies_what_another_signed(minted: ModelDescriptor
     The family decides, not the host: the block stays, and so does 'must start with thinking'.
     """
     source = request(HI, said_by(minted, SIGNED, call()), result(), reasoning=Reasoning(budget=2000))
-    adapted = mended(source, target)
+    adapted = repaired(source, target)
     assert thinking_in(adapted) == ["Let me see."]
     assert adapted.options.reasoning == Reasoning(budget=2000)
 
@@ -141,7 +141,7 @@ def test_case_02_another_family_on_the_same_host_does_not() -> None:
     Claude's signature means nothing to Nova, though both speak Converse.
     """
     nova = ModelDescriptor(id="amazon.nova-pro-v1:0", api="bedrock-converse-stream")
-    assert thinking_in(mended(request(HI, said_by(BEDROCK_CLAUDE, SIGNED, TextBlock(text="Hm.")), HI), nova)) == []
+    assert thinking_in(repaired(request(HI, said_by(BEDROCK_CLAUDE, SIGNED, TextBlock(text="Hm.")), HI), nova)) == []
 
 
 @pytest.mark.parametrize("target", [CLAUDE, BEDROCK_CLAUDE], ids=lambda t: t.id)
@@ -150,10 +150,10 @@ def test_case_03_thinking_goes_off_while_the_tool_turn_of_another_model_is_open(
     The foreign block is stripped and the request is still valid; once the loop is closed, thinking is on again.
     """
     source = request(HI, said_by(GPT, SIGNED, call()), result(), reasoning=Reasoning(budget=2000))
-    assert mended(source, target).options.reasoning == Reasoning(enabled=False)
+    assert repaired(source, target).options.reasoning == Reasoning(enabled=False)
     assert ("error", "$.options.reasoning") in faults(source, target)
     closed = replace(source, context=replace(source.context, messages=(*source.context.messages, HI)))
-    assert mended(closed, target).options.reasoning == Reasoning(budget=2000)
+    assert repaired(closed, target).options.reasoning == Reasoning(budget=2000)
 
 
 def test_case_05_a_call_without_signature_gets_the_documented_marker_and_no_invented_one() -> None:
@@ -161,9 +161,9 @@ def test_case_05_a_call_without_signature_gets_the_documented_marker_and_no_inve
     Gemini 3 wants signed calls; of parallel ones only the first.
     """
     source = request(HI, said_by(CLAUDE, call("c1"), call("c2")), result("c1"), result("c2"))
-    calls = mended(source, GEMINI_3).context.messages[1].tool_calls
+    calls = repaired(source, GEMINI_3).context.messages[1].tool_calls
     assert [c.thought_signature for c in calls] == ["skip_thought_signature_validator", None]
-    assert [c.thought_signature for c in mended(source, GEMINI).context.messages[1].tool_calls] == [None, None]
+    assert [c.thought_signature for c in repaired(source, GEMINI).context.messages[1].tool_calls] == [None, None]
 
 
 def test_case_06_reasoning_that_nothing_follows_is_not_sent() -> None:
@@ -172,8 +172,8 @@ def test_case_06_reasoning_that_nothing_follows_is_not_sent() -> None:
     """
     for model in (GPT, CLAUDE):
         cut = said_by(model, TextBlock(text="So:"), SIGNED, stop_reason="length")
-        assert thinking_in(mended(request(HI, cut, HI), model)) == []
-        assert mended(request(HI, said_by(model, SIGNED), HI), model).context.messages[0] == HI
+        assert thinking_in(repaired(request(HI, cut, HI), model)) == []
+        assert repaired(request(HI, said_by(model, SIGNED), HI), model).context.messages[0] == HI
 
 
 def test_case_07_a_call_without_its_reasoning_stands_alone() -> None:
@@ -195,7 +195,7 @@ def test_case_15_a_tool_cannot_be_forced_while_claude_thinks(target: ModelDescri
     """
     source = request(HI, reasoning=Reasoning(budget=2000), tool_choice=ToolChoice(mode="required"), temperature=0.5)
     assert ("error", "$.options.toolChoice") in faults(source, target)
-    options = mended(source, target).options
+    options = repaired(source, target).options
     assert (options.tool_choice, options.temperature) == (ToolChoice(mode="auto"), None)
     assert options.reasoning == Reasoning(budget=2000)
 
@@ -205,9 +205,9 @@ def test_a_thinking_budget_fits_into_the_limit_of_the_answer() -> None:
     Claude's limit holds thinking and answer; where there is no room to think, thinking goes off.
     """
     source = request(HI, reasoning=Reasoning(budget=9000))
-    assert mended(source, CLAUDE).options.reasoning == Reasoning(budget=7999)
+    assert repaired(source, CLAUDE).options.reasoning == Reasoning(budget=7999)
     small = replace(source, options=replace(source.options, max_tokens=500))
-    assert mended(small, CLAUDE).options.reasoning == Reasoning(enabled=False)
+    assert repaired(small, CLAUDE).options.reasoning == Reasoning(enabled=False)
 
 
 # --- ids, names, pairing, order --------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def test_case_20_to_23_ids_are_such_as_the_target_takes(target: ModelDescriptor,
     """
     source = request(HI, said_by(CLAUDE, call(id), call(OTHER_LONG)), result(OTHER_LONG), result(id))
     adapted = il.adapt(source, target)
-    calls = mended(source, target).context.messages[1].tool_calls
+    calls = repaired(source, target).context.messages[1].tool_calls
     results = [m.tool_call_id for m in adapted.request.context.messages if isinstance(m, ToolResultMessage)]
     assert results == [c.id for c in calls]
     assert len(set(results)) == 2
@@ -241,7 +241,7 @@ def test_case_20_mistral_takes_nine_letters_and_digits() -> None:
     source = request(HI, said_by(CLAUDE, call("toolu_01ABC")), result("toolu_01ABC"))
     told = replace(CHAT, compat={"toolCallIdLength": 9})
     for target in (MISTRAL, told):
-        (made,) = mended(source, target).context.messages[1].tool_calls
+        (made,) = repaired(source, target).context.messages[1].tool_calls
         assert made.id.isalnum()
         assert len(made.id) == 9
     assert ("error", "$.messages[1].content[0].id") in faults(source, MISTRAL)
@@ -260,7 +260,7 @@ def test_case_24_a_result_may_name_either_id_of_its_call() -> None:
     Calls of the Responses wire have two ids, and a result that refers to the item's is no orphan.
     """
     source = request(HI, said_by(GPT, call("call_1", extra={"openai-responses": {"id": "fc_1"}})), result("fc_1"))
-    assert mended(source, CLAUDE).context.messages[2].tool_call_id == "call_1"
+    assert repaired(source, CLAUDE).context.messages[2].tool_call_id == "call_1"
 
 
 PARALLEL = request(
@@ -278,7 +278,7 @@ def test_case_26_results_follow_their_calls_in_call_order(target: ModelDescripto
     """
     However the tools finished, and whatever was said meanwhile, which comes after.
     """
-    messages = mended(PARALLEL, target).context.messages
+    messages = repaired(PARALLEL, target).context.messages
     assert [m.content[0].text for m in messages[2:5]] == ["one", "two", "three"]
     assert isinstance(messages[6 if target is MISTRAL else 5], UserMessage)
     assert ("error", "$.messages[2]") in faults(PARALLEL)
@@ -304,7 +304,7 @@ def test_case_27_28_a_call_without_result_gets_one_that_says_so(target: ModelDes
     In neutral words, marked as made up; at the end of the history too; the second time nothing changes.
     """
     source = request(HI, said_by(CHAT, call("c1")), HI, said_by(CHAT, call("c2")))
-    messages = mended(source, target).context.messages
+    messages = repaired(source, target).context.messages
     added = [m for m in messages if isinstance(m, ToolResultMessage)]
     assert [c.id for m in messages if isinstance(m, AssistantMessage) for c in m.tool_calls] == [
         m.tool_call_id for m in added
@@ -320,7 +320,7 @@ def test_case_29_results_without_calls_are_removed_and_missing_ones_added(target
     Ids with nothing in common do not add up to more results than calls.
     """
     source = request(result("zz"), HI, said_by(CHAT, call("c1")), result("x1"), result("c1"), result("c1"), HI)
-    results = [m for m in mended(source, target).context.messages if isinstance(m, ToolResultMessage)]
+    results = [m for m in repaired(source, target).context.messages if isinstance(m, ToolResultMessage)]
     assert len(results) == 1
     assert [path for _, path in faults(source)] == ["$.messages[0]", "$.messages[3]", "$.messages[5]"]
 
@@ -331,7 +331,7 @@ def test_failed_turns_go_with_their_results(target: ModelDescriptor) -> None:
     Errored and aborted turns are kept in the transcript and not sent, nor are results of their calls.
     """
     source = request(HI, said_by(CHAT, call("c1"), stop_reason="aborted"), result("c1"), HI)
-    assert not any(isinstance(m, ToolResultMessage) for m in mended(source, target).context.messages)
+    assert not any(isinstance(m, ToolResultMessage) for m in repaired(source, target).context.messages)
     assert faults(source) == []
 
 
@@ -347,7 +347,7 @@ def test_case_32_33_tool_names_are_mapped_one_to_one_and_back(target: ModelDescr
     history = (HI, said_by(CHAT, call("c1", NAMES[0])), result("c1", tool_name=NAMES[0]))
     source = request(*history, tools=tools, tool_choice=ToolChoice(mode="required", names=(NAMES[0],)))
     adapted = il.adapt(source, target)
-    names = [tool.name for tool in mended(source, target).context.tools or ()]
+    names = [tool.name for tool in repaired(source, target).context.tools or ()]
     assert len(set(names)) == len(NAMES)
     assert [adapted.names.get(name, name) for name in names] == NAMES
     used = adapted.request.context.messages[1].tool_calls[0].name
@@ -363,7 +363,7 @@ def test_case_33_of_two_tools_with_one_name_the_first_is_offered(target: ModelDe
     Duplicates are refused by providers; check names the second one.
     """
     source = request(HI, tools=(SEARCH, replace(SEARCH, description="Another")))
-    assert mended(source, target).context.tools == (SEARCH,)
+    assert repaired(source, target).context.tools == (SEARCH,)
     assert ("error", "$.tools[1]") in faults(source, target)
 
 
@@ -372,7 +372,7 @@ def test_case_34_tool_history_comes_with_definitions_where_it_must() -> None:
     Bedrock refuses tool blocks without a tool configuration; plain chats stay without one.
     """
     source = request(HI, said_by(CHAT, call()), result(), tools=None)
-    assert [tool.name for tool in mended(source, BEDROCK_CLAUDE).context.tools] == ["search"]
+    assert [tool.name for tool in repaired(source, BEDROCK_CLAUDE).context.tools] == ["search"]
     assert ("error", "$.tools") in faults(source, BEDROCK_CLAUDE)
     assert "toolConfig" not in body_of(request(HI, tools=None), BEDROCK_CLAUDE)
 
@@ -383,7 +383,7 @@ def test_case_38_past_calls_are_replayed_as_calls(target: ModelDescriptor) -> No
     No call and no result is told as prose.
     """
     source = request(HI, said_by(CLAUDE, TextBlock(text="I look."), call()), result(), HI)
-    messages = mended(source, target).context.messages
+    messages = repaired(source, target).context.messages
     assert messages[1].text == "I look."
     assert len(messages[1].tool_calls) == 1
     assert isinstance(messages[2], ToolResultMessage)
@@ -395,11 +395,11 @@ def test_a_failure_is_said_in_words_where_there_is_no_flag(target: ModelDescript
     Else the model takes what went wrong for the answer; once is enough.
     """
     source = request(HI, said_by(CLAUDE, call()), result(text="no such file", is_error=True), HI)
-    assert mended(source, target).context.messages[2].content == (TextBlock(text="Error: no such file"),)
+    assert repaired(source, target).context.messages[2].content == (TextBlock(text="Error: no such file"),)
     assert ("warning", "$.messages[2].content") in faults(source, target)
     told = request(HI, said_by(CLAUDE, call()), result(text="ERROR 404", is_error=True), HI)
-    assert mended(told, target).context.messages[2].content == (TextBlock(text="ERROR 404"),)
-    assert mended(source, CLAUDE).context.messages[2] == replace(source.context.messages[2], tool_name="search")
+    assert repaired(told, target).context.messages[2].content == (TextBlock(text="ERROR 404"),)
+    assert repaired(source, CLAUDE).context.messages[2] == replace(source.context.messages[2], tool_name="search")
 
 
 # --- content ---------------------------------------------------------------------------------------------------------
@@ -416,16 +416,16 @@ def test_case_60_the_21st_picture_does_not_change_how_the_earlier_ones_are_sent(
     """
     large, small = (ImageBlock(data=png(side, 10), mime_type="image/png") for side in (3000, 1000))
     few = request(UserMessage(content=(large, small)))
-    assert blocks_of(mended(few, CLAUDE)) == [large, small]
+    assert blocks_of(repaired(few, CLAUDE)) == [large, small]
     many = request(UserMessage(content=(large, *[small] * 20)))
-    *first, last = blocks_of(mended(many, CLAUDE))
+    *first, last = blocks_of(repaired(many, CLAUDE))
     assert first == [large, *[small] * 19]
     assert "(image omitted: one of 20 images before it has more than 2000 pixels" in last.text
     assert ("error", "$.messages[0].content[20]") in faults(many, CLAUDE)
-    *first, last = blocks_of(mended(request(UserMessage(content=(*[small] * 20, large))), CLAUDE))
+    *first, last = blocks_of(repaired(request(UserMessage(content=(*[small] * 20, large))), CLAUDE))
     assert first == [small] * 20
     assert last == TextBlock(text="(image omitted: 3000 by 10 pixels, where 2000 are the most)")
-    assert blocks_of(mended(request(UserMessage(content=(replace(large, data=png(9000, 1)),))), GPT))[0].data
+    assert blocks_of(repaired(request(UserMessage(content=(replace(large, data=png(9000, 1)),))), GPT))[0].data
 
 
 def test_case_61_limits_are_measured_on_what_is_sent() -> None:
@@ -434,7 +434,7 @@ def test_case_61_limits_are_measured_on_what_is_sent() -> None:
     """
     size = 5 * 1024 * 1024
     fits, not_quite = (UserMessage(content=(ImageBlock(data=PNG + "A" * n, mime_type="image/png"),)) for n in (0, size))
-    assert isinstance(blocks_of(mended(request(fits), CLAUDE))[0], ImageBlock)
+    assert isinstance(blocks_of(repaired(request(fits), CLAUDE))[0], ImageBlock)
     assert "omitted" in blocks_of(il.adapt(request(not_quite), CLAUDE).request)[0].text
 
 
@@ -448,7 +448,7 @@ def test_case_62_63_documents_have_clean_names_each_once() -> None:
     documents = [DocumentBlock(data="UERG", mime_type="application/pdf", title=title) for title in TITLES]
     source = request(UserMessage(content=(TextBlock(text="Read"), *documents)))
     roomy = replace(BEDROCK_CLAUDE, compat={"maxDocuments": 10})
-    titles = [block.title for block in blocks_of(mended(source, roomy))[1:]]
+    titles = [block.title for block in blocks_of(repaired(source, roomy))[1:]]
     assert titles[:7] == [
         "report v1 2 (final) pdf",
         "a b",
@@ -468,7 +468,7 @@ def test_case_65_a_media_type_may_have_parameters(target: ModelDescriptor) -> No
     Parameters, capitals, nicknames and a missing type do not stop a picture.
     """
     for given in ("image/png; charset=binary", "IMAGE/PNG", None):
-        (made,) = blocks_of(mended(request(UserMessage(content=(ImageBlock(data=PNG, mime_type=given),))), target))
+        (made,) = blocks_of(repaired(request(UserMessage(content=(ImageBlock(data=PNG, mime_type=given),))), target))
         assert (made.mime_type, made.data) == ("image/png", PNG)
 
 
@@ -487,7 +487,7 @@ def test_case_66_blank_text_is_left_out_and_its_cache_marker_moves(target: Model
         UserMessage(content="Go on"),
         system="  ",
     )
-    adapted = mended(source, target)
+    adapted = repaired(source, target)
     first, second, third, last = adapted.context.messages
     assert first.content == (TextBlock(text="Hello", cache=marker),)
     assert (second.content, third.content) == ((call(),), (TextBlock(text=NO_OUTPUT),))
@@ -506,7 +506,7 @@ def test_case_67_68_halves_of_surrogates_go_and_emoji_stay(target: ModelDescript
     Only what is no Unicode is touched.
     """
     source = request(UserMessage(content="broken \ud83d here"), said_by(CHAT, TextBlock(text="🙂👩‍👩‍👧")), HI)
-    messages = mended(source, target).context.messages
+    messages = repaired(source, target).context.messages
     assert messages[0].content == "broken \ufffd here"
     assert messages[1].text == "🙂👩‍👩‍👧"
     assert ("error", "$.messages[0].content.text") in faults(source, target)
@@ -521,7 +521,7 @@ def test_pictures_in_results_follow_the_run_of_results(target: ModelDescriptor) 
     source = request(
         HI, said_by(CLAUDE, call("c1"), call("c2")), result("c1", content=(picture,)), result("c2"), tools=(SEARCH,)
     )
-    messages = mended(source, target).context.messages
+    messages = repaired(source, target).context.messages
     assert [type(m) for m in messages[2:]] == [ToolResultMessage, ToolResultMessage, UserMessage]
     assert messages[4].content[1] == picture
     assert il.adapt(source, target).source("$.messages[4].content[1]") == "$.messages[2].content[0]"
@@ -548,7 +548,7 @@ def test_what_the_target_cannot_see_is_told_in_words(block: Any, text: str, targ
     The document's own words if it has any; else that something was left out, and why.
     """
     source = request(UserMessage(content=(TextBlock(text="See"), block)))
-    assert blocks_of(mended(source, target))[1] == TextBlock(text=text)
+    assert blocks_of(repaired(source, target))[1] == TextBlock(text=text)
     assert ("error", "$.messages[0].content[1]") in faults(source, target)
 
 
@@ -558,7 +558,7 @@ def test_a_model_that_takes_no_images_is_sent_none() -> None:
     """
     blind = replace(CHAT, input=("text",))
     source = request(UserMessage(content=(ImageBlock(data=PNG, mime_type="image/png"),)))
-    assert blocks_of(mended(source, blind)) == [TextBlock(text="(image omitted: the model takes no images)")]
+    assert blocks_of(repaired(source, blind)) == [TextBlock(text="(image omitted: the model takes no images)")]
 
 
 @every_target
@@ -574,7 +574,7 @@ def test_what_only_other_wires_can_say_leaves_no_empty_turn(target: ModelDescrip
     source = request(
         HI, said_by(CHAT, opaque), CustomMessage("note", {}), said_by(CHAT, *ran, TextBlock(text="Hm.")), HI
     )
-    assert [m.content for m in mended(source, target).context.messages[1:2]] == [(TextBlock(text="Hm."),)]
+    assert [m.content for m in repaired(source, target).context.messages[1:2]] == [(TextBlock(text="Hm."),)]
 
 
 @pytest.mark.parametrize("target", [CLAUDE, BEDROCK_CLAUDE, GEMINI], ids=lambda t: t.id)
@@ -585,11 +585,11 @@ def test_later_system_messages_are_said_where_the_target_has_a_place(target: Mod
     source = request(
         SystemMessage(content="Be brief."), HI, SystemMessage(content="Now in French."), system="You help."
     )
-    adapted = mended(source, target)
+    adapted = repaired(source, target)
     assert adapted.context.system == (TextBlock(text="You help."), TextBlock(text="Be brief."))
     assert "Now in French." in str(adapted.context.messages[-1])
     assert {"$.messages[0]", "$.system", "$.messages[2]"} <= {path for _, path in faults(source, target)}
-    assert mended(source, CHAT).context.messages == source.context.messages
+    assert repaired(source, CHAT).context.messages == source.context.messages
 
 
 @every_target
@@ -597,8 +597,8 @@ def test_a_history_without_a_beginning_gets_one(target: ModelDescriptor) -> None
     """
     An empty request is answered nowhere; some targets want the user to begin.
     """
-    assert mended(request(), target).context.messages[0].content == CONTINUED
-    begun = mended(request(said_by(CHAT, TextBlock(text="Hi"))), target).context.messages[0]
+    assert repaired(request(), target).context.messages[0].content == CONTINUED
+    begun = repaired(request(said_by(CHAT, TextBlock(text="Hi"))), target).context.messages[0]
     assert (begun.content == CONTINUED) == PROFILES[target.api].user_first
 
 
@@ -609,7 +609,7 @@ def test_neighbours_become_one_where_turns_alternate(target: ModelDescriptor) ->
     """
     source = request(HI, UserMessage(content=(TextBlock(text="And?"),)), said_by(target, TextBlock(text="Yes")))
     adapted = il.adapt(source, target)
-    assert mended(source, target).context.messages[0].content == (TextBlock(text="Hello"), TextBlock(text="And?"))
+    assert repaired(source, target).context.messages[0].content == (TextBlock(text="Hello"), TextBlock(text="And?"))
     assert adapted.source("$.messages[0].content[1].text") == "$.messages[1].content[0].text"
     assert adapted.places == (0, 2)
 
@@ -633,7 +633,7 @@ def test_the_calls_of_a_turn_may_be_spread_over_messages(target: ModelDescriptor
     source = replace(
         SPREAD, context=replace(SPREAD.context, messages=tuple(map(signed_like(target), SPREAD.context.messages)))
     )
-    adapted = mended(source, target)
+    adapted = repaired(source, target)
     assert [text for _, text in results_in(adapted)] == ["one", "two"]
     calls = [block.id for block in blocks_of(adapted) if isinstance(block, ToolCall)]
     assert [id for id, _ in results_in(adapted)] == calls
@@ -687,7 +687,7 @@ def test_no_result_is_replaced_wherever_it_stands(target: ModelDescriptor, order
     parts = (said_by(CHAT, call("c1")), said_by(CHAT, call("c2")), result("c1", "one"), result("c2", "two"))
     source = request(HI, *(parts[part] if isinstance(part, int) else part for part in order))
     adapted = il.adapt(source, target)
-    given = [(adapted.ids.get(id, id), text) for id, text in results_in(mended(source, target))]
+    given = [(adapted.ids.get(id, id), text) for id, text in results_in(repaired(source, target))]
     assert sorted(pair for pair in given if pair[1] != NO_RESULT) == [("c1", "one"), ("c2", "two")]
     assert len(given) == (3 if order.count(0) == 2 else 2)
 
@@ -720,7 +720,7 @@ def test_a_failed_turn_takes_only_its_own_results_along() -> None:
     The model was asked again and used the same id: the result is that of the call which is sent.
     """
     source = request(HI, said_by(CHAT, call(), stop_reason="error"), said_by(CHAT, call()), result("c1", "found"))
-    assert results_in(mended(source, CHAT)) == [("c1", "found")]
+    assert results_in(repaired(source, CHAT)) == [("c1", "found")]
 
 
 def test_what_a_provider_ran_may_be_spread_over_the_messages_of_a_turn() -> None:
@@ -757,7 +757,7 @@ def test_thinking_is_off_while_the_turn_of_another_model_waits_for_results(reaso
     """
     source = request(HI, said_by(GPT, call("c1")), *last, reasoning=reasoning)
     asks_nothing = reasoning == Reasoning()
-    assert mended(source, CLAUDE).options.reasoning == (reasoning if asks_nothing else Reasoning(enabled=False))
+    assert repaired(source, CLAUDE).options.reasoning == (reasoning if asks_nothing else Reasoning(enabled=False))
 
 
 # --- arguments that are no JSON object -------------------------------------------------------------------------------
@@ -783,7 +783,7 @@ def test_broken_arguments_are_sent_as_an_object_that_shows_them(target: ModelDes
     """
     source = broken(text)
     adapted = il.adapt(source, target)
-    (made,) = [block for block in blocks_of(mended(source, target)) if isinstance(block, ToolCall)]
+    (made,) = [block for block in blocks_of(repaired(source, target)) if isinstance(block, ToolCall)]
     assert (made.arguments, made.arguments_text, made.parse_error) == ({"invalid_arguments": text}, None, None)
     assert ("$.messages[1].content[0]", "arguments", "weakened") in [
         (x.path, x.what, x.severity) for x in adapted.losses
@@ -833,7 +833,7 @@ def test_case_73_to_77_schemas_are_written_in_gemini_s_words() -> None:
     """
     before = json.dumps(TREE)
     source = request(HI, tools=(ToolSpec(name="plant", input_schema=TREE),))
-    fitted = mended(source, GEMINI).context.tools[0].input_schema
+    fitted = repaired(source, GEMINI).context.tools[0].input_schema
     text = json.dumps(fitted)
     assert not any(word in text for word in ("$ref", "$defs", "$schema", "propertyNames", "examples", "const", "oneOf"))
     assert list(fitted["properties"]) == ["title", "pattern", "default"]
@@ -845,7 +845,7 @@ def test_case_73_to_77_schemas_are_written_in_gemini_s_words() -> None:
     assert "properties.title.examples" in loss.why
     assert "properties.default.anyOf[1].unevaluatedItems" in loss.why
     assert json.dumps(TREE) == before
-    assert mended(source, CLAUDE).context.tools[0].input_schema == TREE
+    assert repaired(source, CLAUDE).context.tools[0].input_schema == TREE
 
 
 SCHEMAS: list[tuple[Any, Any, list[str]]] = [
@@ -897,7 +897,7 @@ def test_case_88_at_most_four_cache_markers_are_sent(target: ModelDescriptor) ->
     )
     body = json.dumps(body_of(source, target))
     assert body.count("cache_control") + body.count("cachePoint") == 4
-    assert mended(source, target).context.tools == (SEARCH,)
+    assert repaired(source, target).context.tools == (SEARCH,)
     assert ("error", "$.tools[0].cache") in faults(source, target)
 
 
@@ -917,7 +917,7 @@ def test_case_90_the_same_request_gives_the_same_bytes(target: ModelDescriptor) 
     """
     source = request(HI, said_by(CLAUDE, call(LONG, "a.b c")), result(LONG))
     encode = il.dialect(target.api).encode_request
-    assert encode(mended(source, target)).bytes() == encode(mended(source, target)).bytes()
+    assert encode(repaired(source, target)).bytes() == encode(repaired(source, target)).bytes()
 
 
 OPTIONS: list[tuple[dict[str, Any], ModelDescriptor, str, Any]] = [
@@ -939,7 +939,7 @@ def test_options_fit_the_target(given: dict[str, Any], target: ModelDescriptor, 
     What a target refuses in an option is brought into its bounds, or left out.
     """
     source = request(HI, **given)
-    assert getattr(mended(source, target).options, field) == expected
+    assert getattr(repaired(source, target).options, field) == expected
     assert len(il.adapt(source, target).losses) == 1
 
 
@@ -948,7 +948,7 @@ def test_no_choice_among_no_tools() -> None:
     A tool choice without tools is refused by most.
     """
     source = request(HI, tools=(), tool_choice="auto", parallel_tools=True)
-    options = mended(source, CHAT).options
+    options = repaired(source, CHAT).options
     assert (options.tool_choice, options.parallel_tools) == (None, None)
 
 

@@ -51,7 +51,7 @@ def wires(*bases: str) -> pytest.MarkDecorator:
 # --- what providers say ----------------------------------------------------------------------------------------------
 
 Step = tuple[Any, ...]  # ("think", words, seal) | ("text", words) | ("call", id, name, the arguments' text)
-Told = tuple[str, Any]  # the event's name and its payload
+Given = tuple[str, Any]  # the event's name and its payload
 
 FRESH, READ, WRITTEN, SPOKEN = 70, 20, 10, 5
 PICTURE = "iVBORw0KGgo="
@@ -90,7 +90,7 @@ def whole_anthropic(steps: Sequence[Step], stop: str) -> dict[str, Any]:
     }
 
 
-def speak_anthropic(steps: Sequence[Step], stop: str, size: int) -> Iterator[Told]:
+def speak_anthropic(steps: Sequence[Step], stop: str, size: int) -> Iterator[Given]:
     whole = whole_anthropic(steps, stop)
     usage = {**whole["usage"], "output_tokens": 1}
     start = {**whole, "content": [], "stop_reason": None, "usage": usage}
@@ -145,7 +145,7 @@ def whole_completions(steps: Sequence[Step], stop: str) -> dict[str, Any]:
     return {**head, "choices": [choice], "usage": COMPLETIONS_USAGE}
 
 
-def chunk(delta: dict[str, Any], stop: str | None = None, **more: Any) -> Told:
+def chunk(delta: dict[str, Any], stop: str | None = None, **more: Any) -> Given:
     """One chunk of a Chat Completions stream."""
     head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     return "", {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": stop}], **more}
@@ -159,7 +159,7 @@ def call_delta(arguments: str | None = None, **more: Any) -> dict[str, Any]:
     return {"tool_calls": [{**more, "function": function}]}
 
 
-def speak_completions(steps: Sequence[Step], stop: str, size: int) -> Iterator[Told]:
+def speak_completions(steps: Sequence[Step], stop: str, size: int) -> Iterator[Given]:
     yield chunk({"role": "assistant", "content": None})
     calls = 0
     for at, step in enumerate(steps):
@@ -226,12 +226,12 @@ def whole_responses(steps: Sequence[Step], stop: str) -> dict[str, Any]:
     return response([item_of(at, step) for at, step in enumerate(steps)], stop, **more)
 
 
-def event(kind: str, **more: Any) -> Told:
+def event(kind: str, **more: Any) -> Given:
     """One event of a Responses stream."""
     return kind, {"type": kind, **more}
 
 
-def speak_item(at: int, step: Step, size: int) -> Iterator[Told]:
+def speak_item(at: int, step: Step, size: int) -> Iterator[Given]:
     """The events of one output item."""
     item = item_of(at, step)
     here = {"item_id": item["id"], "output_index": at}
@@ -261,7 +261,7 @@ def speak_item(at: int, step: Step, size: int) -> Iterator[Told]:
     yield event("response.output_item.done", output_index=at, item=item)
 
 
-def speak_responses(steps: Sequence[Step], stop: str, size: int) -> Iterator[Told]:
+def speak_responses(steps: Sequence[Step], stop: str, size: int) -> Iterator[Given]:
     yield event("response.created", response=response([], "in_progress", usage=None))
     for at, step in enumerate(steps):
         yield from speak_item(at, step, size)
@@ -304,7 +304,7 @@ def whole_google(steps: Sequence[Step], stop: str) -> dict[str, Any]:
     }
 
 
-def speak_google(steps: Sequence[Step], stop: str, size: int) -> Iterator[Told]:
+def speak_google(steps: Sequence[Step], stop: str, size: int) -> Iterator[Given]:
     head = {"modelVersion": "m", "responseId": "r1"}
     for step in steps:
         for part in parts_of(step, size):
@@ -340,7 +340,7 @@ def whole_bedrock(steps: Sequence[Step], stop: str) -> dict[str, Any]:
     }
 
 
-def speak_bedrock(steps: Sequence[Step], stop: str, size: int) -> Iterator[Told]:
+def speak_bedrock(steps: Sequence[Step], stop: str, size: int) -> Iterator[Given]:
     yield "messageStart", {"role": "assistant"}
     for at, step in enumerate(steps):
         match step:
@@ -381,12 +381,12 @@ def whole_ollama(steps: Sequence[Step], stop: str) -> dict[str, Any]:
     return {**OLLAMA_HEAD, "message": said, "done": True, "done_reason": stop, **OLLAMA_USAGE}
 
 
-def line(**said: Any) -> Told:
+def line(**said: Any) -> Given:
     """One line of an Ollama stream."""
     return "", {**OLLAMA_HEAD, "message": {"role": "assistant", "content": "", **said}, "done": False}
 
 
-def speak_ollama(steps: Sequence[Step], stop: str, size: int) -> Iterator[Told]:
+def speak_ollama(steps: Sequence[Step], stop: str, size: int) -> Iterator[Given]:
     for step in steps:
         match step:
             case ("text", words):
@@ -429,7 +429,7 @@ def stop_word(name: str, steps: Sequence[Step]) -> str:
     return STOPS[owner(name)]["call" in [step[0] for step in steps]]
 
 
-def spoken(name: str, *steps: Step, stop: str | None = None, size: int = 4) -> list[Told]:
+def spoken(name: str, *steps: Step, stop: str | None = None, size: int = 4) -> list[Given]:
     """A streamed answer in the words of a wire."""
     return list(SPEAK[owner(name)](steps, stop or stop_word(name, steps), size))
 
@@ -440,7 +440,7 @@ def answer(name: str, *steps: Step, stop: str | None = None) -> dict[str, Any]:
     return {"response": body} if name == GEMINI_CLI else body
 
 
-def wired(name: str, told: Iterable[Told]) -> bytes:
+def wired(name: str, told: Iterable[Given]) -> bytes:
     """Events as bytes of the wire."""
     return b"".join(_wired(name, kind, value) for kind, value in told)
 
@@ -458,14 +458,14 @@ def _wired(name: str, kind: str, value: Any) -> bytes:
     return (f"event: {kind}\n".encode() if kind else b"") + b"data: " + data + b"\n\n"
 
 
-def events_of(name: str, told: Iterable[Told], **given: Any) -> list[StreamEvent]:
+def events_of(name: str, told: Iterable[Given], **given: Any) -> list[StreamEvent]:
     """The events of a stream, whose order is checked."""
     events = heard(il.dialect(name), [wired(name, told)], **given)
     assert [] == faults(events)
     return events
 
 
-def message_of(name: str, told: Iterable[Told], **given: Any) -> il.AssistantMessage:
+def message_of(name: str, told: Iterable[Given], **given: Any) -> il.AssistantMessage:
     return il.fold(events_of(name, told, **given))
 
 
@@ -1421,7 +1421,7 @@ def test_case_45_a_call_without_its_opening_event_is_still_a_call(name: str) -> 
     assert ("call_a", "add", ARGUMENTS[0]) == (made.id, made.name, made.arguments)
 
 
-def repeating(name: str, told: list[Told]) -> list[Told]:
+def repeating(name: str, told: list[Given]) -> list[Given]:
     """A stream whose last event comes twice, and whose first one too, unless it already holds words."""
     return [*told[: owner(name) not in (GOOGLE, OLLAMA)], *told, told[-1]]
 
@@ -1440,7 +1440,7 @@ def test_case_46_one_start_and_one_stop(name: str, repeated: bool) -> None:
     assert ("hello", 1) == (il.fold(events).text, len(il.fold(events).tool_calls))
 
 
-BARE_FIRST: dict[str, list[Told]] = {
+BARE_FIRST: dict[str, list[Given]] = {
     COMPLETIONS: [chunk({"content": "Hi"}), chunk({}, "stop")],
     ANTHROPIC: spoken(ANTHROPIC, ("text", "Hi"))[1:],
     RESPONSES: spoken(RESPONSES, ("text", "Hi"))[1:],
@@ -1539,7 +1539,7 @@ def test_case_51_chunks_without_choices_or_delta_are_tolerated_and_kept(name: st
     """
     safe = {"hate": {"filtered": False, "severity": "safe"}}
     head = {"id": "", "object": "", "created": 0, "model": ""}
-    told: list[Told] = [
+    told: list[Given] = [
         ("", {**head, "choices": [], "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": safe}]}),
         chunk({"role": "assistant", "content": ""}),
         chunk({"content": "Hi"}),
@@ -1639,7 +1639,7 @@ def searching(at: int) -> dict[str, Any]:
     return {"type": "web_search_call", "id": f"ws_{at}", "status": "completed", "action": action}
 
 
-SEARCHED: dict[str, list[Told]] = {
+SEARCHED: dict[str, list[Given]] = {
     ANTHROPIC: [
         spoken(ANTHROPIC)[0],
         *(
@@ -1734,7 +1734,7 @@ def test_case_57_every_use_of_the_provider_s_own_tools_is_kept(name: str) -> Non
     assert [1] * len(words) == [replayed.count(word) for word in words]
 
 
-TOGETHER: dict[str, list[Told]] = {
+TOGETHER: dict[str, list[Given]] = {
     COMPLETIONS: [
         chunk(
             {
@@ -2221,7 +2221,7 @@ def test_case_82_a_gateway_adds_nothing_to_the_count(source: str, target: str) -
     assert (usage.output, usage.total_tokens) == (again.output, again.total_tokens)
 
 
-def grown(name: str) -> list[Told]:
+def grown(name: str) -> list[Given]:
     """A stream in which every event repeats the usage so far."""
     if owner(name) == COMPLETIONS:
         usages = [{**COMPLETIONS_USAGE, "completion_tokens": n, "total_tokens": 100 + n} for n in (1, 3, 5)]

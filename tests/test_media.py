@@ -30,8 +30,8 @@ from test_handover import (
     call,
     every_target,
     faults,
-    mended,
     png,
+    repaired,
     request,
     result,
     said_by,
@@ -70,7 +70,7 @@ def test_a_picture_is_sent_as_what_its_bytes_are(target: ModelDescriptor, label:
     A JPEG with any label, or with none, is a JPEG on every wire; the change is reported, and the source keeps its own.
     """
     source = request(UserMessage(content=(ImageBlock(data=JPEG, mime_type=label),)))
-    assert blocks_of(mended(source, target)) == [ImageBlock(data=JPEG, mime_type="image/jpeg")]
+    assert blocks_of(repaired(source, target)) == [ImageBlock(data=JPEG, mime_type="image/jpeg")]
     assert ("warning", "$.messages[0].content[0].mimeType") in faults(source, target)
     assert blocks_of(source) == [ImageBlock(data=JPEG, mime_type=label)]
 
@@ -170,7 +170,7 @@ def test_a_data_url_and_broken_lines_become_plain_data(target: ModelDescriptor, 
     Wherever the data URL was put: providers take base64 without a prefix and without line breaks.
     """
     source = request(UserMessage(content=(block,)))
-    assert blocks_of(mended(source, target)) == [ImageBlock(data=JPEG, mime_type="image/jpeg")]
+    assert blocks_of(repaired(source, target)) == [ImageBlock(data=JPEG, mime_type="image/jpeg")]
     assert faults(source, target)
 
 
@@ -227,7 +227,7 @@ def test_a_picture_that_is_too_large_is_made_smaller(target: ModelDescriptor, ki
     Within the target's pixels, with a loss that says from what to what; nothing is left to do the second time.
     """
     source = request(UserMessage(content=(ImageBlock(data=saved(9000, 30, kind)),)))
-    (made,) = blocks_of(mended(source, target))
+    (made,) = blocks_of(repaired(source, target))
     seen = pictures.look(made.data)
     assert seen is not None
     assert seen.width == (2000 if target is CLAUDE else 8000)
@@ -241,7 +241,7 @@ def test_the_limit_for_many_pictures_is_kept_from_the_first_on() -> None:
     The 21st picture finds the first twenty within the limit that it brings.
     """
     large = ImageBlock(data=saved(2100, 10), mime_type="image/png")
-    few, many = (blocks_of(mended(request(UserMessage(content=(large,) * n)), CLAUDE)) for n in (1, 21))
+    few, many = (blocks_of(repaired(request(UserMessage(content=(large,) * n)), CLAUDE)) for n in (1, 21))
     assert many == few * 21
     seen = pictures.look(few[0].data)
     assert seen is not None
@@ -343,7 +343,7 @@ def test_pictures_of_results_count_too() -> None:
         said_by(BEDROCK_CLAUDE, call("c1")),
         result("c1", content=(picture,) * 10),
     )
-    kept = [isinstance(block, ImageBlock) for block in blocks_of(mended(source, BEDROCK_CLAUDE))]
+    kept = [isinstance(block, ImageBlock) for block in blocks_of(repaired(source, BEDROCK_CLAUDE))]
     assert kept == [True] * 15 + [False] + [True] * 5 + [False] * 5
 
 
@@ -352,7 +352,7 @@ def test_bedrock_takes_five_documents_of_four_and_a_half_megabytes() -> None:
     The sixth and the too large are told in words, or by their own.
     """
     file = DocumentBlock(data=base64.b64encode(b"a,b").decode(), mime_type="text/csv")
-    got = blocks_of(mended(request(UserMessage(content=(TextBlock(text="See"), *(file,) * 6))), BEDROCK_CLAUDE))
+    got = blocks_of(repaired(request(UserMessage(content=(TextBlock(text="See"), *(file,) * 6))), BEDROCK_CLAUDE))
     assert [DocumentBlock] * 5 == [type(block) for block in got[1:6]]
     assert TextBlock(text="a,b") == got[6]
     large = base64.b64encode(b"%PDF-" + bytes(4_600_000)).decode()
@@ -370,9 +370,9 @@ def test_a_document_alone_is_accompanied_by_a_text_where_that_is_the_rule() -> N
     """
     file = DocumentBlock(data=PDF, mime_type="application/pdf", title="a")
     source = request(UserMessage(content=(file,)))
-    assert [TextBlock(text="(see the documents)"), file] == blocks_of(mended(source, BEDROCK_CLAUDE))
+    assert [TextBlock(text="(see the documents)"), file] == blocks_of(repaired(source, BEDROCK_CLAUDE))
     assert ("error", "$.messages[0].content") in faults(source, BEDROCK_CLAUDE)
-    assert [file] == blocks_of(mended(source, CLAUDE))
+    assert [file] == blocks_of(repaired(source, CLAUDE))
 
 
 def test_what_is_too_much_for_one_request_is_left_out() -> None:
@@ -420,7 +420,7 @@ def test_sound_in_a_result_is_sent_or_noted_with_a_loss(target: ModelDescriptor)
     sound = AudioBlock(data=WAV, mime_type="audio/wav")
     source = request(HI, said_by(target, call("c1")), result("c1", content=(TextBlock(text="Listen"), sound)))
     adapted = il.adapt(source, target)
-    got = blocks_of(mended(source, target))
+    got = blocks_of(repaired(source, target))
     assert "$.messages[2].content[1]" in [loss.path for loss in adapted.losses]
     if target in (CHAT, GEMINI) or target.id == "mistral-large":
         assert sound in got

@@ -123,7 +123,7 @@ def _messages(chat: Chat, provider: str) -> list[ModelMessage]:
             prompt = UserPromptPart(content=[_asked(block) for block in message.content])
             messages.append(ModelRequest(parts=[prompt], instructions=chat.system))
         elif isinstance(message, Assistant):
-            parts = [_said(block, provider) for block in message.content]
+            parts = [_encoded(block, provider) for block in message.content]
             messages.append(ModelResponse(parts=parts, provider_name=provider))
     return messages
 
@@ -134,7 +134,7 @@ def _asked(block: Any) -> Any:
     return block.text
 
 
-def _said(block: Any, provider: str) -> Any:
+def _encoded(block: Any, provider: str) -> Any:
     match block:
         case Text():
             return TextPart(block.text)

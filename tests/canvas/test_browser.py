@@ -89,7 +89,7 @@ class Tab:
         self.complaints: list[str] = []
         self.foreign: list[str] = []
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", self._said)
+        self.page.on("console", self._encoded)
         self.page.on("request", self._asked)
         self.base = ""
         if served is not None:
@@ -97,7 +97,7 @@ class Tab:
             self.page.goto(served.link)
             expect(self.page.get_by_role("heading", name="Sessions", exact=True)).to_be_visible()
 
-    def _said(self, message: Any) -> None:
+    def _encoded(self, message: Any) -> None:
         # Chromium writes every answer of 4xx and every lost connection there; those are looked at where they matter.
         if message.type == "error" and "Failed to load resource" not in message.text and "net::ERR" not in message.text:
             self.complaints.append(message.text)

@@ -42,12 +42,12 @@ class Remembering:
 
     aside = show
 
-    async def question(self, words: str) -> None:
-        self.text += f"{words}\n"
+    async def question(self, text: str) -> None:
+        self.text += f"{text}\n"
         self.asked.set()
 
-    def offer(self, words: str) -> None:
-        self.offered.append(words)
+    def offer(self, text: str) -> None:
+        self.offered.append(text)
 
     def refresh(self) -> None:
         pass

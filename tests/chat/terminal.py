@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-PATIENCE = 60.0  # seconds; machines are shared
+TIMEOUT = 60.0  # seconds; machines are shared
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed: the chat was NOT tested")
 
 
@@ -60,9 +60,9 @@ class Terminal:
         }
         program = "import os, pathlib, sys; pathlib.Path(sys.argv.pop(1)).write_text(str(os.getpid()))"
         program += "; from interlingua.cli import main; main()"
-        words = [sys.executable, "-c", program, str(self._pid_file), "chat", "--root", str(self.root)]
+        text = [sys.executable, "-c", program, str(self._pid_file), "chat", "--root", str(self.root)]
         line = shlex.join(
-            ["env", *(f"{name}={value}" for name, value in given.items()), *words, "-m", model, *arguments]
+            ["env", *(f"{name}={value}" for name, value in given.items()), *text, "-m", model, *arguments]
         )
         starter = self._pid_file.with_name("start.sh")
         starter.write_text(f"clear\n{line}\n")
@@ -82,13 +82,13 @@ class Terminal:
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def paste(self, words: str) -> None:
+    def paste(self, text: str) -> None:
         """As the terminal does it: between marks, so that programs can tell it from typing."""
-        self._tmux("set-buffer", words)
+        self._tmux("set-buffer", text)
         self._tmux("paste-buffer", "-p", "-t", "chat")
 
-    def type(self, words: str) -> None:
-        self._tmux("send-keys", "-t", "chat", "-l", words)
+    def type(self, text: str) -> None:
+        self._tmux("send-keys", "-t", "chat", "-l", text)
         self.press("Enter")
 
     def press(self, *keys: str) -> None:
@@ -102,7 +102,7 @@ class Terminal:
         return self.wait_until(lambda text: re.search(pattern, text) is not None, pattern, scrolled=scrolled)
 
     def wait_until(self, wanted: Any, what: str, *, scrolled: bool = False) -> str:
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         while True:
             text = self.screen(scrolled=scrolled)
             if wanted(text):

@@ -22,7 +22,7 @@ from interlingua.values.messages import AgentMessage, CustomMessage, UserMessage
 CALL = {"text": "I look.", "calls": [{"name": "ls", "arguments": {"path": "."}, "id": "c1"}]}
 
 
-def words(messages: Sequence[AgentMessage]) -> list[str]:
+def text(messages: Sequence[AgentMessage]) -> list[str]:
     return ["" if isinstance(message, CustomMessage) else text_of(message.content) for message in messages]
 
 
@@ -84,7 +84,7 @@ async def test_a_branch_is_named_left_and_found_again(tmp_path: Path) -> None:
         await talk.say("on the one hand")
         await talk.say("/tree start")
         await talk.say("on the other hand")
-        assert ["first", "first", "on the other hand", "on the other hand"] == words(talk.chat.session.messages)
+        assert ["first", "first", "on the other hand", "on the other hand"] == text(talk.chat.session.messages)
         shown = await talk.say("/tree")
         assert "   2 │ model: first  [start]" in shown
         assert "   3   · you: on the one hand" in shown
@@ -192,8 +192,8 @@ async def test_compaction_asks_for_a_summary_and_keeps_the_whole(tmp_path: Path)
         await talk.say("much " * 30_000)
         await talk.say("last")
         assert "summed up; the session keeps the whole" in await talk.say("/compact")
-        assert "A summary." in words(talk.chat.agent.messages)[0]
-        assert "first" == words(talk.chat.session.messages)[0]
+        assert "A summary." in text(talk.chat.agent.messages)[0]
+        assert "first" == text(talk.chat.session.messages)[0]
 
 
 async def test_thinking_is_unfolded_on_demand(tmp_path: Path) -> None:

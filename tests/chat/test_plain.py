@@ -108,11 +108,11 @@ def test_a_session_is_taken_up_by_its_id_or_as_the_latest(tmp_path: Path) -> Non
         (("--root", "/nowhere"), "does not exist"),
     ],
 )
-def test_a_wrong_start_is_one_line(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_a_wrong_start_is_one_line(tmp_path: Path, arguments: tuple[str, ...], text: str) -> None:
     """With what to do, and without a traceback."""
     done = talk(tmp_path, "", *arguments)
     assert done.code != 0
-    assert words in done.err
+    assert text in done.err
     assert "Traceback" not in done.err
 
 
@@ -205,9 +205,9 @@ def test_a_dumb_terminal_gets_no_escapes_and_what_is_typed_meanwhile_steers(tmp_
     os.close(there)
     seen = ""
 
-    def read_until(words: str) -> None:
+    def read_until(text: str) -> None:
         nonlocal seen
-        while words not in seen:
+        while text not in seen:
             seen += os.read(here, 4096).decode()
 
     read_until("> ")

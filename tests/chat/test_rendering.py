@@ -30,7 +30,7 @@ def controls(text: str) -> str:
 DRAWINGS: list[Any] = [
     lambda text: rendering.markdown(text),
     lambda text: rendering.markdown(f"[{text}](http://{text})\n\n```\n{text}\n```"),
-    lambda text: rendering.said_by_user(text),
+    lambda text: rendering.sent_by_user(text),
     lambda text: rendering.unfolded(text),
     lambda text: rendering.headline(text, {"command": text}),
     lambda text: rendering.headline("x", {text: text}),

@@ -43,7 +43,7 @@ def ask(server: Server, place: Place, context: Any, **options: Any) -> Stream:
     given = {"api_key": "key-1", "base_url": server.base_url(place.api), "timeout": 20, "retry": 0, **options}
     if place.row.compat.get("supportsUsageInStreaming") is False:
         given.setdefault("on_payload", _as_if_asked_for_usage)
-    if place.row.tells_cost:
+    if place.row.reports_cost:
         server.route("GET", "/openai-completions/v1/generation", {"data": {"total_cost": TOLD_COST}})
     return Client().stream(place.name, context, **given)
 

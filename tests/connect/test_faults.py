@@ -365,14 +365,14 @@ def table() -> str:
     """The cases for readers."""
     lines = ["| Fault | On the wire | Error | Kept | Tried again |", "| --- | --- | --- | --- | --- |"]
     for name, case in CASES.items():
-        error = _told(case.error)
+        error = _given(case.error)
         if case.other:
-            error += f" ({case.other_name}: {_told(case.other_error)})"
+            error += f" ({case.other_name}: {_given(case.other_error)})"
         lines.append(f"| `{name}` | {case.what} | {error} | {case.kept} | {'yes' if case.again else 'no'} |")
     return "\n".join(lines)
 
 
-def _told(error: Any) -> str:
+def _given(error: Any) -> str:
     return f"`{error.__name__}`" if error else "none: the answer comes"
 
 

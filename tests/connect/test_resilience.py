@@ -739,7 +739,7 @@ async def test_leaving_an_answer_that_has_shown_nothing_leaves_a_well_formed_str
     signal = il.Abort()
     stream = ask(server, signal=signal)
     reading = asyncio.ensure_future(events_of(stream))
-    await until(lambda: len(stream.source._held) == 2)  # type: ignore[attr-defined]
+    await until(lambda: len(stream.source._residual) == 2)  # type: ignore[attr-defined]
     stream.leave() if how == "leave" else signal.abort()
     events = await reading
     assert [] == faults(events)

@@ -238,7 +238,7 @@ async def test_usage_adds_up_and_an_unknown_price_is_no_price(server: Server, pl
     assert usage is not None
     assert (30, 12) == (usage.input + usage.cache_read + usage.cache_write, usage.output)
     assert 42 == usage.total_tokens
-    told = TOLD_COST if place.row.tells_cost else None
+    told = TOLD_COST if place.row.reports_cost else None
     assert told == (usage.cost.total if usage.cost else None)
 
 
@@ -251,7 +251,7 @@ PRICED = [
     Place(row, model.id)
     for row in ROWS
     for model in [next((m for m in catalogue.models(row.id) if m.cost and m.cost.input and m.cost.output), None)]
-    if model is not None and not row.tells_cost
+    if model is not None and not row.reports_cost
 ]
 
 

@@ -30,8 +30,8 @@ from interlingua.values.request import Request
 from . import grammar
 from .cases import Case
 from .differences import differences, shown
-from .expectations import against_expected, free_text, is_minted, plain_text, refusal, thinking
-from .sdks import UNSEEN, FreeText, Told, arguments_of, reader
+from .expectations import against_expected, free_text, is_generated, plain_text, refusal, thinking
+from .sdks import UNSEEN, FreeText, Given, arguments_of, reader
 
 Findings = list[str] | None
 
@@ -231,7 +231,7 @@ def _first_difference(expected: list[StreamEvent], actual: list[StreamEvent]) ->
 # --- what a package says, against what we say ------------------------------------------------------------------------
 
 
-def _told_differently(told: Told, message: AssistantMessage, dialect: str) -> list[str]:
+def _told_differently(told: Given, message: AssistantMessage, dialect: str) -> list[str]:
     found = differences(plain_text(message), told.text, "text")
     found += differences(refusal(message), told.refusal, "refusal")
     found += differences(thinking(message, dialect), told.thinking, "thinking")
@@ -248,7 +248,11 @@ def _told_differently(told: Told, message: AssistantMessage, dialect: str) -> li
 
 def _call(call: ToolCall) -> tuple[str | None, str, Any]:
     """A call as a package shows it: an id that we minted is not said in the wire that had none."""
-    return None if is_minted(call) else call.id, call.name, call.arguments_text if call.parse_error else call.arguments
+    return (
+        None if is_generated(call) else call.id,
+        call.name,
+        call.arguments_text if call.parse_error else call.arguments,
+    )
 
 
 def _crashed_before(case: Case, error: Exception) -> bool:

@@ -150,9 +150,11 @@ def _is_servers(told: Mapping[str, Any], case: Case, message: AssistantMessage) 
 
 def _id(told: str | None, call: ToolCall, path: str) -> list[str]:
     """An id may be minted exactly when the wire gave none."""
-    if is_minted(call) != (not told):
-        return [f"{path}: the wire has {told!r}, ours is {call.id!r}, {'minted' if is_minted(call) else 'not minted'}"]
-    return [] if is_minted(call) else differences(told, call.id, path)
+    if is_generated(call) != (not told):
+        return [
+            f"{path}: the wire has {told!r}, ours is {call.id!r}, {'minted' if is_generated(call) else 'not minted'}"
+        ]
+    return [] if is_generated(call) else differences(told, call.id, path)
 
 
 def free_text(call: ToolCall) -> str | None:
@@ -163,7 +165,7 @@ def free_text(call: ToolCall) -> str | None:
     return call.arguments_text if call.parse_error else None
 
 
-def is_minted(call: ToolCall) -> bool:
+def is_generated(call: ToolCall) -> bool:
     return any(held.get("~minted") for held in call.extra.values())
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass
-class Told:
+class Given:
     """What a package made of a stream. A call is `(id, name, arguments)`; `stop` is the provider's word."""
 
     text: str = ""
@@ -76,22 +76,22 @@ def _anthropic_bedrock() -> tuple[Any, _Answer]:
     return client, answer
 
 
-def anthropic_messages(body: bytes) -> Told:
+def anthropic_messages(body: bytes) -> Given:
     client, answer = _anthropic()
     answer.body = body
     return _claude(client)
 
 
-def bedrock_invoke_anthropic(body: bytes) -> Told:
+def bedrock_invoke_anthropic(body: bytes) -> Given:
     client, answer = _anthropic_bedrock()
     answer.body = body
     return _claude(client)
 
 
-def _claude(client: Any) -> Told:
+def _claude(client: Any) -> Given:
     with client.beta.messages.stream(model="m", max_tokens=1, messages=[{"role": "user", "content": "?"}]) as stream:
         message = stream.get_final_message()
-    return Told(
+    return Given(
         text="".join(block.text for block in message.content if block.type == "text"),
         thinking="".join(block.thinking for block in message.content if block.type == "thinking"),
         calls=[(block.id, block.name, block.input) for block in message.content if block.type == "tool_use"],
@@ -112,17 +112,17 @@ def _openai() -> tuple[Any, _Answer]:
     return openai.OpenAI(api_key="none", base_url="http://sdk.test", max_retries=0, http_client=http), answer
 
 
-def openai_completions(body: bytes) -> Told:
+def openai_completions(body: bytes) -> Given:
     client, answer = _openai()
     answer.body = body
     with client.chat.completions.stream(model="m", messages=[{"role": "user", "content": "?"}]) as stream:
         stream.until_done()
         choices = stream.current_completion_snapshot.choices
     if not choices:
-        return Told()
+        return Given()
     message = choices[0].message
-    return Told(
-        text=_words(message.content),
+    return Given(
+        text=_text(message.content),
         refusal=message.refusal or "",
         thinking=_completions_thinking(message),
         calls=[_function(call) for call in message.tool_calls or ()],
@@ -139,12 +139,12 @@ def _completions_thinking(message: Any) -> str:
     return (
         beside.get("reasoning_content")
         or beside.get("reasoning")
-        or "".join(map(_words, within))
+        or "".join(map(_text, within))
         or "".join(detail.get("text") or detail.get("summary") or "" for detail in details)
     )
 
 
-def _words(content: Any) -> str:
+def _text(content: Any) -> str:
     if isinstance(content, list):
         return "".join(part["text"] for part in content if part.get("type") == "text")
     return content or ""
@@ -157,16 +157,16 @@ def _function(call: Any) -> tuple[str | None, str | None, Any]:
     return call.id, call.function.name, call.function.arguments
 
 
-def mistral_chat(body: bytes) -> Told:
+def mistral_chat(body: bytes) -> Given:
     """Mistral's content may be a list of parts, which OpenAI's helper cannot add up: its chunks, joined one by one."""
     client, answer = _openai()
     answer.body = body
-    told = Told()
+    told = Given()
     calls: dict[int, _Call] = {}
     for chunk in client.chat.completions.create(model="m", messages=[{"role": "user", "content": "?"}], stream=True):
         for choice in chunk.choices[:1]:
             told.stop = choice.finish_reason or told.stop
-            told.text += _words(choice.delta.content)
+            told.text += _text(choice.delta.content)
             told.thinking += _completions_thinking(choice.delta)
             for at, call in enumerate(choice.delta.tool_calls or ()):
                 function = call.function
@@ -177,7 +177,7 @@ def mistral_chat(body: bytes) -> Told:
     return told
 
 
-def openai_responses(body: bytes) -> Told:
+def openai_responses(body: bytes) -> Given:
     client, answer = _openai()
     answer.body = body
     last = None
@@ -186,12 +186,12 @@ def openai_responses(body: bytes) -> Told:
             if event.type in ("response.completed", "response.incomplete", "response.failed"):
                 last = event.response
     if last is None:
-        return Told()
+        return Given()
     if last.status == "failed":
         raise RuntimeError(last.error.message if last.error else "failed")
     reason = last.incomplete_details.reason if last.incomplete_details else None
     parts = [part for item in last.output if item.type == "message" for part in item.content]
-    return Told(
+    return Given(
         text="".join(part.text for part in parts if part.type == "output_text"),
         refusal="".join(part.refusal for part in parts if part.type == "refusal"),
         thinking="\n\n".join(filter(None, _reasoning(last.output))),
@@ -225,10 +225,10 @@ def _google() -> tuple[Any, _Answer]:
     return genai.Client(api_key="none", http_options=HttpOptions(httpx_client=http)), answer
 
 
-def google_generative_ai(body: bytes) -> Told:
+def google_generative_ai(body: bytes) -> Given:
     client, answer = _google()
     answer.body = body
-    told = Told()
+    told = Given()
     for chunk in client.models.generate_content_stream(model="m", contents="?"):
         if chunk.prompt_feedback and chunk.prompt_feedback.block_reason:
             told.stop = chunk.prompt_feedback.block_reason.value
@@ -273,11 +273,11 @@ class _Raw:
         pass
 
 
-def bedrock_converse_stream(body: bytes) -> Told:
+def bedrock_converse_stream(body: bytes) -> Given:
     from botocore.eventstream import EventStream
     from botocore.parsers import EventStreamJSONParser
 
-    told = Told()
+    told = Given()
     calls: dict[int, _Call] = {}
     for event in EventStream(_Raw(body), _converse_shape(), EventStreamJSONParser(), "ConverseStream"):
         if "contentBlockStart" in event:
@@ -310,10 +310,10 @@ def _ollama() -> tuple[Any, _Answer]:
     return ollama.Client(host="http://sdk.test", transport=httpx.MockTransport(answer)), answer
 
 
-def ollama_chat(body: bytes) -> Told:
+def ollama_chat(body: bytes) -> Given:
     client, answer = _ollama()
     answer.body = body
-    told = Told()
+    told = Given()
     for chunk in client.chat(model="m", messages=[{"role": "user", "content": "?"}], stream=True):
         told.text += chunk.message.content or ""
         told.thinking += chunk.message.thinking or ""
@@ -323,12 +323,12 @@ def ollama_chat(body: bytes) -> Told:
     return told
 
 
-def reader(api: str, dialect: str) -> Callable[[bytes], Told]:
+def reader(api: str, dialect: str) -> Callable[[bytes], Given]:
     """The package for a directory of the corpus."""
     return mistral_chat if api == "mistral" else _READERS[dialect]
 
 
-_READERS: dict[str, Callable[[bytes], Told]] = {
+_READERS: dict[str, Callable[[bytes], Given]] = {
     "anthropic-messages": anthropic_messages,
     "bedrock-converse-stream": bedrock_converse_stream,
     "bedrock-invoke-anthropic": bedrock_invoke_anthropic,

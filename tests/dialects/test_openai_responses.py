@@ -723,7 +723,7 @@ def test_what_is_no_request_is_refused(body: Any) -> None:
 
 # --- answers ---------------------------------------------------------------------------------------------------------
 
-WORDS = {
+TEXTS = {
     "type": "message",
     "id": "msg_a",
     "status": "completed",
@@ -759,30 +759,30 @@ def answered(*output: Any, **more: Any) -> dict[str, Any]:
 
 
 ANSWERS: dict[str, dict[str, Any]] = {
-    "a turn": answered({**REASONING, "status": None}, WORDS, {**CALL, "status": "completed"}),
+    "a turn": answered({**REASONING, "status": None}, TEXTS, {**CALL, "status": "completed"}),
     "reasoning without a summary 53": answered(
         {"type": "reasoning", "id": "rs_1", "summary": []},
         {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "e", "content": None},
         {"type": "reasoning", "id": "rs_3", "summary": [], "content": [{"type": "reasoning_text", "text": "t"}]},
     ),
-    "several messages with a phase 54": answered({**WORDS, "phase": "commentary"}, {**WORDS, "id": "msg_b"}),
+    "several messages with a phase 54": answered({**TEXTS, "phase": "commentary"}, {**TEXTS, "id": "msg_b"}),
     "empty words beside a tool 59": answered(
         {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": PNG, "quality": "high"},
-        {**WORDS, "content": [{"type": "output_text", "annotations": [], "text": ""}]},
+        {**TEXTS, "content": [{"type": "output_text", "annotations": [], "text": ""}]},
     ),
     "items without ids": answered({"type": "message", "role": "assistant", "content": [CITED]}, {"type": "reasoning"}),
-    "ids like those that we make": answered({**WORDS, "id": "msg_0"}, {**CALL, "id": "fc_1", "status": "incomplete"}),
-    "a message of nothing": answered({**WORDS, "content": [], "status": "incomplete"}),
+    "ids like those that we make": answered({**TEXTS, "id": "msg_0"}, {**CALL, "id": "fc_1", "status": "incomplete"}),
+    "a message of nothing": answered({**TEXTS, "content": [], "status": "incomplete"}),
     "a time with a fraction": answered(created_at=1_700_000_000.5),
     "a time as a float": answered(created_at=1_700_000_000.0),
     "no usage": answered(usage=None),
     "old usage": answered(usage={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}),
     "odd usage": answered(usage={"input_tokens": 1, "input_tokens_details": {"cached_tokens": 9}, "cost": 0.5, "x": 1}),
-    "settings": answered(WORDS, temperature=1.0, tools=[{"type": "web_search"}], x_new={"y": [1]}, metadata={}),
-    "a refusal": answered({**WORDS, "content": [{"type": "refusal", "refusal": "No."}]}),
+    "settings": answered(TEXTS, temperature=1.0, tools=[{"type": "web_search"}], x_new={"y": [1]}, metadata={}),
+    "a refusal": answered({**TEXTS, "content": [{"type": "refusal", "refusal": "No."}]}),
     "a failure": answered(status="failed", error={"code": "rate_limit_exceeded", "message": "Slow down."}, usage=None),
     "an unknown reason": answered(status="incomplete", incomplete_details={"reason": "steered", "x": 1}),
-    "an unknown status": answered(WORDS, status="dreaming"),
+    "an unknown status": answered(TEXTS, status="dreaming"),
     "almost nothing": {"id": "resp_1", "object": "response"},
 }  # fmt: skip
 
@@ -804,30 +804,30 @@ def test_an_answer_says_who_when_and_for_how_much() -> None:
     """
     Usage is in disjoint buckets; the total is the wire's own.
     """
-    message = wire.decode_response(answered(WORDS), model="gpt-5")
+    message = wire.decode_response(answered(TEXTS), model="gpt-5")
     assert (message.model, message.response_model, message.response_id) == ("gpt-5", "gpt-5-2025", "resp_1")
     assert message.timestamp == 1_700_000_000_000
-    assert wire.decode_response(answered(WORDS), timestamp=7).timestamp == 7
+    assert wire.decode_response(answered(TEXTS), timestamp=7).timestamp == 7
     assert Usage.of(15, 8, cache_read=10, cache_write=5, reasoning=3) == message.usage
 
 
 @pytest.mark.parametrize(
     ("status", "reason", "output", "stop", "detail"),
     [
-        ("completed", None, [WORDS], "stop", "completed"),
-        ("completed", None, [WORDS, CALL], "toolUse", "completed"),
-        ("incomplete", "max_output_tokens", [WORDS], "length", "max_output_tokens"),
+        ("completed", None, [TEXTS], "stop", "completed"),
+        ("completed", None, [TEXTS, CALL], "toolUse", "completed"),
+        ("incomplete", "max_output_tokens", [TEXTS], "length", "max_output_tokens"),
         ("incomplete", "max_output_tokens", [CALL], "length", "max_output_tokens"),
-        ("incomplete", "content_filter", [WORDS], "error", "content_filter"),
-        ("incomplete", "steered", [WORDS], "length", "steered"),
+        ("incomplete", "content_filter", [TEXTS], "error", "content_filter"),
+        ("incomplete", "steered", [TEXTS], "length", "steered"),
         ("incomplete", None, [], "length", "incomplete"),
-        ("failed", None, [WORDS], "error", "failed"),
-        ("cancelled", None, [WORDS], "aborted", "cancelled"),
+        ("failed", None, [TEXTS], "error", "failed"),
+        ("cancelled", None, [TEXTS], "aborted", "cancelled"),
         ("in_progress", None, [], "stop", "in_progress"),
         ("queued", None, [], "stop", "queued"),
-        ("dreaming", None, [WORDS], "stop", "dreaming"),
+        ("dreaming", None, [TEXTS], "stop", "dreaming"),
         ("dreaming", None, [], "error", "dreaming"),
-        (None, None, [WORDS], "stop", None),
+        (None, None, [TEXTS], "stop", None),
     ],
 )
 def test_how_an_answer_ended(status: Any, reason: Any, output: list[Any], stop: str, detail: str | None) -> None:
@@ -956,7 +956,7 @@ def completed(*output: Any, **more: Any) -> dict[str, Any]:
     return {"type": "response.completed", "response": answered(*output, **more)}
 
 
-EMPTY = {**WORDS, "content": [], "status": "in_progress"}
+EMPTY = {**TEXTS, "content": [], "status": "in_progress"}
 OPENED = {**CALL, "arguments": "", "status": "in_progress"}
 FINISHED = {**CALL, "status": "completed"}
 PART = {"type": "response.content_part.added", "output_index": 0, "content_index": 0, "item_id": "msg_a",
@@ -969,9 +969,9 @@ USUAL = (
     text_delta(0, "Tw", item_id="msg_a", logprobs=[], obfuscation="x7Gq"),
     text_delta(0, "o.", item_id="msg_a", logprobs=[], obfuscation="p"),
     {"type": "response.output_text.done", "output_index": 0, "content_index": 0, "text": "Two.", "logprobs": []},
-    {"type": "response.content_part.done", "output_index": 0, "content_index": 0, "part": WORDS["content"][0]},
-    finished(0, WORDS),
-    completed(WORDS),
+    {"type": "response.content_part.done", "output_index": 0, "content_index": 0, "part": TEXTS["content"][0]},
+    finished(0, TEXTS),
+    completed(TEXTS),
 )
 
 
@@ -980,7 +980,7 @@ def test_a_stream_is_the_whole_answer() -> None:
     Padding is ignored (52), nothing is numbered (57), and the message is that of the unstreamed answer.
     """
     events = heard(sse(*USUAL))
-    assert wire.decode_response(answered(WORDS)) == fold(events)
+    assert wire.decode_response(answered(TEXTS)) == fold(events)
     assert [event.delta for event in events if isinstance(event, TextDelta)] == ["Tw", "o."]
 
 
@@ -1177,7 +1177,7 @@ THOUGHT = {
     "summary": [],
     "content": [{"type": "reasoning_text", "text": "I think"}],
 }
-ANSWER = {**WORDS, "content": [{"type": "output_text", "text": "Hello there", "annotations": []}]}
+ANSWER = {**TEXTS, "content": [{"type": "output_text", "text": "Hello there", "annotations": []}]}
 
 
 @pytest.mark.parametrize("ids", [("rs_1", "msg_a"), ("msg_a", "msg_a"), ("rs_1", "msg_b")])
@@ -1221,7 +1221,7 @@ def test_refusals_stream() -> None:
     """
     The words of a refusal are text that is marked, and the end is an error.
     """
-    item = {**WORDS, "content": [{"type": "refusal", "refusal": "No."}]}
+    item = {**TEXTS, "content": [{"type": "refusal", "refusal": "No."}]}
     delta = {"type": "response.refusal.delta", "output_index": 0, "content_index": 0, "delta": "No."}
     events = heard(sse(created(), added(0, EMPTY), delta, finished(0, item), completed(item)))
     assert isinstance(events[-1], Error)
@@ -1384,19 +1384,19 @@ SAID = {
     "read from this wire": wire.decode_response(ANSWERS["a turn"]),
     "in parts": wire.decode_response(
         answered(
-            {**WORDS, "content": [*WORDS["content"], {**CITED, "annotations": CITED["annotations"][:3]}]},
+            {**TEXTS, "content": [*TEXTS["content"], {**CITED, "annotations": CITED["annotations"][:3]}]},
             {**REASONING, "content": []},
         )
     ),
-    "with a part that is not known": wire.decode_response(answered(ITEMS["a message item in parts"][0], WORDS)),
-    "of reasoning that is shown": wire.decode_response(answered(SHOWN, WORDS)),
-    "of what the provider ran": wire.decode_response(answered(*ITEMS["items that others run"][:7], WORDS)),
+    "with a part that is not known": wire.decode_response(answered(ITEMS["a message item in parts"][0], TEXTS)),
+    "of reasoning that is shown": wire.decode_response(answered(SHOWN, TEXTS)),
+    "of what the provider ran": wire.decode_response(answered(*ITEMS["items that others run"][:7], TEXTS)),
     "of a custom tool": wire.decode_response(answered(ITEMS["calls of every shape"][7])),
     "of nothing": AssistantMessage(content=(), stop_reason="stop", stop_detail="completed"),
     "cut short": wire.decode_response(
-        answered(WORDS, status="incomplete", incomplete_details={"reason": "max_output_tokens"})
+        answered(TEXTS, status="incomplete", incomplete_details={"reason": "max_output_tokens"})
     ),
-    "failed": wire.decode_response(answered(WORDS, status="failed", error=FAILURE, usage=None)),
+    "failed": wire.decode_response(answered(TEXTS, status="failed", error=FAILURE, usage=None)),
     "refused": wire.decode_response(ANSWERS["a refusal"]),
     "aborted": AssistantMessage(content=(TextBlock(text="a"),), stop_reason="aborted", error_message="stopped"),
 }

@@ -55,7 +55,7 @@ def without_fate(name: str) -> list[str]:
         f"{struct.__name__}.{field}" for struct in structs for field in struct.__struct_fields__ if field != "extra"
     }
     needed |= {"Context.system_role", "Entry.id", "Entry.parent_id", "Conversation.head", "Conversation.entries"}
-    return sorted(needed - dialect(name).FATES.keys())
+    return sorted(needed - dialect(name).FIELD_SUPPORT.keys())
 
 
 def accounted(name: str, source: Conversation) -> tuple[list[str], list[str]]:
@@ -65,7 +65,7 @@ def accounted(name: str, source: Conversation) -> tuple[list[str], list[str]]:
     again = module.decode(json.loads(json.dumps(body, allow_nan=False)))
     reported = sorted({loss.path for loss in losses})
     is_tree = bool(source.entries) and all(entry.id is not None for entry in source.entries)
-    if is_tree and module.FATES["Conversation.entries"].kind == "kept":
+    if is_tree and module.FIELD_SUPPORT["Conversation.entries"].kind == "kept":
         reported = [_in_tree(path, source) for path in reported]
         before, after = _tree(source, name), _tree(again, name)
         covered = reported

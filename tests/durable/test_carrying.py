@@ -7,7 +7,7 @@ import pytest
 
 import durable.crew as _crew  # noqa: F401  (its agents are named)
 import interlingua as il
-from interlingua.durable.execution import carried_out
+from interlingua.durable.execution import executed
 from interlingua.durable.orders import Order, Outcome, RunFailed
 from interlingua.sessions import Session, SessionError
 from interlingua.values.messages import AgentMessage, text_of
@@ -26,7 +26,7 @@ async def taken_up(folder: Path, asked: Order, *said: AgentMessage, journal: tup
             session.append(message, id="r.0" if at == 0 else None)
         for call in journal:
             session.journal("tool_start", call_id=call, name="mark")
-        return await carried_out(asked, session, il.Abort())
+        return await executed(asked, session, il.Abort())
 
 
 def texts(folder: Path) -> list[str]:
@@ -90,7 +90,7 @@ async def test_what_an_earlier_run_left_open_is_answered_and_not_run(tmp_path: P
         session.journal("tool_start", call_id="b", name="mark")
         done = {"role": "toolResult", "toolCallId": "b", "content": "did b", "isError": False}
         session.journal("tool_end", call_id="b", name="mark", result=done)
-        outcome = await carried_out(order("echo"), session, il.Abort())
+        outcome = await executed(order("echo"), session, il.Abort())
     assert () == outcome.unknown  # of this run
     said = texts(tmp_path)
     assert ("not known" in said[2], said[3], "was not run" in said[4], said[5]) == (True, "did b", True, "go")
@@ -107,4 +107,4 @@ async def test_a_session_that_cannot_be_written_is_not_the_runs_fault(tmp_path: 
     with Session.open("s", home=tmp_path) as session:
         session.append(PROMPT, id="r.0")
     with Session.open("s", home=tmp_path, read_only=True) as session, pytest.raises(SessionError):
-        await carried_out(order("echo"), session, il.Abort())
+        await executed(order("echo"), session, il.Abort())

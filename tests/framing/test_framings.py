@@ -162,7 +162,7 @@ def test_many_small_chunks_cost_no_more_than_their_bytes(case, size, monkeypatch
     """
     framing = case.framing()
     buffers = [CountingBuffer()]
-    framing._held = buffers[0]
+    framing._residual = buffers[0]
     if isinstance(framing, SSE):
         framing._data = CountingBuffer()
         buffers.append(framing._data)

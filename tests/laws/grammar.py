@@ -24,7 +24,7 @@ from interlingua.values.folding import fold
 from interlingua.values.messages import blocks_of
 
 OPENING = {TextStart: "text", ThinkingStart: "thinking", ToolCallStart: "call", BlockStart: "block"}
-GROWING = {TextDelta: "text", ThinkingDelta: "thinking", ToolCallDelta: "call"}
+ACCUMULATING = {TextDelta: "text", ThinkingDelta: "thinking", ToolCallDelta: "call"}
 CLOSING = {TextEnd: "text", ThinkingEnd: "thinking", ToolCallEnd: "call", BlockEnd: "block"}
 
 
@@ -52,8 +52,8 @@ def faults(events: Sequence[StreamEvent]) -> list[str]:
             if event.content_index != len(opened):
                 found.append(f"{at}: block {event.content_index} opens, expected {len(opened)}")
             opened[event.content_index] = OPENING[kind]
-        elif kind in GROWING or kind in CLOSING:
-            word = (GROWING | CLOSING)[kind]
+        elif kind in ACCUMULATING or kind in CLOSING:
+            word = (ACCUMULATING | CLOSING)[kind]
             # Any block may turn out to be of another kind than it looked: then it ends as one that came whole.
             fits = opened.get(event.content_index) == word or (kind is BlockEnd and event.content_index in opened)
             if not fits or event.content_index in closed:

@@ -36,7 +36,7 @@ def test_every_difference_is_reported_and_every_report_is_a_difference(name: str
     """
     source = data.draw(foreign_conversations(name))
     note(f"source: {dump(source).decode()}")
-    if dialect(name).FATES:
+    if dialect(name).FIELD_SUPPORT:
         assert accounted(name, source) == ([], [])
     else:  # our own lines, which hold everything
         body, losses = dialect(name).encode(source)
@@ -64,7 +64,7 @@ def test_a_file_that_is_slightly_wrong_comes_back_or_is_refused(name: str, data:
     if stored(outcome(dialect(name).decode, body)) and type(body) is type(proper):
         again = through_json(returned(name, body))
         assert spelled(again) == spelled(through_json(returned(name, again)))
-        if dialect(name).FATES:  # our own JSON leaves out what is only a default
+        if dialect(name).FIELD_SUPPORT:  # our own JSON leaves out what is only a default
             assert spelled(body) == spelled(again)
 
 

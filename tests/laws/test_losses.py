@@ -201,7 +201,7 @@ def test_the_table_of_fates_knows_every_field(name: str) -> None:
     """
     A field that is added to the format must be given a fate in each dialect.
     """
-    table = dialect(name).FATES
+    table = dialect(name).FIELD_SUPPORT
     needed = {field for field in names_of(*TOLD) if not field.endswith(".extra")} | {"Context.system_role"}
     assert sorted(needed - table.keys()) == []
 
@@ -212,7 +212,7 @@ def test_the_table_of_fates_knows_no_other_names(name: str) -> None:
     A misspelled row would say nothing about anything.
     """
     known = names_of(*ANYWHERE) | {"CustomMessage.role", "CustomMessage.fields"}
-    assert sorted(dialect(name).FATES.keys() - known) == []
+    assert sorted(dialect(name).FIELD_SUPPORT.keys() - known) == []
 
 
 @every_dialect
@@ -220,4 +220,9 @@ def test_every_fate_that_loses_says_why(name: str) -> None:
     """
     The loss matrix is printed from the table; a row without a reason would puzzle its reader.
     """
-    assert sorted(key for key, fate in dialect(name).FATES.items() if fate.kind != "kept" and not fate.why) == []
+    assert (
+        sorted(
+            key for key, support in dialect(name).FIELD_SUPPORT.items() if support.kind != "kept" and not support.why
+        )
+        == []
+    )

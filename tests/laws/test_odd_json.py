@@ -191,7 +191,7 @@ def spellings() -> st.SearchStrategy[str]:
     return st.builds(lambda inside, after: f"{{{','.join(inside)}{after}}}", st.lists(pairs, max_size=3), gap)
 
 
-SPELLING_WIRES = sorted(name for name in WIRES if dialect(name).FATES["ToolCall.arguments_text"].kind == "kept")
+SPELLING_WIRES = sorted(name for name in WIRES if dialect(name).FIELD_SUPPORT["ToolCall.arguments_text"].kind == "kept")
 
 
 @pytest.mark.parametrize("name", SPELLING_WIRES)

@@ -12,7 +12,7 @@ from interlingua.values.request import ProviderConfig, ResolvedAuth
 
 COST = {"input": 0.0225, "output": 0.015, "cacheRead": 0, "cacheWrite": 0.028, "total": 0.0655}
 USAGE = {"input": 1500, "output": 200, "cacheRead": 0, "cacheWrite": 1500, "totalTokens": 1700, "cost": COST}
-MINTED = {"api": "anthropic-messages", "provider": "anthropic", "model": "claude-opus-4-6", "usage": USAGE}
+GENERATED = {"api": "anthropic-messages", "provider": "anthropic", "model": "claude-opus-4-6", "usage": USAGE}
 READ = {"type": "toolCall", "id": "call_abc123", "name": "read", "arguments": {"path": "src/index.ts"}}
 CALL_ID = "toolu_01A09q90qw90lq917835lq9"
 
@@ -51,7 +51,7 @@ MESSAGES = {
     "text response": {
         "role": "assistant",
         "content": [{"type": "text", "text": "Here's the content of the file..."}],
-        **MINTED,
+        **GENERATED,
         "stopReason": "stop",
         "timestamp": 1740000001000,
     },
@@ -67,7 +67,7 @@ MESSAGES = {
                 "arguments": {"file_path": "/home/user/src/index.ts", "offset": 0, "limit": 200},
             },
         ],
-        **MINTED,
+        **GENERATED,
         "stopReason": "toolUse",
         "timestamp": 1740000001000,
     },
@@ -91,7 +91,7 @@ MESSAGES = {
     "failed answer": {
         "role": "assistant",
         "content": [],
-        **MINTED,
+        **GENERATED,
         "stopReason": "error",
         "errorMessage": "overloaded",
         "timestamp": 1740000001000,

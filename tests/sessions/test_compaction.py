@@ -159,14 +159,14 @@ def test_a_second_compaction_never_loses_what_the_first_kept() -> None:
     for turn in range(8):
         messages += [user(f"q{turn}{words(9)}"), answer(f"a{turn}{words(9)}")]
     path = list(path_of(*messages))
-    told = 0
+    parse_place = 0
     for _ in range(3):
         found = cut(path, 45)
         assert found is not None
         first = next(at for at, entry in enumerate(path) if entry.id == found.first_kept)
-        summed = [entry for entry in path[told:first] if not compaction.is_bookkeeping(entry.message)]
+        summed = [entry for entry in path[parse_place:first] if not compaction.is_bookkeeping(entry.message)]
         assert summed == [e for e in (*found.summarize, *found.prefix) if not compaction.is_bookkeeping(e.message)]
-        told = first
+        parse_place = first
         path.append(il.Entry(message=compacted("S", found.first_kept), id=f"c{len(path)}"))  # type: ignore[arg-type]
         kept = [m for m in (e.message for e in path[first:]) if not compaction.is_bookkeeping(m)]
         assert kept == list(context(path)[1:])

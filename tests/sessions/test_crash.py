@@ -57,8 +57,8 @@ def run_and_kill(name: str, store: str, chance: random.Random) -> list[str]:
         assert b"ready\n" == process.stdout.readline()
         time.sleep(chance.uniform(0, 0.03))
         process.send_signal(signal.SIGKILL)
-        told = process.stdout.read().decode()
-    return told[: told.rfind("\n") + 1].split()
+        parse_place = process.stdout.read().decode()
+    return parse_place[: parse_place.rfind("\n") + 1].split()
 
 
 LIVES = 5  # of one session

@@ -58,15 +58,15 @@ def test_after_the_period_everything_of_it_is_removed(store: Store) -> None:
         session.append(il.UserMessage(content=(shared,)))
     collect_branches(store, "main", "gone")
     assert 2 == len(store.blobs("main").names())
-    told: list[tuple[str, str]] = []
-    end = register_forgetter(lambda agent, id: told.append((agent, id)))
+    parse_place: list[tuple[str, str]] = []
+    end = register_forgetter(lambda agent, id: parse_place.append((agent, id)))
     try:
         delete(store, "main", "gone")
-        assert 0 == purge(store).sessions and [] == told, "within the period"
+        assert 0 == purge(store).sessions and [] == parse_place, "within the period"
         found = purge(store, now=time.time() + 8 * 24 * 3600, grace=0)
     finally:
         end()
-    assert (1, 1) == found and [("main", "gone")] == told
+    assert (1, 1) == found and [("main", "gone")] == parse_place
     assert ["stays"] == ids(store) and 1 == len(store.blobs("main").names())
     with pytest.raises(SessionNotFound):
         restore(store, "main", "gone")

@@ -482,8 +482,8 @@ def test_an_exported_session_is_known_for_what_it_is(tmp_path: Path) -> None:
         first = session.append(il.UserMessage(content="one"))
         session.append(il.UserMessage(content="two"))
         session.rewind(first.id)
-        told = session.conversation()
-    bare = replace(told, extra={}, system=None, tools=None, model=None)
+        parse_place = session.conversation()
+    bare = replace(parse_place, extra={}, system=None, tools=None, model=None)
     again = il.decode(il.encode(bare, "transcript").bytes())
     assert ["one"] == [message.content for message in again.messages]
 

@@ -37,10 +37,10 @@ from interlingua.testing.wires import FACTS, cut_frames
 from testing.client import ask, request
 
 every_wire = pytest.mark.parametrize("api", sorted(WIRES))
-WORDS = "one two three four five six seven eight nine ten"
+TEXTS = "one two three four five six seven eight nine ten"
 
 
-async def heard_with(api: str, *faults: Any, stream: bool = True, reply: Any = WORDS, **http: Any) -> Any:
+async def heard_with(api: str, *faults: Any, stream: bool = True, reply: Any = TEXTS, **http: Any) -> Any:
     with Server(chunk=4) as server:
         server.answer(reply, fault=faults)
         return await ask(server, api, stream=stream, **http)
@@ -56,7 +56,7 @@ async def test_a_cut_ends_the_connection_after_so_many_events(api: str) -> None:
     heard = await heard_with(api, Cut(after_events=6))
     assert ("ClientPayloadError", 6) == (heard.failure, len(frames_of(api, heard.body)))
     assert "error" == heard.message.stop_reason
-    assert WORDS.startswith(heard.message.text)
+    assert TEXTS.startswith(heard.message.text)
 
 
 @every_wire
@@ -92,14 +92,14 @@ async def test_a_stall_is_silent_and_goes_on(api: str) -> None:
     began = time.monotonic()
     heard = await heard_with(api, Stall(after_events=2, seconds=0.2))
     assert time.monotonic() - began >= 0.2
-    assert (WORDS, "stop") == (heard.message.text, heard.message.stop_reason)
+    assert (TEXTS, "stop") == (heard.message.text, heard.message.stop_reason)
 
 
 async def test_a_stall_comes_even_after_the_last_event() -> None:
     """An answer that comes whole is one event: all of it is there, and does not end."""
     timeout = aiohttp.ClientTimeout(sock_read=0.1)
     heard = await heard_with("openai-completions", Stall(after_events=1), stream=False, timeout=timeout)
-    assert ("SocketTimeoutError", WORDS) == (
+    assert ("SocketTimeoutError", TEXTS) == (
         heard.failure,
         il.dialect("openai-completions").decode_response(heard.body).text,
     )
@@ -110,7 +110,7 @@ async def test_pings_break_the_silence_and_mean_nothing(api: str) -> None:
     """In the wire's own form; the decoder hears only the answer."""
     heard = await heard_with(api, Stall(after_events=2, seconds=0.1, pings=True, every=0.02))
     ping = FACTS[api].ping
-    assert (WORDS, "stop") == (heard.message.text, heard.message.stop_reason)
+    assert (TEXTS, "stop") == (heard.message.text, heard.message.stop_reason)
     if api == "bedrock-converse-stream":
         assert b"" == ping
     else:
@@ -120,7 +120,7 @@ async def test_pings_break_the_silence_and_mean_nothing(api: str) -> None:
 async def test_a_stall_for_ever_ends_when_the_client_leaves() -> None:
     """The server notices at once, without having anything to write."""
     with Server() as server:
-        server.answer(WORDS, fault=Stall(after_events=2))
+        server.answer(TEXTS, fault=Stall(after_events=2))
         timeout = aiohttp.ClientTimeout(sock_read=0.1)
         heard = await ask(server, "anthropic-messages", timeout=timeout)
         gone = await server.disconnected()
@@ -133,15 +133,15 @@ async def test_a_stall_for_ever_ends_when_the_client_leaves() -> None:
 async def test_a_split_changes_the_pieces_and_not_the_answer(api: str, size: int) -> None:
     """However the bytes are cut, the same events come out."""
     heard = await heard_with(api, Split(size))
-    assert (WORDS, "stop") == (heard.message.text, heard.message.stop_reason)
+    assert (TEXTS, "stop") == (heard.message.text, heard.message.stop_reason)
 
 
 @pytest.mark.parametrize(("size", "shown"), [(1, {1}), (7, {7}), (100_000, set())])
 def test_a_split_is_seen_on_the_wire(size: int, shown: set[int]) -> None:
     """Each piece is a chunk of HTTP of its own, of that size but for the last."""
-    body = il.dialect("ollama-chat").encode_request(request("ollama-chat", WORDS)).bytes()
+    body = il.dialect("ollama-chat").encode_request(request("ollama-chat", TEXTS)).bytes()
     with Server() as server:
-        server.answer(WORDS, fault=Split(size))
+        server.answer(TEXTS, fault=Split(size))
         with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=10) as client:
             head = f"POST /api/chat HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
             client.sendall(head.encode() + body)
@@ -220,7 +220,7 @@ async def test_a_corrupt_frame_ends_in_one_error_or_a_repaired_text(api: str, ho
         assert "stop" == heard.message.stop_reason
     else:
         assert "error" == heard.message.stop_reason
-        assert WORDS.startswith(heard.message.text)
+        assert TEXTS.startswith(heard.message.text)
 
 
 @pytest.mark.parametrize("how", ["json", "utf8"])
@@ -235,7 +235,7 @@ async def test_slow_headers_come_late() -> None:
     began = time.monotonic()
     heard = await heard_with("openai-responses", SlowHeaders(0.2))
     assert time.monotonic() - began >= 0.2
-    assert WORDS == heard.message.text
+    assert TEXTS == heard.message.text
 
 
 async def test_a_pace_spreads_the_events() -> None:
@@ -243,7 +243,7 @@ async def test_a_pace_spreads_the_events() -> None:
     began = time.monotonic()
     heard = await heard_with("anthropic-messages", Pace(0.02))
     assert time.monotonic() - began >= 0.02 * len(frames_of("anthropic-messages", heard.body))
-    assert WORDS == heard.message.text
+    assert TEXTS == heard.message.text
 
 
 @every_wire
@@ -292,7 +292,7 @@ async def test_garbage_may_be_no_http_at_all() -> None:
 async def test_a_stream_without_its_terminal_frames_is_not_finished(api: str) -> None:
     """All of the words, and an error at the end."""
     heard = await heard_with(api, NoTerminal())
-    assert (WORDS, "", "error") == (heard.message.text, heard.failure, heard.message.stop_reason)
+    assert (TEXTS, "", "error") == (heard.message.text, heard.failure, heard.message.stop_reason)
 
 
 async def test_calls_are_no_terminal_frames() -> None:
@@ -310,7 +310,7 @@ async def test_an_error_event_is_the_wires_own(api: str, kind: Any) -> None:
     message = heard.message
     assert ("error", "") == (message.stop_reason, heard.failure)
     assert "the machine is on fire" in (message.error_message or "")
-    assert WORDS.startswith(message.text)
+    assert TEXTS.startswith(message.text)
     assert 6 == len(frames_of(api, heard.body))
 
 

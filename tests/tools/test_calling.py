@@ -96,9 +96,9 @@ MENDED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 def test_what_is_harmless_is_mended(arguments: dict[str, Any], expected: dict[str, Any]) -> None:
     """Numbers and truth values as text, text as numbers, JSON as text, single values, nulls, other spellings."""
     before = json.dumps(arguments)
-    mended, problems = validated(SCHEMA, arguments)
-    assert (expected, []) == (mended, problems)
-    assert [type(value) for value in expected.values()] == [type(value) for value in mended.values()]
+    repaired, problems = validated(SCHEMA, arguments)
+    assert (expected, []) == (repaired, problems)
+    assert [type(value) for value in expected.values()] == [type(value) for value in repaired.values()]
     assert before == json.dumps(arguments)
 
 
@@ -161,8 +161,8 @@ def test_a_union_at_the_root_is_mended_too() -> None:
 def test_whole_floats_become_integers_where_these_are_wanted() -> None:
     """JSON Schema takes 5.0 for an integer; code that slices with it does not."""
     schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"anyOf": [{"type": "integer"}, {"type": "null"}]}, "c": {"type": ["integer", "number"]}}}  # fmt: skip  # noqa: E501
-    mended, _ = validated(schema, {"a": 5.0, "b": 6.0, "c": 7.0})
-    assert [int, int, float] == [type(value) for value in mended.values()]
+    repaired, _ = validated(schema, {"a": 5.0, "b": 6.0, "c": 7.0})
+    assert [int, int, float] == [type(value) for value in repaired.values()]
 
 
 def test_many_problems_are_cut() -> None:

@@ -250,17 +250,17 @@ class Agent:
     ) -> AsyncGenerator[AgentEvent, None]:
         """The events of a run, as an iterator; without a prompt it continues. Leaving the loop aborts the run."""
         self._refuse_while_running("run")
-        heard: asyncio.Queue[AgentEvent] = asyncio.Queue()
+        received: asyncio.Queue[AgentEvent] = asyncio.Queue()
 
         async def hear(event: AgentEvent) -> None:
-            await heard.put(event)
-            await heard.join()  # the run goes on when its reader comes back
+            await received.put(event)
+            await received.join()  # the run goes on when its reader comes back
 
         forget = self.subscribe(hear)
         work = self.continue_(signal=signal) if prompt is None else self.prompt(prompt, images=images, signal=signal)
         task = asyncio.ensure_future(work)
         try:
-            async with contextlib.aclosing(_until(task, heard)) as events:
+            async with contextlib.aclosing(_until(task, received)) as events:
                 async for event in events:
                     yield event
             await task
@@ -268,7 +268,7 @@ class Agent:
             forget()
             if not task.done():
                 self.abort("the reader left the run")
-                async for _ in _until(task, heard):
+                async for _ in _until(task, received):
                     pass
                 _retrieve(task)
 
@@ -278,7 +278,7 @@ class Agent:
         loop = Loop(
             self._setup,
             self.history,
-            emit=self._tell,
+            emit=self._emit,
             signal=own,
             steering=self._steering,
             follow_ups=self._follow_ups,
@@ -373,16 +373,16 @@ class Agent:
         """The signal of the run under way."""
         return self._signal
 
-    async def _tell(self, event: AgentEvent) -> None:
+    async def _emit(self, event: AgentEvent) -> None:
         """Brings the state up to date, then has everyone hear the event."""
         _follow(self.state, event)
         for listener in [*self._listeners]:
             if listener not in self._listeners:
                 continue  # it left while another was hearing this
             try:
-                heard = listener(event)
-                if isinstance(heard, Awaitable):
-                    await heard
+                received = listener(event)
+                if isinstance(received, Awaitable):
+                    await received
             except BaseException as error:
                 if must_propagate(error):
                     raise
@@ -479,19 +479,21 @@ class Agent:
             )
 
 
-async def _until(task: "asyncio.Future[Any]", heard: "asyncio.Queue[AgentEvent]") -> AsyncGenerator[AgentEvent, None]:
+async def _until(
+    task: "asyncio.Future[Any]", received: "asyncio.Queue[AgentEvent]"
+) -> AsyncGenerator[AgentEvent, None]:
     """What is heard until the task is done and nothing is left."""
-    while not (task.done() and heard.empty()):
-        hearing = asyncio.ensure_future(heard.get())
+    while not (task.done() and received.empty()):
+        receiving = asyncio.ensure_future(received.get())
         try:
-            await asyncio.wait({hearing, task}, return_when=asyncio.FIRST_COMPLETED)
-            if hearing.done():
+            await asyncio.wait({receiving, task}, return_when=asyncio.FIRST_COMPLETED)
+            if receiving.done():
                 try:
-                    yield hearing.result()
+                    yield receiving.result()
                 finally:
-                    heard.task_done()
+                    received.task_done()
         finally:
-            hearing.cancel()
+            receiving.cancel()
 
 
 async def _to_the_end(work: "asyncio.Task[str]", signal: Abort) -> str:

@@ -102,15 +102,15 @@ class Batch:
     ) -> None:
         self._message = message
         self._rules = rules
-        self._tell = tell
+        self._emit = tell
         self._store = store
         self._journal = journal
         self._signal = signal
         self._skip = skip
         self._asking = asyncio.Lock()  # one question to the user at a time
-        self._telling = asyncio.Lock()  # result messages are told in order
+        self._emitter = asyncio.Lock()  # result messages are told in order
         self._done: dict[int, ToolResultMessage] = {}
-        self._told = 0
+        self._given = 0
         self.results: list[ToolResultMessage] = []
         self.terminate = False
 
@@ -139,14 +139,14 @@ class Batch:
         if known is not None:
             self._settle(at, result_message(call, known))
         else:
-            await self._tell(ToolExecutionStart(call.id, call.name, call.arguments))
+            await self._emit(ToolExecutionStart(call.id, call.name, call.arguments))
             known = await self._outcome(call)
             message = result_message(call, known)
             if at != len(self.results):
                 self._journal.note_finished(call, message)
             self._settle(at, message)
-            await self._tell(ToolExecutionEnd(call.id, call.name, plain_result(known), known.is_error))
-        await self._tell_results()
+            await self._emit(ToolExecutionEnd(call.id, call.name, plain_result(known), known.is_error))
+        await self._emit_results()
         return known.terminate
 
     def _settle(self, at: int, result: ToolResultMessage) -> None:
@@ -156,13 +156,13 @@ class Batch:
             self._store(ready)
             self.results.append(ready)
 
-    async def _tell_results(self) -> None:
-        async with self._telling:
-            while self._told < len(self.results):
-                result = self.results[self._told]
-                self._told += 1
-                await self._tell(MessageStart(result))
-                await self._tell(MessageEnd(result))
+    async def _emit_results(self) -> None:
+        async with self._emitter:
+            while self._given < len(self.results):
+                result = self.results[self._given]
+                self._given += 1
+                await self._emit(MessageStart(result))
+                await self._emit(MessageEnd(result))
 
     async def _outcome(self, call: ToolCall) -> ToolResult:
         """What came of a call, whatever happened."""
@@ -178,7 +178,7 @@ class Batch:
         return await self._after(call, await self._called(tool, call))
 
     async def _called(self, tool: Tool, call: ToolCall) -> ToolResult:
-        updates = _Updates(self._tell, call)
+        updates = _Updates(self._emit, call)
         try:
             return await call_tool(
                 replace(tool, execute=self._hooked(tool, call)),
@@ -248,7 +248,7 @@ class _Updates:
     """Partial results of one call as events, in the order in which they came; all are told before the end event."""
 
     def __init__(self, tell: Emit, call: ToolCall) -> None:
-        self._tell = tell
+        self._emit = tell
         self._call = call
         self._waiting: deque[ToolResult] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -266,7 +266,7 @@ class _Updates:
         call = self._call
         while self._waiting:
             partial = plain_result(self._waiting.popleft())
-            await self._tell(ToolExecutionUpdate(call.id, call.name, call.arguments, partial))
+            await self._emit(ToolExecutionUpdate(call.id, call.name, call.arguments, partial))
         self._task = None
 
 

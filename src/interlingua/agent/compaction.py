@@ -73,14 +73,14 @@ class Compaction(Struct, frozen=True, kw_only=True):
         writer = _Writer(self.summarise or self._asking(agent), self._writers_window(agent))
         summary = await writer.summary(plan, focus)
         prefix = await writer.prefix(plan)
-        told = cutting.finished(plan.cut, summary, prefix)
-        done = plan.outcome(told.text)
+        given = cutting.finished(plan.cut, summary, prefix)
+        done = plan.outcome(given.text)
         agent.history.compact(
-            told.text,
+            given.text,
             plan.cut.first_kept,
             tokens_before=done.tokens_before,
             tokens_after=done.tokens_after,
-            details=told.details,
+            details=given.details,
         )
         return done
 
@@ -94,9 +94,9 @@ class Compaction(Struct, frozen=True, kw_only=True):
         return self.window or _window(agent.model)
 
     def _asking(self, agent: Any) -> Summarise:
-        async def ask(words: str, most: int) -> str:
+        async def ask(text: str, most: int) -> str:
             answer = await agent.complete(
-                self.model, words, max_tokens=most, cache_retention="none", signal=agent.signal
+                self.model, text, max_tokens=most, cache_retention="none", signal=agent.signal
             )
             return text_of(answer.content)
 

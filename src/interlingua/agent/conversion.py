@@ -9,12 +9,12 @@ from typing import Any
 
 from ..values.messages import AgentMessage, CustomMessage, Message, TextBlock, UserMessage
 
-Said = Callable[[CustomMessage], "Message | str | None"]
+Answered = Callable[[CustomMessage], "Message | str | None"]
 
-_ROLES: dict[str, Said] = {}
+_ROLES: dict[str, Answered] = {}
 
 
-def register_message(role: str, say: Said) -> None:
+def register_message(role: str, say: Answered) -> None:
     """Has models read messages of this role as `say` gives them: a message, a text as the user's, or nothing."""
     _ROLES[role] = say
 
@@ -24,16 +24,16 @@ def for_models(messages: Iterable[AgentMessage]) -> list[Message]:
     messages = tuple(messages)
     if not any(issubclass(kind, CustomMessage) for kind in set(map(type, messages))):
         return [*messages]  # type: ignore[list-item]
-    said = (_said(message) if isinstance(message, CustomMessage) else message for message in messages)
-    return [message for message in said if message is not None]
+    entries = (_encoded(message) if isinstance(message, CustomMessage) else message for message in messages)
+    return [message for message in entries if message is not None]
 
 
-def _said(message: CustomMessage) -> Message | None:
+def _encoded(message: CustomMessage) -> Message | None:
     say = _ROLES.get(message.role)
-    words = say(message) if say is not None else None
-    if isinstance(words, str):
-        return UserMessage(content=(TextBlock(text=words),), timestamp=_time(message.fields.get("timestamp")))
-    return words
+    text = say(message) if say is not None else None
+    if isinstance(text, str):
+        return UserMessage(content=(TextBlock(text=text),), timestamp=_time(message.fields.get("timestamp")))
+    return text
 
 
 def _time(value: Any) -> int | None:

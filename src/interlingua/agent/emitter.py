@@ -19,7 +19,7 @@ from ..values.messages import AgentMessage, AssistantMessage, Message, ToolResul
 Emit: TypeAlias = Callable[[AgentEvent], Awaitable[None]]
 
 
-class Telling:
+class EventEmitter:
     """Hands events on in the order in which they were told, each when the one before has been heard by all."""
 
     def __init__(self, emit: Emit) -> None:
@@ -27,7 +27,7 @@ class Telling:
         self._order = asyncio.Lock()
         self._in_turn = False
         self._message: MessageStart | MessageUpdate | None = None  # the latest of a message that has not ended
-        self._told = 0  # messages
+        self._given = 0  # messages
         self._running: list[ToolExecutionStart] = []
         self._answer: AssistantMessage | None = None
         self._results: list[ToolResultMessage] = []
@@ -51,8 +51,8 @@ class Telling:
                 self._message = event
             case MessageEnd():
                 self._message = None
-                self._told += 1
-                self._said(event.message)
+                self._given += 1
+                self._encoded(event.message)
             case ToolExecutionStart():
                 self._running.append(event)
             case ToolExecutionEnd():
@@ -60,7 +60,7 @@ class Telling:
             case _:
                 pass
 
-    def _said(self, message: AgentMessage) -> None:
+    def _encoded(self, message: AgentMessage) -> None:
         if isinstance(message, AssistantMessage):
             self._answer = message
         elif isinstance(message, ToolResultMessage):
@@ -78,7 +78,7 @@ class Telling:
             result = {"content": [{"type": "text", "text": "The run broke off before this call ended."}]}
             yield ToolExecutionEnd(call.tool_call_id, call.tool_name, result, True)
         opened = self._message.message if self._message is not None else None
-        for message in kept[self._told :]:
+        for message in kept[self._given :]:
             yield from self._whole(message, opened)
             opened = None
         if not self._in_turn:
@@ -90,5 +90,5 @@ class Telling:
     def _whole(self, message: AgentMessage, opened: Message | None) -> Iterator[AgentEvent]:
         if opened is None:
             yield MessageStart(message)  # type: ignore[arg-type]
-        self._said(message)
+        self._encoded(message)
         yield MessageEnd(message)  # type: ignore[arg-type]

@@ -86,9 +86,9 @@ class Memory(Journal):
         kept = (
             [] if first_kept is None else [m for m in map(unsigned, self.messages[int(first_kept) :]) if m is not None]
         )
-        said = summary_message(summary)
-        self._compaction = said, CustomMessage(ROLE, {"summary": summary, "details": about.get("details")})
-        self.messages[:] = [said, *kept]
+        given = summary_message(summary)
+        self._compaction = given, CustomMessage(ROLE, {"summary": summary, "details": about.get("details")})
+        self.messages[:] = [given, *kept]
 
     def reload(self) -> None:
         pass

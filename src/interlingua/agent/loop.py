@@ -37,7 +37,7 @@ from ..values.events import (
 from ..values.messages import AgentMessage, AssistantMessage, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from ..values.request import Context, ModelDescriptor, ToolSpec
 from .batch import Batch, Rules
-from .emitter import Emit, Telling
+from .emitter import Emit, EventEmitter
 from .history import History
 
 CORRECTIONS = 2  # how often a final answer is sent back for not being what was asked for
@@ -145,7 +145,7 @@ class Loop:
         self._now = setup
         self._setup = setup()
         self._history = history
-        self._tell = Telling(emit)
+        self._emit = EventEmitter(emit)
         self._signal = signal
         self._steering = steering
         self._follow_ups = follow_ups
@@ -160,7 +160,7 @@ class Loop:
         self, prompts: Sequence[AgentMessage] = (), *, pending: Pending | None = None, poll: bool = True
     ) -> str:
         """Runs to the end and says why it ended. Without `poll`, what is queued waits until the first answer."""
-        await self._tell(AgentStart())
+        await self._emit(AgentStart())
         timer = self._alarm()
         try:
             reason = await self._flow(prompts, pending, poll)
@@ -169,7 +169,7 @@ class Loop:
                 if isinstance(error, asyncio.CancelledError):
                     self._signal.abort("cancelled")
                     await self._break_off("aborted", "cancelled")
-                    await self._tell(AgentEnd(tuple(self.new), "aborted"))  # type: ignore[arg-type]
+                    await self._emit(AgentEnd(tuple(self.new), "aborted"))  # type: ignore[arg-type]
                 raise
             self.failure = error if isinstance(error, InterlinguaError) else InterlinguaError(repr(error))
             reason = self._cut() or "error"
@@ -177,22 +177,22 @@ class Loop:
         finally:
             if timer is not None:
                 timer.cancel()
-        await self._tell(AgentEnd(tuple(self.new), reason))  # type: ignore[arg-type]
+        await self._emit(AgentEnd(tuple(self.new), reason))  # type: ignore[arg-type]
         return reason
 
     # --- the flow ---------------------------------------------------------------------------------------------------
 
     async def _flow(self, prompts: Sequence[AgentMessage], pending: Pending | None, poll: bool) -> str:
-        await self._tell(TurnStart())
+        await self._emit(TurnStart())
         waiting = [*prompts, *(self._steering.take() if poll and pending is None else ())]
         if pending is not None:  # their results come before anything else is said
-            self._tell.resume(pending.answer)
+            self._emit.resume(pending.answer)
             more = await self._calls(pending.answer, pending.calls, pending.known)
             following, over = self._after(pending.answer, more or bool(prompts))
             if over is not None and not prompts:
                 return over
             waiting += following
-            await self._tell(TurnStart())
+            await self._emit(TurnStart())
         for message in waiting:
             await self._add(message)
         over = self.spent.over(self._setup.limits)
@@ -220,7 +220,7 @@ class Loop:
             if over is not None:
                 return over
             self._setup = self._now()
-            await self._tell(TurnStart())
+            await self._emit(TurnStart())
             for message in waiting:
                 await self._add(message)
 
@@ -241,7 +241,7 @@ class Loop:
         batch = Batch(
             answer,
             self._setup.rules,
-            tell=self._tell,
+            tell=self._emit,
             store=self._store,
             journal=self._history.journal,
             signal=self._signal,
@@ -315,16 +315,16 @@ class Loop:
         async for event in stream:
             if not begun and not isinstance(event, Done | Error):
                 begun = True
-                await self._tell(MessageStart(event.partial or AssistantMessage(content=())))
+                await self._emit(MessageStart(event.partial or AssistantMessage(content=())))
             if not isinstance(event, Start | Done | Error):
-                await self._tell(MessageUpdate(event))
+                await self._emit(MessageUpdate(event))
         message: AssistantMessage = stream.message
         self.failure = stream.failure
         if not begun:
-            await self._tell(MessageStart(message))
+            await self._emit(MessageStart(message))
         self.spent.add(message)
         self._store(message)
-        await self._tell(MessageEnd(message))
+        await self._emit(MessageEnd(message))
         return message
 
     async def _readable(self) -> Any:
@@ -343,12 +343,12 @@ class Loop:
 
     async def _end_turn(self, message: AssistantMessage, results: tuple[ToolResultMessage, ...]) -> None:
         self._history.sync()
-        await self._tell(TurnEnd(message, results))
+        await self._emit(TurnEnd(message, results))
 
     async def _add(self, message: AgentMessage) -> None:
         self._store(message)
-        await self._tell(MessageStart(message))  # type: ignore[arg-type]
-        await self._tell(MessageEnd(message))  # type: ignore[arg-type]
+        await self._emit(MessageStart(message))  # type: ignore[arg-type]
+        await self._emit(MessageEnd(message))  # type: ignore[arg-type]
 
     def _store(self, message: AgentMessage) -> None:
         self._history.append(message)
@@ -369,8 +369,8 @@ class Loop:
             self.new.append(message)
             return message
 
-        for event in [*self._tell.tail(tuple(self.new), broken)]:
-            await self._tell(event)
+        for event in [*self._emit.tail(tuple(self.new), broken)]:
+            await self._emit(event)
 
 
 def _specs(tools: Sequence[Tool]) -> tuple[ToolSpec, ...] | None:

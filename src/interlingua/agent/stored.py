@@ -42,10 +42,10 @@ class Stored(Journal):
 
     def finished(self, call_id: str) -> ToolResultMessage | None:
         found = self._open.get(call_id)
-        told: Any = found.result if found is not None else None
-        if not isinstance(told, dict):
+        given: Any = found.result if found is not None else None
+        if not isinstance(given, dict):
             return None
-        result: ToolResultMessage = build(told, ToolResultMessage)
+        result: ToolResultMessage = build(given, ToolResultMessage)
         return result
 
     def sync(self) -> None:

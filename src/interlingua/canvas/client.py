@@ -85,8 +85,8 @@ class _Core:
 
     def new_canvas(self, title: str | None, description: str | None) -> LocalCanvas:
         canvas = LocalCanvas(self.keep, title=title, description=description)
-        told = {"op": "create", "canvas": canvas.canvas_id, "title": title, "description": description}
-        self.keep({key: value for key, value in told.items() if value is not None})
+        fields = {"op": "create", "canvas": canvas.canvas_id, "title": title, "description": description}
+        self.keep({key: value for key, value in fields.items() if value is not None})
         main = canvas.list_branches()[0]
         named = {"branch": main["name"], "description": main["description"]}
         self.keep({"op": "branch", "canvas": canvas.canvas_id, **named})

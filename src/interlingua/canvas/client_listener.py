@@ -212,8 +212,8 @@ class ClientListener:
         channel = self._channels.get(id)
         if channel is not None and channel.viewers:
             node = (await asyncio.to_thread(self._nodes.data, id))["nodes"].get(name)
-            told = {"type": event, "timestamp": time.time(), "canvas_id": id, "data": node}
-            channel.publish(event, jsontext.write(told))
+            fields = {"type": event, "timestamp": time.time(), "canvas_id": id, "data": node}
+            channel.publish(event, jsontext.write(fields))
 
 
 def _decoded(raw: bytes, shape: Any) -> Any:
@@ -227,9 +227,9 @@ def _decoded(raw: bytes, shape: Any) -> Any:
 
 def _framework_422(problem: HttpProblem) -> web.Response:
     """A 422 as the published server's framework says it, a list; with code and remedy beside."""
-    told: dict[str, Any] = {"loc": ["body", problem.path or "$"], "msg": str(problem), "type": problem.code}
-    told |= {"error": problem.code, "path": problem.path, "remedy": problem.remedy}
-    return web.Response(body=jsontext.write({"detail": [told]}), status=422, content_type="application/json")
+    fields: dict[str, Any] = {"loc": ["body", problem.path or "$"], "msg": str(problem), "type": problem.code}
+    fields |= {"error": problem.code, "path": problem.path, "remedy": problem.remedy}
+    return web.Response(body=jsontext.write({"detail": [fields]}), status=422, content_type="application/json")
 
 
 def _json(value: Any) -> web.Response:

@@ -131,7 +131,7 @@ class LocalCanvas:
             raise ValueError(f"there is a node {id!r} already")
         node: Node = {
             "id": id,
-            "message": _said(message),
+            "message": _encoded(message),
             "parent_id": parent,
             "child_ids": [],
             "meta": {"timestamp": time.time(), **(meta or {})},
@@ -144,7 +144,7 @@ class LocalCanvas:
         for above in (parent, *parents):
             if above is not None:
                 self._nodes[above]["child_ids"].append(id)
-        self._tell(change, "commit_message", node)
+        self._emit(change, "commit_message", node)
         return node
 
     def update_message(self, node_id: str, updated: Any) -> Node:
@@ -154,10 +154,10 @@ class LocalCanvas:
             if node is None:
                 raise ValueError(f"no node {node_id!r}")
             given = updated if isinstance(updated, dict) and "message" in updated else {"message": updated}
-            node["message"] = _said(given["message"])
+            node["message"] = _encoded(given["message"])
             node["meta"] = {**(node["meta"] or {}), **(given.get("meta") or {})}
             change = {"op": "update", "canvas": self.canvas_id, "id": node_id, **_body(given["message"], node)}
-            self._tell(change, "update_message", node)
+            self._emit(change, "update_message", node)
             return node
 
     # --- branches ----------------------------------------------------------------------------------------------------
@@ -280,13 +280,13 @@ class LocalCanvas:
         if listener in self._listeners:
             self._listeners.remove(listener)
 
-    def _tell(self, change: Change, event: str, node: Node) -> None:
+    def _emit(self, change: Change, event: str, node: Node) -> None:
         self.last_updated = time.time()
         self._changed(change)
-        told = {"event_type": event, "canvas_id": self.canvas_id, "timestamp": self.last_updated, "data": node}
+        fields = {"event_type": event, "canvas_id": self.canvas_id, "timestamp": self.last_updated, "data": node}
         for listener in [*self._listeners]:
             try:
-                listener(told)
+                listener(fields)
             except Exception:
                 _log().exception("a listener of the canvas failed")
 
@@ -301,7 +301,7 @@ def _info(name: str, description: str, head: str | None) -> dict[str, Any]:
     return {"name": name, "description": description, "head_node_id": head, "created_at": time.time()}
 
 
-def _said(message: Any) -> Any:
+def _encoded(message: Any) -> Any:
     return plain(message) if isinstance(message, _MESSAGES) else message
 
 

@@ -82,8 +82,8 @@ def _system_row(a: Tree, b: Tree) -> list[CompareRow]:
     if before == after:
         return []
     pieces = spans(before[:_TEXT_LIMIT], after[:_TEXT_LIMIT])
-    same, words = alike(pieces)
-    return [CompareRow(kind="changed", role="system", same=same, words=words, spans=_views(pieces))]
+    same, text = alike(pieces)
+    return [CompareRow(kind="changed", role="system", same=same, words=text, spans=_views(pieces))]
 
 
 def _views(pieces: Sequence[Any]) -> tuple[SpanView, ...]:
@@ -105,11 +105,11 @@ def _row(pair: Aligned, left: Sequence[Entry], right: Sequence[Entry]) -> Compar
     if pair.kind != "changed" or a is None or b is None:
         return CompareRow(**fields)
     pieces = spans(_text(a.message)[:_TEXT_LIMIT], _text(b.message)[:_TEXT_LIMIT])
-    same, words = alike(pieces)
+    same, text = alike(pieces)
     return CompareRow(
         **fields,
         same=same,
-        words=words,
+        words=text,
         spans=_views(pieces),
         calls=tuple(_calls(a.message, b.message)),
         other=tuple(_others(a.message, b.message)),

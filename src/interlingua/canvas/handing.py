@@ -34,8 +34,8 @@ def handover_view(
         tree.request_with_entries(at) if at is not None or replaces is None else tree.request_of((), tree.session, None)
     )
     if text:
-        said = (*request.context.messages, UserMessage(content=text))
-        request, ids = replace(request, context=replace(request.context, messages=said)), [*ids, None]
+        given = (*request.context.messages, UserMessage(content=text))
+        request, ids = replace(request, context=replace(request.context, messages=given)), [*ids, None]
     views = tuple(_model(request, ids, name, described(name), thinking) for name in models)
     return Handover(
         reads=Reads(messages=len(request.context.messages), tokens=budget.taken(request.context)),

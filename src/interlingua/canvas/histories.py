@@ -159,8 +159,8 @@ class BranchHistory(Journal):
         names = {"tokens_before": "tokensBefore"}
         fields = {"summary": summary, "firstKept": first_kept, "timestamp": int(time.time() * 1000)}
         fields |= {names.get(key, key): value for key, value in about.items()}
-        told = {key: value for key, value in fields.items() if value is not None}
-        self.at = self._append(CustomMessage(compaction.ROLE, told)).id
+        given = {key: value for key, value in fields.items() if value is not None}
+        self.at = self._append(CustomMessage(compaction.ROLE, given)).id
         self.sync()
         self.reload()
 

@@ -132,8 +132,8 @@ class Hub:
             else:
                 parts.append((block, [text]))
         for node, parts in nodes.items():
-            told = [{"block": block, "text": "".join(texts)} for block, texts in parts]
-            self.channel.publish("delta", encode({"node": node, "parts": told}))
+            reported = [{"block": block, "text": "".join(texts)} for block, texts in parts]
+            self.channel.publish("delta", encode({"node": node, "parts": reported}))
 
     async def snapshot(self) -> tuple[int, bytes]:
         """All that a viewer needs to begin with, but the rows: those are read page by page."""

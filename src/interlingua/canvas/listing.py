@@ -134,10 +134,10 @@ class Describer:
         self._looked = 0.0
 
 
-def searched(view: SessionView, words: str) -> bool:
+def searched(view: SessionView, message: str) -> bool:
     """Whether every word is in the title, the group or a model of a session."""
     text = " ".join((view.title, view.group, view.project or "", view.written_as, *view.models)).lower()
-    return all(word in text for word in words.lower().split())
+    return all(word in text for word in message.lower().split())
 
 
 def without_shape(view: SessionView) -> SessionView:

@@ -185,8 +185,8 @@ class Feed:
             self._hub.commit(entry, node.name)
         await self._hub.update()
         self._hub.live.pop(node.name, None)
-        told = {"entry": entry, "stop": message.stop_reason, "error": message.error_message}
-        self._hub.publish("settled", {"node": node.name, **{key: value for key, value in told.items() if value}})
+        fields = {"entry": entry, "stop": message.stop_reason, "error": message.error_message}
+        self._hub.publish("settled", {"node": node.name, **{key: value for key, value in fields.items() if value}})
 
     def close(self) -> None:
         """Takes away what was left unfinished, when the agent ended without ending it."""
@@ -195,10 +195,10 @@ class Feed:
             self._hub.publish("settled", {"node": node.name})
 
     def _tool(self, call: str, name: str, state: str, text: str | None = None) -> None:
-        told: dict[str, Any] = {"run": self._run, "callId": call, "name": name, "state": state}
+        fields: dict[str, Any] = {"run": self._run, "callId": call, "name": name, "state": state}
         if state != "running" and call in self._begun:
-            told["ms"] = int((time.monotonic() - self._begun.pop(call)) * 1000)
-        self._hub.publish("tool", told | ({"text": text} if text else {}))
+            fields["ms"] = int((time.monotonic() - self._begun.pop(call)) * 1000)
+        self._hub.publish("tool", fields | ({"text": text} if text else {}))
 
 
 def _progress(result: Any) -> str:

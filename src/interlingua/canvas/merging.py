@@ -33,14 +33,14 @@ def merged(
         raise HttpProblem(422, "nothing to merge", path="$.from", remedy="name at least one branch")
     heads = [_head(session, source, at) for at, source in enumerate(sources)]
     target = branches[into].head
-    said = message if message is not None else _squashed(session, target, heads, strategy)
-    told = [
+    given = message if message is not None else _squashed(session, target, heads, strategy)
+    reported = [
         {"branch": source, "head": head} if source in branches else {"head": head}
         for source, head in zip(sources, heads, strict=True)
     ]
-    about = {SELF: {"merge": {"strategy": strategy, "into": into, "target": target, "sources": told}}}
+    about = {SELF: {"merge": {"strategy": strategy, "into": into, "target": target, "sources": reported}}}
     parents = [head for head in dict.fromkeys(heads) if head != target] if strategy == "explicit" else []
-    return session.append(said, branch=into, expect=target, parents=parents, extra=about)
+    return session.append(given, branch=into, expect=target, parents=parents, extra=about)
 
 
 def _head(session: Session, source: str, at: int) -> str:

@@ -52,7 +52,7 @@ def window_of(provider: str | None, model: str | None) -> tuple[int | None, int 
     return (known.context_window, known.max_tokens) if known is not None else (None, None)
 
 
-def listed(client: Client, words: str, limit: int, used: Iterable[str], only_ready: bool) -> ModelList:
+def listed(client: Client, text: str, limit: int, used: Iterable[str], only_ready: bool) -> ModelList:
     """Models whose name has every word, those in use first, then those that can be asked at once."""
     used = set(used)
     providers = {connector.provider: _provider(connector) for connector in client.connectors}
@@ -63,16 +63,16 @@ def listed(client: Client, words: str, limit: int, used: Iterable[str], only_rea
             continue
         found += [
             _view(model, connector, about, f"{connector.provider}/{model.id}" in used)
-            for model in _models(connector, words)
+            for model in _models(connector, text)
         ]
     found.sort(key=lambda one: (not one.used, not one.ready, one.provider in DEBUG_PROVIDERS))
     return ModelList(models=tuple(found[:limit]), providers=tuple(providers.values()), total=len(found))
 
 
-def _models(connector: Connector, words: str) -> Iterable[ModelDescriptor]:
+def _models(connector: Connector, text: str) -> Iterable[ModelDescriptor]:
     if isinstance(connector, HttpConnector):
-        return catalogue.models(connector.provider, words or None)
-    wanted = words.lower().split()
+        return catalogue.models(connector.provider, text or None)
+    wanted = text.lower().split()
     return [
         model
         for model in connector.models or ()

@@ -43,8 +43,8 @@ class Nodes:
         """A new canvas. One that is there already is not made twice."""
         name = id or str(uuid.uuid4())
         about = {key: value for key, value in (("title", title), ("description", description)) if value}
-        told = Conversation(extra={"interlingua": {"canvas": about}})
-        with Session.open(name, agent=CLIENT, store=self._library.store, about=told) as session:
+        given = Conversation(extra={"interlingua": {"canvas": about}})
+        with Session.open(name, agent=CLIENT, store=self._library.store, about=given) as session:
             if not session.line_count:
                 session.label(None, title or "Untitled canvas")
         return name
@@ -137,11 +137,11 @@ class Nodes:
             whole = Conversation(entries=kept, extra={API: {"~canvas": True}}) if kept else None
             nodes = dialect(API).encode(whole).body["nodes"] if whole is not None else {}
             created = session.about.get("createdAt")
-            told = about if isinstance(about, dict) else {}
+            given = about if isinstance(about, dict) else {}
             return {
                 "canvas_id": id,
-                "title": told.get("title", session.title),
-                "description": told.get("description"),
+                "title": given.get("title", session.title),
+                "description": given.get("description"),
                 "created_at": created / 1000 if isinstance(created, int) else 0.0,
                 "last_updated": self._last_updated(id, created),
                 "nodes": nodes,
@@ -153,14 +153,14 @@ class Nodes:
                 about, created = session.about.get("canvas"), session.about.get("createdAt")
                 roots = [entry.id for entry in session.roots()]
                 count = sum(1 for entry in session.entries() if entry.id is not None and "/" not in entry.id)
-                told = about if isinstance(about, dict) else {}
+                given = about if isinstance(about, dict) else {}
                 return {
                     "canvas_id": id,
                     "created_at": created / 1000 if isinstance(created, int) else 0.0,
                     "root_ids": roots,
                     "node_count": count,
-                    "title": told.get("title", session.title),
-                    "description": told.get("description"),
+                    "title": given.get("title", session.title),
+                    "description": given.get("description"),
                     "meta": {"last_updated": self._last_updated(id, created)},
                 }
         except HttpProblem:

@@ -77,12 +77,12 @@ def _answered(message: ToolResultMessage) -> AnsweredCall:
 
 def _custom(message: CustomMessage) -> dict[str, Any]:
     fields = message.fields
-    told = next((fields[key] for key in _CUSTOM_TEXTS if isinstance(fields.get(key), str)), "")
+    given = next((fields[key] for key in _CUSTOM_TEXTS if isinstance(fields.get(key), str)), "")
     at = fields.get("timestamp")
     return {
         "role": message.role,
-        "text": _line(told, TEXT_SHOWN),
-        "chars": len(told) if len(told) > TEXT_SHOWN else None,
+        "text": _line(given, TEXT_SHOWN),
+        "chars": len(given) if len(given) > TEXT_SHOWN else None,
         "at": at if isinstance(at, int) else None,
         "model": fields["model"] if message.role == "model" and isinstance(fields.get("model"), str) else None,
     }
@@ -103,11 +103,11 @@ def _content(content: Any) -> dict[str, Any]:
                     text = f"{text} {_line(block.text, TEXT_SHOWN)}".strip()
             case ToolCall():
                 bad = block.parse_error is not None
-                about = block.arguments_text if bad else telling(block.arguments)
+                about = block.arguments_text if bad else emitter(block.arguments)
                 calls.append(CallRow(id=block.id, name=block.name, arg=_line(about, ARGUMENT_SHOWN) or None, bad=bad))
             case ServerToolCall():
-                told = _line(telling(block.arguments), ARGUMENT_SHOWN) or None
-                calls.append(CallRow(id=block.id, name=block.name, arg=told, server=True))
+                given = _line(emitter(block.arguments), ARGUMENT_SHOWN) or None
+                calls.append(CallRow(id=block.id, name=block.name, arg=given, server=True))
             case OpaqueBlock():
                 counts["opaque"] = counts.get("opaque", 0) + 1
             case _:
@@ -118,7 +118,7 @@ def _content(content: Any) -> dict[str, Any]:
     return {"text": cut, "chars": length if length > len(cut) else None, "calls": tuple(calls), **counts}
 
 
-def telling(arguments: Any) -> str:
+def emitter(arguments: Any) -> str:
     """The argument that says most about a call: by its name, else the first text."""
     if not isinstance(arguments, Mapping):
         return arguments if isinstance(arguments, str) else ""

@@ -89,7 +89,7 @@ class Canvas:
         self._assets = assets
         self._hubs: dict[str, asyncio.Task[Hub]] = {}
         self._sweeper: asyncio.Task[None] | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._emitter: set[asyncio.Task[None]] = set()
         self._listener = Listener(self._app(), host, port, fallback=fallback_port)
         self.client_listener = ClientListener(self, client_port) if client_port is not None else None
 
@@ -218,8 +218,8 @@ class Canvas:
             self.events.publish("session", encode(view))
 
         task = asyncio.ensure_future(tell())
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        self._emitter.add(task)
+        task.add_done_callback(self._emitter.discard)
 
     def index_state(self) -> IndexState:
         return self.finder.state()

@@ -163,15 +163,15 @@ def _lines(
     for loss in losses:
         if loss.severity != "record":
             by_path.setdefault(loss.path, []).append(loss.n)
-    told: set[int] = set()
+    given: set[int] = set()
     skipped = _early(came or {}, first)
     for depth, text, path, cut in _walk(value, "$", "", 0, skipped=skipped):
         source = path if came is None else came.get(path)
         if source is not None and came is None and shift:
             source = _shifted(source, shift)
         entry, block = entry_of(source, ids) if source is not None else (None, None)
-        numbers = tuple(n for n in _about(source, by_path) if n not in told) if source is not None else ()
-        told.update(numbers)
+        numbers = tuple(n for n in _about(source, by_path) if n not in given) if source is not None else ()
+        given.update(numbers)
         yield JsonLine(
             depth=depth,
             text=text,

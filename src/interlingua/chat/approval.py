@@ -39,13 +39,13 @@ def answer_of(line: str) -> Answer | None:
     return Answer(verdict, rest.strip())
 
 
-def rule_words(rule: Rule) -> str:
+def rule_text(rule: Rule) -> str:
     commands = rule.command if isinstance(rule.command, tuple) else (rule.command,)
     return " and ".join(f"`{safe(command)} …`" for command in commands) if rule.command else f"{rule.tool}"
 
 
 def choices(rule: Rule | None) -> str:
-    always = f" · a always {rule_words(rule)}" if rule is not None else ""
+    always = f" · a always {rule_text(rule)}" if rule is not None else ""
     return f"y yes · n no (and why){always}"
 
 
@@ -110,9 +110,9 @@ def _body(params: Mapping[str, Any], head: str, diff: str | None) -> list[Text]:
     if diff is not None and diff.strip():
         return [coloured_diff(diff, _SHOWN_LINES, _SHOWN_WIDTH)]
     command = params.get("command")
-    words = safe(command if isinstance(command, str) else jsontext.compact(params))
+    text = safe(command if isinstance(command, str) else jsontext.compact(params))
     rest = {key: value for key, value in params.items() if key != "command"}
-    lines = [] if head.endswith(f" {words}") else words.split("\n")
+    lines = [] if head.endswith(f" {text}") else text.split("\n")
     if isinstance(command, str) and rest:
         lines.append(safe(jsontext.compact(rest)))  # a variable or a folder changes what a command does
     more = [f"… {len(lines) - _SHOWN_LINES:,} more lines"] if len(lines) > _SHOWN_LINES else []

@@ -19,17 +19,17 @@ class Attached(NamedTuple):
     missing: tuple[str, ...]
 
 
-def attach(words: str, root: Path) -> Attached:
+def attach(text: str, root: Path) -> Attached:
     """The words with the files that they mention. Reads files: not for the event loop."""
     blocks, missing = [], []
-    for found in MENTION.finditer(words):
+    for found in MENTION.finditer(text):
         name = found[1] or found[2]
         path = _file(name, root)
         if path is not None:
             blocks.append(attached(path))
         elif "/" in name or "." in name.strip("."):
             missing.append(name)
-    content = (*blocks, TextBlock(text=words)) if blocks else words
+    content = (*blocks, TextBlock(text=text)) if blocks else text
     return Attached(content, tuple(missing))
 
 

@@ -32,10 +32,10 @@ from ..values.request import ModelDescriptor
 from . import approval, attaching, opening
 from .command import Command, nearest, parse
 from .display import Display
-from .rendering import duration, error_line, error_words, note, one_line
+from .rendering import duration, error_line, error_text, note, one_line
 from .spending import Spending
 
-PATIENCE = 2.0  # seconds within which a second Ctrl-C means stop
+TIMEOUT = 2.0  # seconds within which a second Ctrl-C means stop
 _LOG = logging.getLogger("interlingua")
 _SYSTEM = (
     "You are a helpful agent in a terminal. You work in the folder {root}; your tools see nothing outside it. "
@@ -48,14 +48,14 @@ class _Log(logging.Handler):
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
-        self._tell = tell
+        self._emit = tell
         self._loop = asyncio.get_running_loop()
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         why = f": {error!r}" if error is not None else ""
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._tell, f"{record.getMessage()}{why}")
+            self._loop.call_soon_threadsafe(self._emit, f"{record.getMessage()}{why}")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -89,11 +89,11 @@ class Screen(Protocol):
         """What is told beside the conversation."""
         ...
 
-    async def question(self, words: str) -> None:
+    async def question(self, text: str) -> None:
         """A question stands; `Chat.question` holds it until it is answered."""
         ...
 
-    def offer(self, words: str) -> None:
+    def offer(self, text: str) -> None:
         """Gives words back for editing."""
         ...
 
@@ -104,12 +104,12 @@ class Screen(Protocol):
 class Question(Struct):
     """What is asked, and who waits for the answer; `check` gives None for a line that is no answer."""
 
-    words: str
+    text: str
     check: Callable[[str], Any]
     answer: "asyncio.Future[Any]"
 
 
-def _words(line: str) -> str | None:
+def _text(line: str) -> str | None:
     """Any words are an answer, but a command is none."""
     return None if parse(line) is not None else line.strip()
 
@@ -137,7 +137,7 @@ class Chat:
         self._turn = asyncio.Event()
         self._turn.set()
         self._pressed = float("-inf")
-        self._log = _Log(self._tell_logged)
+        self._log = _Log(self._report_logged)
         self._tools = self._make_tools()
         self._open(session)
 
@@ -156,7 +156,7 @@ class Chat:
             approve=self._approve,
             before_tool_call=self._note_change,
             compaction=Compaction(),
-            on_retry=self._tell_retry,
+            on_retry=self._report_retry,
         )
         self.agent.subscribe(self._hear)
 
@@ -173,7 +173,7 @@ class Chat:
             warnings += map(str, load_plugins(self.settings.plugins, tools=registry).problems)
             added = [meta.id for meta in registry.list() if meta.source == "plugin"]
             tools += registry.resolve_all(self._context, include=added)
-        odd = tuple(Skipped(id="?", reason=words) for words in warnings)
+        odd = tuple(Skipped(id="?", reason=text) for text in warnings)
         self.skipped_tools = (*registry.skipped, *odd)
         return tools
 
@@ -256,7 +256,7 @@ class Chat:
         if not self.busy:
             return False
         now = time.monotonic()
-        again, self._pressed = now - self._pressed < PATIENCE, now
+        again, self._pressed = now - self._pressed < TIMEOUT, now
         if again or not self.agent.running:
             self.stop()
         else:
@@ -281,11 +281,11 @@ class Chat:
     async def _command(self, name: str, argument: str) -> None:
         command = self.commands.get(name)
         if command is None:
-            await self.screen.aside(error_words(nearest(name, self.commands)))
+            await self.screen.aside(error_text(nearest(name, self.commands)))
         elif command.instant:
             await self._contained(command.run(self, argument))
         elif self.agent.running:
-            await self.screen.aside(error_words(f"/{name} has to wait until the work is done; Ctrl-C twice stops it"))
+            await self.screen.aside(error_text(f"/{name} has to wait until the work is done; Ctrl-C twice stops it"))
             self.screen.offer(f"/{name} {argument}".rstrip())
         else:
             await self._idle()
@@ -331,18 +331,18 @@ class Chat:
             self._turn.clear()
         self.screen.refresh()
 
-    async def _prompt(self, words: str) -> None:
-        message = await self._message(words)
+    async def _prompt(self, text: str) -> None:
+        message = await self._message(text)
         if message is not None:
             await self._ran(self.agent.prompt(message))
 
-    async def _message(self, words: str) -> UserMessage | None:
+    async def _message(self, text: str) -> UserMessage | None:
         """What was typed, with the files that it names."""
         try:
-            found = await asyncio.to_thread(attaching.attach, words, self.settings.root)
+            found = await asyncio.to_thread(attaching.attach, text, self.settings.root)
         except InterlinguaError as error:
             await self.screen.aside(error_line(error))
-            self.screen.offer(words)
+            self.screen.offer(text)
             return None
         for name in found.missing:
             await self.screen.aside(note(f"there is no file {name}: it goes as a word"))
@@ -356,17 +356,17 @@ class Chat:
             result = await self.agent.prompt(left)
             left = [message for message in self.agent.take_queued() if isinstance(message, UserMessage)]
         self.queued.clear()
-        await self._tell_end(result)
+        await self._report_end(result)
         if left:
             self.screen.offer("\n".join(text_of(message.content) for message in left))
 
-    async def _tell_end(self, result: Result) -> None:
+    async def _report_end(self, result: Result) -> None:
         self.failed = result.reason == "error"
         if result.reason == "aborted":
             await self.screen.aside(Text("■ stopped; what had come is kept", "yellow"))
         elif result.reason == "error":
-            said = result.message.error_message if result.message is not None else None
-            await self.screen.aside(error_line(result.failure or InterlinguaError(said or "the run failed")))
+            given = result.message.error_message if result.message is not None else None
+            await self.screen.aside(error_line(result.failure or InterlinguaError(given or "the run failed")))
         elif result.reason != "done":
             await self.screen.aside(Text(f"■ {one_line(result.reason)} reached; say `go on` to continue", "yellow"))
 
@@ -386,26 +386,26 @@ class Chat:
         if isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
             self.spent.add(event.message)
         if isinstance(event, MessageStart) and isinstance(event.message, UserMessage) and self.queued:
-            said = text_of(event.message.content)
-            self.queued = [words for words in self.queued if words != said]
+            text = text_of(event.message.content)
+            self.queued = [message for message in self.queued if message != text]
         await self.screen.hear(event)
 
-    def _tell_retry(self, failure: InterlinguaError, seconds: float) -> None:
-        words = f"{one_line(str(failure))}; trying again in {duration(seconds)}"
-        self._beside(self.screen.aside(Text(words, "yellow")))
+    def _report_retry(self, failure: InterlinguaError, seconds: float) -> None:
+        text = f"{one_line(str(failure))}; trying again in {duration(seconds)}"
+        self._beside(self.screen.aside(Text(text, "yellow")))
 
-    def _tell_logged(self, words: str) -> None:
-        self._beside(self.screen.aside(error_words(words)))
+    def _report_logged(self, text: str) -> None:
+        self._beside(self.screen.aside(error_text(text)))
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
-    async def ask(self, words: str, check: Callable[[str], Any] = _words) -> Any:
+    async def ask(self, text: str, check: Callable[[str], Any] = _text) -> Any:
         """What the user answers; None if nobody can, or it was interrupted."""
         if self.nobody_answers:
             return None
-        asked = self.question = Question(words, check, asyncio.get_running_loop().create_future())
+        asked = self.question = Question(text, check, asyncio.get_running_loop().create_future())
         try:
-            await self.screen.question(words)
+            await self.screen.question(text)
             self._changed()
             return await asked.answer
         finally:
@@ -439,10 +439,10 @@ class Chat:
         answer = await self.ask(f"allow {request.tool_name}? {approval.choices(rule)}", approval.answer_of)
         display.answered(request.tool_call_id)
         if answer is None and self.nobody_answers:
-            await self.screen.aside(error_words("nobody can be asked here, so it was not allowed; --yes allows all"))
+            await self.screen.aside(error_text("nobody can be asked here, so it was not allowed; --yes allows all"))
         if answer is None or answer.verdict == "no":
-            if answer is not None and answer.words:
-                await self._steer(answer.words)
+            if answer is not None and answer.text:
+                await self._steer(answer.text)
             return False
         if answer.verdict == "always" and rule is not None:
             self.permissions.allow(rule)
@@ -467,15 +467,15 @@ class Chat:
         if self.model.startswith("debug/"):
             await self.screen.aside(Text("this is a debug model: it answers offline and knows nothing", "yellow"))
         for problem in self.session.problems[:5]:
-            await self.screen.aside(error_words(str(problem)))
+            await self.screen.aside(error_text(str(problem)))
         await self.screen.aside(*opening.recalled([entry.message for entry in self.session.path(last=100)]))
 
     async def _offer_to_continue(self) -> None:
         calls = self.session.unfinished_calls()
-        told = opening.unfinished(self.session.context_messages(), calls)
-        if not told:
+        given = opening.unfinished(self.session.context_messages(), calls)
+        if not given:
             return
-        await self.screen.aside(*told)
+        await self.screen.aside(*given)
         answer = await self.ask("continue where it was? y yes · n no", approval.answer_of)
         if answer is not None and answer.verdict == "yes":
             await self._ran(self.agent.continue_())

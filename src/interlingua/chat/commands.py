@@ -22,7 +22,7 @@ from ..values.request import Context, Entry, ModelDescriptor, Request
 from . import opening, tree
 from .chat import Chat
 from .command import Command
-from .rendering import error_words, loss_report, note, one_line, session_rows, table, unfolded
+from .rendering import error_text, loss_report, note, one_line, session_rows, table, unfolded
 from .spending import Spending, by_model
 
 _TREE_ROWS = 200
@@ -40,7 +40,7 @@ async def _model(chat: Chat, wanted: str) -> None:
     chat.use_model(f"{described.provider}/{described.id}", described)
     parts = [note(f"from here on {chat.model} answers")]
     if (keyless := _without_key(described.provider)) is not None:
-        parts.append(error_words(keyless))
+        parts.append(error_text(keyless))
     await chat.screen.show(*parts)
     if any(loss.severity != "record" for loss in losses):
         await chat.screen.show(loss_report("what it will not read of the conversation so far", losses))
@@ -108,7 +108,7 @@ def _drawn(rows: Sequence[tree.Row]) -> list[Text]:
     lines = [Text(f"… {hidden:,} earlier entries", "dim")] if hidden else []
     for number, row in enumerate(rows[hidden:], hidden + 1):
         mark = "●" if row.is_head else "│" if row.on_path else "·"
-        line = Text(f"{number:>4} {'  ' * row.depth}{mark} {row.role}: {row.words}", "" if row.on_path else "dim")
+        line = Text(f"{number:>4} {'  ' * row.depth}{mark} {row.role}: {row.text}", "" if row.on_path else "dim")
         line.append(f"  [{one_line(row.label)}]" if row.label else "", "bold yellow")
         line.append("  ← here" if row.is_head else "", "bold green")
         lines.append(line)
@@ -120,8 +120,8 @@ async def _go(chat: Chat, target: tree.Target) -> None:
     chat.agent.history.reload()
     where = "at the beginning" if target.at is None else "there"
     await chat.screen.show(note(f"the conversation stands {where} now; what was said after it stays in /tree"))
-    if target.words:
-        chat.screen.offer(target.words)
+    if target.text:
+        chat.screen.offer(target.text)
 
 
 async def _undo(chat: Chat, _: str) -> None:

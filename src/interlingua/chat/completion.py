@@ -33,7 +33,7 @@ class ChatCompleter(Completer):
         if mention is not None:
             yield from self._files(mention[2])
         elif argument is not None:
-            yield from self._words(argument[1], argument[2].rpartition(" ")[2])
+            yield from self._text(argument[1], argument[2].rpartition(" ")[2])
         elif text.startswith("/") and " " not in text:
             yield from self._names(text[1:])
 
@@ -42,11 +42,11 @@ class ChatCompleter(Completer):
             if command.name.startswith(begun.lower()):
                 yield Completion(f"/{command.name}", -len(begun) - 1, display_meta=command.about)
 
-    def _words(self, command: str, begun: str) -> Iterator[Completion]:
+    def _text(self, command: str, begun: str) -> Iterator[Completion]:
         known = self._arguments.get(command)
-        words = known() if known is not None else ()
-        leading = [word for word in words if word.lower().startswith(begun.lower())]
-        within = [word for word in words if begun.lower() in word.lower() and word not in leading]
+        text = known() if known is not None else ()
+        leading = [word for word in text if word.lower().startswith(begun.lower())]
+        within = [word for word in text if begun.lower() in word.lower() and word not in leading]
         for word in [*leading, *within][:_MOST]:
             yield Completion(word, -len(begun))
 

@@ -39,7 +39,7 @@ from .rendering import (
     markdown,
     one_line,
     result_text,
-    said_by_user,
+    sent_by_user,
     unfolded,
 )
 
@@ -70,17 +70,17 @@ class Display:
         self._broken: str | None = None
         self._running: dict[str, _Running] = {}
         self._announced: set[str] = set()
-        self._held: set[str] = set()
+        self._residual: set[str] = set()
         self._before: str | None = None  # the kind of what was shown last
 
     def asked(self, call_id: str, part: RenderableType) -> list[RenderableType]:
         """What is shown when a call has to be allowed; until `answered`, it is not shown as running."""
         self._announced.add(call_id)
-        self._held.add(call_id)
+        self._residual.add(call_id)
         return self._spaced("call", part)
 
     def answered(self, call_id: str) -> None:
-        self._held.discard(call_id)
+        self._residual.discard(call_id)
         if (running := self._running.get(call_id)) is not None:
             running.since = self._clock()
 
@@ -95,7 +95,7 @@ class Display:
             case MessageStart():
                 self._streamed = False
                 if isinstance(event.message, UserMessage):
-                    return self._spaced("user", said_by_user(event.message.content))
+                    return self._spaced("user", sent_by_user(event.message.content))
             case MessageUpdate():
                 return self._stream(event.assistant_message_event)
             case MessageEnd():
@@ -112,7 +112,7 @@ class Display:
                 self._waiting = False
                 self._running.clear()
                 self._announced.clear()
-                self._held.clear()
+                self._residual.clear()
                 self.diffs.clear()
             case _:
                 pass
@@ -127,7 +127,7 @@ class Display:
             parts.append(markdown(tail.markdown))
         if self._preparing is not None:
             parts.append(Text(f"● {self._preparing} …", "dim cyan"))
-        parts += [self._call(running) for id, running in self._running.items() if id not in self._held]
+        parts += [self._call(running) for id, running in self._running.items() if id not in self._residual]
         if not parts and self._waiting:
             parts.append(Text(f"· waiting for the model, {duration(self._clock() - self._since)}", "dim"))
         return parts

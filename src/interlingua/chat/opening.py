@@ -9,7 +9,7 @@ from ..sessions import Session, SessionError, SessionInfo, SessionNotFound, Unfi
 from ..sessions.files import FileStore
 from ..values.messages import AgentMessage, AssistantMessage, ToolResultMessage, UserMessage, text_of
 from ..values.request import Conversation
-from .rendering import headline, markdown, one_line, said_by_user
+from .rendering import headline, markdown, one_line, sent_by_user
 
 AGENT = "main"
 RECENT = 20
@@ -55,11 +55,11 @@ def recalled(messages: Sequence[AgentMessage]) -> list[RenderableType]:
         return []
     parts: list[RenderableType] = [
         Text("the last exchange was:", "dim"),
-        said_by_user(asked.content),
+        sent_by_user(asked.content),
     ]
     if answered is not None:
-        words = text_of(answered.content)
-        parts.append(markdown(words if len(words) <= _RECALLED else f"…{words[-_RECALLED:]}"))
+        text = text_of(answered.content)
+        parts.append(markdown(text if len(text) <= _RECALLED else f"…{text[-_RECALLED:]}"))
     return parts
 
 

@@ -40,7 +40,7 @@ class PlainScreen:
         self._chat: Chat | None = None
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._prompted = False
-        self._said = False  # whether the present answer has shown words
+        self._encoded = False  # whether the present answer has shown words
         self._fresh = True  # whether standard output is at the beginning of a line
         self._leaving = asyncio.Event()
         self._code = 0
@@ -129,10 +129,10 @@ class PlainScreen:
             case MessageStart(message=UserMessage()):
                 pass
             case MessageEnd(message=AssistantMessage() as message):
-                if not self._said:
+                if not self._encoded:
                     self._say(text_of(message.content))
                 self._end_line()
-                self._said = False
+                self._encoded = False
                 await self.aside(*self.display.hear(MessageEnd(replace(message, content=()))))
             case _:
                 await self.aside(*self.display.hear(event))
@@ -146,12 +146,12 @@ class PlainScreen:
             self._end_line()
             self._write(self._err, parts)
 
-    async def question(self, words: str) -> None:
-        self._note(words)
+    async def question(self, text: str) -> None:
+        self._note(text)
         self._prompted = False
 
-    def offer(self, words: str) -> None:
-        self._note(f"to say it again: {safe(words)}")
+    def offer(self, text: str) -> None:
+        self._note(f"to say it again: {safe(text)}")
 
     def refresh(self) -> None:
         """Shows the prompt when something can be typed."""
@@ -167,13 +167,13 @@ class PlainScreen:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def _say(self, words: str) -> None:
-        words = visible(words)
-        if words:
-            self._said = True
-            self._out.write(words)
+    def _say(self, text: str) -> None:
+        text = visible(text)
+        if text:
+            self._encoded = True
+            self._out.write(text)
             self._out.flush()
-            self._fresh = words.endswith("\n")
+            self._fresh = text.endswith("\n")
 
     def _end_line(self) -> None:
         if not self._fresh:
@@ -181,9 +181,9 @@ class PlainScreen:
             self._out.flush()
             self._fresh = True
 
-    def _note(self, words: str) -> None:
+    def _note(self, text: str) -> None:
         self._end_line()
-        self._err.write(f"{words}\n")
+        self._err.write(f"{text}\n")
         self._err.flush()
 
     def _write(self, file: TextIO, parts: "tuple[RenderableType, ...]") -> None:

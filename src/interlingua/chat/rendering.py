@@ -56,7 +56,7 @@ def markdown(text: str) -> Markdown:
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
-def said_by_user(content: Any) -> Text:
+def sent_by_user(content: Any) -> Text:
     files = [_file(block) for block in blocks_of(content) if not isinstance(block, TextBlock)]
     shown = Text.assemble(("› ", "bold cyan"), (safe(text_of(content)), "bold"))
     for name in files:
@@ -72,8 +72,10 @@ def _file(block: Any) -> str:
 def folded(seconds: float | None, text: str, *, running: bool = False) -> Text:
     """Thinking in one line."""
     took = "" if seconds is None else f" for {duration(seconds)}"
-    words = f"thinking{took}…" if running else f"thought{took} ({len(text):,} characters; Ctrl-T or /thinking unfolds)"
-    return Text(f"▸ {words}", "dim")
+    message = (
+        f"thinking{took}…" if running else f"thought{took} ({len(text):,} characters; Ctrl-T or /thinking unfolds)"
+    )
+    return Text(f"▸ {message}", "dim")
 
 
 def unfolded(text: str) -> Text:
@@ -92,10 +94,10 @@ def duration(seconds: float) -> str:
 
 def headline(name: str, arguments: Any, *, style: str = "cyan") -> Text:
     """A call in one line: the tool, and what it is about."""
-    told = arguments if isinstance(arguments, Mapping) else {}
-    about = next((told[key] for key in _SUBJECTS if isinstance(told.get(key), str)), None)
-    words = about if about is not None else jsontext.compact(arguments) if arguments else ""
-    return Text.assemble((f"● {one_line(name, 60)}", f"bold {style}"), " ", one_line(words, 160))
+    given = arguments if isinstance(arguments, Mapping) else {}
+    about = next((given[key] for key in _SUBJECTS if isinstance(given.get(key), str)), None)
+    text = about if about is not None else jsontext.compact(arguments) if arguments else ""
+    return Text.assemble((f"● {one_line(name, 60)}", f"bold {style}"), " ", one_line(text, 160))
 
 
 def result_text(result: Any) -> str:
@@ -142,8 +144,8 @@ def finished_call(
     shown = None if is_error else diff_of(result) or diff
     if shown is not None:
         return first if announced else Group(first, coloured_diff(shown))
-    words = result_text(result)
-    return Group(first, last_lines(words, OUTPUT_LINES, "red" if is_error else "dim")) if words.strip() else first
+    text = result_text(result)
+    return Group(first, last_lines(text, OUTPUT_LINES, "red" if is_error else "dim")) if text.strip() else first
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -160,19 +162,19 @@ _REMEDIES: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
-def error_line(error: BaseException, told: str | None = None) -> Text:
+def error_line(error: BaseException, text: str | None = None) -> Text:
     """What went wrong, in one line, and what to do about it."""
-    remedy = next((words for kind, words in _REMEDIES if isinstance(error, kind)), None)
-    words = told or str(error) or type(error).__name__
-    return Text.assemble(("✗ ", "bold red"), (one_line(words, 400), "red"), (f" — {remedy}" if remedy else "", "dim"))
+    remedy = next((message for kind, message in _REMEDIES if isinstance(error, kind)), None)
+    message = text or str(error) or type(error).__name__
+    return Text.assemble(("✗ ", "bold red"), (one_line(message, 400), "red"), (f" — {remedy}" if remedy else "", "dim"))
 
 
-def error_words(words: str) -> Text:
-    return error_line(InterlinguaError(words))
+def error_text(text: str) -> Text:
+    return error_line(InterlinguaError(text))
 
 
-def note(words: str) -> Text:
-    return Text(safe(words), "dim")
+def note(text: str) -> Text:
+    return Text(safe(text), "dim")
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
@@ -203,12 +205,12 @@ def session_rows(infos: Sequence[SessionInfo], current: str) -> Table:
 
 def loss_report(name: str, losses: Sequence[Loss]) -> RenderableType:
     """What did not get across, without bookkeeping."""
-    told = [loss for loss in losses if loss.severity != "record"]
-    if not told:
+    reported = [loss for loss in losses if loss.severity != "record"]
+    if not reported:
         return Text(f"{name}: nothing lost")
-    rows = [(Text(loss.severity, "yellow"), loss.path, Text(one_line(loss.why), "dim")) for loss in told[:30]]
-    more = [Text(f"… and {len(told) - 30} more", "dim")] if len(told) > 30 else []
-    return Group(Text(f"{name}: {len(told)} lost"), table(rows), *more)
+    rows = [(Text(loss.severity, "yellow"), loss.path, Text(one_line(loss.why), "dim")) for loss in reported[:30]]
+    more = [Text(f"… and {len(reported) - 30} more", "dim")] if len(reported) > 30 else []
+    return Group(Text(f"{name}: {len(reported)} lost"), table(rows), *more)
 
 
 def gist(message: AgentMessage, most: int = 60) -> str:

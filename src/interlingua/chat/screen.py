@@ -135,12 +135,12 @@ class TerminalScreen:
 
     aside = show
 
-    async def question(self, words: str) -> None:
+    async def question(self, text: str) -> None:
         self.refresh()
 
-    def offer(self, words: str) -> None:
+    def offer(self, message: str) -> None:
         typed = self._buffer.text
-        text = f"{words}\n{typed}" if typed.strip() else words
+        text = f"{message}\n{typed}" if typed.strip() else message
         self._buffer.set_document(Document(text, len(text)), bypass_readonly=True)
         self.refresh()
 
@@ -206,11 +206,11 @@ class TerminalScreen:
         chat = self._chat
         if chat is None:
             return parts
-        parts += [Text(f"⇢ {one_line(words, 120)}  (it reads this next)", "dim") for words in chat.queued]
+        parts += [Text(f"⇢ {one_line(text, 120)}  (it reads this next)", "dim") for text in chat.queued]
         if chat.steering:
             parts.append(Text("type what it should know, Enter sends; Ctrl-C again stops it", "yellow"))
         if chat.question is not None:
-            parts.append(Text(chat.question.words, "bold yellow"))
+            parts.append(Text(chat.question.text, "bold yellow"))
         return parts
 
     # --- keys --------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ class Row(Struct, frozen=True, kw_only=True):
     id: str
     depth: int
     role: str
-    words: str
+    text: str
     label: str | None
     on_path: bool
     is_head: bool
@@ -32,7 +32,7 @@ class Target(NamedTuple):
     """Where to go: the entry to stand at (None: before the first), and words to say again from there."""
 
     at: str | None
-    words: str | None = None
+    text: str | None = None
 
 
 def rows(entries: Sequence[Entry], head: str | None, path: Iterable[str], labels: dict[str, str]) -> list[Row]:
@@ -45,7 +45,7 @@ def rows(entries: Sequence[Entry], head: str | None, path: Iterable[str], labels
             id=entry.id or "",
             depth=depth,
             role=_role(entry.message),
-            words=gist(entry.message),
+            text=gist(entry.message),
             label=named.get(entry.id),
             on_path=entry.id in on_path,
             is_head=entry.id == standing,

@@ -52,11 +52,11 @@ def list_(as_json: bool) -> None:
     for column in ("provider", "key", "mode", "from"):
         table.add_column(column)
     for row in sorted(rows, key=lambda row: not row["found"]):
-        table.add_row(row["provider"], _said(row), row["mode"] or "", row["source"] or "")
+        table.add_row(row["provider"], _encoded(row), row["mode"] or "", row["source"] or "")
     output.console().print(table)
 
 
-def _said(row: dict[str, Any]) -> Text:
+def _encoded(row: dict[str, Any]) -> Text:
     if row["problem"]:
         return Text(row["problem"], style="red")
     if row["expired"]:
@@ -140,7 +140,7 @@ def login(
         credential = asyncio.run(logging_in)
     place = asyncio.run(_alone(store, provider, lambda: store.put(provider, credential)))
     click.echo(f"{provider}: stored in {store.path if place == 'file' else 'the system keyring'}")
-    _tell_what_counts(provider, store)
+    _report_counts(provider, store)
 
 
 def _typed_key(provider: str) -> Credential:
@@ -162,7 +162,7 @@ async def _alone(store: CredentialStore, provider: str, change: Callable[[], Any
         return change()
 
 
-def _tell_what_counts(provider: str, store: CredentialStore) -> None:
+def _report_counts(provider: str, store: CredentialStore) -> None:
     found = resolve_auth(provider, store=store)
     if found is not None and not (found.source or "").startswith("stored:"):
         click.echo(f"interlingua: note: {found.source} counts before what is stored", err=True)
@@ -211,7 +211,7 @@ def logout(provider: str) -> None:
     store = CredentialStore()
     removed = asyncio.run(_alone(store, provider, lambda: store.remove(provider)))
     click.echo(f"{provider}: {'forgotten' if removed else 'nothing was stored'}")
-    _tell_what_counts(provider, store)
+    _report_counts(provider, store)
 
 
 @command.command("check")
@@ -283,11 +283,11 @@ def _show_checks(checks: list[dict[str, Any]], problems: list[str]) -> None:
 def _fine(row: dict[str, Any]) -> str:
     if not row["found"]:
         return "needs no key"
-    said = f"{row['mode']} from {row['source']}"
+    text = f"{row['mode']} from {row['source']}"
     if row["expires"] is not None:
         left = row["expires"] / 1000 - time.time()
-        said += ", run out, will be renewed" if left <= 0 else f", good for {left / 60:.0f} minutes"
-    return f"{said}; {row['live']}" if row.get("live") else said
+        text += ", run out, will be renewed" if left <= 0 else f", good for {left / 60:.0f} minutes"
+    return f"{text}; {row['live']}" if row.get("live") else text
 
 
 async def _probe(provider: str, store: CredentialStore) -> str:

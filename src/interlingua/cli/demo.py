@@ -93,10 +93,10 @@ async def _demo(folder: Path, *, keep: bool) -> None:
             client=Client(connectors=ConnectorRegistry([DebugConnector(SCRIPT)])),
         )
         out.print(Text(f"you  {PROMPT}", "bold"))
-        told = _Told(out)
+        given = _Reporter(out)
         async for event in agent.run(PROMPT):
-            told.hear(event)
-        told.end()
+            given.hear(event)
+        given.end()
         conversation = session.conversation()
         where = session.where
     lines = Path(where).read_bytes().count(b"\n")
@@ -118,7 +118,7 @@ def _title(out: Console, title: str, note: str) -> None:
     out.print(Text.assemble((title, "bold underline"), (f"  {note}", "dim")))
 
 
-class _Told:
+class _Reporter:
     """A run on the terminal, as it happens."""
 
     def __init__(self, out: Console) -> None:
@@ -127,16 +127,16 @@ class _Told:
 
     def hear(self, event: AgentEvent) -> None:
         if isinstance(event, MessageUpdate):
-            self._words(event.assistant_message_event)
+            self._text(event.assistant_message_event)
         elif isinstance(event, ToolExecutionStart):
             self.end()
             self._out.print(Text(f"  → {event.tool_name} {_short(compact(event.args), 90)}", "cyan"))
         elif isinstance(event, ToolExecutionEnd):
-            words = "\n".join(block.get("text", "") for block in event.result["content"]).strip()
-            for line in _short(words, 400).splitlines()[:6]:
+            text = "\n".join(block.get("text", "") for block in event.result["content"]).strip()
+            for line in _short(text, 400).splitlines()[:6]:
                 self._out.print(Text(f"    {line}", "red" if event.is_error else "dim"))
 
-    def _words(self, event: Any) -> None:
+    def _text(self, event: Any) -> None:
         if not isinstance(event, TextDelta | ThinkingDelta):
             return
         if type(event) is not self._kind:

@@ -22,7 +22,7 @@ OFFLINE = "debug"
 @click.argument("words", nargs=-1, metavar="[FILTER]…")
 @click.option("-p", "--provider", help="Only the models of this provider.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
-def command(words: tuple[str, ...], provider: str | None, as_json: bool) -> None:
+def command(terms: tuple[str, ...], provider: str | None, as_json: bool) -> None:
     """List models: context window, longest answer, inputs, thinking, dollars per million tokens.
 
     FILTER: words that the provider, id or name must have. What is not known is shown as `?`, and null in JSON. `$read`
@@ -31,9 +31,9 @@ def command(words: tuple[str, ...], provider: str | None, as_json: bool) -> None
     known = catalogue.default()
     if provider is not None and provider not in {**PROVIDERS, **known.overrides.providers, OFFLINE: None}:
         raise FormatError(f"no provider `{provider}`; there are {', '.join((*PROVIDERS, OFFLINE))}", "--provider")
-    found = known.models(provider, " ".join(words)) if provider != OFFLINE else []
+    found = known.models(provider, " ".join(terms)) if provider != OFFLINE else []
     if provider in (None, OFFLINE):
-        found += [model for model in DebugConnector().models if all(word in model.id for word in words)]
+        found += [model for model in DebugConnector().models if all(word in model.id for word in terms)]
     if as_json:
         output.say_json([_plain(model) for model in found])
     elif found:

@@ -96,15 +96,15 @@ def loss_json(loss: Loss) -> dict[str, str]:
 
 def report_losses(name: str, losses: Sequence[Loss], *, records: bool = False) -> None:
     """The losses of one conversion, grouped for a reader; bookkeeping is counted, not listed."""
-    told = [loss for loss in losses if records or loss.severity != "record"]
-    kept_quiet = len(losses) - len(told)
+    reported = [loss for loss in losses if records or loss.severity != "record"]
+    kept_quiet = len(losses) - len(reported)
     out = console(err=True)
-    if not told:
+    if not reported:
         out.print(Text.assemble((name, "bold"), ": nothing lost", _quietly(kept_quiet)))
         return
-    out.print(Text.assemble((name, "bold"), f": {len(told)} lost", _quietly(kept_quiet)))
+    out.print(Text.assemble((name, "bold"), f": {len(reported)} lost", _quietly(kept_quiet)))
     table = Table(box=None, show_header=False, pad_edge=True)
-    for loss in told:
+    for loss in reported:
         table.add_row(Text(loss.severity, style=_COLOURS[loss.severity]), Text(loss.path), Text(loss.why, style="dim"))
     out.print(table)
 
@@ -122,12 +122,12 @@ REMEDY = "--report lists what was lost, --strict refuses"
 def note_losses(name: str, losses: Sequence[Sequence[Loss]], remedy: str = REMEDY) -> None:
     """One line for those who did not ask for a report: how much was lost in these conversations, and how to see it."""
     counts = Counter(loss.severity for some in losses for loss in some)
-    told = ", ".join(f"{counts[severity]} {severity}" for severity in ("dropped", "weakened") if counts[severity])
-    if not told:
+    text = ", ".join(f"{counts[severity]} {severity}" for severity in ("dropped", "weakened") if counts[severity])
+    if not text:
         return
     lossy = sum(any(loss.severity != "record" for loss in some) for some in losses)
     where = f" in {lossy} of {len(losses)} conversations" if len(losses) > 1 else ""
-    console(err=True).print(Text(f"{name}: {told}{where}; {remedy}", "yellow"))
+    console(err=True).print(Text(f"{name}: {text}{where}; {remedy}", "yellow"))
 
 
 def report_problems(problems: Sequence[Problem]) -> None:

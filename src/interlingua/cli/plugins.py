@@ -59,18 +59,18 @@ def _folder_rows(place: Path) -> list[dict[str, Any]]:
 
 def _broken_row(folder: Path) -> dict[str, Any]:
     path = manifest_path(folder)
-    said = "there is no manifest"
+    text = "there is no manifest"
     try:
         if path is not None:
             read_manifest(path)
     except FormatError as error:
-        said = str(error)
+        text = str(error)
     return {
         "id": folder.name,
         "name": folder.name,
         "kind": "broken",
         "from": str(folder),
-        "description": said,
+        "description": text,
         "channels": [],
         "providers": [],
     }
@@ -129,8 +129,8 @@ def _show(report: dict[str, Any]) -> None:
     for plugin in report["plugins"]:
         out.print(Text.assemble((plugin["id"], "bold"), f" {plugin['version'] or ''}".rstrip(), " loads"))
         for tool in plugin["tools"]:
-            words = (tool["description"] or "").splitlines()
-            out.print(Text(f"  tool {tool['name']}{': ' + words[0] if words else ''}"))
+            terms = (tool["description"] or "").splitlines()
+            out.print(Text(f"  tool {tool['name']}{': ' + terms[0] if terms else ''}"))
         for factory in plugin["factories"]:
             out.print(Text(f"  factory of {', '.join(factory['names']) or 'unnamed tools'}"))
         for kind in ("connectors", "dialects", "registrations", "skills", "channels", "providers"):

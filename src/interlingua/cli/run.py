@@ -61,10 +61,10 @@ def command(
     PROMPT is the argument, a file, or standard input (both: the argument, then what is piped in). Ctrl-C stops the
     answer; what had come is kept, and its cost shown.
     """
-    words = _words(prompt, prompt_file)
+    text = _text(prompt, prompt_file)
     if save is not None and context_file is not None:
         _refuse_overwriting(Path(save).expanduser(), Path(context_file).expanduser())
-    conversation = _conversation(context_file, words, asked["attachments"])
+    conversation = _conversation(context_file, text, asked["attachments"])
     model = asked["model"] or usual_model()
     answer, failure, losses = asyncio.run(_ask(model, conversation, asked))
     if save is not None and (answer.content or failure is None):
@@ -75,7 +75,7 @@ def command(
     _end(answer, failure, asked)
 
 
-def _words(prompt: str | None, file: str | None) -> str:
+def _text(prompt: str | None, file: str | None) -> str:
     parts = [prompt] if prompt is not None else []
     if file is not None and file != "-":
         try:
@@ -85,20 +85,20 @@ def _words(prompt: str | None, file: str | None) -> str:
     elif file == "-" or not sys.stdin.isatty():
         piped = sys.stdin.read()
         parts += [piped] if piped.strip() else []
-    words = "\n\n".join(part.rstrip("\n") for part in parts)
-    if not words.strip():
+    text = "\n\n".join(part.rstrip("\n") for part in parts)
+    if not text.strip():
         raise FormatError(
             "there is no prompt: give it as an argument, with --prompt-file, or on standard input", "PROMPT"
         )
-    return words
+    return text
 
 
-def _conversation(file: str | None, words: str, attachments: tuple[str, ...]) -> Conversation:
+def _conversation(file: str | None, text: str, attachments: tuple[str, ...]) -> Conversation:
     history = Conversation()
     if file is not None:
         history = decode(Path(file).expanduser().read_bytes())
     files = tuple(map(attached, attachments))
-    content: Any = (*files, TextBlock(text=words)) if files else words
+    content: Any = (*files, TextBlock(text=text)) if files else text
     return _followed(history, UserMessage(content=content))
 
 
@@ -120,9 +120,9 @@ def _refuse_overwriting(save: Path, context: Path) -> None:
 
 def usual_model() -> str:
     """The model to ask when none is named: the user's choice, or, where there is no key at all, the offline one."""
-    told = os.environ.get(MODEL_VARIABLE) or own_notes().aliases.get("default")
-    if told:
-        return told
+    given = os.environ.get(MODEL_VARIABLE) or own_notes().aliases.get("default")
+    if given:
+        return given
     keyed = [row.id for row in known_rows().values() if row.env and resolve_auth(row.id, row.env) is not None]
     if keyed:
         raise FormatError(
@@ -157,7 +157,7 @@ async def _ask(
             context,
             fallbacks=asked["fallbacks"],
             signal=stop,
-            on_retry=None if asked["quiet"] else _tell_retry,
+            on_retry=None if asked["quiet"] else _report_retry,
             **_options(asked),
         )
         await _show(stream, asked)
@@ -191,7 +191,7 @@ def _schema(text: str | None) -> Any:
     return value
 
 
-def _tell_retry(failure: InterlinguaError, seconds: float) -> None:
+def _report_retry(failure: InterlinguaError, seconds: float) -> None:
     wait = f"; trying again in {seconds:.1f} s" if seconds else "; asking the next model"
     output.console(err=True).print(Text(f"{failure}{wait}", "yellow"))
 

@@ -193,8 +193,8 @@ def show(
 
 
 def _path_alone(session: Session, last: int | None) -> Conversation:
-    said = tuple(replace(entry, id=None, parent_id=None) for entry in session.path(last=last))
-    return replace(session.base, entries=tuple(e for e in said if not compacting.is_bookkeeping(e.message)))
+    given = tuple(replace(entry, id=None, parent_id=None) for entry in session.path(last=last))
+    return replace(session.base, entries=tuple(e for e in given if not compacting.is_bookkeeping(e.message)))
 
 
 def _in_context(session: Session) -> Conversation:
@@ -275,11 +275,11 @@ def _role(message: AgentMessage) -> str:
 
 def _gist(message: AgentMessage) -> str:
     if isinstance(message, CustomMessage):
-        words = str(message.fields.get("summary") or message.fields.get("model") or "")
+        text = str(message.fields.get("summary") or message.fields.get("model") or "")
     else:
         calls = [f"→ {call.name}" for call in getattr(message, "tool_calls", ())]
-        words = " ".join([text_of(message.content), *calls])
-    line = " ".join(words.split())
+        text = " ".join([text_of(message.content), *calls])
+    line = " ".join(text.split())
     return line if len(line) <= 60 else f"{line[:59]}…"
 
 
@@ -303,8 +303,8 @@ def import_(place: _Place, inputs: tuple[str, ...], origin: str | None, wanted: 
                     conversation = conversion.decode(document.data, origin)
                     with save(conversation, id=wanted, agent=place.agent, store=store) as session:
                         row = {"source": document.name, "id": session.id, "where": session.where}
-                    said = sum(not compacting.is_bookkeeping(entry.message) for entry in conversation.entries)
-                    rows.append({**row, "messages": said})
+                    given = sum(not compacting.is_bookkeeping(entry.message) for entry in conversation.entries)
+                    rows.append({**row, "messages": given})
                 except InterlinguaError as error:
                     problems.append(sources.Problem(document.name, str(error)))
     if as_json:
@@ -402,8 +402,8 @@ def compact(place: _Place, name: str, summary: str | None, keep: int, focus: str
         if summary is None:
             row["request"] = _request(cut, focus)
         else:
-            words = sys.stdin.read() if summary == sources.STDIN else summary
-            text, details = compacting.finished(cut, words)
+            message = sys.stdin.read() if summary == sources.STDIN else summary
+            text, details = compacting.finished(cut, message)
             session.compact(text, cut.first_kept, tokens_before=cut.tokens_before, details=details)
             row["tokensAfter"] = compacting.context_tokens(session.context_entries())
     if as_json:
@@ -411,8 +411,8 @@ def compact(place: _Place, name: str, summary: str | None, keep: int, focus: str
     elif summary is None:
         click.echo(row["request"])
     else:
-        told = f"{row['tokensBefore']:,} → {row['tokensAfter']:,} tokens, kept from {row['firstKept']} on"
-        output.console().print(Text(f"{row['id']}: {told}"))
+        reason = f"{row['tokensBefore']:,} → {row['tokensAfter']:,} tokens, kept from {row['firstKept']} on"
+        output.console().print(Text(f"{row['id']}: {reason}"))
 
 
 def _request(cut: compacting.Cut, focus: str | None) -> str:

@@ -181,8 +181,8 @@ def _about(message: AssistantMessage) -> str:
             parts.append(f"${message.usage.cost.total:.4f}")
     if message.stop_reason not in (None, "stop", "toolUse"):
         parts.append(str(message.stop_reason))
-    told = " · ".join(part for part in parts if part)
-    return f"  {told}" if told else ""
+    text = " · ".join(part for part in parts if part)
+    return f"  {text}" if text else ""
 
 
 def _arguments(call: ToolCall) -> str:

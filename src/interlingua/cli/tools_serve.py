@@ -75,7 +75,7 @@ def _context(root: Path) -> ToolContext:
     return ToolContext(root=place, workspace_dir=place, bridge=local_bridge(place))
 
 
-def _tell(tools: list[Tool], others: list[str]) -> None:
+def _emit(tools: list[Tool], others: list[str]) -> None:
     if not tools:
         raise InterlinguaError("no tool is left to serve: allow some with --allow, or include others")
     _say(f"serving {', '.join(tool.name for tool in tools)}")
@@ -92,7 +92,7 @@ async def _serve(choice: _Choice, policy: Policy, context: ToolContext, address:
 
     chosen = await choice.tools(context)
     tools = [tool for tool in chosen if policy.decide(tool.name, {}).action == "allow"]
-    _tell(tools, [tool.name for tool in chosen if tool not in tools])
+    _emit(tools, [tool.name for tool in chosen if tool not in tools])
     server: Any = make_server(tools, policy=policy, context=context)
     if address is None:
         await serve_stdio(server)

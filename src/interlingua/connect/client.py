@@ -52,7 +52,7 @@ from .transport import Transport
 
 OnRetry: TypeAlias = Callable[[InterlinguaError, float], object]
 GetApiKey: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
-_PATIENCE_FOR_COST = 5.0  # seconds that the record of an answer's cost may take
+_COST_TIMEOUT = 5.0  # seconds that the record of an answer's cost may take
 
 
 class Client:
@@ -92,16 +92,16 @@ class Client:
         given as `{"model": …, "api_key": …}`. `get_api_key(provider)` is asked for a key before each attempt; what it
         gives counts before `api_key`.
         """
-        said, call = options_of(options)
-        context, said = _context_of(context, said)
-        patience = self.retry if retry is None else retry if isinstance(retry, Retry) else Retry(attempts=retry + 1)
+        wire_options, call = options_of(options)
+        context, wire_options = _context_of(context, wire_options)
+        retry_policy = self.retry if retry is None else retry if isinstance(retry, Retry) else Retry(attempts=retry + 1)
         signal = call.signal.child() if call.signal is not None else Abort()  # fires when the reader leaves
-        candidates = chain(model, fallbacks, replace(StreamOptions.of(said, call), signal=signal))
-        source = _Trying(self, candidates, context, signal, patience, on_retry, get_api_key)
+        candidates = chain(model, fallbacks, replace(StreamOptions.of(wire_options, call), signal=signal))
+        source = _Trying(self, candidates, context, signal, retry_policy, on_retry, get_api_key)
         named = _named(model)
         base = AssistantMessage(content=(), api=named.api or None, provider=named.provider or None, model=named.id)
         stream = Stream(source, base, source.priced)
-        return telemetry.observed(stream, Request(model=named, context=context, options=said))
+        return telemetry.observed(stream, Request(model=named, context=context, options=wire_options))
 
     async def complete(self, model: Model, context: Any, **options: Any) -> AssistantMessage:
         """The whole answer. A failure is raised, with what had come of the answer as its `partial`."""
@@ -194,23 +194,27 @@ def _not_found(name: str, candidates: list[str], connectors: ConnectorRegistry) 
     return f"no provider is known for the model {name!r}: write provider/model{hint}"
 
 
-def _context_of(given: Any, said: Options) -> tuple[Context, Options]:
+def _context_of(given: Any, wire_options: Options) -> tuple[Context, Options]:
     """What may be asked, as a Context. Options that come with a request count where none are given."""
     if isinstance(given, Context):
-        return read_context(given), said
+        return read_context(given), wire_options
     if isinstance(given, Conversation):
         given = given.request()
     if isinstance(given, Request):
-        told = {name: value for name in said.__struct_fields__ if (value := getattr(said, name)) not in (None, {})}
-        extra = {**given.options.extra, **given.extra, **said.extra}  # what only one wire can say goes along
-        return read_context(given.context), replace(given.options, **{**told, "extra": extra})
+        fields = {
+            name: value
+            for name in wire_options.__struct_fields__
+            if (value := getattr(wire_options, name)) not in (None, {})
+        }
+        extra = {**given.options.extra, **given.extra, **wire_options.extra}  # what only one wire can say goes along
+        return read_context(given.context), replace(given.options, **{**fields, "extra": extra})
     if isinstance(given, str):
-        return Context(messages=(UserMessage(content=given),)), said
+        return Context(messages=(UserMessage(content=given),)), wire_options
     are_json = [isinstance(message, dict) for message in given] if isinstance(given, list | tuple) else []
     if isinstance(given, bytes | dict) or (are_json and all(are_json)):
         from ..conversion.converting import decode
 
-        return _context_of(decode(given if isinstance(given, bytes | dict) else list(given)), said)
+        return _context_of(decode(given if isinstance(given, bytes | dict) else list(given)), wire_options)
     messages = tuple(given) if isinstance(given, list | tuple) else (given,)
     for message in messages:
         if not isinstance(message, (*_MESSAGES, dict)):
@@ -218,7 +222,7 @@ def _context_of(given: Any, said: Options) -> tuple[Context, Options]:
     messages = tuple(map(message_of, messages))
     if not messages:
         raise FormatError("there is nothing to ask: the context has no messages", "context")
-    return Context(messages=messages), said
+    return Context(messages=messages), wire_options
 
 
 _MESSAGES = (*get_args(Message), CustomMessage)
@@ -266,7 +270,7 @@ class _Trying:
         self._current: Source | None = None
         self._model = _named(candidates[0].model)
         self._options = candidates[0].options
-        self._held: Batch = []  # what has come of an attempt and shows nothing yet
+        self._residual: Batch = []  # what has come of an attempt and shows nothing yet
         self.failure: InterlinguaError | None = None
 
     @property
@@ -291,7 +295,7 @@ class _Trying:
                 if 0 < (asked.model.context_window or 0) <= too_small:
                     continue  # one whose window is not known is asked: it may be large enough
                 if failed is not None:
-                    self._tell(failed.failure, 0.0)
+                    self._emit(failed.failure, 0.0)
                 self._model = asked.model
                 first, rest = await self._begin(asked)
             except _Failed as failure:
@@ -321,10 +325,10 @@ class _Trying:
         return _Asked(connector, model, candidate.options, _target(connector, model, candidate.options), more)
 
     def cut(self, why: str) -> Batch:
-        held, self._held = self._held, []
+        pending, self._residual = self._residual, []
         rest = self._current.cut(why) if self._current is not None else []
         self._signal.abort(why)
-        return [*held, *rest] if rest else []
+        return [*pending, *rest] if rest else []
 
     async def _begin(self, asked: "_Asked") -> tuple[Batch, AsyncGenerator[Batch, None]]:
         """The first events that show something, and where the rest comes from. It counts once, however often tried."""
@@ -342,7 +346,7 @@ class _Trying:
             if self._retry.attempts < 2 or not self._again(asked, failed.failure):
                 raise
             seconds = self._retry.wait(failed.failure, 1)
-            self._tell(failed.failure, seconds)
+            self._emit(failed.failure, seconds)
         await self._sleep(seconds)
         return await self._begin_again(asked)
 
@@ -357,7 +361,7 @@ class _Trying:
             stop=stop_after_attempt(self._retry.attempts - 1),
             retry=retry_if_exception(lambda error: isinstance(error, _Failed) and self._again(asked, error.failure)),
             wait=lambda state: self._retry.wait(_failure_of(state), state.attempt_number + 1),
-            before_sleep=lambda state: self._tell(_failure_of(state), state.upcoming_sleep),
+            before_sleep=lambda state: self._emit(_failure_of(state), state.upcoming_sleep),
             sleep=self._sleep,
             reraise=True,
         )
@@ -401,20 +405,20 @@ class _Trying:
 
     async def _first(self, source: Source, batches: AsyncGenerator[Batch, None], model: ModelDescriptor) -> Batch:
         """The events up to the first that shows something. An attempt that fails before is raised."""
-        held = self._held = []
+        pending = self._residual = []
         async for batch in batches:
-            held += batch
-            if held and isinstance(held[-1], Error):
-                self._held = []
-                raise _Failed(source.failure or failure_of(held[-1].error), held)
+            pending += batch
+            if pending and isinstance(pending[-1], Error):
+                self._residual = []
+                raise _Failed(source.failure or failure_of(pending[-1].error), pending)
             if any(map(_shows, batch)):
-                self._held = []
-                return held
-        self._held = []
+                self._residual = []
+                return pending
+        self._residual = []
         failure = source.failure or TransportError(CUT_OFF)
-        raise _Failed(failure, [*held, _error(model, failure)])
+        raise _Failed(failure, [*pending, _error(model, failure)])
 
-    def _tell(self, failure: InterlinguaError, seconds: float) -> None:
+    def _emit(self, failure: InterlinguaError, seconds: float) -> None:
         if self._on_retry is not None:
             self._on_retry(failure, seconds)
 
@@ -431,11 +435,11 @@ class _Trying:
         last, connector = batch[-1], asked.connector
         if isinstance(last, Done):
             self._breaker.succeeded(*asked.target)
-            if isinstance(connector, HttpConnector) and connector.row.tells_cost:
+            if isinstance(connector, HttpConnector) and connector.row.reports_cost:
                 with contextlib.suppress(InterlinguaError, TimeoutError):  # then nobody told, and the answer stands
-                    async with asyncio.timeout(_PATIENCE_FOR_COST):
-                        told = await connector.told_cost(last.message, asked.model, self._options)
-                        return [*batch[:-1], Done(last.reason, told)]
+                    async with asyncio.timeout(_COST_TIMEOUT):
+                        given = await connector.reported_cost(last.message, asked.model, self._options)
+                        return [*batch[:-1], Done(last.reason, given)]
         elif isinstance(last, Error):
             self.failure = (self._current.failure if self._current is not None else None) or failure_of(last.error)
             self._note_failure(asked, self.failure)

@@ -111,10 +111,13 @@ class HttpConnector:
     ) -> Stream:
         """One attempt at an answer. What is given may be the JSON that the clawtools documents show."""
         model, context, options = stream_arguments(model, context, options)
-        said, call = options.split()
+        wire_options, call = options.split()
         # What only one wire can say is part of the body, beside what the options say.
         request = Request(
-            model=self.complete(model), context=context, options=replace(said, extra={}), extra=said.extra
+            model=self.complete(model),
+            context=context,
+            options=replace(wire_options, extra={}),
+            extra=wire_options.extra,
         )
         return Stream(self.exchange(request, call), self.blank(request.model))
 
@@ -149,7 +152,7 @@ class HttpConnector:
             scrub=functools.partial(scrub, secrets=secrets),
         )
 
-    async def told_cost(
+    async def reported_cost(
         self, message: AssistantMessage, model: ModelDescriptor, options: StreamOptions
     ) -> AssistantMessage:
         """The answer with the cost that the provider's own record tells, where the answer itself does not."""
@@ -200,7 +203,7 @@ class HttpConnector:
             "Accept-Encoding": "identity",
             "User-Agent": USER_AGENT,
             **self.row.headers,
-            **(self.row.said(request, key) if self.row.said else {}),
+            **(self.row.request_headers(request, key) if self.row.request_headers else {}),
             **(model.headers or {}),
             **(call.headers or {}),
         }
@@ -230,8 +233,8 @@ class HttpConnector:
         given = call.base_url or model.base_url or _first(self.row.base_url_env, env)
         if given:
             return given.rstrip("/")
-        told = call.settings or {}
-        blanks = {name: told.get(name) or _first(setting.env, env) for name, setting in self.row.settings.items()}
+        provided = call.settings or {}
+        blanks = {name: provided.get(name) or _first(setting.env, env) for name, setting in self.row.settings.items()}
         return f"{self.row.route(model.id).base_url or self.row.base_url} {blanks or ''}".rstrip()
 
     async def _base(self, model: ModelDescriptor, call: CallOptions, env: Mapping[str, str]) -> str:

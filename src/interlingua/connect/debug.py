@@ -124,8 +124,8 @@ def string_hash(text: str) -> int:
 
 
 def _dummy_echo(request: Request) -> Step:
-    said = last_user_text(request.context)
-    return Step(text=f'{_ACKNOWLEDGED[abs(string_hash(said)) % 5]}\n\nYou said: "{said}"')
+    given = last_user_text(request.context)
+    return Step(text=f'{_ACKNOWLEDGED[abs(string_hash(given)) % 5]}\n\nYou said: "{given}"')
 
 
 def _sys_echo(request: Request) -> Step:
@@ -149,11 +149,11 @@ def _inspect(request: Request) -> Step:
 
 
 def _thinking_stream(request: Request) -> Step:
-    said = last_user_text(request.context)
+    given = last_user_text(request.context)
     system = request.context.system_prompt[:80] if request.context.system is not None else "(none)"
     return Step(
-        thinking=(*_MUSINGS, f'The user asked: "{said}". ', f"The system prompt begins: {system}"),
-        text=("I have thought about it. ", f'You asked: "{said}". ', "That is all there is to say."),
+        thinking=(*_MUSINGS, f'The user asked: "{given}". ', f"The system prompt begins: {system}"),
+        text=("I have thought about it. ", f'You asked: "{given}". ', "That is all there is to say."),
     )
 
 
@@ -258,8 +258,8 @@ class DebugConnector:
         options: StreamOptions | Mapping[str, Any] | None = None,
     ) -> Stream:
         model, context, options = stream_arguments(model, context, options)
-        said, call = options.split()
-        request = Request(model=model, context=context, options=said)
+        wire_options, call = options.split()
+        request = Request(model=model, context=context, options=wire_options)
         base = AssistantMessage(
             content=(), api=self.api, provider=self.provider, model=model.id, timestamp=int(time.time() * 1000)
         )
@@ -424,8 +424,8 @@ def _call(call: ScriptedCall, number: int) -> ToolCall:
 
 
 def _given_pieces(step: Step) -> dict[type, tuple[str, ...]]:
-    told = {ThinkingBlock: step.thinking, TextBlock: step.text}
-    return {kind: pieces for kind, pieces in told.items() if isinstance(pieces, tuple)}
+    fields = {ThinkingBlock: step.thinking, TextBlock: step.text}
+    return {kind: pieces for kind, pieces in fields.items() if isinstance(pieces, tuple)}
 
 
 def _in_turn(
@@ -471,14 +471,14 @@ def _interleaved(record: Recorder, blocks: list[Block], size: int) -> Iterator[B
         yield record.take()
 
 
-def _usage(request: Request, content: Sequence[Block], told: Mapping[str, int] | None) -> Usage:
+def _usage(request: Request, content: Sequence[Block], fields: Mapping[str, int] | None) -> Usage:
     """About four characters to a token, as the clawtools models count."""
-    told = told or {}
+    fields = fields or {}
     return Usage.of(
-        input=told["input"] if "input" in told else -(-_read(request.context) // 4),
-        output=told["output"] if "output" in told else -(-sum(len(_words(block)) for block in content) // 4),
-        cache_read=told.get("cacheRead", 0),
-        cache_write=told.get("cacheWrite", 0),
+        input=fields["input"] if "input" in fields else -(-_read(request.context) // 4),
+        output=fields["output"] if "output" in fields else -(-sum(len(_text(block)) for block in content) // 4),
+        cache_read=fields.get("cacheRead", 0),
+        cache_write=fields.get("cacheWrite", 0),
         cost=Cost(input=0, output=0, cache_read=0, cache_write=0, total=0),
     )
 
@@ -487,7 +487,7 @@ def _read(context: Context) -> int:
     return len(context.system_prompt) + len(jsontext.compact([plain(message) for message in context.messages]))
 
 
-def _words(block: Block) -> str:
+def _text(block: Block) -> str:
     if isinstance(block, ToolCall):
         return block.name + jsontext.compact(block.arguments)
     return block.thinking if isinstance(block, ThinkingBlock) else text_of((block,))

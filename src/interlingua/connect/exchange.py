@@ -84,7 +84,7 @@ class Exchange:
             frames = await self._begin(watch)
             while chunk := self._head or await self._chunk(watch):
                 self._head = b""
-                events = self._heard(frames.feed(chunk))
+                events = self._received(frames.feed(chunk))
                 if not events:
                     continue
                 if isinstance(events[-1], Done | Error):
@@ -93,7 +93,7 @@ class Exchange:
                     return
                 watch.progress()
                 yield events
-            events = self._heard(frames.close())
+            events = self._received(frames.close())
             ended = bool(events) and isinstance(events[-1], Done | Error)
             yield self._last(events if ended else events + self._decoder.close())
         except InterlinguaError as failure:
@@ -146,7 +146,7 @@ class Exchange:
         kind = reply.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if reply.status != 200:
             body = await self._whole(watch)
-            raise self._dialect.decode_error(reply.status, _words(body) if kind == "text/html" else body, reply.headers)
+            raise self._dialect.decode_error(reply.status, _text(body) if kind == "text/html" else body, reply.headers)
         kind = await self._actual_type(kind, watch)
         framing = self._dialect.framing(kind)
         if kind == "application/json" and framing.name == "sse":
@@ -154,8 +154,8 @@ class Exchange:
             answer = self._dialect.decode_response(
                 body, model=base.model, provider=base.provider, timestamp=base.timestamp
             )
-            if answer.stop_reason == "error" and (told := _error_in(body)) is not None:
-                self._decoder.failure = self._dialect.decode_error(0, {"error": told})
+            if answer.stop_reason == "error" and (given := _error_in(body)) is not None:
+                self._decoder.failure = self._dialect.decode_error(0, {"error": given})
             return _Unstreamed(answer, self._names)
         if kind == "text/html":
             page = (await self._whole(watch))[:200].decode(errors="replace")
@@ -188,7 +188,7 @@ class Exchange:
             raise watch.why
         return chunk
 
-    def _heard(self, frames: "list[Frame] | Batch") -> Batch:
+    def _received(self, frames: "list[Frame] | Batch") -> Batch:
         events: Batch = []
         feed = self._decoder.feed
         for frame in frames:
@@ -208,9 +208,9 @@ class Exchange:
     def _last(self, events: Batch) -> Batch:
         last = events[-1] if events else None
         if isinstance(last, Error):
-            said = self._scrub(last.error.error_message or "")
-            if said != (last.error.error_message or ""):
-                events[-1] = last = Error(last.reason, replace(last.error, error_message=said))
+            text = self._scrub(last.error.error_message or "")
+            if text != (last.error.error_message or ""):
+                events[-1] = last = Error(last.reason, replace(last.error, error_message=text))
             self.failure = scrubbed(self._decoder.failure or failure_of(last.error), self._scrub)
         return events
 
@@ -219,7 +219,7 @@ class Exchange:
         return self._decoder.close(str(failure), aborted=isinstance(failure, Aborted))
 
 
-def _words(page: bytes) -> bytes:
+def _text(page: bytes) -> bytes:
     """What a page for people says, in one line."""
     return b" ".join(re.sub(rb"(?is)<(script|style)\b.*?</\1>|<[^>]*>", b" ", page[:_LONGEST_PAGE]).split())
 
@@ -264,13 +264,13 @@ def contained(error: BaseException) -> InterlinguaError:
 
 def scrubbed(failure: InterlinguaError, scrub: Callable[[str], str]) -> InterlinguaError:
     """The same error, without secrets in its words and its body, and no longer than people read."""
-    said = scrub(str(failure))
-    if len(said) > LONGEST_MESSAGE:
-        said = f"{said[:LONGEST_MESSAGE]}… ({len(said)} characters)"
-    if said != str(failure):
-        failure.args = (said,)
+    text = scrub(str(failure))
+    if len(text) > LONGEST_MESSAGE:
+        text = f"{text[:LONGEST_MESSAGE]}… ({len(text)} characters)"
+    if text != str(failure):
+        failure.args = (text,)
         if isinstance(failure, ProviderError | DialectError):
-            failure.message = said
+            failure.message = text
     if isinstance(failure, ProviderError) and failure.body is not None:
         failure.body = _scrubbed_value(failure.body, scrub)
     return failure
@@ -285,5 +285,5 @@ def _scrubbed_value(value: Any, scrub: Callable[[str], str], name: str = "") -> 
     if not isinstance(value, str):
         return value
     head = f"{name}="
-    said = scrub(head + value)
-    return said.removeprefix(head) if said.startswith(head) else scrub(value)
+    text = scrub(head + value)
+    return text.removeprefix(head) if text.startswith(head) else scrub(value)

@@ -110,7 +110,7 @@ class Foreign:
         self._signal = signal
         self._timeouts = timeouts
         self._guard = Guard(base, id)
-        self._heard: asyncio.Queue[Any] = asyncio.Queue()
+        self._received: asyncio.Queue[Any] = asyncio.Queue()
         self._watch: Watch | None = None
         self.failure: InterlinguaError | None = None
         self.losses: Any = ()
@@ -121,15 +121,15 @@ class Foreign:
 
         def stop() -> None:
             pump.cancel()
-            self._heard.put_nowait(None)  # whether or not the connector heeds it
+            self._received.put_nowait(None)  # whether or not the connector heeds it
 
         watch.reading(stop)
         try:
             while not self._guard.finished:
-                heard = await self._heard.get()
+                received = await self._received.get()
                 if watch.why is not None:
                     raise watch.why
-                self._guard.feed(heard)
+                self._guard.feed(received)
                 watch.progress()
                 if events := self._guard.take():
                     yield events
@@ -151,20 +151,20 @@ class Foreign:
             events = await self._events if inspect.isawaitable(self._events) else self._events
             try:
                 async for event in _iterated(events):
-                    self._heard.put_nowait(event)
-                self._heard.put_nowait(TransportError(f"{CUT_OFF}: the connector {self._id} gave no done or error"))
+                    self._received.put_nowait(event)
+                self._received.put_nowait(TransportError(f"{CUT_OFF}: the connector {self._id} gave no done or error"))
             finally:
                 close = getattr(events, "aclose", None)
                 if close is not None:
                     await close()
         except InterlinguaError as failure:
-            self._heard.put_nowait(failure)
+            self._received.put_nowait(failure)
         except BaseException as error:
             if must_propagate(error):
                 raise
             broken = TransportError(f"the connector {self._id} failed: {describe(error)}")
             broken.__cause__ = error
-            self._heard.put_nowait(broken)
+            self._received.put_nowait(broken)
 
 
 async def _iterated(events: Any) -> AsyncIterator[Any]:
@@ -232,7 +232,7 @@ class Guard:
                 raise event
             case Start():
                 if event.partial is not None and not record.started:
-                    record.note(**_told(event.partial))
+                    record.note(**_given(event.partial))
                 record.begin()
             case TextStart() | ThinkingStart() | ToolCallStart():
                 record.open(self._key(event), event.block or _EMPTY[_KINDS[type(event)]])
@@ -274,9 +274,9 @@ class Guard:
             self._record.open(key, _EMPTY[_KINDS[type(event)]])
         return key
 
-    def _close(self, event: Any, told: Block | None, plain: Block) -> None:
+    def _close(self, event: Any, given: Block | None, plain: Block) -> None:
         key = self._opened(event)
-        self._record.close(key, told or (None if self._record.text(key) else plain))
+        self._record.close(key, given or (None if self._record.text(key) else plain))
 
     def _end(self, message: AssistantMessage, reason: Any, otherwise: str | None) -> None:
         if not isinstance(message, AssistantMessage):
@@ -291,7 +291,7 @@ class Guard:
         record.end(
             replace(
                 record.base,
-                **_told(message),
+                **_given(message),
                 content=tuple(record.content),
                 stop_reason=reason,
                 error_message=message.error_message or otherwise,
@@ -308,11 +308,11 @@ def _is_ours(event: Mapping[str, Any]) -> bool:
     )
 
 
-def _told(message: AssistantMessage) -> dict[str, Any]:
+def _given(message: AssistantMessage) -> dict[str, Any]:
     """What a message says beside its content."""
-    said = {name: getattr(message, name) for name in message.__struct_fields__}
+    fields = {name: getattr(message, name) for name in message.__struct_fields__}
     return {
         name: value
-        for name, value in said.items()
+        for name, value in fields.items()
         if value not in (None, {}) and name not in ("content", "stop_reason", "error_message")
     }

@@ -69,10 +69,10 @@ class Catalogue:
 
     def models(self, provider: str | None = None, filter: str | None = None) -> list[ModelDescriptor]:
         """All models of a provider, or of all; those whose provider, id or name has every word of `filter`."""
-        words = (filter or "").lower().split()
+        terms = (filter or "").lower().split()
         chosen = [provider] if provider is not None else list({**PROVIDERS, **self.overrides.providers})
         described = (self.describe(name, model_id) for name in chosen for model_id in sorted(self._ids(name)))
-        return [model for model in described if model is not None and _has(model, words)]
+        return [model for model in described if model is not None and _has(model, terms)]
 
     def cost(
         self,
@@ -109,7 +109,7 @@ class Catalogue:
         usage = message.usage
         if usage is None or usage.cost is not None:
             return message
-        found = pricing.told_cost(usage)
+        found = pricing.reported_cost(usage)
         if found is None:
             at, tier = message.timestamp, pricing.service_tier(message) or service_tier
             found = self.cost(usage, model, at=at, service_tier=tier)
@@ -158,9 +158,9 @@ class Catalogue:
 
     def _rates(self, provider: str, model_id: str, at: datetime, tier: str | None) -> Rates | None:
         for notes in self._noted(provider, model_id):
-            told = next((prices for name, prices in notes.service_tiers.items() if name.lower() == tier), None)
-            if told is not None:
-                return told.rates()
+            given = next((prices for name, prices in notes.service_tiers.items() if name.lower() == tier), None)
+            if given is not None:
+                return given.rates()
             if notes.cost is not None:
                 return notes.cost.rates() if tier is None else None
         row = self._row(provider, model_id)
@@ -219,11 +219,11 @@ _WAYS = ("api", "base_url", "headers", "compat")
 def _corrected(model: ModelDescriptor, notes: ModelNotes, own: bool) -> ModelDescriptor:
     """The model with what the notes say. Those of another provider tell facts; how to reach it is its own affair."""
     names = _FACTS + (_WAYS if own else ())
-    told: dict[str, Any] = {name: value for name in names if (value := getattr(notes, name)) is not None}
+    fields: dict[str, Any] = {name: value for name in names if (value := getattr(notes, name)) is not None}
     if notes.reasoning is not None:
-        told["reasoning"] = bool(notes.reasoning)
-        told["extra"] = _with_levels(model, () if isinstance(notes.reasoning, bool) else notes.reasoning)
-    return replace(model, **told)
+        fields["reasoning"] = bool(notes.reasoning)
+        fields["extra"] = _with_levels(model, () if isinstance(notes.reasoning, bool) else notes.reasoning)
+    return replace(model, **fields)
 
 
 def _with_levels(model: ModelDescriptor, levels: tuple[str, ...]) -> dict[str, Any]:
@@ -233,9 +233,9 @@ def _with_levels(model: ModelDescriptor, levels: tuple[str, ...]) -> dict[str, A
     return {CATALOGUE: more} if more else {}
 
 
-def _has(model: ModelDescriptor, words: list[str]) -> bool:
+def _has(model: ModelDescriptor, terms: list[str]) -> bool:
     text = f"{model.provider}/{model.id} {model.name or ''}".lower()
-    return all(word in text for word in words)
+    return all(word in text for word in terms)
 
 
 def _moment(at: datetime | int | None) -> datetime:

@@ -25,16 +25,16 @@ def serialize_model(model: ModelDescriptor) -> dict[str, Any]:
 
 def deserialize_model(row: Mapping[str, Any]) -> ModelDescriptor:
     """The model of a row. A null is as good as an absent key, and columns that are not a model's are ignored."""
-    told = {name: value for name in _FIELDS if (value := row.get(name)) is not None}
+    given = {name: value for name in _FIELDS if (value := row.get(name)) is not None}
     cost = row.get("cost")
     if cost is not None:
-        told["cost"] = {
+        given["cost"] = {
             _camel(name): value
             for name in _PRICES
             if isinstance(cost, Mapping) and (value := cost.get(name)) is not None
         }
     try:
-        return msgspec.convert({_camel(name): value for name, value in told.items()}, ModelDescriptor)
+        return msgspec.convert({_camel(name): value for name, value in given.items()}, ModelDescriptor)
     except msgspec.ValidationError as error:
         raise FormatError(f"this row is no model: {error}") from None
 

@@ -52,12 +52,12 @@ class Prices(_Notes, frozen=True, kw_only=True):
 
     def rates(self) -> Rates:
         steps = sorted(self.tiers, key=lambda step: step.above)
-        told = {
+        fields = {
             name: price
             for name in self.__struct_fields__
             if name != "tiers" and (price := getattr(self, name)) is not None
         }
-        return {name: self._rate(name, price, steps) for name, price in told.items()}
+        return {name: self._rate(name, price, steps) for name, price in fields.items()}
 
     def _rate(self, name: str, base: float, steps: list[Step]) -> Rate:
         if name not in (*BUCKETS, "cache_write_1h"):
@@ -106,8 +106,8 @@ class ProviderNotes(_Notes, frozen=True, kw_only=True):
     overrides: dict[str, ModelNotes] = {}
 
     def notes(self, model_id: str) -> ModelNotes | None:
-        told = self.overrides.get(model_id)
-        return told or next((model for model in self.models if model.id == model_id), None)
+        given = self.overrides.get(model_id)
+        return given or next((model for model in self.models if model.id == model_id), None)
 
 
 class Overrides(Struct, frozen=True):
@@ -151,9 +151,9 @@ def load_overrides(path: Path | str | None = None) -> Overrides:
 class _Mistake(Exception):
     """Something in the file that is TOML, but makes no sense here."""
 
-    def __init__(self, said: str, path: str) -> None:
-        super().__init__(said, path)
-        self.said, self.path = said, path
+    def __init__(self, text: str, path: str) -> None:
+        super().__init__(text, path)
+        self.said, self.path = text, path
 
 
 def _read(table: dict[str, Any]) -> Overrides:
@@ -165,20 +165,20 @@ def _read(table: dict[str, Any]) -> Overrides:
         if "/" not in target:
             raise _Mistake(f"an alias stands for `provider/model`, not for `{target}`", f"$.aliases.{name}")
     providers: dict[str, ProviderNotes] = {}
-    for name, told in _table(table.get("providers", {}), "$.providers").items():
-        providers[name] = _provider(name, told)
+    for name, given in _table(table.get("providers", {}), "$.providers").items():
+        providers[name] = _provider(name, given)
     return Overrides(aliases, providers)
 
 
-def _provider(name: str, told: Any) -> ProviderNotes:
+def _provider(name: str, given: Any) -> ProviderNotes:
     path = f"$.providers.{name}"
-    told = dict(_table(told, path))
+    given = dict(_table(given, path))
     corrected = {
         model: _convert(notes, ModelNotes, f"{path}.overrides.{model}")
-        for model, notes in _table(told.pop("overrides", {}), f"{path}.overrides").items()
+        for model, notes in _table(given.pop("overrides", {}), f"{path}.overrides").items()
     }
-    notes: ProviderNotes = msgspec.structs.replace(_convert(told, ProviderNotes, path), overrides=corrected)
-    if name not in _built_in() and notes.api is None and any(told):
+    notes: ProviderNotes = msgspec.structs.replace(_convert(given, ProviderNotes, path), overrides=corrected)
+    if name not in _built_in() and notes.api is None and any(given):
         raise _Mistake("a provider of your own needs `api`, the wire that it speaks", path)
     for model, about in [*((m.id, m) for m in notes.models), *corrected.items()]:
         if about.like is not None and "/" not in about.like:
@@ -202,8 +202,8 @@ def _convert(value: Any, kind: Any, path: str) -> Any:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        said, _, where = str(error).partition(" - at `$")
-        raise _Mistake(said, path + where.rstrip("`")) from None
+        text, _, where = str(error).partition(" - at `$")
+        raise _Mistake(text, path + where.rstrip("`")) from None
 
 
 def _line(text: str, mistake: _Mistake) -> int:
@@ -240,18 +240,18 @@ def _notes_at(path: Path, changed: int) -> Overrides:
 def own_rows() -> list[Provider]:
     """Rows that the user wrote: new providers, and built-in ones with changes."""
     rows = []
-    for told in providers_from(own_notes()):
-        known = PROVIDERS.get(told["id"])
-        rows.append(replace(known, **_over(known, told)) if known else Provider(**told))
+    for given in providers_from(own_notes()):
+        known = PROVIDERS.get(given["id"])
+        rows.append(replace(known, **_over(known, given)) if known else Provider(**given))
     return rows
 
 
-def _over(known: Provider, told: dict[str, Any]) -> dict[str, Any]:
+def _over(known: Provider, fields: dict[str, Any]) -> dict[str, Any]:
     """Changes to a built-in row; headers and ways of the host are added to its own."""
     joined: dict[str, Any] = {
-        name: {**getattr(known, name), **told[name]} for name in ("headers", "compat") if name in told
+        name: {**getattr(known, name), **fields[name]} for name in ("headers", "compat") if name in fields
     }
-    return {**told, **joined}
+    return {**fields, **joined}
 
 
 def known_rows() -> dict[str, Provider]:

@@ -62,7 +62,7 @@ class OAuthSpec(Struct, frozen=True, kw_only=True):
     authorize: dict[str, str] = {}  # said to the authorization address beside the standard
 
 
-Said: TypeAlias = Callable[[Request, str | None], Mapping[str, str]]
+Answered: TypeAlias = Callable[[Request, str | None], Mapping[str, str]]
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -82,12 +82,12 @@ class Provider(Struct, frozen=True, kw_only=True):
     auth: AuthStyle | None = None
     keyless: bool = False
     headers: dict[str, str] = {}
-    said: Said | None = None
+    request_headers: Answered | None = None
     compat: dict[str, Any] = {}
     body: dict[str, Any] = {}
     routes: tuple[Route, ...] = ()
     prices: str | None = None
-    tells_cost: bool = False  # says afterwards what an answer cost, where the answer did not
+    reports_cost: bool = False  # says afterwards what an answer cost, where the answer did not
     oauth: OAuthSpec | None = None
 
     def route(self, model: str) -> Route:
@@ -115,18 +115,18 @@ def _anthropic(request: Request, key: str | None) -> Mapping[str, str]:
     betas = [_LOGGED_IN] if is_login_token(key) else []
     if thinking is not None and thinking.budget and request.context.tools:
         betas.append(_INTERLEAVED)
-    said = {"anthropic-version": "2023-06-01"}
-    return said | {"anthropic-beta": ",".join(betas)} if betas else said
+    fields = {"anthropic-version": "2023-06-01"}
+    return fields | {"anthropic-beta": ",".join(betas)} if betas else fields
 
 
 def _codex(request: Request, key: str | None) -> Mapping[str, str]:
-    said = {"OpenAI-Beta": "responses=experimental", "originator": "interlingua"}
+    fields = {"OpenAI-Beta": "responses=experimental", "originator": "interlingua"}
     account = _claim(key, "https://api.openai.com/auth", "chatgpt_account_id")
     if account:
-        said["chatgpt-account-id"] = account
+        fields["chatgpt-account-id"] = account
     if request.options.session_id:
-        said["session_id"] = request.options.session_id
-    return said
+        fields["session_id"] = request.options.session_id
+    return fields
 
 
 def _claim(token: str | None, *path: str) -> str | None:
@@ -147,8 +147,8 @@ def _copilot(request: Request, key: str | None) -> Mapping[str, str]:
     """Who began the turn decides what it costs; pictures must be announced."""
     messages = request.context.messages
     begun_by_user = not messages or isinstance(messages[-1], UserMessage)
-    said = {"X-Initiator": "user" if begun_by_user else "agent", "Openai-Intent": "conversation-edits"}
-    return said | {"Copilot-Vision-Request": "true"} if any(map(has_image, messages)) else said
+    fields = {"X-Initiator": "user" if begun_by_user else "agent", "Openai-Intent": "conversation-edits"}
+    return fields | {"Copilot-Vision-Request": "true"} if any(map(has_image, messages)) else fields
 
 
 def has_image(message: Any) -> bool:
@@ -181,7 +181,7 @@ ROWS: tuple[Provider, ...] = (
         base_url="https://api.anthropic.com",
         env=("ANTHROPIC_OAUTH_TOKEN", "ANTHROPIC_API_KEY"),
         base_url_env=("ANTHROPIC_BASE_URL",),
-        said=_anthropic,
+        request_headers=_anthropic,
         prices="anthropic",
     ),
     Provider(
@@ -233,7 +233,7 @@ ROWS: tuple[Provider, ...] = (
         api="openai-codex-responses",
         base_url="https://chatgpt.com/backend-api",
         env=("OPENAI_CODEX_TOKEN",),
-        said=_codex,
+        request_headers=_codex,
         body=_STATELESS | {"instructions": "You are a helpful assistant."},
         oauth=OAuthSpec(
             authorize_url="https://auth.openai.com/oauth/authorize",
@@ -300,7 +300,7 @@ ROWS: tuple[Provider, ...] = (
         body={"usage": {"include": True}},
         # openrouter.ai/docs/features/prompt-caching: these take `cache_control` on parts of messages.
         routes=(Route(pattern=r"(anthropic|google|qwen)/.*", api="openai-completions", compat={"cacheMarkers": 4}),),
-        tells_cost=True,
+        reports_cost=True,
         prices="openrouter",
     ),
     Provider(
@@ -318,7 +318,7 @@ ROWS: tuple[Provider, ...] = (
         api="openai-completions",
         base_url="https://api.mistral.ai/v1",
         env=("MISTRAL_API_KEY",),
-        said=_mistral,
+        request_headers=_mistral,
         compat={
             **_PLAIN,
             **_NO_TOP_K,
@@ -430,7 +430,7 @@ ROWS: tuple[Provider, ...] = (
         base_url="https://api.githubcopilot.com",
         env=("COPILOT_GITHUB_TOKEN",),
         auth="bearer",
-        said=_copilot,
+        request_headers=_copilot,
         compat=_BUDGETLESS,
         routes=(
             Route(pattern=r"claude-.*4.*", api="anthropic-messages"),
@@ -449,7 +449,7 @@ ROWS: tuple[Provider, ...] = (
         api="anthropic-messages",
         base_url="https://ai-gateway.vercel.sh",
         env=("AI_GATEWAY_API_KEY",),
-        said=_anthropic,
+        request_headers=_anthropic,
     ),
     Provider(
         id="minimax",
@@ -457,7 +457,7 @@ ROWS: tuple[Provider, ...] = (
         api="anthropic-messages",
         base_url="https://api.minimax.io/anthropic",
         env=("MINIMAX_API_KEY",),
-        said=_anthropic,
+        request_headers=_anthropic,
         prices="minimax",
     ),
     Provider(
@@ -466,7 +466,7 @@ ROWS: tuple[Provider, ...] = (
         api="anthropic-messages",
         base_url="https://api.minimaxi.com/anthropic",
         env=("MINIMAX_CN_API_KEY",),
-        said=_anthropic,
+        request_headers=_anthropic,
         prices="minimax",
     ),
     Provider(
@@ -475,7 +475,7 @@ ROWS: tuple[Provider, ...] = (
         api="anthropic-messages",
         base_url="https://api.kimi.com/coding",
         env=("KIMI_API_KEY",),
-        said=_anthropic,
+        request_headers=_anthropic,
     ),
     Provider(
         id="moonshot",
@@ -572,7 +572,7 @@ ROWS: tuple[Provider, ...] = (
         api="anthropic-messages",
         base_url_env=("ANTHROPIC_COMPATIBLE_BASE_URL",),
         keyless=True,
-        said=_anthropic,
+        request_headers=_anthropic,
     ),
 )
 PROVIDERS: dict[str, Provider] = {row.id: row for row in ROWS}

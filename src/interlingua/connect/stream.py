@@ -139,7 +139,7 @@ class Stream:
             self._take(self.source.cut(why) or list(self._broken_off("aborted", why)))
             self.failure = Aborted(why)
             self.failure.partial = self.message
-            self._tell_end()
+            self._report_end()
 
     async def _refill(self) -> None:
         failure: InterlinguaError | None = None
@@ -163,11 +163,11 @@ class Stream:
             if failure is not None:
                 failure.partial = self.message
                 self.failure = failure
-            self._tell_end()
+            self._report_end()
         if self.message is not None:
             await self._batches.aclose()  # what it holds is let go of now, not when somebody collects it
 
-    def _tell_end(self) -> None:
+    def _report_end(self) -> None:
         if self.message is not None and self.observer is not None:
             observer, self.observer = self.observer, None
             observer.ended(self.message, self.failure)

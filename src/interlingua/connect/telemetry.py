@@ -119,19 +119,19 @@ def _kind(failure: InterlinguaError) -> str:
 
 def _answer(message: AssistantMessage) -> dict[str, Any]:
     usage = message.usage
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "gen_ai.response.model": message.response_model or message.model,
         "gen_ai.response.id": message.response_id,
         "gen_ai.response.finish_reasons": [message.stop_reason] if message.stop_reason else None,
     }
     if usage is not None:
-        told |= {
+        fields |= {
             "gen_ai.usage.input_tokens": usage.input + usage.cache_read + usage.cache_write,
             "gen_ai.usage.output_tokens": usage.output,
             "gen_ai.usage.cache_read.input_tokens": usage.cache_read or None,
             "gen_ai.usage.cache_creation.input_tokens": usage.cache_write or None,
         }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _content(request: Request, message: AssistantMessage) -> dict[str, str]:

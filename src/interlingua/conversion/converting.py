@@ -66,12 +66,12 @@ def decode(data: Any, dialect: str | None = None) -> Conversation:
     kind = _stream_kind(data)
     if kind is not None:
         framing = module.framing(kind)
-        return _one(_heard(module, [*framing.feed(_bytes(data)), *framing.close()]), dialect)
+        return _one(_received(module, [*framing.feed(_bytes(data)), *framing.close()]), dialect)
     value = value_of(data)
     _refuse_several(value)
     chunks = _chunks(value)
     if chunks is not None:
-        return _one(_heard(module, chunks), dialect)
+        return _one(_received(module, chunks), dialect)
     if any(PROFILES[name].api == PROFILES[dialect].api and _holds(test, value) for name, _, test in _ANSWERS):
         return _one(module.decode_response(value), dialect)
     return _conversation(module.decode(value))
@@ -102,13 +102,13 @@ def convert(data: Any, to: str, dialect: str | None = None, *, strict: bool = Fa
 
 
 def _encode_wire(conversation: Conversation, name: str, adapting: bool) -> Encoded:
-    module, branches = find(name), list(_untold_branches(conversation))
+    module, branches = find(name), list(_unencoded_branches(conversation))
     if not adapting:
-        body, said = module.encode(conversation)
-        return Encoded(body, Losses(lambda: _once(branches, said)))
+        body, given = module.encode(conversation)
+        return Encoded(body, Losses(lambda: _once(branches, given)))
     adapted = handover.adapt(conversation.request(), name)
-    body, said = module.encode(Conversation.of(adapted.request))
-    return Encoded(body, Losses(lambda: _once(branches, adapted.losses, _seen_from(adapted, said))))
+    body, given = module.encode(Conversation.of(adapted.request))
+    return Encoded(body, Losses(lambda: _once(branches, adapted.losses, _seen_from(adapted, given))))
 
 
 def _once(*losses: Iterable[Loss]) -> tuple[Loss, ...]:
@@ -127,7 +127,7 @@ def _is_own(conversation: Conversation, name: str) -> bool:
     return conversation.model is not None and conversation.model.api == name
 
 
-def _untold_branches(conversation: Conversation) -> Iterator[Loss]:
+def _unencoded_branches(conversation: Conversation) -> Iterator[Loss]:
     """A request has room for one path through the tree."""
     path = {id(entry) for entry in conversation.path()}
     for at, entry in enumerate(conversation.entries):
@@ -137,8 +137,10 @@ def _untold_branches(conversation: Conversation) -> Iterator[Loss]:
         for name, value in (("id", entry.id), ("parentId", entry.parent_id), ("parents", entry.parents)):
             if value:
                 yield Loss(f"$.entries[{at}].{name}", "entry", "a request has no entries", "record")
-        for owner, held in entry.extra.items():
-            yield from extra_losses(owner, held, f"$.entries[{at}].extra.{owner}", "a request has no entries", "record")
+        for owner, residual in entry.extra.items():
+            yield from extra_losses(
+                owner, residual, f"$.entries[{at}].extra.{owner}", "a request has no entries", "record"
+            )
     if conversation.head is not None:
         yield Loss("$.head", "head", "a request has no branches", "record")
 
@@ -262,7 +264,7 @@ def _chunks(value: Any) -> list[Frame] | None:
     return None
 
 
-def _heard(module: Any, frames: Iterable[Frame]) -> AssistantMessage:
+def _received(module: Any, frames: Iterable[Frame]) -> AssistantMessage:
     decoder = module.StreamDecoder()
     events = [event for frame in frames for event in decoder.feed(frame)]
     return fold([*events, *decoder.close()])
@@ -291,9 +293,9 @@ def _findings(data: Any) -> Iterator[tuple[str, str]]:
         if _holds(test, value):
             yield name, reason
     for name in DIALECTS:
-        told = _holds(getattr(find(name), "sniff", None), value) if name not in WIRES else None
-        if told:
-            yield name, told
+        given = _holds(getattr(find(name), "sniff", None), value) if name not in WIRES else None
+        if given:
+            yield name, given
     for name, reason, test in (*_CHUNKS, *_ANSWERS, *_REQUESTS, *_PERHAPS):
         if _holds(test, value):
             yield name, reason
@@ -474,10 +476,10 @@ def _is_chat(value: Any) -> bool:
 def _is_plain(value: Any, *roles: str) -> bool:
     """Messages of only these roles whose content is text: the shape that all chat wires share."""
     messages = _messages(value)
-    return bool(messages) and _roles(value) <= set(roles) and all(map(_is_words, messages))
+    return bool(messages) and _roles(value) <= set(roles) and all(map(_is_text, messages))
 
 
-def _is_words(message: dict[str, Any]) -> bool:
+def _is_text(message: dict[str, Any]) -> bool:
     content = message.get("content")
     if isinstance(content, list):
         return all(isinstance(part, dict) and part.get("type") == "text" for part in content)

@@ -235,10 +235,10 @@ _DATA_URL = re.compile(r"data:([^,]*?)(;base64)?,", re.IGNORECASE)
 
 def _inline(block: Any, changes: list[Change]) -> Any:
     """A data URL, wherever it was put, as data and type; base64 without the line breaks that mail puts there."""
-    told = block.data if block.data is not None else block.url or ""
-    found = _DATA_URL.match(told, 0, 1000) if told[:5].lower() == "data:" else None
+    given = block.data if block.data is not None else block.url or ""
+    found = _DATA_URL.match(given, 0, 1000) if given[:5].lower() == "data:" else None
     if found is not None:
-        payload = told[found.end() :]
+        payload = given[found.end() :]
         if found[2] and "%" in payload:
             payload = unquote(payload)
         data = payload if found[2] else base64.b64encode(unquote_to_bytes(payload)).decode()

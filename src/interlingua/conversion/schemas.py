@@ -40,7 +40,7 @@ class _Fitting:
             return node
         node, trail = self._resolved(node, path, trail)
         node, trail = self._merged(node, path, trail)
-        node = _said_otherwise(node)
+        node = _encoded_otherwise(node)
         out: dict[str, Any] = {}
         for key, value in node.items():
             here = f"{path}.{key}" if path else key
@@ -107,12 +107,12 @@ class _Fitting:
             here = f"{path}.allOf[{at}]" if path else f"allOf[{at}]"
             part, trail = self._resolved(part, here, trail)
             for key, value in part.items():
-                held = out.setdefault(key, value)
-                if key == "properties" and isinstance(held, dict) and isinstance(value, dict):
-                    out[key] = {**value, **held}
-                elif key == "required" and isinstance(held, list) and isinstance(value, list):
-                    out[key] = held + [name for name in value if name not in held]
-                elif held != value and key not in ("$defs", "definitions"):
+                pending = out.setdefault(key, value)
+                if key == "properties" and isinstance(pending, dict) and isinstance(value, dict):
+                    out[key] = {**value, **pending}
+                elif key == "required" and isinstance(pending, list) and isinstance(value, list):
+                    out[key] = pending + [name for name in value if name not in pending]
+                elif pending != value and key not in ("$defs", "definitions"):
                     self.removed.append(f"{here}.{key}")
         return out, trail
 
@@ -143,7 +143,7 @@ def find(root: dict[str, Any], reference: str) -> dict[str, Any] | None:
     return node if isinstance(node, dict) else None
 
 
-def _said_otherwise(node: dict[str, Any]) -> dict[str, Any]:
+def _encoded_otherwise(node: dict[str, Any]) -> dict[str, Any]:
     """Keywords that the target lacks and that another one says as well."""
     node = dict(node)
     if "const" in node and "enum" not in node:

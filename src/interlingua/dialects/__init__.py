@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Protocol, cast
 
 from ..values.errors import InterlinguaError, ProviderError
 from ..values.events import StreamEvent
-from ..values.losses import Encoded, Fates, Loss
+from ..values.losses import Encoded, Loss, SupportTable
 from ..values.messages import AssistantMessage
 from ..values.request import Conversation, Request
 from .framing import Frame
@@ -45,7 +45,7 @@ class Dialect(Protocol):
     """What a wire dialect offers. A module satisfies it; so does a Variant of one."""
 
     API: str
-    FATES: Fates
+    FIELD_SUPPORT: SupportTable
     UNEVEN: tuple[str, ...]
 
     def decode_request(self, body: Any, *, model: Any = None, stream: bool | None = None) -> Request: ...

@@ -11,11 +11,11 @@ from msgspec.structs import fields as struct_fields
 
 from ..values.folding import parse_arguments
 from ..values.losses import (
-    Fate,
-    Fates,
     Loss,
     Losses,
     Severity,
+    Support,
+    SupportTable,
     extra_losses,
     off_path,
     own_fields,
@@ -26,34 +26,34 @@ from ..values.messages import ToolCall, UserMessage, blocks_of
 from ..values.request import Conversation, Entry, ModelDescriptor
 from .residual import same
 
-OTHER = Fate("weakened", "the format says it in another way")
+OTHER = Support("weakened", "the format says it in another way")
 BRANCH = "a list holds one path through the tree: this is not on the way to the head"
 
 
 def losses_of(
-    source: Conversation, said: Sequence[int], read: Callable[[], Conversation], fates: Fates, api: str
+    source: Conversation, encoded: Sequence[int], read: Callable[[], Conversation], support: SupportTable, api: str
 ) -> Losses:
     """What of `source` a format could not say; nothing is compared before somebody looks.
 
     `said` are the places of the messages on the path that it said at all; `read` reads its words again.
     """
-    return Losses(lambda: tuple(_Comparison(fates, api).over(source, said, read())))
+    return Losses(lambda: tuple(_Comparison(support, api).over(source, encoded, read())))
 
 
 class _Comparison:
-    def __init__(self, fates: Fates, api: str) -> None:
-        self._fates = fates
+    def __init__(self, support: SupportTable, api: str) -> None:
+        self._support = support
         self._api = api
 
-    def over(self, source: Conversation, said: Sequence[int], again: Conversation) -> Iterator[Loss]:
+    def over(self, source: Conversation, encoded: Sequence[int], again: Conversation) -> Iterator[Loss]:
         if source.model is not None:
             if again.model is None and not source.model.id:
                 yield Loss("$.model.id", "id", "the model is not said", "record")
             yield from self._fields(source.model, again.model or ModelDescriptor(id=""), "$.model")
         yield from self._value(source.system, again.system, "$.system", "Context.system")
         yield from self._value(source.system_role, again.system_role, "$.systemRole", "Context.system_role")
-        yield from self._messages(source.messages, said, again.messages)
-        yield from self._entries(source, said, again)
+        yield from self._messages(source.messages, encoded, again.messages)
+        yield from self._entries(source, encoded, again)
         yield from self._value(source.tools, again.tools, "$.tools", "Context.tools")
         yield from self._fields(source.options, again.options, "$.options")
         for place, before, after in (
@@ -63,22 +63,22 @@ class _Comparison:
             yield from self._extra(before, after, place)
         yield from (loss for loss in static_losses(source, {}, self._api) if loss.what == "text")
 
-    def _messages(self, before: Sequence[Any], said: Sequence[int], after: Sequence[Any]) -> Iterator[Loss]:
+    def _messages(self, before: Sequence[Any], encoded: Sequence[int], after: Sequence[Any]) -> Iterator[Loss]:
         for at, message in enumerate(before):
-            if at not in said:
+            if at not in encoded:
                 word = message.role if not isinstance(message, Struct) else type(message).__name__
                 yield Loss(f"$.messages[{at}]", word, "the format has no place for such a message", "dropped")
-        if len(after) != len(said):
+        if len(after) != len(encoded):
             why = "messages are read together, or apart, that were not so"
             yield Loss("$.messages", "messages", why, "weakened")
             yield Loss("$.entries", "entries", why, "weakened")
             return
-        for at, message in zip(said, after, strict=True):
+        for at, message in zip(encoded, after, strict=True):
             yield from self._value(before[at], message, f"$.messages[{at}]", "Context.messages")
 
-    def _entries(self, source: Conversation, said: Sequence[int], again: Conversation) -> Iterator[Loss]:
+    def _entries(self, source: Conversation, encoded: Sequence[int], again: Conversation) -> Iterator[Loss]:
         path, read = source.path(), again.path()
-        again_of = {id(path[at]): read[n] for n, at in enumerate(said) if len(read) == len(said)}
+        again_of = {id(path[at]): read[n] for n, at in enumerate(encoded) if len(read) == len(encoded)}
         for at, (entry, place) in enumerate(zip(source.entries, places(source), strict=True)):
             if place.startswith("$.entries"):
                 yield off_path(source, at, BRANCH)
@@ -95,7 +95,7 @@ class _Comparison:
             if name.endswith((".content", ".system")) and _is_spelling(before, after):
                 yield Loss(path, "content", "a text is a string or a block, as the format has it", "record")
             else:
-                yield self._lost(path, name.partition(".")[2], self._fates.get(name, OTHER))
+                yield self._lost(path, name.partition(".")[2], self._support.get(name, OTHER))
 
     def _fields(self, before: Any, after: Any, path: str, but: tuple[str, ...] = ()) -> Iterator[Loss]:
         for field in struct_fields(type(before)):
@@ -106,24 +106,24 @@ class _Comparison:
                 yield from self._value(one, other, inner, f"{type(before).__name__}.{field.name}")
 
     def _extra(self, before: dict[str, Any], after: dict[str, Any], path: str) -> Iterator[Loss]:
-        for owner, held in before.items():
+        for owner, residual in before.items():
             if owner == self._api:
-                told, again = own_fields(held), own_fields(after.get(owner))
-                missing = {key: told[key] for key in told if key not in again or not same(told[key], again[key])}
+                given, again = own_fields(residual), own_fields(after.get(owner))
+                missing = {key: given[key] for key in given if key not in again or not same(given[key], again[key])}
                 yield from extra_losses(owner, missing, f"{path}.{owner}", "no place for it here")
-            elif held and not same(held, after.get(owner)):
-                yield from extra_losses(owner, held, f"{path}.{owner}")
+            elif residual and not same(residual, after.get(owner)):
+                yield from extra_losses(owner, residual, f"{path}.{owner}")
 
-    def _lost(self, path: str, what: str, fate: Fate) -> Loss:
-        severity: Severity = "weakened" if fate.kind == "kept" or fate.kind == "some" else fate.kind
-        return Loss(path, what, fate.why or OTHER.why, severity)
+    def _lost(self, path: str, what: str, support: Support) -> Loss:
+        severity: Severity = "weakened" if support.kind == "kept" or support.kind == "some" else support.kind
+        return Loss(path, what, support.why or OTHER.why, severity)
 
 
 _PLACELESS = Entry(message=UserMessage(content=None))  # an entry of a list: without ids
 
 
 def _without_context(extra: dict[str, Any]) -> dict[str, Any]:
-    return {owner: held for owner, held in extra.items() if owner != "context"}
+    return {owner: residual for owner, residual in extra.items() if owner != "context"}
 
 
 def _is_spelling(before: Any, after: Any) -> bool:

@@ -85,10 +85,10 @@ def understood(message: AgentMessage) -> Understood | None:
     if not what:
         return None
     rest = replace(message, content=(*blocks, *calls), extra=extra)
-    said = [(rest, (*places, *[None] * len(calls)))] if rest.content else []
+    encoded = [(rest, (*places, *[None] * len(calls)))] if rest.content else []
     answers = [(result, (None,) * len(blocks_of(result.content))) for result in results]
     # Where results share a message with text, they come first (Anthropic's rule); they cannot precede an answer.
-    order = [*said, *answers] if isinstance(message, AssistantMessage) else [*answers, *said]
+    order = [*encoded, *answers] if isinstance(message, AssistantMessage) else [*answers, *encoded]
     return Understood(what, tuple(order))
 
 
@@ -103,7 +103,7 @@ def meant(messages: Iterable[AgentMessage]) -> list[AgentMessage]:
         _log.warning(
             "%s in a message: read as what it means in other formats; `check` shows how to write it", meaning.what
         )
-        read += [said for said, _ in meaning.messages]
+        read += [encoded for encoded, _ in meaning.messages]
     return read
 
 
@@ -133,13 +133,13 @@ def _read_block(value: dict[str, Any]) -> Block | ToolResultMessage | None:
 
 def _calls_beside(message: AssistantMessage) -> tuple[list[ToolCall], str, dict[str, Any]]:
     """Calls beside the content, the key they were under, and what else is held of the message."""
-    for dialect, held in message.extra.items():
-        for key in BESIDE if isinstance(held, dict) and dialect not in _BESIDE_IS_RIGHT else ():
-            given = held.get(key)
+    for dialect, residual in message.extra.items():
+        for key in BESIDE if isinstance(residual, dict) and dialect not in _BESIDE_IS_RIGHT else ():
+            given = residual.get(key)
             calls = [call_in(call) for call in (given if isinstance(given, list) else [given])]
             found = [call for call in calls if call is not None]
             if found and len(found) == len(calls):
-                rest = {name: value for name, value in held.items() if name != key}
+                rest = {name: value for name, value in residual.items() if name != key}
                 others = {name: value for name, value in message.extra.items() if name != dialect}
                 return found, f"`{key}` beside the content", {**others, **({dialect: rest} if rest else {})}
     return [], "", message.extra
@@ -162,20 +162,24 @@ def _understood_role(message: CustomMessage) -> Understood | None:
     if OTHER_ROLES[role] == "assistant":
         spoken = AssistantMessage(content=blocks, extra={"": beside})
     inner = understood(spoken)
-    return _whole(what, *(replace(said, extra={}) for said, _ in inner.messages) if inner else (spoken,))
+    return _whole(what, *(replace(encoded, extra={}) for encoded, _ in inner.messages) if inner else (spoken,))
 
 
 def _understood_result(message: ToolResultMessage) -> Understood | None:
     """A result of ours with another wire's name for the call's id, or with blocks in another wire's words."""
-    held = {key: value for part in message.extra.values() if isinstance(part, dict) for key, value in part.items()}
+    residual = {key: value for part in message.extra.values() if isinstance(part, dict) for key, value in part.items()}
     blocks = blocks_of(message.content)
     read = {
         at: meant for at, block in enumerate(blocks) if isinstance(meant := _meaning(block), TextBlock | ImageBlock)
     }
     known: dict[str, Any] = {}
-    if not message.tool_call_id and isinstance(id := first(held, *_CALL_IDS), str):
-        name = message.tool_name or first(held, "tool_name", "name")
-        known = {"tool_call_id": id, "tool_name": name, "is_error": message.is_error or held.get("is_error") is True}
+    if not message.tool_call_id and isinstance(id := first(residual, *_CALL_IDS), str):
+        name = message.tool_name or first(residual, "tool_name", "name")
+        known = {
+            "tool_call_id": id,
+            "tool_name": name,
+            "is_error": message.is_error or residual.get("is_error") is True,
+        }
     if not read and not known:
         return None
     if read:

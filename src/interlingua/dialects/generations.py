@@ -524,24 +524,24 @@ def generation(model: ModelDescriptor) -> Generation:
     """What is known of a model: its row, corrected by what its description says."""
     noted = model.extra.get(CATALOGUE, {}) if model.extra else {}
     found = row(noted.get("like") or model.id) or UNKNOWN
-    said: dict[str, Any] = {}
+    encoded: dict[str, Any] = {}
     if model.reasoning is not None and model.reasoning != found.reasoning:
-        said["reasoning"] = model.reasoning
+        encoded["reasoning"] = model.reasoning
     if "levels" in noted and tuple(noted["levels"]) != found.efforts:
-        said["efforts"] = tuple(noted["levels"])
-    said |= _host_words(model, found)
+        encoded["efforts"] = tuple(noted["levels"])
+    encoded |= _host_words(model, found)
     for name in _NAMES.keys() & (model.compat or {}).keys():
-        said[_NAMES[name]] = _converted(name, (model.compat or {})[name])
-    return replace(found, **said) if said else found
+        encoded[_NAMES[name]] = _converted(name, (model.compat or {})[name])
+    return replace(found, **encoded) if encoded else found
 
 
 def _host_words(model: ModelDescriptor, found: Generation) -> dict[str, Any]:
     """Words for how much to think that the host translates, or refuses, by the map in its `compat`."""
-    words = (model.compat or {}).get("reasoningEffortMap")
-    if not isinstance(words, dict) or not words:
+    text = (model.compat or {}).get("reasoningEffortMap")
+    if not isinstance(text, dict) or not text:
         return {}
-    taken = {word for word, host_word in words.items() if host_word is not None}
-    known = {*(found.efforts or ()), *taken} - (words.keys() - taken)
+    taken = {word for word, host_word in text.items() if host_word is not None}
+    known = {*(found.efforts or ()), *taken} - (text.keys() - taken)
     return {"efforts": tuple(word for word in EFFORTS if word in known)}
 
 

@@ -101,7 +101,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     named_schemas: bool = False  # the schema of an answer must have a name
     max_tokens: int | None = None  # the wire requires a limit: this one where none is known
     stops: int | None = None
-    hottest: float | None = None  # the highest temperature
+    max_temperature: float | None = None  # the highest temperature
     top_k: bool = True
     tiers: tuple[str, ...] | None = None
 
@@ -135,7 +135,7 @@ ANTHROPIC = Profile(
     cache_markers=4,
     strict="closed",
     max_tokens=4096,
-    hottest=1,
+    max_temperature=1,
     tiers=("auto", "standard_only"),
 )
 # On Amazon Bedrock media come as base64 only (the same page), and a picture has at most 3.75 MB.
@@ -166,7 +166,7 @@ COMPLETIONS = Profile(
     strict="all required",
     named_schemas=True,
     stops=4,
-    hottest=2,
+    max_temperature=2,
 )
 RESPONSES = Profile(
     api="openai-responses",
@@ -185,7 +185,7 @@ RESPONSES = Profile(
     custom_tools=True,
     strict="all required",
     named_schemas=True,
-    hottest=2,
+    max_temperature=2,
 )
 # https://ai.google.dev/gemini-api/docs/image-understanding: these types, 3,600 files; …/file-input-methods: 100 MB of
 # inline data; …/document-processing: PDF and text. Vertex AI, docs.cloud.google.com/vertex-ai/generative-ai/docs/
@@ -208,7 +208,7 @@ GOOGLE = Profile(
     families=("gemini",),
     schema="gemini",
     stops=5,
-    hottest=2,
+    max_temperature=2,
 )
 VERTEX = replace(GOOGLE, max_images=3000, image_bytes=7_000_000 * 4 // 3)
 # https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Message.html: 20 pictures of 3.75 MB and 8000 px,
@@ -242,7 +242,7 @@ BEDROCK = Profile(
     server_tools=True,
     cache_markers=4,
     strict="closed",
-    hottest=1,
+    max_temperature=1,
 )
 OLLAMA = Profile(
     api="ollama-chat",
@@ -362,22 +362,22 @@ def profile(target: ModelDescriptor) -> Profile:
     for api, pattern, changes in MODELS:
         if api == rules.api and re.search(pattern, target.id, re.IGNORECASE):
             rules = replace(rules, **changes)
-    return replace(rules, **_told(target.compat, rules)) if target.compat else rules
+    return replace(rules, **_given(target.compat, rules)) if target.compat else rules
 
 
-def _told(compat: dict[str, Any], rules: Profile) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+def _given(compat: dict[str, Any], rules: Profile) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
     if rules.api == "openai-completions":
-        told |= _host(compat)
+        fields |= _host(compat)
     length = compat.get("toolCallIdLength")
     if isinstance(length, int):
-        told["ids"] = NameRule(f"[A-Za-z0-9]{{{length}}}", length)
+        fields["ids"] = NameRule(f"[A-Za-z0-9]{{{length}}}", length)
     for name, field in _FLAGS.items():
         if isinstance(compat.get(name), int):
-            told[field] = compat[name]
+            fields[field] = compat[name]
     if isinstance(compat.get("imageTypes"), list | tuple):
-        told["image_types"] = tuple(compat["imageTypes"])
-    return told
+        fields["image_types"] = tuple(compat["imageTypes"])
+    return fields
 
 
 _FLAGS = {

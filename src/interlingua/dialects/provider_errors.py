@@ -138,7 +138,7 @@ def error_of(wire: Any) -> dict[str, Any]:
     return wire if isinstance(wire, dict) else {"message": wire}
 
 
-def words_of(message: Any, wire: Any) -> str:
+def joined_text(message: Any, wire: Any) -> str:
     """What an error says: its message, else the whole body."""
     return message if isinstance(message, str) else jsontext.compact(wire) if wire else ""
 
@@ -196,9 +196,9 @@ def failure_of(message: AssistantMessage) -> InterlinguaError:
 
 def _is_blocked(message: AssistantMessage) -> bool:
     """Whether Google blocked the prompt. Its words for that are open (`OTHER`, numbers), so its place tells."""
-    answers = (held.get("~response") for held in message.extra.values() if isinstance(held, dict))
+    answers = (residual.get("~response") for residual in message.extra.values() if isinstance(residual, dict))
     feedback = (answer.get("promptFeedback") for answer in answers if isinstance(answer, dict))
-    return any(isinstance(told, dict) and told.get("blockReason") is not None for told in feedback)
+    return any(isinstance(given, dict) and given.get("blockReason") is not None for given in feedback)
 
 
 def _kind(status: int, code: str, message: str, body: Any) -> type[ProviderError]:
@@ -243,8 +243,8 @@ def _passed_on(message: str, body: Any) -> type[ProviderError] | None:
         inner = int(next(filter(None, found.groups())))
     if inner is not None:
         return _STATUSES.get(inner, BadRequest)
-    words = (word.lower() for word in _CODE_IN_TEXT.findall(message))
-    return next((kind for word in words if (kind := _CODES.get(word) or _SDK_ERRORS.get(word))), None)
+    terms = (word.lower() for word in _CODE_IN_TEXT.findall(message))
+    return next((kind for word in terms if (kind := _CODES.get(word) or _SDK_ERRORS.get(word))), None)
 
 
 def _inner_status(body: Any) -> int | None:
@@ -267,8 +267,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     milliseconds, value = _number(lower.get("retry-after-ms")), lower.get("retry-after")
     if milliseconds is not None:
         return seconds(milliseconds / 1000)
-    told = _number(value)
-    return told if told is not None else _until(value)
+    given = _number(value)
+    return given if given is not None else _until(value)
 
 
 def _number(value: Any) -> float | None:

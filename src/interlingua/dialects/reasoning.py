@@ -64,11 +64,11 @@ def fit(
 
 
 def _off(asked: Reasoning, model: Generation, forms: Collection[Form]) -> Fitted:
-    words = _words(model, forms)
+    text = _text(model, forms)
     if model.can_be_off is False:
-        return _least(asked, model, forms, words)
+        return _least(asked, model, forms, text)
     if "switch" in forms:
-        return _switched_off(asked, model, words)
+        return _switched_off(asked, model, text)
     if model.efforts is not None and "none" in model.efforts:
         return Fitted(replace(asked, effort="none", budget=None, enabled=False), "off is an effort of none", "record")
     if model.on_by_default is False:
@@ -76,23 +76,23 @@ def _off(asked: Reasoning, model: Generation, forms: Collection[Form]) -> Fitted
     return Fitted(asked) if forms else Fitted(_only_summary(asked), _NO_WORD, "dropped")
 
 
-def _least(asked: Reasoning, model: Generation, forms: Collection[Form], words: tuple[str, ...] | None) -> Fitted:
+def _least(asked: Reasoning, model: Generation, forms: Collection[Form], terms: tuple[str, ...] | None) -> Fitted:
     """The least that a model does which cannot be kept from reasoning."""
-    if words:
-        return Fitted(_saying(asked, effort=words[0]), f"the model always reasons: {words[0]} effort is the least")
+    if terms:
+        return Fitted(_saying(asked, effort=terms[0]), f"the model always reasons: {terms[0]} effort is the least")
     if model.budget is not None and "budget" in forms:
         least = model.budget[0]
         return Fitted(_saying(asked, budget=least), f"the model always reasons: {least} tokens are the least")
     return Fitted(_only_summary(asked), "the model always reasons, as much as it likes", "dropped")
 
 
-def _switched_off(asked: Reasoning, model: Generation, words: tuple[str, ...] | None) -> Fitted:
+def _switched_off(asked: Reasoning, model: Generation, terms: tuple[str, ...] | None) -> Fitted:
     """Off, and beside it the effort, which some models take for how much to write."""
     effort, why, severity = asked.effort, "it says no more than off", "record"
-    if effort in _OFF or words == ():
+    if effort in _OFF or terms == ():
         effort = None
-    elif effort is not None and words is not None and effort not in words:
-        effort, why, severity = _nearest(effort, words), f"the model takes {', '.join(words)}", "weakened"
+    elif effort is not None and terms is not None and effort not in terms:
+        effort, why, severity = _nearest(effort, terms), f"the model takes {', '.join(terms)}", "weakened"
     most = model.off_up_to
     if effort is not None and most is not None and _rank(effort) > _rank(most):
         effort, why, severity = most, f"reasoning can be off up to {most} effort only", "weakened"
@@ -103,17 +103,17 @@ def _switched_off(asked: Reasoning, model: Generation, words: tuple[str, ...] | 
 
 
 def _on(asked: Reasoning, model: Generation, forms: Collection[Form], room: int | None) -> Fitted:
-    words = _words(model, forms)
+    text = _text(model, forms)
     takes_budget = "budget" in forms and (model.budget is not None or not _is_known(model))
     effort, budget = asked.effort, None if asked.budget == -1 else asked.budget  # -1: as much as the model likes
     why, severity = "said as the model takes it", "record"
     if budget is not None and not takes_budget:
         why, severity = "the model takes no budget", "weakened"
         effort, budget = effort or _word_for(budget), None
-    if effort is not None and words is not None and effort not in words:
-        given, effort = effort, _nearest(effort, words)
-        if words:
-            why, severity = f"the model takes {', '.join(words)}", "weakened"
+    if effort is not None and text is not None and effort not in text:
+        given, effort = effort, _nearest(effort, text)
+        if text:
+            why, severity = f"the model takes {', '.join(text)}", "weakened"
         elif not takes_budget:
             why, severity = "reasoning is on or off here, without degrees", "weakened"
         elif budget is None:
@@ -123,8 +123,8 @@ def _on(asked: Reasoning, model: Generation, forms: Collection[Form], room: int 
     if model.adaptive is False and budget is None:  # it must be told how much
         if takes_budget and model.budget is not None:
             budget = _tokens_for(effort, model, room)
-        elif effort is None and words:
-            effort = _nearest("medium", words)
+        elif effort is None and text:
+            effort = _nearest("medium", text)
     fitted = replace(asked, effort=effort, budget=budget, enabled=_switch(asked, effort, budget))
     if budget is not None and model.budget is not None:
         return _within(Fitted(fitted, why, severity), model, room)  # type: ignore[arg-type]
@@ -163,21 +163,21 @@ def _switch(asked: Reasoning, effort: str | None, budget: int | None) -> bool | 
 # --- words and numbers ------------------------------------------------------------------------------------------------
 
 
-def _words(model: Generation, forms: Collection[Form]) -> tuple[str, ...] | None:
+def _text(model: Generation, forms: Collection[Form]) -> tuple[str, ...] | None:
     """The words that the model takes for how much, over this wire; None: any, for all we know."""
     if "effort" not in forms:
         return ()
     if model.efforts is None:
         return None
-    words = tuple(word for word in model.efforts if word != "none")
-    if not words and model.budget is not None and "budget" not in forms:
+    text = tuple(word for word in model.efforts if word != "none")
+    if not text and model.budget is not None and "budget" not in forms:
         return THREE  # a host that takes words alone makes budgets of them
-    return words
+    return text
 
 
-def _nearest(word: str, words: tuple[str, ...]) -> str | None:
+def _nearest(word: str, terms: tuple[str, ...]) -> str | None:
     """The strongest of these that is not stronger, else the weakest; None where nothing can be compared."""
-    known = [one for one in words if one in EFFORTS]
+    known = [one for one in terms if one in EFFORTS]
     if word not in EFFORTS or not known:
         return None
     return next((one for one in reversed(known) if _rank(one) <= _rank(word)), known[0])

@@ -34,76 +34,76 @@ S = TypeVar("S", bound=Struct)
 Mint = Callable[[int], str]  # the id of the n-th call that came without one
 
 
-def residual(wire: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+def residual(wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any]:
     """What `said` gets wrong about `wire`: unknown keys as they are, known ones as hints. Empty when nothing."""
-    if same(wire, said):
+    if same(wire, encoded):
         return {}
-    held: dict[str, Any] = {}
+    extra_fields: dict[str, Any] = {}
     hints: dict[str, Any] = {}
     for key, value in wire.items():
-        if key in said:
-            hint = _hint(value, said[key])
+        if key in encoded:
+            hint = _hint(value, encoded[key])
             if hint:
                 hints[key] = hint
         elif key.startswith(HINTS):
             hints[key] = {"wire": value}
         else:
-            held[key] = value
-    for key, value in said.items():
+            extra_fields[key] = value
+    for key, value in encoded.items():
         if key not in wire:
             hints[key] = {"said": value}
     if hints:
-        held[HINTS] = hints
-    return held
+        extra_fields[HINTS] = hints
+    return extra_fields
 
 
-def _hint(wire: Any, said: Any) -> dict[str, Any] | None:
-    if isinstance(wire, dict) and isinstance(said, dict):
-        inner = residual(wire, said)
+def _hint(wire: Any, encoded: Any) -> dict[str, Any] | None:
+    if isinstance(wire, dict) and isinstance(encoded, dict):
+        inner = residual(wire, encoded)
         return {"in": inner} if inner else None
-    return None if same(wire, said) else {"said": said, "wire": wire}
+    return None if same(wire, encoded) else {"said": encoded, "wire": wire}
 
 
-def restored(said: dict[str, Any], extra: Extra, api: str) -> dict[str, Any]:
+def restored(encoded: dict[str, Any], extra: Extra, api: str) -> dict[str, Any]:
     """`said` with the residual of `api` put back; changes and returns `said`."""
-    held = extra.get(api)
-    return put_back(said, held) if held else said
+    extra_fields = extra.get(api)
+    return put_back(encoded, extra_fields) if extra_fields else encoded
 
 
-def put_back(said: dict[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
+def put_back(encoded: dict[str, Any], extra_fields: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse of `residual`; changes and returns `said`."""
-    if not held:
-        return said
-    for key, value in held.items():
-        if not key.startswith(HINTS) and key not in said:
-            said[key] = value
-    for key, hint in held.get(HINTS, {}).items():
+    if not extra_fields:
+        return encoded
+    for key, value in extra_fields.items():
+        if not key.startswith(HINTS) and key not in encoded:
+            encoded[key] = value
+    for key, hint in extra_fields.get(HINTS, {}).items():
         if "in" in hint:
-            if isinstance(said.get(key), dict):
-                said[key] = put_back(dict(said[key]), hint["in"])
+            if isinstance(encoded.get(key), dict):
+                encoded[key] = put_back(dict(encoded[key]), hint["in"])
         elif "said" not in hint:
-            said.setdefault(key, hint["wire"])
-        elif key in said and same(said[key], hint["said"]):
+            encoded.setdefault(key, hint["wire"])
+        elif key in encoded and same(encoded[key], hint["said"]):
             if "wire" in hint:
-                said[key] = hint["wire"]
+                encoded[key] = hint["wire"]
             else:
-                del said[key]
-    return said
+                del encoded[key]
+    return encoded
 
 
-def keeping(value: S, api: str, wire: Mapping[str, Any], said: Mapping[str, Any]) -> S:
+def keeping(value: S, api: str, wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> S:
     """The value with what `said`, its own encoding, gets wrong about `wire`, beside hints that it already holds."""
-    held = residual(wire, said)
-    return with_held(value, api, **held) if held else value
+    extra_fields = residual(wire, encoded)
+    return with_residual(value, api, **extra_fields) if extra_fields else value
 
 
-def with_held(value: S, api: str, /, **held: Any) -> S:
+def with_residual(value: S, api: str, /, **extra_fields: Any) -> S:
     """The value with these keys added to what it holds for `api`."""
     extra: Extra = value.extra  # type: ignore[attr-defined]
-    return replace(value, extra={**extra, api: {**extra.get(api, {}), **held}})
+    return replace(value, extra={**extra, api: {**extra.get(api, {}), **extra_fields}})
 
 
-def held_of(extra: Extra, api: str) -> Mapping[str, Any]:
+def residual_of(extra: Extra, api: str) -> Mapping[str, Any]:
     """What an extra holds for `api`."""
     return extra.get(api, {}) if extra else {}
 
@@ -248,8 +248,8 @@ def generated_id(message: AssistantMessage, prefix: str) -> str:
 
     So it is made of what is known when an answer begins.
     """
-    told = f"{message.provider}\n{message.response_model or message.model}\n{message.timestamp}"
-    return prefix + hashlib.blake2b(told.encode("utf-8", "replace"), digest_size=12).hexdigest()
+    text = f"{message.provider}\n{message.response_model or message.model}\n{message.timestamp}"
+    return prefix + hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=12).hexdigest()
 
 
 def named(message: AssistantMessage, request: Request | None) -> AssistantMessage:
@@ -264,11 +264,11 @@ def api_of(quirks: Mapping[str, Any] | None, api: str) -> str:
     return quirks["api"] if quirks else api
 
 
-def model_of(given: Any, told: str | ModelDescriptor | None, api: str) -> ModelDescriptor:
+def model_of(given: Any, text: str | ModelDescriptor | None, api: str) -> ModelDescriptor:
     """The model of a request: as the caller describes it, else as the body names it."""
-    if isinstance(told, ModelDescriptor):
-        return told
-    return ModelDescriptor(id=optional(given) or told or "", api=api)
+    if isinstance(text, ModelDescriptor):
+        return text
+    return ModelDescriptor(id=optional(given) or text or "", api=api)
 
 
 # What hosts say that pass on the words of the model's own provider (OpenRouter, LiteLLM and Anthropic- or Gemini-like
@@ -311,35 +311,35 @@ def given_arguments(given: Any) -> dict[str, Any]:
     """Arguments that travel as an object, as fields of a call. What is no object is kept as text."""
     if isinstance(given, dict):
         return {"arguments": given}
-    told = jsontext.compact(given)
-    return {"arguments": {}, "arguments_text": told, "parse_error": "the arguments are not a JSON object"}
+    provided = jsontext.compact(given)
+    return {"arguments": {}, "arguments_text": provided, "parse_error": "the arguments are not a JSON object"}
 
 
 def say_blocks(
     content: tuple[Block, ...], encode: Callable[[Block, Reporter], dict[str, Any] | None], report: Reporter
 ) -> list[Any]:
     """Blocks for the wire; those that it cannot say are left out, which `encode` reports."""
-    said = []
+    encoded = []
     for at, block in enumerate(content):
         report.block = at
         wire = encode(block, report)
         if wire is not None:
-            said.append(wire)
+            encoded.append(wire)
     report.block = None
-    return said
+    return encoded
 
 
 def say_tools(specs: tuple[ToolSpec, ...], api: str, encode: Callable[[ToolSpec], Any], report: Reporter) -> list[Any]:
     """Tool definitions for the wire; other providers' own tools are reported."""
-    said = []
+    encoded = []
     for at, spec in enumerate(specs):
         if spec.dialect is None:
-            said.append(encode(spec))
+            encoded.append(encode(spec))
         elif spec.dialect == api:
-            said.append(spec.value)
+            encoded.append(spec.value)
         else:
             report.at(f"$.tools[{at}]", spec.name, f"a tool that only {spec.dialect} can run")
-    return said
+    return encoded
 
 
 def decode_conversation(data: Any, api: str, decode_request: Callable[..., Request], field: str) -> Conversation:
@@ -347,7 +347,7 @@ def decode_conversation(data: Any, api: str, decode_request: Callable[..., Reque
     body = body_of(data, api)
     if isinstance(body, list):
         request = decode_request({field: body})
-        return Conversation.of(with_held(request, api, **{BARE: True}))
+        return Conversation.of(with_residual(request, api, **{BARE: True}))
     return Conversation.of(decode_request(an_object(body, api)))
 
 
@@ -356,9 +356,9 @@ def encode_conversation(
 ) -> Encoded:
     """The inverse: the request body, or the bare list if that is what was read."""
     request = conversation.request()
-    held = request.extra.get(api, {})
-    if not held.get(BARE):
+    extra_fields = request.extra.get(api, {})
+    if not extra_fields.get(BARE):
         return encode_request(request)
-    rest = {key: value for key, value in held.items() if key != BARE}
+    rest = {key: value for key, value in extra_fields.items() if key != BARE}
     body, losses = encode_request(replace(request, extra={**request.extra, api: rest}))
     return Encoded(body.get(field, []), losses)

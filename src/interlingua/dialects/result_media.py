@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ..values.losses import Reporter
 from ..values.messages import AudioBlock, Block, DocumentBlock, ImageBlock, Message, TextBlock, UserMessage, blocks_of
 from ..values.messages import ToolResultMessage as Result
-from .residual import held_of, with_held
+from .residual import residual_of, with_residual
 
 MEDIA = (ImageBlock, AudioBlock, DocumentBlock)
 PLACEHOLDER = "(see what follows the results)"  # the text of a result that had media only
@@ -78,7 +78,7 @@ def _are_same(some: tuple[Message, ...], others: tuple[Message, ...]) -> bool:
 
 
 def _is_labelled(message: Message, api: str) -> bool:
-    if not isinstance(message, UserMessage) or held_of(message.extra, api):
+    if not isinstance(message, UserMessage) or residual_of(message.extra, api):
         return False
     first = next(iter(blocks_of(message.content)), None)
     return isinstance(first, TextBlock) and first.text.startswith(_BEGINNING)
@@ -99,7 +99,7 @@ def _gather(message: Message, out: list[Message], run: list[int], api: str) -> l
     for place, blocks in media.items():
         result: Any = out[place]
         own = tuple(block for block in blocks_of(result.content) if block != TextBlock(text=PLACEHOLDER))
-        out[place] = with_held(replace(result, content=(*own, *blocks)), api, **{MOVED: len(blocks)})
+        out[place] = with_residual(replace(result, content=(*own, *blocks)), api, **{MOVED: len(blocks)})
     return list(media)
 
 
@@ -173,7 +173,7 @@ def spread(messages: tuple[Message, ...], layout: Layout) -> Spread | None:
 
 def _moved(result: Result, api: str) -> int:
     """How many of the last blocks were gathered; none where they are not there any more."""
-    count, content = held_of(result.extra, api).get(MOVED), result.content
+    count, content = residual_of(result.extra, api).get(MOVED), result.content
     if not isinstance(count, int) or not isinstance(content, tuple) or not 0 < count <= len(content):
         return 0
     return count if all(isinstance(block, MEDIA) for block in content[-count:]) else 0
@@ -183,6 +183,6 @@ def _without(result: Result, count: int, layout: Layout) -> Result:
     own: Any = result.content[:-count] or (TextBlock(text=PLACEHOLDER),)  # type: ignore[index]
     if layout.strings and len(own) == 1 and own[0] == TextBlock(text=getattr(own[0], "text", "")):
         own = own[0].text
-    held = {key: value for key, value in held_of(result.extra, layout.api).items() if key != MOVED}
+    residual = {key: value for key, value in residual_of(result.extra, layout.api).items() if key != MOVED}
     others = {key: value for key, value in result.extra.items() if key != layout.api}
-    return replace(result, content=own, extra={**others, layout.api: held} if held else others)
+    return replace(result, content=own, extra={**others, layout.api: residual} if residual else others)

@@ -138,9 +138,9 @@ class Encoder(abc.ABC):
         """Ends the stream with a failure, in the wire's own words for its kind: an overload stays an overload."""
         if self._closed:
             return b""
-        said = self._failure(as_provider_error(error))
+        encoded = self._failure(as_provider_error(error))
         self._closed = True
-        return said
+        return encoded
 
     @abc.abstractmethod
     def _failure(self, error: ProviderError) -> bytes:

@@ -24,7 +24,7 @@ from .agents import made
 from .orders import Order, Outcome, RunFailed
 
 
-async def carried_out(order: Order, session: Session, signal: Abort) -> Outcome:
+async def executed(order: Order, session: Session, signal: Abort) -> Outcome:
     """Runs to the end. Raises RunFailed where the agent could not be made or its model failed, SessionError where the
     session could not be written: then it may be tried again."""
     agent = await _made(order, session)
@@ -50,8 +50,8 @@ async def _made(order: Order, session: Session) -> Agent:
     except BaseException as error:  # of whoever wrote the factory
         if must_propagate(error):
             raise
-        said = str(error) or "no message"
-        raise RunFailed(f"agent {order.agent!r} could not be made: {type(error).__name__}: {said}") from error
+        text = str(error) or "no message"
+        raise RunFailed(f"agent {order.agent!r} could not be made: {type(error).__name__}: {text}") from error
 
 
 def _begin(order: Order, session: Session) -> None:
@@ -77,13 +77,13 @@ def _settle(session: Session) -> None:
     history = Stored(session)
     for unfinished in session.unfinished_calls():
         call = unfinished.call
-        told = unfinished.result
-        if isinstance(told, dict):
-            result: ToolResultMessage = build(told, ToolResultMessage)
+        provided = unfinished.result
+        if isinstance(provided, dict):
+            result: ToolResultMessage = build(provided, ToolResultMessage)
         else:
             status, text = ("unknown", UNKNOWN) if unfinished.started else ("aborted", NOT_RUN)
-            said = ToolResult(content=(TextBlock(text=text),), details={"status": status}, is_error=True)
-            result = result_message(call, said)
+            given = ToolResult(content=(TextBlock(text=text),), details={"status": status}, is_error=True)
+            result = result_message(call, given)
         history.append(result)
 
 

@@ -21,7 +21,7 @@ from ..sessions import Session, SessionBusy, SessionError
 from ..values.abort import Abort
 from ..values.canonical import build, plain
 from .agents import load
-from .execution import carried_out
+from .execution import executed
 from .orders import QUEUE, WORKFLOW, Order, Outcome, RunError, RunFailed
 from .place import NAME, Place
 from .presence import presence
@@ -148,11 +148,11 @@ class Worker:
         if DBOS.executor_id != self.name:
             raise RunError("this process runs DBOS already: start the worker in a process of its own")
 
-        def carry_out(asked: Any) -> Any:
-            return self._carry_out(asked)
+        def execute_run(asked: Any) -> Any:
+            return self._execute_run(asked)
 
         try:
-            DBOS.workflow(name=WORKFLOW, max_recovery_attempts=self._give_up)(carry_out)
+            DBOS.workflow(name=WORKFLOW, max_recovery_attempts=self._give_up)(execute_run)
             DBOS.listen_queues([self._queue])
             DBOS.launch()
         except BaseException:
@@ -206,7 +206,7 @@ class Worker:
 
     # --- one run ----------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _execute_run(self, asked: dict[str, Any]) -> dict[str, Any]:
         """The workflow: one life of a run."""
         order: Order = build(asked, Order)
         try:
@@ -217,8 +217,8 @@ class Worker:
         if outcome is None:
             raise _Left
         _log.info("%s: %s", order.id, outcome.reason)
-        told: dict[str, Any] = plain(outcome)
-        return told
+        fields: dict[str, Any] = plain(outcome)
+        return fields
 
     async def _life(self, order: Order) -> Outcome | None:
         """What came of a run; None if it was left."""
@@ -231,7 +231,7 @@ class Worker:
                 outcome = await self._persistently(order, life)
             except Exception as error:
                 if life.left is None:
-                    raise RunFailed(_words(error)) from error
+                    raise RunFailed(_text(error)) from error
             if life.left is not None:
                 _log.info("%s: left: %s", order.id, life.left)
                 return None
@@ -255,7 +255,7 @@ class Worker:
         while True:
             try:
                 with await self._session(order, life) as life.session:
-                    return await carried_out(order, life.session, life.signal)
+                    return await executed(order, life.session, life.signal)
             except self.place.troubles as error:
                 failures += 1
                 if failures == _TRIES or life.left is not None:
@@ -332,7 +332,7 @@ async def _pause(seconds: float, signal: Abort) -> None:
         await asyncio.wait_for(signal.wait(), seconds)
 
 
-def _words(error: Exception) -> str:
+def _text(error: Exception) -> str:
     return str(error) if isinstance(error, RunFailed | SessionError) else f"{type(error).__name__}: {error}"
 
 

@@ -247,8 +247,8 @@ class WebhookSink:
         files: FsBridge | None = None,
         signal: Abort | None = None,
     ) -> Receipt:
-        carried = payload if files is None else await _carried(payload, files)
-        return await self._deliver({"type": "message", "target": target, "payload": plain(carried)}, target, signal)
+        executed = payload if files is None else await _executed(payload, files)
+        return await self._deliver({"type": "message", "target": target, "payload": plain(executed)}, target, signal)
 
     async def react(
         self,
@@ -263,9 +263,9 @@ class WebhookSink:
         reaction = {"messageId": message_id, "emoji": emoji, "remove": remove}
         return await self._deliver({"type": "reaction", "target": target, "payload": reaction}, target, signal)
 
-    async def _deliver(self, told: dict[str, Any], target: str | None, signal: Abort | None) -> Receipt:
+    async def _deliver(self, fields: dict[str, Any], target: str | None, signal: Abort | None) -> Receipt:
         id = str(uuid.uuid4())
-        whole = {"id": id, "channel": self.name, **told, "sentAt": int(self._clock() * 1000)}
+        whole = {"id": id, "channel": self.name, **fields, "sentAt": int(self._clock() * 1000)}
         body = jsontext.write(whole)
         attempt = 0
         while True:
@@ -316,9 +316,9 @@ def _refused(name: str, answer: Fetched) -> ProviderError:
 def _id_in(answer: Fetched) -> str | None:
     """The id that the receiver gave the message, if it says one."""
     with contextlib.suppress(FormatError):
-        told = jsontext.read(answer.body)
-        if isinstance(told, dict) and isinstance(told.get("id") or told.get("messageId"), str):
-            return str(told.get("id") or told.get("messageId"))[:200]
+        given = jsontext.read(answer.body)
+        if isinstance(given, dict) and isinstance(given.get("id") or given.get("messageId"), str):
+            return str(given.get("id") or given.get("messageId"))[:200]
     return None
 
 
@@ -334,7 +334,7 @@ async def _pause(seconds: float, signal: Abort | None) -> None:
         await asyncio.wait_for(signal.wait(), seconds)
 
 
-async def _carried(payload: ReplyPayload, files: FsBridge) -> ReplyPayload:
+async def _executed(payload: ReplyPayload, files: FsBridge) -> ReplyPayload:
     """The payload with its local files inside: the receiver cannot read ours."""
     places = [place if _URL.match(place) else await _inlined(place, files) for place in _places(payload)]
     return replace(payload, media_url=places[0], media_urls=tuple(places)) if places else payload

@@ -39,7 +39,7 @@ class Marks(NamedTuple):
     directive: re.Pattern[str]
     in_code: re.Pattern[str]
     held: re.Pattern[str]
-    held_in_code: re.Pattern[str]
+    pending_in_code: re.Pattern[str]
 
 
 _LINE_START = r"(?<![^\n])[ \t]{0,3}"
@@ -53,7 +53,7 @@ _REASONING = (
     rf"(?i:(?<!`)(?P<reasoning><\s*(?P<close>/?)\s*(?P<name>{_THINKING}|final)\b[^<>\n]{{0,{_LONGEST_WORD}}}>))"
 )
 _CLOSING = re.compile(rf"<\s*/\s*(?:{_THINKING})\s*>", re.IGNORECASE)
-_HELD_CLOSING = re.compile(r"<[^<>\n]{0,40}\Z")
+_PARTIAL_CLOSING = re.compile(r"<[^<>\n]{0,40}\Z")
 
 
 @functools.cache
@@ -66,12 +66,12 @@ def marks(tokens: tuple[str, ...], directives: bool) -> Marks:
     media_begun = rf"{_LINE_START}(?:{_prefixes('MEDIA:')}|MEDIA:[^\n]{{0,{_LONGEST_PLACE}}})"
     reasoning_begun = rf"(?<!`)<[^<>\n]{{0,{_LONGEST_WORD + 20}}}"
     in_code = [*([token] if tokens else []), _FENCE]
-    held_in_code = [*([begun] if tokens else []), fence_begun]
+    pending_in_code = [*([begun] if tokens else []), fence_begun]
     return Marks(
         re.compile("|".join([*in_code, *([_TAG, _MEDIA] if directives else []), _REASONING])),
         re.compile("|".join(in_code)),
-        _at_end(*held_in_code, *([tag_begun, media_begun] if directives else []), reasoning_begun),
-        _at_end(*held_in_code),
+        _at_end(*pending_in_code, *([tag_begun, media_begun] if directives else []), reasoning_begun),
+        _at_end(*pending_in_code),
     )
 
 
@@ -166,8 +166,8 @@ class Cleaner:
 
     def _safe(self, text: str, at: int) -> int:
         """Up to where no directive can have begun."""
-        held = self._marks.held_in_code if self._in_code else self._marks.held
-        found = held.search(text, max(at, len(text) - _TAIL))
+        pending = self._marks.pending_in_code if self._in_code else self._marks.held
+        found = pending.search(text, max(at, len(text) - _TAIL))
         return found.start() if found is not None else len(text)
 
     def _after_thought(self, text: str, at: int, final: bool) -> int:
@@ -176,27 +176,27 @@ class Cleaner:
         if found is not None:
             self._in_thought = False
             return found.end()
-        held = None if final else _HELD_CLOSING.search(text, max(at, len(text) - 48))
-        return len(text) if held is None else held.start()
+        pending = None if final else _PARTIAL_CLOSING.search(text, max(at, len(text) - 48))
+        return len(text) if pending is None else pending.start()
 
     def _obeyed(self, found: re.Match[str]) -> int:
         """Does what a directive says; where the text goes on behind it."""
-        said = found.groupdict()
-        if said.get("token"):
+        given = found.groupdict()
+        if given.get("token"):
             self.silent = self._cut = True
-        elif said.get("fence"):
+        elif given.get("fence"):
             self._in_code = not self._in_code
             self._pass(found[0])
-        elif said.get("tag"):
+        elif given.get("tag"):
             self._cut = True
-            self.voice = self.voice or said["voice"] is not None
-            self.reply_to_current = self.reply_to_current or said["current"] is not None
-            self.reply_to = said["id"] or self.reply_to
-        elif said.get("media"):
+            self.voice = self.voice or given["voice"] is not None
+            self.reply_to_current = self.reply_to_current or given["current"] is not None
+            self.reply_to = given["id"] or self.reply_to
+        elif given.get("media"):
             return self._attached(found)
         else:
             self._cut = True
-            self._in_thought = not said["close"] and said["name"].lower() != "final"
+            self._in_thought = not given["close"] and given["name"].lower() != "final"
         return found.end()
 
     def _attached(self, found: re.Match[str]) -> int:
@@ -211,12 +211,12 @@ class Cleaner:
 
     def _pass(self, text: str, *, last: bool = False, complete: bool = True) -> None:
         """Says words, and keeps the spaces behind them until more words come."""
-        words = text.rstrip()
+        message = text.rstrip()
         if last:
-            words = self._without_half(words, complete)
-        bare = words.lstrip()
+            message = self._without_half(message, complete)
+        bare = message.lstrip()
         if bare:
-            self._say(self._gap(self._spaces + words[: len(words) - len(bare)], bare[0]) + bare)
+            self._say(self._gap(self._spaces + message[: len(message) - len(bare)], bare[0]) + bare)
             self._spaces, self._cut, self._last = text[len(text.rstrip()) :], False, bare[-1]
         else:
             self._spaces += text
@@ -228,15 +228,15 @@ class Cleaner:
         joined = bool(spaces) or bool(re.match(r"\w", self._last + word) and re.match(r"\w", word))
         return "\n" * min(spaces.count("\n"), 2) or " " * joined
 
-    def _without_half(self, words: str, complete: bool) -> str:
+    def _without_half(self, text: str, complete: bool) -> str:
         """The words without the beginning of a token at their end. `NO` is a word too, unless the text was cut off."""
         for token in self._tokens:
             least = 1 if not complete else token.find("_")
             for size in range(len(token) - 1, max(least, 1), -1):
-                if words.endswith(token[:size]) and not re.search(r"\w\Z", words[:-size]):
+                if text.endswith(token[:size]) and not re.search(r"\w\Z", text[:-size]):
                     self.silent = True
-                    return words[:-size].rstrip()
-        return words
+                    return text[:-size].rstrip()
+        return text
 
     def _say(self, text: str) -> None:
         if self._opening is None:

@@ -291,19 +291,19 @@ class Directory:
         messages = self._spoken(key, wanted, include_tools)
         more = len(messages) >= wanted
         chosen = messages[max(len(messages) - offset - limit, 0) : len(messages) - offset]
-        told = excerpt(chosen, tools=include_tools)
+        given = excerpt(chosen, tools=include_tools)
         return {
             "sessionKey": key,
-            "messages": told.messages,
+            "messages": given.messages,
             "offset": offset,
             "limit": limit,
-            "hasMore": more or told.dropped > 0,
-            **({"nextOffset": offset + len(told.messages)} if more or told.dropped else {}),
-            "truncated": told.dropped > 0 or told.cut,
-            "droppedMessages": told.dropped,
-            "contentTruncated": told.cut,
-            "contentRedacted": told.redacted,
-            "bytes": told.size,
+            "hasMore": more or given.dropped > 0,
+            **({"nextOffset": offset + len(given.messages)} if more or given.dropped else {}),
+            "truncated": given.dropped > 0 or given.cut,
+            "droppedMessages": given.dropped,
+            "contentTruncated": given.cut,
+            "contentRedacted": given.redacted,
+            "bytes": given.size,
         }
 
     def _spoken(self, key: str, wanted: int, tools: bool) -> Sequence[AgentMessage]:

@@ -38,25 +38,25 @@ def is_tool_message(message: AgentMessage) -> bool:
 def excerpt(messages: Sequence[AgentMessage], *, tools: bool = False) -> Excerpt:
     """The messages as another agent may read them; those of tools only where asked for."""
     reading = _Reading()
-    told = [
+    reported = [
         reading.message(message, tools)
         for message in messages
         if not isinstance(message, CustomMessage) and (tools or not is_tool_message(message))
     ]
-    kept, size = _bounded(told)
-    return Excerpt(kept, len(told) - len(kept), reading.cut, reading.redacted, size)
+    kept, size = _bounded(reported)
+    return Excerpt(kept, len(reported) - len(kept), reading.cut, reading.redacted, size)
 
 
-def _bounded(told: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+def _bounded(reported: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
     kept: list[dict[str, Any]] = []
     size = 2
-    for message in reversed(told):
+    for message in reversed(reported):
         more = len(jsontext.write(message)) + 1
         if size + more > LARGEST:
             break
         kept.insert(0, message)
         size += more
-    if told and not kept:
+    if reported and not kept:
         return [_PLACEHOLDER], len(jsontext.write([_PLACEHOLDER]))
     return kept, size
 
@@ -69,29 +69,29 @@ class _Reading:
         self.redacted = False
 
     def message(self, message: AgentMessage, tools: bool) -> dict[str, Any]:
-        told: dict[str, Any] = self._told(plain(message))
-        content = told.get("content")
+        fields: dict[str, Any] = self._given(plain(message))
+        content = fields.get("content")
         if not tools and isinstance(content, list):
-            told["content"] = [block for block in content if block.get("type") != "toolCall"]
-        return told
+            fields["content"] = [block for block in content if block.get("type") != "toolCall"]
+        return fields
 
-    def _told(self, value: Any) -> Any:
+    def _given(self, value: Any) -> Any:
         if isinstance(value, str):
             return self._short(value)
         if isinstance(value, list):
-            return [self._told(item) for item in value]
+            return [self._given(item) for item in value]
         if not isinstance(value, dict):
             return value
-        told = {}
+        fields = {}
         for key, item in value.items():
             if key in _SEALED:
                 self.redacted = True
             elif key == "data" and isinstance(item, str):
                 self.redacted = True
-                told["bytes"] = len(item) * 3 // 4 - item[-2:].count("=")
+                fields["bytes"] = len(item) * 3 // 4 - item[-2:].count("=")
             elif key not in _LEFT_OUT:
-                told[key] = self._told(item)
-        return told
+                fields[key] = self._given(item)
+        return fields
 
     def _short(self, text: str) -> str:
         if len(text) <= LONGEST_TEXT:

@@ -331,17 +331,17 @@ class AgentHost(Directory):
     async def _prepared(self, run: Run, by: Caller | None) -> list[AgentMessage]:
         """Writes the first lines of a child's session; what it is to be told."""
         task, (agent, id) = run.task, parts(run.key)
-        told: dict[str, Any] = {"depth": run.depth, "runId": run.id, **self._handed_down(run)}
-        told |= {name: value for name in ("model", "thinking") if (value := getattr(task, name))}
+        fields: dict[str, Any] = {"depth": run.depth, "runId": run.id, **self._handed_down(run)}
+        fields |= {name: value for name in ("model", "thinking") if (value := getattr(task, name))}
         if task.sandbox == "require" or (by is not None and by.sandboxed):
-            told["sandboxed"] = True
-        context = self._context(run.key, self._setup(agent), told)
+            fields["sandboxed"] = True
+        context = self._context(run.key, self._setup(agent), fields)
         if task.cwd:
-            told["cwd"] = await inside(context, task.cwd)
-            context = moved(context, told["cwd"])
+            fields["cwd"] = await inside(context, task.cwd)
+            context = moved(context, fields["cwd"])
         paths = await stored(context, task, run.id)
         kept = await self._forked(run.parent) if task.context == "fork" and run.parent is not None else []
-        first = {"spawnedBy": run.parent, "spawn": told} if run.parent is not None else {"spawn": told}
+        first = {"spawnedBy": run.parent, "spawn": fields} if run.parent is not None else {"spawn": fields}
         with Session.open(id, agent=agent, store=self._store, about=Conversation(extra={SELF: first})) as session:
             session.journal("spawned", name=task.label)
             if task.label:
@@ -349,8 +349,8 @@ class AgentHost(Directory):
             for message in kept:
                 session.append(message)
         self._origins[run.key] = (run.parent, run.depth)
-        words = task.text if not paths else f"{task.text}\n\nAttached files: {', '.join(paths)}"
-        return [between(words, run.parent, SPAWN, run.id)]
+        text = task.text if not paths else f"{task.text}\n\nAttached files: {', '.join(paths)}"
+        return [between(text, run.parent, SPAWN, run.id)]
 
     def _handed_down(self, run: Run) -> dict[str, Any]:
         """Where a child works unless it is told otherwise: where its parent does, if that is a child too."""
@@ -473,12 +473,12 @@ class AgentHost(Directory):
         for run in ended[: max(len(ended) - _REMEMBERED, 0)]:
             del self.runs[run.id]
 
-    def steer(self, run: Run, words: str, *, by: Caller | None = None) -> None:
+    def steer(self, run: Run, text: str, *, by: Caller | None = None) -> None:
         """Has a sub-agent that works read something at its next turn."""
         lane = self._lanes.get(run.key)
         if lane is None or lane.agent is None or not lane.agent.running:
             raise ToolInputError(f"the run {run.id} does not work now: it is {run.status}")
-        lane.agent.steer(between(words, by.key if by is not None else None, "subagents", run.id))
+        lane.agent.steer(between(text, by.key if by is not None else None, "subagents", run.id))
 
     # --- writing to other sessions ----------------------------------------------------------------------------------
 
@@ -494,26 +494,26 @@ class AgentHost(Directory):
         key = self.seen(session, by)
         if by is not None and key == by.key:
             raise ToolInputError("a session cannot send to itself: say it in your answer")
-        told: dict[str, Any] = {"runId": str(uuid.uuid4()), "sessionKey": key}
-        said = between(message, by.key if by is not None else None, "sessions_send", told["runId"])
+        fields: dict[str, Any] = {"runId": str(uuid.uuid4()), "sessionKey": key}
+        given = between(message, by.key if by is not None else None, "sessions_send", fields["runId"])
         lane = self._lane(key)
         if lane.attached or (lane.agent is not None and lane.agent.running and not seconds):
-            self.deliver(said, key)
-            return {**told, "status": "accepted"}
-        work = self._begin(self.run([said], key))
+            self.deliver(given, key)
+            return {**fields, "status": "accepted"}
+        work = self._begin(self.run([given], key))
         if not seconds:
             work.add_done_callback(lambda task: _log_failure(task, key))
-            return {**told, "status": "accepted"}
+            return {**fields, "status": "accepted"}
         await asyncio.wait({work}, timeout=seconds)
         if not work.done():
             work.add_done_callback(lambda task: _log_failure(task, key))
-            return {**told, "status": "timeout", "error": f"no answer within {seconds:g} s; it goes on working"}
+            return {**fields, "status": "timeout", "error": f"no answer within {seconds:g} s; it goes on working"}
         result: Result = await work
         shown = replies([result.message] if result.message is not None else [])
         text = "\n\n".join(reply.text for reply in shown if reply.text)
         if result.reason == "done":
-            return {**told, "status": "ok", "reply": text}
-        return {**told, "status": "error", "error": why_ended(result)} | ({"reply": text} if text else {})
+            return {**fields, "status": "ok", "reply": text}
+        return {**fields, "status": "error", "error": why_ended(result)} | ({"reply": text} if text else {})
 
     def set_model(self, session: str, model: str, *, by: Caller | None = None) -> str:
         """Has a session use another model from its next answer on; `default` takes that back. Says which it is now."""

@@ -108,9 +108,9 @@ class _Sending:
         files = self._files()
         payload = await self._payload(files)
         here = all(self._is_here(sink.name, target) for sink, target in places)
-        told: dict[str, Any] = {"text": payload.text, "here": here} if payload.text else {"here": here}
+        fields: dict[str, Any] = {"text": payload.text, "here": here} if payload.text else {"here": here}
         if asked.dry_run:
-            return json_result({"status": "dryRun", **told, "to": [_named(sink, target) for sink, target in places]})
+            return json_result({"status": "dryRun", **fields, "to": [_named(sink, target) for sink, target in places]})
         sent, failed = [], []
         for sink, target in places:
             try:
@@ -124,7 +124,7 @@ class _Sending:
         status = "sent" if not failed else "partial" if sent else "error"
         first = {"messageId": sent[0].get("messageId"), "channel": sent[0]["channel"]} if sent else {}
         return json_result(
-            {"status": status, **first, **told, "receipts": sent} | ({"failed": failed} if failed else {})
+            {"status": status, **first, **fields, "receipts": sent} | ({"failed": failed} if failed else {})
         )
 
     async def _react(self, places: list[tuple[Sink, str | None]]) -> ToolResult:

@@ -107,11 +107,11 @@ class _Drafts:
         self.kept: list[ReplyPayload] = []
         self.silent = False
         self._on_skip = on_skip
-        self._said: set[str] = set()
+        self._encoded: set[str] = set()
 
     def refuse(self, text: str) -> None:
         """Has later replies of these words left out."""
-        self._said.add(_compared(text))
+        self._encoded.add(_compared(text))
 
     def take(self, answer: Answer) -> None:
         self.silent = self.silent or answer.silent
@@ -119,7 +119,7 @@ class _Drafts:
 
     def add(self, payload: ReplyPayload, why_empty: Skip = "empty") -> None:
         compared = _compared(payload.text or "")
-        if compared and compared in self._said:
+        if compared and compared in self._encoded:
             self._skip(payload, "repeated")
             payload = replace(payload, text=None)
             if not payload.media_urls:
@@ -128,7 +128,7 @@ class _Drafts:
             self._skip(payload, why_empty)
             return
         if compared:
-            self._said.add(compared)
+            self._encoded.add(compared)
         self.kept.append(payload)
 
     def add_all(self, payloads: Iterable[ReplyPayload]) -> None:
@@ -221,8 +221,8 @@ def _sent(messages: Iterable[AgentMessage]) -> Iterator[str]:
 
 def _summary(message: ToolResultMessage) -> ReplyPayload:
     lines = text_of(message.content).strip().splitlines()
-    words = f"[{message.tool_name or 'tool'}] {'failed: ' if message.is_error else ''}{lines[0] if lines else ''}"
-    return ReplyPayload(text=_short(words.strip(), LONGEST_SUMMARY))
+    text = f"[{message.tool_name or 'tool'}] {'failed: ' if message.is_error else ''}{lines[0] if lines else ''}"
+    return ReplyPayload(text=_short(text.strip(), LONGEST_SUMMARY))
 
 
 def _notice(messages: Iterable[AgentMessage]) -> Iterator[ReplyPayload]:
@@ -236,8 +236,8 @@ def _notice(messages: Iterable[AgentMessage]) -> Iterator[ReplyPayload]:
     if failed:
         name, last = [*failed.items()][-1]
         text = _short(text_of(last.content).strip() or "no reason given", LONGEST_ERROR)
-        words = text if name and text.startswith(name) else f"{name or 'A tool'} failed: {text}"
-        yield ReplyPayload(text=words, is_error=True)
+        label = text if name and text.startswith(name) else f"{name or 'A tool'} failed: {text}"
+        yield ReplyPayload(text=label, is_error=True)
 
 
 def _status(message: ToolResultMessage) -> Any:
@@ -257,18 +257,18 @@ def _finished(payloads: list[ReplyPayload], last: AssistantMessage | None, optio
 
 
 def _prefix(template: str | None, last: AssistantMessage | None) -> str:
-    words = template or ""
+    text = template or ""
     for name in ("model", "provider"):
-        words = words.replace(f"{{{name}}}", getattr(last, name, None) or "")
-    return words.strip()
+        text = text.replace(f"{{{name}}}", getattr(last, name, None) or "")
+    return text.strip()
 
 
 def _marked(payload: ReplyPayload, **fields: bool) -> ReplyPayload:
     """The payload with further fields, which stand beside its own in its JSON; false ones are left out."""
-    told = {name: value for name, value in fields.items() if value}
-    if not told:
+    given = {name: value for name, value in fields.items() if value}
+    if not given:
         return payload
-    return replace(payload, extra={**payload.extra, SELF: {**payload.extra.get(SELF, {}), **told}})
+    return replace(payload, extra={**payload.extra, SELF: {**payload.extra.get(SELF, {}), **given}})
 
 
 def _mark(payload: ReplyPayload, name: str) -> bool:
@@ -300,7 +300,7 @@ class ReplyStream:
         self._options = options or ReplyOptions()
         self._cleaner: Cleaner | None = None
         self._text: list[str] = []
-        self._heard: dict[int, int] = {}  # characters that came of each block
+        self._received: dict[int, int] = {}  # characters that came of each block
 
     def feed(self, event: AgentEvent | StreamEvent) -> str:
         """What may be shown now."""
@@ -312,10 +312,10 @@ class ReplyStream:
             case MessageUpdate():
                 return self.feed(event.assistant_message_event)
             case TextDelta():
-                self._heard[event.content_index] = self._heard.get(event.content_index, 0) + len(event.delta)
-                return self._said(event.delta)
+                self._received[event.content_index] = self._received.get(event.content_index, 0) + len(event.delta)
+                return self._encoded(event.delta)
             case TextEnd():
-                return self._said(event.content[self._heard.get(event.content_index, 0) :])
+                return self._encoded(event.content[self._received.get(event.content_index, 0) :])
             case MessageEnd() if isinstance(event.message, AssistantMessage):
                 return self._end(event.message)
             case Done():
@@ -327,9 +327,9 @@ class ReplyStream:
         return ""
 
     def _begin(self) -> None:
-        self._cleaner, self._text, self._heard, self.reply = _cleaner(self._options), [], {}, None
+        self._cleaner, self._text, self._received, self.reply = _cleaner(self._options), [], {}, None
 
-    def _said(self, text: str) -> str:
+    def _encoded(self, text: str) -> str:
         if self._cleaner is None:
             self._begin()
         assert self._cleaner is not None
@@ -338,7 +338,7 @@ class ReplyStream:
         return shown
 
     def _end(self, message: AssistantMessage) -> str:
-        shown = "" if self._heard else self._said(text_of(message.content))  # nothing was streamed: it came whole
+        shown = "" if self._received else self._encoded(text_of(message.content))  # nothing was streamed: it came whole
         cleaner, self._cleaner = self._cleaner, None
         if cleaner is None:
             return ""
@@ -347,5 +347,5 @@ class ReplyStream:
             "".join((*self._text, last)), cleaner, self._options.current, _media_in(message.content)
         ).payload
         self.reply = payload if payload.text or payload.media_urls else None
-        self._heard = {}
+        self._received = {}
         return shown + last

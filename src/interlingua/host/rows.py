@@ -23,8 +23,8 @@ def parts(key: str) -> tuple[str, str]:
 
 
 def spawned(about: Mapping[str, Any]) -> dict[str, Any]:
-    told = about.get("spawn")
-    return told if isinstance(told, dict) else {}
+    given = about.get("spawn")
+    return given if isinstance(given, dict) else {}
 
 
 def row_of(info: SessionInfo) -> dict[str, Any]:

@@ -103,20 +103,20 @@ def ended_by(signal: Abort) -> Status | None:
 def why_ended(result: Result) -> str:
     if result.failure is not None:
         return str(result.failure)
-    told = result.message.error_message if result.message is not None else None
-    return told or f"the run ended: {result.reason}"
+    given = result.message.error_message if result.message is not None else None
+    return given or f"the run ended: {result.reason}"
 
 
 # --- what is said -----------------------------------------------------------------------------------------------------
 
 
-def between(words: str, source: str | None, tool: str, run_id: str) -> UserMessage:
+def between(message: str, source: str | None, tool: str, run_id: str) -> UserMessage:
     """A message from one session to another. It stands in the user's place, and says that the user did not write it."""
     provenance = {"kind": "inter_session", "sourceTool": tool, "runId": run_id}
     if source is not None:
         provenance["sourceSessionKey"] = source
-    said = f"[Message from the session {source}; the user did not write it.]\n{words}" if source else words
-    text = words if tool in (SPAWN, "subagent") else said
+    given = f"[Message from the session {source}; the user did not write it.]\n{message}" if source else message
+    text = message if tool in (SPAWN, "subagent") else given
     return UserMessage(
         content=(TextBlock(text=text),), timestamp=int(time.time() * 1000), extra={SELF: {"provenance": provenance}}
     )

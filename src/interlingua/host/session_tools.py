@@ -85,8 +85,8 @@ def sessions_list_tool(context: ToolContext) -> Tool:
         )
         return json_result({"count": len(rows), "sessions": rows})
 
-    words = "Lists the sessions that this one can see: its own and those of its sub-agents, the latest first."
-    return _tool(context, "sessions_list", words, ListArguments, run)
+    text = "Lists the sessions that this one can see: its own and those of its sub-agents, the latest first."
+    return _tool(context, "sessions_list", text, ListArguments, run)
 
 
 # --- sessions_history ------------------------------------------------------------------------------------------------
@@ -112,8 +112,8 @@ def sessions_history_tool(context: ToolContext) -> Tool:
             )
         )
 
-    words = "Reads the latest messages of another session. Long texts are cut, media and signatures are left out."
-    return _tool(context, "sessions_history", words, HistoryArguments, run)
+    text = "Reads the latest messages of another session. Long texts are cut, media and signatures are left out."
+    return _tool(context, "sessions_history", text, HistoryArguments, run)
 
 
 # --- sessions_send ---------------------------------------------------------------------------------------------------
@@ -138,8 +138,8 @@ def sessions_send_tool(context: ToolContext) -> Tool:
         key = asked.session_key or context.sessions.labelled(asked.label, by, agent=asked.agent_id or None)
         return json_result(await context.sessions.send(key, asked.message, by=by, seconds=asked.timeout_seconds))
 
-    words = "Says something in another session and waits for its answer. What is not answered in time goes on there."
-    return _tool(context, "sessions_send", words, SendArguments, run)
+    text = "Says something in another session and waits for its answer. What is not answered in time goes on there."
+    return _tool(context, "sessions_send", text, SendArguments, run)
 
 
 # --- sessions_spawn --------------------------------------------------------------------------------------------------
@@ -187,20 +187,20 @@ def sessions_spawn_tool(context: ToolContext) -> Tool:
         begun = await context.sessions.spawn(
             asked.task, **_how(asked), by=context.sessions.caller(context), signal=signal
         )
-        told = {
+        fields = {
             "status": "accepted",
             "childSessionKey": begun.key,
             "runId": begun.id,
             "mode": begun.task.mode,
             "note": "It works on its own and reports here when it is done; do not wait for it by asking again.",
         }
-        return json_result(told)
+        return json_result(fields)
 
-    words = (
+    text = (
         "Begins a sub-agent that works on a task on its own, with the same tools, and returns at once. "
         "Its result comes later as a message in this session."
     )
-    tool = _tool(context, "sessions_spawn", words, SpawnArguments, run)
+    tool = _tool(context, "sessions_spawn", text, SpawnArguments, run)
     tool.parameters["properties"]["attachments"]["items"] = schema_of(AttachedFile)
     tool.parameters["properties"]["attachAs"] = schema_of(AttachAs)
     return tool
@@ -283,17 +283,17 @@ def subagents_tool(context: ToolContext) -> Tool:
             one.kill("cancelled by the session that began it")
         for one in stopped:
             await one.wait(5.0)
-        return json_result({"status": "ok", "cancelled": [one.id for one in stopped], "runs": [*map(_told, chosen)]})
+        return json_result({"status": "ok", "cancelled": [one.id for one in stopped], "runs": [*map(_given, chosen)]})
 
-    words = (
+    text = (
         "Lists the sub-agents of this session, waits for them, cancels them, or tells one something while it works. "
         "Waiting never stops a run."
     )
-    return _tool(context, "subagents", words, SubagentsArguments, run)
+    return _tool(context, "subagents", text, SubagentsArguments, run)
 
 
 def _listed(runs: list[Any]) -> ToolResult:
-    rows = [{"index": at, **_told(run)} for at, run in enumerate(runs, 1)]
+    rows = [{"index": at, **_given(run)} for at, run in enumerate(runs, 1)]
     lines = [f"{row['index']}. {row['label'] or row['runId']}: {row['status']}" for row in rows]
     details = {
         "status": "ok",
@@ -332,7 +332,7 @@ async def _waited(runs: list[Any], seconds: float, signal: Abort | None) -> Tool
         while run.active and time.monotonic() < until and not (signal is not None and signal.aborted):
             await run.wait(min(0.25, max(until - time.monotonic(), 0)))
     left = [run for run in runs if run.active]
-    return json_result({"status": "timeout" if left else "ok", "runs": [*map(_told, runs)]})
+    return json_result({"status": "timeout" if left else "ok", "runs": [*map(_given, runs)]})
 
 
 def _steered(host: Any, runs: list[Any], asked: SubagentsArguments, by: Any) -> ToolResult:
@@ -343,7 +343,7 @@ def _steered(host: Any, runs: list[Any], asked: SubagentsArguments, by: Any) -> 
     return json_result({"status": "ok", "steered": [run.id for run in runs]})
 
 
-def _told(run: Any) -> dict[str, Any]:
+def _given(run: Any) -> dict[str, Any]:
     """A run in a list; what it found is there once it has ended."""
     seconds = (run.ended or time.time()) - (run.started or run.created)
     return {
@@ -378,25 +378,25 @@ def session_status_tool(context: ToolContext) -> Tool:
         key = asked.session_key or "current"
         if asked.model:
             context.sessions.set_model(key, asked.model, by=by)
-        told = context.sessions.status(key, by=by)
-        return text_result(_card(told), details=told)
+        given = context.sessions.status(key, by=by)
+        return text_result(_card(given), details=given)
 
-    words = "Shows how a session stands: model, tokens, cost, what runs and waits. Can switch its model."
-    return _tool(context, "session_status", words, StatusArguments, run)
+    text = "Shows how a session stands: model, tokens, cost, what runs and waits. Can switch its model."
+    return _tool(context, "session_status", text, StatusArguments, run)
 
 
-def _card(told: Mapping[str, Any]) -> str:
+def _card(fields: Mapping[str, Any]) -> str:
     used = [
-        f"{told[name]:,} {what}"
+        f"{fields[name]:,} {what}"
         for name, what in (("contextTokens", "in context"), ("totalTokens", "in all"))
-        if name in told
+        if name in fields
     ]
     lines = [
-        f"Session: {told['sessionKey']}",
-        f"State: {told['status']}, {told['queued']} waiting, {told['subagents']} sub-agents at work",
-        f"Model: {told['model']}{' (chosen for this session)' if told['modelOverride'] else ''}",
+        f"Session: {fields['sessionKey']}",
+        f"State: {fields['status']}, {fields['queued']} waiting, {fields['subagents']} sub-agents at work",
+        f"Model: {fields['model']}{' (chosen for this session)' if fields['modelOverride'] else ''}",
         f"Tokens: {', '.join(used) or 'unknown'}",
-        f"Cost: ${told['cost']:.4f}" if "cost" in told else "Cost: unknown",
-        f"Time: {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(told['time'] / 1000))}",
+        f"Cost: ${fields['cost']:.4f}" if "cost" in fields else "Cost: unknown",
+        f"Time: {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(fields['time'] / 1000))}",
     ]
     return "\n".join(lines)

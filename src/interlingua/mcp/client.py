@@ -133,9 +133,9 @@ class _Progress:
         if now - self._last < _BETWEEN_UPDATES and progress != total:
             return
         self._last = now
-        said = message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
+        given = message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
         details = {"progress": progress, "total": total, "message": message}
-        self._hear(ToolResult(content=(TextBlock(text=said[:MAX_TEXT]),), details=details))
+        self._hear(ToolResult(content=(TextBlock(text=given[:MAX_TEXT]),), details=details))
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

@@ -233,5 +233,5 @@ def _first(error: BaseException) -> str:
 
 
 def _short(error: BaseException) -> str:
-    said = str(error) or type(error).__name__
-    return said if len(said) <= 500 else f"{said[:500]}…"
+    text = str(error) or type(error).__name__
+    return text if len(text) <= 500 else f"{text[:500]}…"

@@ -20,7 +20,7 @@ from ..tools.environment import scrubbed
 from .servers import StdioServer
 
 GRACE = 2.0  # seconds that a server has to end when its input is closed, and again when it is told to
-LAST_WORDS = 2000
+LAST_TEXT = 2000
 BAD_LINES = 100
 
 _log = logging.getLogger(__name__)
@@ -32,18 +32,18 @@ class Ending:
     def __init__(self) -> None:
         self.over = False
         self.reason: str | None = None
-        self._words = b""
+        self._text = b""
 
     def hear(self, data: bytes) -> None:
-        self._words = (self._words + data)[-LAST_WORDS:]
+        self._text = (self._text + data)[-LAST_TEXT:]
 
     def end(self, reason: str | None = None) -> None:
         self.over = True
         self.reason = self.reason or reason
 
     def __str__(self) -> str:
-        words = self._words.decode(errors="replace").strip()
-        return "".join((f": {self.reason}" if self.reason else "", f". It said: {words}" if words else ""))
+        text = self._text.decode(errors="replace").strip()
+        return "".join((f": {self.reason}" if self.reason else "", f". It said: {text}" if text else ""))
 
 
 @contextlib.asynccontextmanager

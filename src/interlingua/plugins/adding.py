@@ -16,7 +16,7 @@ from ..values.containment import describe, must_propagate
 from ..values.errors import FormatError
 from ..values.interop import with_arguments
 from .api import PluginApi, PluginFactory, PluginTool
-from .layers import PluginDialect, connector_shelf, dialect_shelf, tool_shelf
+from .layers import PluginDialect, connector_layer, dialect_layer, tool_layer
 
 
 class Additions:
@@ -78,7 +78,7 @@ class Additions:
         self._lay(tools, registering, id)
 
     def _lay(self, tools: ToolRegistry, registering: ToolRegistry, id: str) -> None:
-        self._undo.append(tool_shelf(tools).lay(id, registering._entries[id]))
+        self._undo.append(tool_layer(tools).lay(id, registering._entries[id]))
 
     def _add_connector(
         self, api: PluginApi, connectors: ConnectorRegistry, connector: Any, replace: Collection[str]
@@ -88,12 +88,12 @@ class Additions:
         before = connectors.get_by_provider(connector.provider)
         if before is not None:
             api.logger.warning(f"{connector.id} now serves the provider {connector.provider}, instead of {before.id}")
-        self._undo.append(connector_shelf(connectors).lay(connector.id, connector))
+        self._undo.append(connector_layer(connectors).lay(connector.id, connector))
 
     def _add_dialect(self, name: str, dialect: Any, replace: Collection[str]) -> None:
         if name in DIALECTS and name not in replace:
             raise FormatError(f"there is a dialect {name} already: allow it with replace={[name]!r}")
-        self._undo.append(dialect_shelf.lay(name, PluginDialect(name, dialect)))
+        self._undo.append(dialect_layer.lay(name, PluginDialect(name, dialect)))
 
 
 @cache

@@ -45,9 +45,9 @@ def check_plugin(folder: Path, config: dict[str, Any] | None = None, *, seconds:
         try:
             report: dict[str, Any] = jsontext.read(out.read_bytes())
         except (OSError, FormatError):
-            words = done.stderr.decode(errors="replace").strip().splitlines()
-            said = f"it ended the process (status {done.returncode}){': ' + words[-1][:500] if words else ''}"
-            return _report([], [_problem(folder, "register", said)])
+            terms = done.stderr.decode(errors="replace").strip().splitlines()
+            text = f"it ended the process (status {done.returncode}){': ' + terms[-1][:500] if terms else ''}"
+            return _report([], [_problem(folder, "register", text)])
         return report
 
 

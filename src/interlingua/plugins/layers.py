@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 _Value = TypeVar("_Value")
 
 
-class Shelf(Generic[_Value]):
+class Layer(Generic[_Value]):
     """One place, with the layers that plugins have put over each name, the lowest first."""
 
     def __init__(
@@ -49,32 +49,32 @@ class Shelf(Generic[_Value]):
             del self._layers[name]
 
 
-def tool_shelf(registry: ToolRegistry) -> Shelf[Any]:
+def tool_layer(registry: ToolRegistry) -> Layer[Any]:
     """The entries of a registry of tools, by id."""
 
     def put(id: str, entry: Any) -> None:
         registry._entries[id] = entry
         registry._ranks.setdefault(id, len(registry._ranks))
 
-    return _shelf_of(registry, lambda: Shelf(registry._entries.get, put, registry.unregister))
+    return _layer_of(registry, lambda: Layer(registry._entries.get, put, registry.unregister))
 
 
-def connector_shelf(registry: ConnectorRegistry) -> Shelf[Connector]:
+def connector_layer(registry: ConnectorRegistry) -> Layer[Connector]:
     """The connectors of a registry, by id."""
-    return _shelf_of(
-        registry, lambda: Shelf(registry.get, lambda _, connector: registry.register(connector), registry.unregister)
+    return _layer_of(
+        registry, lambda: Layer(registry.get, lambda _, connector: registry.register(connector), registry.unregister)
     )
 
 
-def _shelf_of(registry: Any, make: Callable[[], Shelf[Any]]) -> Shelf[Any]:
+def _layer_of(registry: Any, make: Callable[[], Layer[Any]]) -> Layer[Any]:
     """The shelf that belongs to a registry, kept with it."""
-    shelf: Shelf[Any] | None = vars(registry).get("_shelf")
-    if shelf is None:
-        shelf = vars(registry)["_shelf"] = make()
-    return shelf
+    current_layer: Layer[Any] | None = vars(registry).get("_shelf")
+    if current_layer is None:
+        current_layer = vars(registry)["_shelf"] = make()
+    return current_layer
 
 
-dialect_shelf: Shelf["PluginDialect"] = Shelf(dialects.added, dialects.add, dialects.remove)
+dialect_layer: Layer["PluginDialect"] = Layer(dialects.added, dialects.add, dialects.remove)
 """The dialects are the same for the whole process."""
 
 

@@ -462,10 +462,10 @@ def _source(folder: Path, manifest: Manifest) -> str:
 
 
 def _of_package(point: EntryPoint) -> _Found:
-    told = point.dist.metadata if point.dist is not None else None
+    given = point.dist.metadata if point.dist is not None else None
     manifest = Manifest(
         id=check_id(point.name),
-        description=told["Summary"] if told is not None and "Summary" in told else None,
+        description=given["Summary"] if given is not None and "Summary" in given else None,
         version=point.dist.version if point.dist is not None else None,
     )
     return _Found(

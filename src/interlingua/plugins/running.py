@@ -115,9 +115,9 @@ def definition_of(value: Any) -> PluginDefinition:
         return found
     if callable(value):
         return PluginDefinition(register=value)
-    held = attribute(value, "plugin")
-    if held is not None and held is not value:
-        return definition_of(held)
+    pending = attribute(value, "plugin")
+    if pending is not None and pending is not value:
+        return definition_of(pending)
     raise Failed("entry", "there is no function register(api), nor activate(api), nor a `plugin` that has one")
 
 

@@ -50,8 +50,8 @@ def _put(block: Any, blobs: Blobs, threshold: int) -> Any:
     name = hashlib.sha256(data).hexdigest()
     blobs.put(name, data)
     mark: dict[str, Any] = {"size": len(data)} | ({} if block.url is None else {"url": block.url})
-    held = {**block.extra.get(API, {}), MARK: mark}
-    return replace(block, data=None, url=f"{SCHEME}{name}", extra={**block.extra, API: held})
+    residual = {**block.extra.get(API, {}), MARK: mark}
+    return replace(block, data=None, url=f"{SCHEME}{name}", extra={**block.extra, API: residual})
 
 
 def bring_back(message: M, blobs: Blobs) -> tuple[M, list[str]]:
@@ -72,8 +72,8 @@ def _bring(block: Any, blobs: Blobs, missing: list[str]) -> Any:
     if data is None:
         missing.append(name)
         return block
-    held = {key: value for key, value in block.extra[API].items() if key != MARK}
-    extra = {key: value for key, value in block.extra.items() if key != API} | ({API: held} if held else {})
+    residual = {key: value for key, value in block.extra[API].items() if key != MARK}
+    extra = {key: value for key, value in block.extra.items() if key != API} | ({API: residual} if residual else {})
     return replace(block, data=base64.b64encode(data).decode(), url=mark.get("url"), extra=extra)
 
 

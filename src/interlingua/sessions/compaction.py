@@ -69,11 +69,11 @@ def context_pairs(path: Sequence[Entry]) -> list[tuple[str | None, AgentMessage]
 
 def summary_message(summary: str, timestamp: Any = None) -> UserMessage:
     """A summary in the words in which a model is told of it."""
-    words = (
+    text = (
         "The conversation so far was too long to keep in full. This is a summary of it:\n\n"
         f"<summary>\n{summary}\n</summary>"
     )
-    return UserMessage(content=words, timestamp=timestamp if isinstance(timestamp, int) else None)
+    return UserMessage(content=text, timestamp=timestamp if isinstance(timestamp, int) else None)
 
 
 def unsigned(message: AgentMessage) -> AgentMessage | None:
@@ -104,13 +104,13 @@ def _unsigned(block: Block, alone: bool) -> Block:
         block = replace(block, text_signature=None)
     elif isinstance(block, ToolCall) and block.thought_signature is not None:
         block = replace(block, thought_signature=None)
-    if alone and any("id" in held for held in block.extra.values() if isinstance(held, dict)):
-        block = replace(block, extra={api: _without_id(held) for api, held in block.extra.items()})
+    if alone and any("id" in residual for residual in block.extra.values() if isinstance(residual, dict)):
+        block = replace(block, extra={api: _without_id(residual) for api, residual in block.extra.items()})
     return block
 
 
-def _without_id(held: Any) -> Any:
-    return {key: value for key, value in held.items() if key != "id"} if isinstance(held, dict) else held
+def _without_id(pending: Any) -> Any:
+    return {key: value for key, value in pending.items() if key != "id"} if isinstance(pending, dict) else pending
 
 
 def _spoken(entries: Iterable[Entry]) -> Iterator[tuple[str | None, AgentMessage]]:
@@ -203,7 +203,7 @@ def cut(path: Sequence[Entry], keep_recent_tokens: int = KEEP_RECENT_TOKENS) -> 
         return None
     start = 0 if compaction is None else _first_kept(path, compaction)
     at = _cut_at(path, start, keep_recent_tokens)
-    if at is None or not any(map(_is_told, path[start:at])):
+    if at is None or not any(map(_is_given, path[start:at])):
         return None
     turn = _turn_start(path, start, at)
     first = at
@@ -225,7 +225,7 @@ def cut_everything(path: Sequence[Entry]) -> Cut | None:
     """
     compaction = _latest(path)
     start = 0 if compaction is None else _first_kept(path, compaction)
-    if not any(map(_is_told, path[start:])) or _waiting(path) or any(map(_has_media, unanswered(path))):
+    if not any(map(_is_given, path[start:])) or _waiting(path) or any(map(_has_media, unanswered(path))):
         return None
     turn = _turn_start(path, start, len(path))
     return Cut(
@@ -275,7 +275,7 @@ def _has_media(entry: Entry) -> bool:
     )
 
 
-def _is_told(entry: Entry) -> bool:
+def _is_given(entry: Entry) -> bool:
     return not is_bookkeeping(entry.message)
 
 
@@ -447,7 +447,7 @@ def _flat(message: AgentMessage, *, shorten: bool = True) -> Iterator[str]:
     match message:
         case UserMessage() | SystemMessage():
             label = "User" if isinstance(message, UserMessage) else "System"
-            yield f"[{label}]: {_told(message)}"
+            yield f"[{label}]: {_given(message)}"
         case AssistantMessage():
             if message.thinking:
                 yield f"[Assistant thinking]: {message.thinking}"
@@ -456,13 +456,13 @@ def _flat(message: AgentMessage, *, shorten: bool = True) -> Iterator[str]:
             if message.tool_calls:
                 yield f"[Assistant tool calls]: {'; '.join(map(_called, message.tool_calls))}"
         case ToolResultMessage():
-            told = _told(message)
-            yield f"[Tool result]: {_shortened(told) if shorten else told}"
+            given = _given(message)
+            yield f"[Tool result]: {_shortened(given) if shorten else given}"
         case CustomMessage():
             yield f"[{message.role}]: {jsontext.compact(message.fields)}"
 
 
-def _told(message: UserMessage | SystemMessage | ToolResultMessage) -> str:
+def _given(message: UserMessage | SystemMessage | ToolResultMessage) -> str:
     blocks = blocks_of(message.content)
     texts = [block.text for block in blocks if isinstance(block, DocumentBlock) and block.text]
     media = [_named(block) for block in blocks if not isinstance(block, TextBlock)]

@@ -89,19 +89,19 @@ def _by_role(a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]], left: ran
 
 def spans(a: str, b: str) -> list[Span]:
     """Two texts as one row of pieces, word by word; line by line where they are very long."""
-    words = [_WORDS.findall(text) for text in (a, b)]
-    if max(map(len, words)) > MAX_WORDS:
-        words = [_LINES.findall(text) for text in (a, b)]
+    terms = [_WORDS.findall(text) for text in (a, b)]
+    if max(map(len, terms)) > MAX_WORDS:
+        terms = [_LINES.findall(text) for text in (a, b)]
     found: list[Span] = []
-    matcher = difflib.SequenceMatcher(None, words[0], words[1], autojunk=max(map(len, words)) > _MANY_WORDS)
+    matcher = difflib.SequenceMatcher(None, terms[0], terms[1], autojunk=max(map(len, terms)) > _MANY_WORDS)
     for kind, a1, a2, b1, b2 in matcher.get_opcodes():
         if kind == "equal":
-            found.append(Span("".join(words[0][a1:a2]), "both"))
+            found.append(Span("".join(terms[0][a1:a2]), "both"))
             continue
         if a1 < a2:
-            found.append(Span("".join(words[0][a1:a2]), "a"))
+            found.append(Span("".join(terms[0][a1:a2]), "a"))
         if b1 < b2:
-            found.append(Span("".join(words[1][b1:b2]), "b"))
+            found.append(Span("".join(terms[1][b1:b2]), "b"))
     return found
 
 

@@ -22,7 +22,7 @@ from .blobs import FileBlobs
 from .index import ORPHAN, Index, Record, StaleIndex, check_of
 from .store import Deleted, Log, Problem, SessionBusy, SessionError, SessionInfo, SessionNotFound
 from .summary import foreign_summary, summary
-from .tree import BAD, BLANK, ENTRY, ROOT, Place, place, position, told
+from .tree import BAD, BLANK, ENTRY, ROOT, Place, parse_place, place, position
 from .watching import PathWatch, Watch
 
 ENDING = ".jsonl"
@@ -105,7 +105,7 @@ class FileLog:
     def _check(self, record: Record, raw: bytes) -> None:
         """Whether a line is the one that the index means, and follows the one that the index says."""
         try:
-            line = told(raw)
+            line = parse_place(raw)
         except FormatError:
             raise StaleIndex from None
         if check_of(_name(line.id)) != record.check:
@@ -117,7 +117,7 @@ class FileLog:
 
     def find(self, id: str) -> int | None:
         for number in self._index.candidates(id):
-            if told(self.line(number)).id == id:
+            if parse_place(self.line(number)).id == id:
                 return number
         at = position(id)
         if at is None or at >= len(self._index):
@@ -152,8 +152,8 @@ class FileLog:
             return
         rest = self._read_lines(size)
         if rest and self._lease is not None:
-            self._mend(rest)
-        elif rest and not lease.is_held(self.path.with_suffix(".lock")):
+            self._repair(rest)
+        elif rest and not lease.is_locked(self.path.with_suffix(".lock")):
             self._report(f"the last line has no end ({rest} bytes): it is not read")
 
     def _was_replaced(self) -> bool:
@@ -185,7 +185,7 @@ class FileLog:
 
     def _take_in(self, raw: bytes) -> None:
         try:
-            line = told(raw)
+            line = parse_place(raw)
         except FormatError:
             self._index.add(len(raw), self._index.stand, None, BAD if raw.strip() else BLANK)
             return
@@ -239,12 +239,12 @@ class FileLog:
         while view:
             view = view[os.write(self._file, view) :]
 
-    def _mend(self, rest: int) -> None:
+    def _repair(self, rest: int) -> None:
         """Puts an end to the last line if it is whole; moves it aside if a crash cut it."""
         start = self._index.covered
         tail = os.pread(self._file, rest, start)
         try:
-            told(tail)
+            parse_place(tail)
         except FormatError:
             place = self._set_aside(tail)
             os.ftruncate(self._file, start)

@@ -11,7 +11,21 @@ from .blobs import NAME
 from .lines import read_line
 from .session import Session
 from .store import SessionDamaged, SessionError, Store
-from .tree import BAD, BLANK, ENTRY, HEAD, JOURNAL, LABEL, MARK, REVISION, ROOT, is_positional, positional, told, walk
+from .tree import (
+    BAD,
+    BLANK,
+    ENTRY,
+    HEAD,
+    JOURNAL,
+    LABEL,
+    MARK,
+    REVISION,
+    ROOT,
+    is_positional,
+    parse_place,
+    positional,
+    walk,
+)
 
 GRACE = 3600.0  # seconds for which a blob is kept that nothing names: its line may be on the way
 
@@ -83,7 +97,7 @@ def _latest_branch_lines(session: Session) -> set[int]:
 
 
 def _is_branch(session: Session, number: int) -> bool:
-    return session._log.place(number).kind == MARK and told(session._log.line(number)).role == "branch"
+    return session._log.place(number).kind == MARK and parse_place(session._log.line(number)).role == "branch"
 
 
 def _lives(session: Session, number: int, alive: set[int], labels: dict[str, str]) -> bool:
@@ -98,7 +112,7 @@ def _lives(session: Session, number: int, alive: set[int], labels: dict[str, str
         target = line.get("target", line.get("targetId"))
         return bool((session.title if target is None else labels.get(target)) == line.get("label"))
     if kind == REVISION or (kind == MARK and not _is_branch(session, number)):
-        target = told(session._log.line(number)).target
+        target = parse_place(session._log.line(number)).target
         return isinstance(target, str) and session._log.find(target) in alive
     return kind not in (BLANK, HEAD)
 
@@ -111,7 +125,7 @@ def _refuse(session: Session) -> None:
         )
     for number in range(len(session._log)):
         if session._log.place(number).kind >= ENTRY:
-            line = told(session._log.line(number))
+            line = parse_place(session._log.line(number))
             if not isinstance(line.id, str) or is_positional(line.parent_id):
                 raise SessionError(
                     f"{session.where}: {positional(number)} has no id, so nothing could be found by it afterwards;"

@@ -186,8 +186,8 @@ class Index:
         try:
             self._write_records(handle, kept)
             os.fsync(handle)
-            told = (len(self), self.covered, os.fstat(file).st_mtime_ns, *_samples(file, self.covered))
-            raw = _HEADER.pack(_MAGIC, *told, zlib.crc32(self._last()), 0)[:-4]
+            given = (len(self), self.covered, os.fstat(file).st_mtime_ns, *_samples(file, self.covered))
+            raw = _HEADER.pack(_MAGIC, *given, zlib.crc32(self._last()), 0)[:-4]
             _write_at(handle, raw + zlib.crc32(raw).to_bytes(4, "little"), 0)
         finally:
             os.close(handle)

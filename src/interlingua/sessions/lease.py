@@ -126,7 +126,7 @@ class Lease:
         self._file = -1
 
 
-def is_held(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Whether somebody writes now. Only looks: no reader ever takes the lock."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -65,9 +65,9 @@ def encode_line(entry: Entry, *, root: bool = False) -> bytes:
     `root` says that the entry has no parent, where it would otherwise follow the line before.
     """
     message: AgentMessage = entry.message
-    held = message.fields if isinstance(message, CustomMessage) else message.extra.get(SELF)
-    if isinstance(held, dict) and not held.keys().isdisjoint(PLACES):
-        taken = next(key for key in PLACES if key in held)
+    residual = message.fields if isinstance(message, CustomMessage) else message.extra.get(SELF)
+    if isinstance(residual, dict) and not residual.keys().isdisjoint(PLACES):
+        taken = next(key for key in PLACES if key in residual)
         raise FormatError(f"a message cannot have the key {taken!r} of its own: it is the entry's place in the session")
     raw = dump(message)
     place = (

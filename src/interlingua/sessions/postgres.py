@@ -74,7 +74,9 @@ class _Postgres:
 
         def block(seconds: float) -> bool:
             try:
-                return any(told.payload == str(session) for told in connection.notifies(timeout=seconds, stop_after=1))
+                return any(
+                    given.payload == str(session) for given in connection.notifies(timeout=seconds, stop_after=1)
+                )
             except self._psycopg.Error:
                 return True  # whoever reads next is told what is wrong
 

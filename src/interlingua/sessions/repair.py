@@ -47,15 +47,15 @@ from .tree import (
     REVISION,
     ROOT,
     SESSION,
+    Given,
     Place,
-    Told,
     kind_of,
     kind_of_message,
+    parse_place,
     place,
     position,
     positional,
     stand_after,
-    told,
     walk,
 )
 
@@ -113,7 +113,7 @@ class _Item(NamedTuple):
 
     number: int | None
     raw: bytes
-    line: Told
+    line: Given
     message: AgentMessage | None  # None beside the tree
     changed: bool = False
     extra: Extra = {}
@@ -200,22 +200,22 @@ def _entry_item(entry: Entry) -> _Item:
     raw = encode_line(entry)
     message: AgentMessage = entry.message
     beside = kind_of_message(message) < ENTRY
-    return _Item(None, raw, told(raw), None if beside else message, extra=entry.extra, parents=entry.parents)
+    return _Item(None, raw, parse_place(raw), None if beside else message, extra=entry.extra, parents=entry.parents)
 
 
 def _aside(number: int | None, line: dict[str, Any]) -> _Item:
     raw = jsontext.write(line)
-    return _Item(number, raw, told(raw), None)
+    return _Item(number, raw, parse_place(raw), None)
 
 
 def _item(number: int, raw: bytes, findings: list[Finding]) -> Iterator[_Item]:
-    line = told(raw)
+    line = parse_place(raw)
     if kind_of(line) < ENTRY:
         yield _Item(number, raw, line, None)
         return
     try:
         entry: Entry | None = decode_line(raw)
-        why = "" if entry is None else _foreign_words(entry.message)
+        why = "" if entry is None else _foreign_text(entry.message)
     except InterlinguaError as error:
         entry, why = None, getattr(error, "message", str(error))
     if entry is not None and not why:
@@ -225,7 +225,7 @@ def _item(number: int, raw: bytes, findings: list[Finding]) -> Iterator[_Item]:
     findings.append(Finding(number, "shape", why, _read_as(messages)))
     names = _part_names(line.id, len(messages))
     for at, message in enumerate(messages):
-        place = Told(line.role, names[at], names[at - 1] if at else line.parent_id)
+        place = Given(line.role, names[at], names[at - 1] if at else line.parent_id)
         yield _Item(number, raw, place, message, changed=True)
 
 
@@ -247,7 +247,7 @@ def _role(message: AgentMessage) -> str:
 # --- other wires' words ----------------------------------------------------------------------------------------------
 
 
-def _foreign_words(message: AgentMessage) -> str:
+def _foreign_text(message: AgentMessage) -> str:
     """What in a line is another wire's way of saying it; empty when nothing is."""
     if isinstance(message, CustomMessage):
         return f"the role `{message.role}` of another wire" if message.role in _FOREIGN_ROLES else ""
@@ -278,8 +278,8 @@ def _understood(value: dict[str, Any]) -> list[AgentMessage]:
         messages: list[AgentMessage] = [entry.message for entry in decoded.entries]
         if decoded.system:
             messages.insert(0, SystemMessage(content=decoded.system))
-        heard = any(map(_says, messages)) or not value.get("content")
-        if messages and heard and not any(map(_is_strange, messages)):
+        received = any(map(_says, messages)) or not value.get("content")
+        if messages and received and not any(map(_is_strange, messages)):
             return [_kept_from(message, value) for message in messages]
     return [_forced(value)]
 
@@ -340,7 +340,7 @@ def _forced(value: dict[str, Any]) -> AgentMessage:
     if content is not None and not isinstance(content, str | list):
         content = jsontext.compact(content)
     if isinstance(content, list):
-        content = [block if _is_ours(block) else {"type": "text", "text": _words(block)} for block in content]
+        content = [block if _is_ours(block) else {"type": "text", "text": _text(block)} for block in content]
     fixed["content"] = content
     unread = {key: fixed.pop(key) for key in _FOREIGN_KEYS if key in fixed}
     fixed |= {"unread": unread} if unread else {}
@@ -349,7 +349,7 @@ def _forced(value: dict[str, Any]) -> AgentMessage:
             message: AgentMessage = decode_line(jsontext.write(kept)).message
         except InterlinguaError:
             continue
-        if not _foreign_words(message):
+        if not _foreign_text(message):
             return message
     return CustomMessage("unreadable", {"value": value})
 
@@ -360,7 +360,7 @@ def _is_ours(block: Any) -> bool:
     return block.get("type") in _OUR_TYPES or not _is_foreign_block(block)
 
 
-def _words(block: Any) -> str:
+def _text(block: Any) -> str:
     return block if isinstance(block, str) else jsontext.compact(block)
 
 
@@ -436,7 +436,7 @@ class _Repair:
         if kind == JOURNAL and isinstance(here, str):
             stand = self._follows.get(parent, stand)
             here = self._name(stand) if stand != ROOT else here
-        line = Told(item.line.role, item.line.id, here, target)
+        line = Given(item.line.role, item.line.id, here, target)
         self._write(item.raw if line == item.line else _replaced(item.raw, line), kind, stand)
 
     def _move(self, to: int, raw: bytes | None = None) -> None:
@@ -601,7 +601,7 @@ class _Repair:
     # --- writing
 
     def _put(self, item: _Item | None, message: AgentMessage, parent: int, state: _State) -> int:
-        line = item.line if item is not None else Told("")
+        line = item.line if item is not None else Given("")
         id = line.id if isinstance(line.id, str) else None
         if item is not None and id is not None and id in self._names:
             id = self._fresh_id(id)
@@ -622,7 +622,7 @@ class _Repair:
         self._states[number] = state
         return number
 
-    def _leads_to(self, line: Told, parent: int) -> bool:
+    def _leads_to(self, line: Given, parent: int) -> bool:
         found = place(line, self._stand, self._new_find)
         return found.parent == parent and not found.orphan
 
@@ -631,7 +631,7 @@ class _Repair:
         at = position(id)
         if found is not None or at is None or at >= len(self._kinds) or self._kinds[at] < ENTRY:
             return found
-        return at if not isinstance(told(self.lines[at]).id, str) else None
+        return at if not isinstance(parse_place(self.lines[at]).id, str) else None
 
     def _written(self, item: _Item | None, entry: Entry, *, root: bool) -> bytes:
         """A line whose message is as it was keeps its other keys in their order."""
@@ -654,7 +654,7 @@ class _Repair:
         return next(name for name in names if name not in self._names and name not in self._old.names)
 
     def _name(self, number: int) -> str:
-        id = told(self.lines[number]).id
+        id = parse_place(self.lines[number]).id
         return id if isinstance(id, str) else positional(number)
 
     def _finish(self) -> None:
@@ -714,7 +714,7 @@ class _Reckoning:
         return next((old for old in reversed(self.names.get(id, ())) if old < before), bare if bare < before else ROOT)
 
 
-def _replaced(raw: bytes, place: Told) -> bytes:
+def _replaced(raw: bytes, place: Given) -> bytes:
     """A line beside the tree that says another place."""
     named = {"target": place.target, "parentId": place.parent_id}
     return jsontext.write({**jsontext.read(raw), **{k: v for k, v in named.items() if v is not UNSET}})

@@ -193,14 +193,14 @@ class Session:
     def _begin(self, about: Conversation | None) -> None:
         if len(self._log) and is_foreign(self._log.line(0)):
             raise SessionError(f"{self._log.where}: another program's session file; import it first")
-        told = {} if about is None else plain(replace(about, entries=(), head=None))
+        given = {} if about is None else plain(replace(about, entries=(), head=None))
         self._about = {
             "role": "session",
             "version": transcript.VERSION,
             "id": self.id,
             "createdAt": _now(),
             "agentId": self.agent,
-            **told,
+            **given,
         }
         if len(self._log) and self._log.place(0).kind == SESSION:
             self._about = read_line(self._log.line(0))
@@ -340,7 +340,7 @@ class Session:
 
     def _misplaced(self, number: int) -> str | None:
         """What is wrong with the place that a line names."""
-        place, line = self._log.place(number), tree.told(self._log.line(number))
+        place, line = self._log.place(number), tree.parse_place(self._log.line(number))
         if place.orphan:
             itself = line.parent_id == line.id
             return "names itself as its parent" if itself else f"names the parent {line.parent_id!r}, not before it"
@@ -482,7 +482,7 @@ class Session:
 
     def _why_bad(self, number: int) -> str:
         try:
-            tree.told(self._log.line(number))
+            tree.parse_place(self._log.line(number))
         except FormatError as error:
             return error.message
         return "not a line of a session"
@@ -600,8 +600,8 @@ class Session:
     def _aside(self, role: str, parent: str | None = _HERE, /, **fields: Any) -> None:
         """A line beside the tree. It says where the session stands, or `parent`."""
         head = self.head if parent is _HERE else parent
-        said = {key: value for key, value in fields.items() if value is not None or key == "target"}
-        self._add(jsontext.write({"role": role, **said} | ({"parentId": head} if head is not None else {})))
+        given = {key: value for key, value in fields.items() if value is not None or key == "target"}
+        self._add(jsontext.write({"role": role, **given} | ({"parentId": head} if head is not None else {})))
 
     def _mark(self, role: str, target: str | None, **fields: Any) -> None:
         """A line about an entry, with its time."""
@@ -721,10 +721,10 @@ class Session:
         """From here on the session talks to another model; `options` are kept with it."""
         described = ModelDescriptor(id=model, provider=provider or "") if isinstance(model, str) else model
         fields = {"provider": described.provider, "model": described.id, "api": described.api}
-        said: dict[str, Any] = {key: value for key, value in fields.items() if value}
+        given: dict[str, Any] = {key: value for key, value in fields.items() if value}
         if options is not None:
-            said["options"] = plain(options)
-        return self.append(CustomMessage("model", {**said, "timestamp": _now()}))
+            given["options"] = plain(options)
+        return self.append(CustomMessage("model", {**given, "timestamp": _now()}))
 
     @_checked
     def compact(
@@ -751,8 +751,8 @@ class Session:
             "tokensAfter": tokens_after,
             "details": details,
         }
-        said = {key: value for key, value in fields.items() if value is not None}
-        return self.append(CustomMessage(compaction.ROLE, {**said, "timestamp": _now()}))
+        given = {key: value for key, value in fields.items() if value is not None}
+        return self.append(CustomMessage(compaction.ROLE, {**given, "timestamp": _now()}))
 
     def journal(
         self,
@@ -939,7 +939,7 @@ class Session:
     def _name(self, number: int) -> str:
         if self._known[0] == number:
             return self._known[1]
-        id = tree.told(self._log.line(number)).id
+        id = tree.parse_place(self._log.line(number)).id
         return id if isinstance(id, str) else tree.positional(number)
 
     def _context_numbers(self, at: int) -> list[int]:
@@ -1070,10 +1070,14 @@ def _moved(
     names: dict[str, str] = {}
     out: list[bytes] = []
     for number, raw in path:
-        said = tree.told(raw)
-        out.append(_renamed(raw, names) if tree.is_positional(said.parent_id) or said.role == compaction.ROLE else raw)
-        id = said.id if isinstance(said.id, str) else tree.positional(number)
-        names[id] = said.id if isinstance(said.id, str) else tree.positional(len(out))  # behind the session's own line
+        given = tree.parse_place(raw)
+        out.append(
+            _renamed(raw, names) if tree.is_positional(given.parent_id) or given.role == compaction.ROLE else raw
+        )
+        id = given.id if isinstance(given.id, str) else tree.positional(number)
+        names[id] = (
+            given.id if isinstance(given.id, str) else tree.positional(len(out))
+        )  # behind the session's own line
         out += [jsontext.write({**line, "parentId": names[id]}) for line in journal.get(number, ())]
     return out, names
 

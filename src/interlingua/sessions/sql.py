@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ..values.errors import FormatError
 from .store import Deleted, Log, Problem, SessionError, SessionInfo, SessionNotFound
 from .summary import summary
-from .tree import BAD, BLANK, ENTRY, ROOT, Place, place, position, stand_after, told
+from .tree import BAD, BLANK, ENTRY, ROOT, Place, parse_place, place, position, stand_after
 from .watching import Watch
 
 TABLES = (
@@ -182,7 +182,7 @@ def _placed(raw: bytes, stand: int, find: Callable[[str], int | None]) -> tuple[
     if not raw.strip():
         return Place(BLANK, stand), None
     try:
-        line = told(raw)
+        line = parse_place(raw)
     except FormatError:
         return Place(BAD, stand), None
     found = place(line, stand, find)

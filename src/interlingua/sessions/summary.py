@@ -24,7 +24,7 @@ def summary(log: Log, base: SessionInfo) -> SessionInfo:
     origin = forked if isinstance(forked, dict) else {}
     return replace(
         base,
-        title=_name(log) or _first_words(log),
+        title=_name(log) or _first_text(log),
         messages=log.count(*MESSAGES),
         model=_model(log),
         created=created if isinstance(created, int) else None,
@@ -65,16 +65,16 @@ def _name(log: Log) -> str | None:
     return None
 
 
-def _first_words(log: Log) -> str | None:
+def _first_text(log: Log) -> str | None:
     for number in log.numbers(USER, first=5):
         content = _value(log, [number]).get("content")
-        words = content if isinstance(content, str) else _words(content)
-        if words.strip():
-            return _short(words)
+        text = content if isinstance(content, str) else _text(content)
+        if text.strip():
+            return _short(text)
     return None
 
 
-def _words(content: Any) -> str:
+def _text(content: Any) -> str:
     blocks = content if isinstance(content, list) else ()
     return " ".join(str(block.get("text", "")) for block in blocks if isinstance(block, dict))
 
@@ -87,8 +87,8 @@ def _model(log: Log) -> str | None:
     return None
 
 
-def _short(words: str) -> str:
-    line = " ".join(words.split())
+def _short(text: str) -> str:
+    line = " ".join(text.split())
     return line if len(line) <= _TITLE else f"{line[: _TITLE - 1]}…"
 
 

@@ -84,13 +84,13 @@ def terms_of(text: str) -> list[Term]:
     """The terms of a query: words, "phrases", and -words that must not be there. Nothing else in it is syntax."""
     terms: list[Term] = []
     for minus_quoted, quoted, minus, plain in _QUERY.findall(text):
-        words = tuple(words_of(quoted or plain))
-        if words:
-            terms.append(Term(words, bool(minus_quoted or minus)))
+        message = tuple(joined_text(quoted or plain))
+        if message:
+            terms.append(Term(message, bool(minus_quoted or minus)))
     return terms[:MAX_TERMS]
 
 
-def words_of(text: str) -> Iterator[str]:
+def joined_text(text: str) -> Iterator[str]:
     """The words of a text as the index holds them."""
     for found in _WORD.finditer(spaced(text)):
         yield found[0]
@@ -235,14 +235,14 @@ def _pattern(terms: list[Term]) -> re.Pattern[str] | None:
     wanted = [term.words for term in terms if not term.excluded]
     if not wanted:
         return None
-    ways = [r"(?:\W|_)*".join(map(re.escape, words)) for words in wanted]
+    ways = [r"(?:\W|_)*".join(map(re.escape, text)) for text in wanted]
     return re.compile("|".join(sorted(ways, key=len, reverse=True)), re.IGNORECASE)
 
 
 def is_in(text: str, terms: list[Term], *, exact: bool = True) -> bool:
     """Whether a text holds every term and none of the excluded ones; unless `exact`, a word that begins so will do."""
-    words = [_folded(word) for word in words_of(text)]
-    row = f" {' '.join(words)} "
+    texts = [_folded(word) for word in joined_text(text)]
+    row = f" {' '.join(texts)} "
     end = " " if exact else ""
     return all((f" {' '.join(map(_folded, term.words))}{end}" in row) != term.excluded for term in terms)
 

@@ -47,7 +47,7 @@ _MARK = b"\xef\xbb\xbf"
 _POSITIONAL = re.compile(r"line-([1-9][0-9]{0,9})")
 
 
-class Told(Struct, frozen=True, rename="camel"):
+class Given(Struct, frozen=True, rename="camel"):
     """What a line says about its place."""
 
     role: str
@@ -67,10 +67,10 @@ class Place(NamedTuple):
     orphan: bool = False
 
 
-_decode = msgspec.json.Decoder(Told).decode
+_decode = msgspec.json.Decoder(Given).decode
 
 
-def told(raw: bytes) -> Told:
+def parse_place(raw: bytes) -> Given:
     """What a raw line says about its place; raises FormatError where it is no line of a session."""
     try:
         return _decode(raw)
@@ -78,10 +78,10 @@ def told(raw: bytes) -> Told:
         value = jsontext.read(raw.removeprefix(_MARK))
     if not isinstance(value, dict) or not isinstance(value.get("role"), str):
         raise FormatError("expected an object with a `role`")
-    return Told(value["role"], value.get("id"), value.get("parentId", UNSET), value.get("target", UNSET))
+    return Given(value["role"], value.get("id"), value.get("parentId", UNSET), value.get("target", UNSET))
 
 
-def place(line: Told, stand: int, find: Callable[[str], int | None]) -> Place:
+def place(line: Given, stand: int, find: Callable[[str], int | None]) -> Place:
     """The place of a line, when the session stood at `stand` before it; `find` gives the number of an earlier entry."""
     kind = kind_of(line)
     if kind == SESSION:
@@ -98,14 +98,14 @@ def place(line: Told, stand: int, find: Callable[[str], int | None]) -> Place:
     return Place(kind, ROOT) if line.parent_id is None else Place(kind, stand, True)
 
 
-def _head(line: Told, stand: int, find: Callable[[str], int | None]) -> Place:
+def _head(line: Given, stand: int, find: Callable[[str], int | None]) -> Place:
     if line.target is None:
         return Place(HEAD, ROOT)
     target = find(line.target) if isinstance(line.target, str) else None
     return Place(HEAD, stand, line.target is not UNSET) if target is None else Place(HEAD, target)
 
 
-def kind_of(line: Told) -> int:
+def kind_of(line: Given) -> int:
     """The kind of a line. Other programs have messages of the roles `branch` and `note`: ours name a `target`."""
     kind = _KINDS.get(line.role, ENTRY)
     is_ours = line.target is not UNSET and not isinstance(line.id, str)
@@ -115,7 +115,7 @@ def kind_of(line: Told) -> int:
 def kind_of_message(message: AgentMessage) -> int:
     """The kind of the line that a message would be."""
     fields = message.fields if isinstance(message, CustomMessage) else {}
-    return kind_of(Told(message.role, fields.get("id"), None, fields.get("target", UNSET)))
+    return kind_of(Given(message.role, fields.get("id"), None, fields.get("target", UNSET)))
 
 
 def stand_after(number: int, kind: int, parent: int) -> int:

@@ -329,20 +329,20 @@ class Split(_Changing):
         return replace(answer, steps=self._recut(answer.steps))
 
     def _recut(self, steps: Iterable[Step]) -> Iterator[Step]:
-        held = b""
+        pending = b""
         for step in steps:
             if not isinstance(step, Piece):
-                if held:
-                    yield Piece(held)
-                    held = b""
+                if pending:
+                    yield Piece(pending)
+                    pending = b""
                 yield step
                 continue
-            held += step.data
-            while len(held) >= self.size:
-                yield Piece(held[: self.size])
-                held = held[self.size :]
-        if held:
-            yield Piece(held)
+            pending += step.data
+            while len(pending) >= self.size:
+                yield Piece(pending[: self.size])
+                pending = pending[self.size :]
+        if pending:
+            yield Piece(pending)
 
 
 @dataclass(frozen=True)
@@ -435,7 +435,7 @@ def _refusal(answer: Answer, error: ProviderError) -> Answer:
 def _whole(
     answer: Answer, status: int, body: bytes, content_type: str, headers: dict[str, str] | None = None
 ) -> Answer:
-    told = {**(answer.headers or {}), **(headers or {}), "content-type": content_type}
+    fields = {**(answer.headers or {}), **(headers or {}), "content-type": content_type}
     return replace(
-        answer, status=status, headers=told, content_type=content_type, streamed=False, steps=(Piece(body, True),)
+        answer, status=status, headers=fields, content_type=content_type, streamed=False, steps=(Piece(body, True),)
     )

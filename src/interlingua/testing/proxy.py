@@ -142,8 +142,8 @@ class ProxyServer:
     def _admits(self, head: _Head) -> bool:
         if self._auth is None:
             return True
-        told = "Basic " + base64.b64encode(":".join(self._auth).encode()).decode()
-        return head.headers.get("proxy-authorization") == told
+        text = "Basic " + base64.b64encode(":".join(self._auth).encode()).decode()
+        return head.headers.get("proxy-authorization") == text
 
 
 def _parsed(data: bytes) -> _Head:
@@ -170,9 +170,9 @@ def _onwards(head: _Head) -> tuple[str, int, bytes]:
     return address.hostname or "", address.port or 80, opening
 
 
-async def _refuse(passed: Passed, writer: asyncio.StreamWriter, status: int, words: str) -> None:
+async def _refuse(passed: Passed, writer: asyncio.StreamWriter, status: int, text: str) -> None:
     passed.status = status
-    writer.write(f"HTTP/1.1 {status} {words}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+    writer.write(f"HTTP/1.1 {status} {text}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
     await writer.drain()
 
 

@@ -29,8 +29,8 @@ from ..values.request import Request
 from .faults import Piece
 from .wires import FACTS, NDJSON, WireFacts, cut_frames
 
-Said: TypeAlias = str | AssistantMessage | Block | Sequence[Block] | ProviderError
-Reply: TypeAlias = Said | Callable[[Request], Said] | Callable[[Request], Awaitable[Said]]
+Answered: TypeAlias = str | AssistantMessage | Block | Sequence[Block] | ProviderError
+Reply: TypeAlias = Answered | Callable[[Request], Answered] | Callable[[Request], Awaitable[Answered]]
 
 _BLOCKS = get_args(Block)
 _TOKENS_OF_A_FILE = 256
@@ -42,20 +42,20 @@ def echo(request: Request) -> str:
     return next((text_of(message.content) for message in users), "")
 
 
-def message_of(said: Said, request: Request, api: str, number: int, timestamp: int) -> AssistantMessage:
+def message_of(given: Answered, request: Request, api: str, number: int, timestamp: int) -> AssistantMessage:
     """The answer, complete. What `said` tells itself is left as it is."""
-    match said:
+    match given:
         case AssistantMessage():
-            message = said
+            message = given
         case str():
-            message = AssistantMessage(content=(TextBlock(text=said),) if said else ())
+            message = AssistantMessage(content=(TextBlock(text=given),) if given else ())
         case [*blocks] if all(isinstance(block, _BLOCKS) for block in blocks):
             message = AssistantMessage(content=tuple(blocks))
-        case _ if isinstance(said, _BLOCKS):
-            message = AssistantMessage(content=(said,))
+        case _ if isinstance(given, _BLOCKS):
+            message = AssistantMessage(content=(given,))
         case _:
             raise InterlinguaError(
-                f"a reply must be text, blocks, an AssistantMessage or a ProviderError, not {type(said).__name__}"
+                f"a reply must be text, blocks, an AssistantMessage or a ProviderError, not {type(given).__name__}"
             )
     return _completed(message, request, api, number, timestamp)
 

@@ -25,7 +25,7 @@ from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock,
 from ..values.request import Request
 from .authority import Authority
 from .faults import Answer, Fault, Piece
-from .replies import Reply, Said, array, echo, frames, message_of
+from .replies import Answered, Reply, array, echo, frames, message_of
 from .sending import send
 from .threads import LoopThread
 from .wires import FACTS, JSON, SSE, Route, error_body, route
@@ -228,8 +228,8 @@ class Server:
     def clear(self) -> None:
         """Forgets what it saw and what it was told to say."""
         with self._changed:
-            for held in (self._queue, self._requests, self._disconnects, self._awaited):
-                held.clear()
+            for pending in (self._queue, self._requests, self._disconnects, self._awaited):
+                pending.clear()
             self._routes.clear()
 
     def wait_for_disconnect(self, timeout: float = 5.0) -> Disconnect:
@@ -362,8 +362,8 @@ class Server:
         if any(fault.replaces for fault in faults):
             answer = self._blank(received, _streams(request, asked), query)
         else:
-            said = await self._said(entry.reply, request, received)
-            answer = self._spoken(said, request, received, asked, query, entry.chunk)
+            given = await self._encoded(entry.reply, request, received)
+            answer = self._spoken(given, request, received, asked, query, entry.chunk)
         for fault in faults:
             answer = fault.apply(answer)
         return answer
@@ -377,12 +377,12 @@ class Server:
             entry.used += 1
         return entry, faults
 
-    async def _said(self, reply: Reply, request: Request, received: Received) -> Said:
+    async def _encoded(self, reply: Reply, request: Request, received: Received) -> Answered:
         if not callable(reply):
             return reply
         try:
-            said = reply(request)
-            return await said if inspect.isawaitable(said) else said
+            given = reply(request)
+            return await given if inspect.isawaitable(given) else given
         except ProviderError as error:
             return error
         except Exception as error:  # a test's own function
@@ -391,14 +391,14 @@ class Server:
             return ProviderError(f"the function that makes the reply failed: {received.error}", status=500)
 
     def _spoken(
-        self, said: Said, request: Request, received: Received, asked: Route, query: Mapping[str, str], chunk: int
+        self, given: Answered, request: Request, received: Received, asked: Route, query: Mapping[str, str], chunk: int
     ) -> Answer:
-        if isinstance(said, ProviderError):
-            return _refused(received, said)
+        if isinstance(given, ProviderError):
+            return _refused(received, given)
         wire = dialect(asked.api)
         stamp = int(time.time()) * 1000  # no wire tells more than seconds
         try:
-            message = message_of(said, request, asked.api, received.index + 1, stamp)
+            message = message_of(given, request, asked.api, received.index + 1, stamp)
             blank = self._blank(received, _streams(request, asked), query)
             if not blank.streamed:
                 received.message = message
@@ -448,11 +448,11 @@ class Server:
 
 def _refused(received: Received, error: ProviderError) -> Answer:
     status, body, headers = error_body(received.api, error)
-    told = {**headers, "content-type": JSON, FACTS[received.api].request_id: f"req_test{received.index + 1}"}
+    fields = {**headers, "content-type": JSON, FACTS[received.api].request_id: f"req_test{received.index + 1}"}
     return Answer(
         api=received.api,
         status=status,
-        headers=told,
+        headers=fields,
         content_type=JSON,
         streamed=False,
         steps=(Piece(body, True),),
@@ -460,8 +460,8 @@ def _refused(received: Received, error: ProviderError) -> Answer:
 
 
 def _streams(request: Request, asked: Route) -> bool:
-    told = request.options.stream if asked.stream is None else asked.stream
-    return FACTS[asked.api].stream_default if told is None else told
+    given = request.options.stream if asked.stream is None else asked.stream
+    return FACTS[asked.api].stream_default if given is None else given
 
 
 def _status_and_value(reply: Any) -> tuple[int, Any]:

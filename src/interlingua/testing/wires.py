@@ -107,12 +107,12 @@ def _completions_error(error: ProviderError, sent: int, body: Any) -> bytes:
 
 
 def _responses_error(error: ProviderError, sent: int, body: Any) -> bytes:
-    told = body["error"]
+    given = body["error"]
     event = {
         "type": "error",
         "sequence_number": sent,
-        "code": told["code"] or told["type"],
-        "message": told["message"],
+        "code": given["code"] or given["type"],
+        "message": given["message"],
         "param": None,
     }
     return write_sse(jsontext.write(event), "error")

@@ -260,11 +260,11 @@ class _Updates:
         except RuntimeError:
             here = False
         if here:
-            self._tell(partial)
+            self._emit(partial)
         elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._tell, partial)
+            self._loop.call_soon_threadsafe(self._emit, partial)
 
-    def _tell(self, partial: ToolResult) -> None:
+    def _emit(self, partial: ToolResult) -> None:
         if self.over:
             return
         try:

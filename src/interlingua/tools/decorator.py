@@ -227,10 +227,10 @@ def _stand_in(parameter: _Parameter) -> Any:
     """What a function gets that asks for the signal or the callback when the caller has none."""
     if _without_none(parameter.hint) is not parameter.hint:
         return None
-    return Abort() if parameter.special == "signal" else _unheard
+    return Abort() if parameter.special == "signal" else _unhandled
 
 
-def _unheard(partial: ToolResult) -> None:
+def _unhandled(partial: ToolResult) -> None:
     pass
 
 
@@ -272,11 +272,11 @@ def parse_docstring(text: str) -> tuple[str, dict[str, str]]:
     """The words before the first section, and what the docstring says of each parameter."""
     lines = inspect.cleandoc(text).splitlines()
     starts = [at for at in range(len(lines)) if _starts_section(lines, at)]
-    words = "\n".join(lines[: starts[0]] if starts else lines).strip()
+    message = "\n".join(lines[: starts[0]] if starts else lines).strip()
     described: dict[str, str] = {}
     for start, end in pairwise((*starts, len(lines))):
         described |= _section(lines[start:end])
-    return words, {name: told for name, told in described.items() if told}
+    return message, {name: given for name, given in described.items() if given}
 
 
 def _starts_section(lines: list[str], at: int) -> bool:
@@ -310,7 +310,7 @@ def _google_section(lines: list[str]) -> dict[str, str]:
             current = described.setdefault(found["name"].lstrip("*"), [found["text"]])
         elif line.strip():
             current.append(line)
-    return {name: _joined(told) for name, told in described.items()}
+    return {name: _joined(given) for name, given in described.items()}
 
 
 def _numpy_section(lines: list[str]) -> dict[str, str]:
@@ -323,7 +323,7 @@ def _numpy_section(lines: list[str]) -> dict[str, str]:
             described |= {name.strip(): current for name in found["names"].split(",")}
         elif line.strip():
             current.append(line)
-    return {name: _joined(told) for name, told in described.items()}
+    return {name: _joined(given) for name, given in described.items()}
 
 
 def _indent(line: str) -> int:

@@ -210,8 +210,8 @@ def chunks_of(text: str) -> list[Chunk]:
 
 def terms_of(query: str) -> list[str]:
     """FTS5 expressions, one for each word of the query: quoted, so that nothing in them is syntax."""
-    words = dict.fromkeys(word for run in query.split() for word in _words(run))
-    return [_term(word) for word in list(words)[:_MAX_TERMS]]
+    text = dict.fromkeys(word for run in query.split() for word in _text(run))
+    return [_term(word) for word in list(text)[:_MAX_TERMS]]
 
 
 def spaced(text: str) -> str:
@@ -245,7 +245,7 @@ def _unspaced(char: str) -> bool:
     )
 
 
-def _words(run: str) -> Iterable[str]:
+def _text(run: str) -> Iterable[str]:
     """The words of a run without spaces: split at signs, and between scripts with and without spaces."""
     word, before = "", False
     for char in unicodedata.normalize("NFKC", run):
@@ -307,7 +307,7 @@ def _snippet(text: str, query: str) -> str:
     if len(text) <= _SNIPPET_CHARS:
         return text
     low = text.lower()
-    places = [low.find(word.lower()) for run in query.split() for word in _words(run)]
+    places = [low.find(word.lower()) for run in query.split() for word in _text(run)]
     at = min((place for place in places if place >= 0), default=0)
     start = max(0, min(at - _SNIPPET_CHARS // 3, len(text) - _SNIPPET_CHARS))
     end = start + _SNIPPET_CHARS

@@ -41,12 +41,12 @@ def spellings(path: str, roots: tuple[str, ...] = ("/",), home: Callable[[], str
     `roots` are the absolute spellings of the root. `home` gives what `~` stands for; None refuses it.
     """
     _refuse_strange(path)
-    literal = _beneath(_expanded(path, home), roots, path)
+    literal = _confined(_expanded(path, home), roots, path)
     meant = _SPACES.sub(" ", path.removeprefix("@"))
     if meant == path:
         return [literal]
     _refuse_strange(meant)
-    return [literal, _beneath(_expanded(meant, home), roots, path)]
+    return [literal, _confined(_expanded(meant, home), roots, path)]
 
 
 def look(name: str) -> str:
@@ -132,7 +132,7 @@ def _of_url(url: str) -> str:
     return path
 
 
-def _beneath(path: str, roots: tuple[str, ...], said: str) -> Parts:
+def _confined(path: str, roots: tuple[str, ...], text: str) -> Parts:
     absolute = path.startswith("/")
     kept: list[str] = []
     for part in path.split("/"):
@@ -143,12 +143,12 @@ def _beneath(path: str, roots: tuple[str, ...], said: str) -> Parts:
         elif kept:
             kept.pop()
         elif not absolute:
-            raise OutsideRoot(said)
+            raise OutsideRoot(text)
     if not absolute:
         return tuple(kept)
     rest = strip_root("/" + "/".join(kept), roots)
     if rest is None:
-        raise OutsideRoot(said)
+        raise OutsideRoot(text)
     return tuple(rest.split("/")) if rest else ()
 
 

@@ -275,14 +275,17 @@ def _command_touch(pattern: str, command: Command) -> _Verdict:
 
 def _path_verdict(patterns: tuple[str, ...], call: _Call) -> _Verdict:
     """Paths of the arguments, and for commands every word that may be one, also behind a `=` or a `:`."""
-    words = [word for command in call.line.commands for word in command.words] + list(call.line.files)
-    said = [piece for word in words for piece in _pieces(word)]
+    message = [word for command in call.line.commands for word in command.words] + list(call.line.files)
+    entries = [piece for word in message for piece in _pieces(word)]
     moves = [word.text for command in call.line.commands if command.name == "cd" for word in command.words[1:]]
     bases = [".", *call.paths, *moves]  # `cd secrets && cat key`, or `cat key` with a workdir
-    candidates = [*call.paths, *(normal_path(posixpath.join(base, text), call.root) for base in bases for text in said)]
+    candidates = [
+        *call.paths,
+        *(normal_path(posixpath.join(base, text), call.root) for base in bases for text in entries),
+    ]
     if any(_path_matches(patterns, path, call.root, strict=False) for path in candidates):
         return "yes"
-    return "maybe" if call.line.doubt or len(moves) > 1 or any(not word.fixed for word in words) else "no"
+    return "maybe" if call.line.doubt or len(moves) > 1 or any(not word.fixed for word in message) else "no"
 
 
 def _pieces(word: Word) -> list[str]:
@@ -321,8 +324,8 @@ def _shell_line(params: Mapping[str, Any]) -> ShellLine:
         if isinstance(value, str):
             lines.append(read_shell_line(value))
         elif isinstance(value, list | tuple):
-            words = tuple(Word(str(word)) for word in value)
-            quoted = " ".join("'" + word.text.replace("'", "'\\''") + "'" for word in words)
+            text = tuple(Word(str(word)) for word in value)
+            quoted = " ".join("'" + word.text.replace("'", "'\\''") + "'" for word in text)
             lines.append(read_shell_line(quoted))
     return ShellLine(
         tuple(command for line in lines for command in line.commands),

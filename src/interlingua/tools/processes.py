@@ -192,7 +192,7 @@ class Session:
 
     def _attend(self) -> None:
         """The thread: moves output to its store until the supervisor says that all is over."""
-        said = bytearray()
+        given = bytearray()
         reading = True
         waiting = select.poll()  # select() takes no descriptor above 1023, and a server has many
         control = self._control.fileno()
@@ -204,13 +204,13 @@ class Session:
                 reading = False
                 waiting.unregister(self._read)
             if control in ready:
-                data = self._heard()
-                said += data
-                self._hear_start(said)
+                data = self._received()
+                given += data
+                self._hear_start(given)
                 if not data:
                     break
         self._supervisor.wait()
-        exit = _exit_of(bytes(said))
+        exit = _exit_of(bytes(given))
         if exit is None:
             _sweep(self.id)
             exit = Exit(code=None, reason="lost")
@@ -224,7 +224,7 @@ class Session:
         self.exit = exit
         self.ended.abort()
 
-    def _heard(self) -> bytes:
+    def _received(self) -> bytes:
         """What the supervisor says; a reset is its end too: it left before it read our last word."""
         try:
             return self._control.recv(4096)
@@ -244,8 +244,8 @@ class Session:
             self.last_output = time.monotonic()
         return bool(data)
 
-    def _hear_start(self, said: bytes | bytearray) -> None:
-        first = bytes(said).split(b"\n")[0].split()
+    def _hear_start(self, given: bytes | bytearray) -> None:
+        first = bytes(given).split(b"\n")[0].split()
         if self.pid is None and len(first) == 2 and first[0] == b"started":
             self.pid = int(first[1])
 
@@ -276,8 +276,8 @@ def _channels(kind: Input, handed: contextlib.ExitStack) -> tuple[int, int | Non
     return read, write, (source, output)
 
 
-def _exit_of(said: bytes) -> Exit | None:
-    for line in said.decode().splitlines():
+def _exit_of(given: bytes) -> Exit | None:
+    for line in given.decode().splitlines():
         word, _, rest = line.partition(" ")
         if word == "ended":
             code, left, reason = rest.split(" ")

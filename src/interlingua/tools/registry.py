@@ -82,7 +82,7 @@ class ToolRegistry:
         self._entries: dict[str, _Entry] = {}
         self._ranks: dict[str, int] = {}
         self._labels: dict[str, str] = {}
-        self._told: set[str] = set()
+        self._given: set[str] = set()
         self._last = Resolution()
 
     # --- what is registered ---
@@ -320,8 +320,8 @@ class ToolRegistry:
 
     def _warn(self, message: str) -> None:
         """Tells a warning, each only once."""
-        if message not in self._told:
-            self._told.add(message)
+        if message not in self._given:
+            self._given.add(message)
             _notify(self.on_warning, message)
 
     def list(self) -> _Metas:

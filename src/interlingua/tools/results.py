@@ -42,13 +42,13 @@ def image_result(
     details: Any = None,
 ) -> ToolResult:
     """A picture, after a `MEDIA:` line with its path, if it has one, and after words, if there are any."""
-    words = [f"MEDIA:{path}"] if path else []
+    message = [f"MEDIA:{path}"] if path else []
     if extra_text:
-        words.append(extra_text)
-    told = {"label": label} | ({"path": path} if path else {})
+        message.append(extra_text)
+    given = {"label": label} | ({"path": path} if path else {})
     return ToolResult(
-        content=(*(TextBlock(text=text) for text in words), ImageBlock(data=base64, mime_type=mime_type)),
-        details=told if details is None else details,
+        content=(*(TextBlock(text=text) for text in message), ImageBlock(data=base64, mime_type=mime_type)),
+        details=given if details is None else details,
     )
 
 
@@ -100,13 +100,13 @@ def _of_fields(value: Any, *, needs_content: bool) -> ToolResult | None:
 
 def _json(value: Any) -> bytes:
     try:
-        return msgspec.json.encode(value, enc_hook=_said)
+        return msgspec.json.encode(value, enc_hook=_encoded)
     except UnicodeEncodeError:
-        return msgspec.json.encode(jsontext.clean_value(value), enc_hook=_said)
+        return msgspec.json.encode(jsontext.clean_value(value), enc_hook=_encoded)
     except RecursionError:
         raise FormatError("the result is nested too deep, or holds itself") from None
 
 
-def _said(value: Any) -> Any:
+def _encoded(value: Any) -> Any:
     """A pydantic model as its JSON, an unknown object as its text."""
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else str(value)

@@ -80,8 +80,8 @@ def sandbox_status() -> SandboxStatus:
     except (OSError, subprocess.TimeoutExpired) as error:
         return SandboxStatus(available=False, reason=f"not sandboxed: bubblewrap does not run here: {error}")
     if tried.returncode != 0:
-        said = tried.stderr.decode(errors="replace").strip() or f"exit code {tried.returncode}"
-        return SandboxStatus(available=False, reason=f"not sandboxed: bubblewrap is not allowed here: {said}")
+        text = tried.stderr.decode(errors="replace").strip() or f"exit code {tried.returncode}"
+        return SandboxStatus(available=False, reason=f"not sandboxed: bubblewrap is not allowed here: {text}")
     return SandboxStatus(available=True, reason="sandboxed with bubblewrap", program=program)
 
 

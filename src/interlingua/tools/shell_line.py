@@ -13,7 +13,7 @@ from msgspec import Struct
 
 MAX_LENGTH = 20_000
 MAX_READINGS = 200
-MAX_CARRIED = 50
+MAX_EXECUTED = 50
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^\]]*\])?\+?=")
@@ -121,7 +121,7 @@ class _Reader:
             return
         if _CONTROLS.search(text):
             self.doubts("it holds control or invisible characters")
-        words: list[Word] = []
+        terms: list[Word] = []
         at = 0
         while at < len(text):
             if text[at] in " \t":
@@ -132,20 +132,20 @@ class _Reader:
                 at = _line_end(text, at)
             elif text.startswith(("<(", ">("), at):
                 word, at = self._word(text, at)
-                words.append(word)
+                terms.append(word)
             elif redirection := _REDIRECTION.match(text, at):
                 at = self._redirected(text, redirection)
             elif operator := _OPERATORS.match(text, at):
                 at = operator.end()
-                if operator[0] == "(" and words:
+                if operator[0] == "(" and terms:
                     self.doubts("it defines a function or an array, or uses a pattern")
-                self._finish(words, inner)
-                words = []
+                self._finish(terms, inner)
+                terms = []
             else:
                 word, end = self._word(text, at)
                 at = max(end, at + 1)
-                words.append(word)
-        self._finish(words, inner)
+                terms.append(word)
+        self._finish(terms, inner)
 
     def doubts(self, why: str) -> None:
         self.doubt = self.doubt or why
@@ -165,9 +165,9 @@ class _Reader:
             self.files.append(target)
         return max(end, at)
 
-    def _finish(self, words: list[Word], inner: bool) -> None:
+    def _finish(self, terms: list[Word], inner: bool) -> None:
         """One simple command is complete: takes off what stands before its name, and looks inside it."""
-        rest = list(words)
+        rest = list(terms)
         while rest and ((rest[0].text in _RESERVED and rest[0].fixed) or _ASSIGNMENT.match(rest[0].text)):
             if rest[0].text not in _RESERVED:
                 self.doubts("it sets a variable, which may change what commands do")
@@ -197,9 +197,9 @@ class _Reader:
         ):
             self.doubts(f"{name} runs code that is not a command")
         if runs_others(command) or name.casefold() in _SHELLS:
-            if len(command.words) > MAX_CARRIED:
+            if len(command.words) > MAX_EXECUTED:
                 self.doubts("it has too many words to be judged")
-            for at in range(1, min(len(command.words), MAX_CARRIED)):
+            for at in range(1, min(len(command.words), MAX_EXECUTED)):
                 self._suffix(Command(command.words[at:], inner=True))
 
     def _suffix(self, command: Command) -> None:

@@ -41,9 +41,9 @@ def standing_rule(tool: str, params: Mapping[str, Any]) -> Rule | None:
 
 def _beginning(command: Command) -> str:
     """The words up to the first option, as in `git commit`; all of them where that would be the program alone."""
-    words = [word.text for word in command.words]
+    terms = [word.text for word in command.words]
     if not all(word.fixed and _WORD.fullmatch(word.text) for word in command.words[:2]):
         return ""
-    first = next((at for at, word in enumerate(words) if at and (word.startswith("-") or not _WORD.fullmatch(word))), 3)
-    leading = words[: min(first, 3)]
-    return " ".join(leading if len(leading) > 1 else words)
+    first = next((at for at, word in enumerate(terms) if at and (word.startswith("-") or not _WORD.fullmatch(word))), 3)
+    leading = terms[: min(first, 3)]
+    return " ".join(leading if len(leading) > 1 else terms)

@@ -22,7 +22,7 @@ from typing import NoReturn
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 TICK = 0.25
 LINGER = 0.3  # what a command left behind may finish by itself, such as the `>(sed …)` of a bash line
-PATIENCE = 10.0  # then we give up: only a process of another user, or one stuck in the kernel, survives SIGKILL
+TIMEOUT = 10.0  # then we give up: only a process of another user, or one stuck in the kernel, survives SIGKILL
 
 POLITE, AT_ONCE = b"T", b"K"
 
@@ -160,7 +160,7 @@ class Command:
         if grace > 0 and not self.gone():
             _signal_all(signal.SIGTERM)
             self.linger(grace)
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while not self.gone() and time.monotonic() < end:
             _signal_all(signal.SIGKILL)
             for _ in range(50):
@@ -218,9 +218,9 @@ def _watch(command: Command, seconds: float, limit: int) -> tuple[str, float | N
             return "processes", 0
 
 
-def _say(control: int, words: str) -> None:
+def _say(control: int, text: str) -> None:
     with contextlib.suppress(OSError):
-        os.write(control, words.encode() + b"\n")
+        os.write(control, text.encode() + b"\n")
 
 
 def supervise(

@@ -15,7 +15,7 @@ from ..values.errors import FormatError
 from .params import number_text
 
 _ERRORS = 50_000  # errors looked at when mending
-_TOLD = 20  # problems told to the model
+_GIVEN = 20  # problems told to the model
 _ROUNDS = 8  # mending one thing may show the next
 _TRIALS = 32  # branches of unions tried
 _BACKTRACKS = 10_000
@@ -69,7 +69,7 @@ def _whole(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return arguments
-    mended = {
+    repaired = {
         name: int(value)
         for name, value in arguments.items()
         if isinstance(value, float)
@@ -77,7 +77,7 @@ def _whole(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         and "integer" in (types := _types(properties.get(name)))
         and "number" not in types
     }
-    return {**arguments, **mended} if mended else arguments
+    return {**arguments, **repaired} if repaired else arguments
 
 
 def _types(schema: Any) -> list[Any]:
@@ -103,28 +103,28 @@ class _Mending:
     def left(self, errors: list[ValidationError]) -> list[ValidationError]:
         """Mends as long as it helps; the errors that are left."""
         for _ in range(_ROUNDS):
-            if not self._mend_all(errors):
+            if not self._repair_all(errors):
                 break
             errors = _errors(self._validator, self.document)
             if not errors:
                 break
         return errors
 
-    def _mend_all(self, errors: Sequence[ValidationError]) -> bool:
+    def _repair_all(self, errors: Sequence[ValidationError]) -> bool:
         touched: set[tuple[str | int, ...]] = set()
         for error in errors:
             path = tuple(error.instance_path)
-            if not any(path[:length] in touched for length in range(len(path) + 1)) and self._mend(error):
+            if not any(path[:length] in touched for length in range(len(path) + 1)) and self._repair(error):
                 touched.add(path)
         return bool(touched)
 
-    def _mend(self, error: ValidationError) -> bool:
+    def _repair(self, error: ValidationError) -> bool:
         try:
-            return self._mended(error)
+            return self._repaired(error)
         except (LookupError, TypeError):  # the place is gone: what was mended before has moved it
             return False
 
-    def _mended(self, error: ValidationError) -> bool:
+    def _repaired(self, error: ValidationError) -> bool:
         match error.kind:
             case Kind.Required(property=name):
                 return self._rename(error, [name])
@@ -139,7 +139,7 @@ class _Mending:
         wanted = _wanted(error)
         if wanted is not None:
             return bool(path) and self._put(path, _as_type(_at(self.document, path), wanted))
-        return self._mend_union(path, error.kind.context)
+        return self._repair_union(path, error.kind.context)
 
     def _replace(self, path: Sequence[str | int], kind: Kind) -> bool:
         value, new = _at(self.document, path), _KEEP
@@ -158,7 +158,7 @@ class _Mending:
         _at(self.document, path[:-1])[path[-1]] = new
         return True
 
-    def _mend_union(self, path: list[str | int], branches: Sequence[Sequence[ValidationError]]) -> bool:
+    def _repair_union(self, path: list[str | int], branches: Sequence[Sequence[ValidationError]]) -> bool:
         """Takes the first branch that fits when mended."""
         for branch in branches:
             self._trials += 1
@@ -166,7 +166,7 @@ class _Mending:
                 return False
             before = self.document
             self.document = jsontext.read(jsontext.write(before))
-            if self._mend_all(branch) and self._settled(path):
+            if self._repair_all(branch) and self._settled(path):
                 return True
             self.document = before
         return False
@@ -177,7 +177,7 @@ class _Mending:
             errors = [one for one in _errors(self._validator, self.document) if one.instance_path[: len(path)] == path]
             if not errors:
                 return True
-            if not self._mend_all(errors):
+            if not self._repair_all(errors):
                 return False
         return False
 
@@ -322,11 +322,11 @@ def _as_option(value: Any, options: list[Any]) -> Any:
 
 
 def _problems(errors: Sequence[ValidationError], schema: dict[str, Any]) -> list[str]:
-    lines = list(dict.fromkeys(line for error in errors for line in _told(error, schema)))
-    return lines if len(lines) <= _TOLD else [*lines[:_TOLD], f"(and {len(lines) - _TOLD} more problems)"]
+    lines = list(dict.fromkeys(line for error in errors for line in _given(error, schema)))
+    return lines if len(lines) <= _GIVEN else [*lines[:_GIVEN], f"(and {len(lines) - _GIVEN} more problems)"]
 
 
-def _told(error: ValidationError, schema: dict[str, Any]) -> Iterator[str]:
+def _given(error: ValidationError, schema: dict[str, Any]) -> Iterator[str]:
     path = _path(error.instance_path)
     got = f", got {shown(error.instance)}"
     match error.kind:
@@ -343,16 +343,16 @@ def _told(error: ValidationError, schema: dict[str, Any]) -> Iterator[str]:
         case Kind.Type(types=types):
             yield f"{path}: expected {' or '.join(types)}{got}"
         case Kind.Enum(options=options):
-            words = [option for option in options if isinstance(option, str)]
-            meant = _meant(error.instance, words) if isinstance(error.instance, str) else ""
+            terms = [option for option in options if isinstance(option, str)]
+            meant = _meant(error.instance, terms) if isinstance(error.instance, str) else ""
             yield f"{path}: must be one of {', '.join(map(shown, options[:50]))}{got}{meant}"
         case Kind.AnyOf(context=branches) | Kind.OneOfNotValid(context=branches):
-            yield from _told_union(error, branches, schema)
+            yield from _described_union(error, branches, schema)
         case _:
             yield f"{path}: {error.message.removeprefix('the value ')}{got}"
 
 
-def _told_union(
+def _described_union(
     error: ValidationError, branches: Sequence[Sequence[ValidationError]], schema: dict[str, Any]
 ) -> Iterator[str]:
     """What the branch says that takes a value of this type; if none does, the types that would be taken."""
@@ -362,7 +362,7 @@ def _told_union(
         return
     meant = min(branches, key=lambda branch: sum(one.instance_path == error.instance_path for one in branch))
     for one in meant:
-        yield from _told(one, schema)
+        yield from _given(one, schema)
 
 
 def _path(path: Sequence[str | int]) -> str:
@@ -370,10 +370,10 @@ def _path(path: Sequence[str | int]) -> str:
     return out.removeprefix(".") or "(arguments)"
 
 
-def _meant(name: str, candidates: list[str], words: str = "did you mean") -> str:
+def _meant(name: str, candidates: list[str], text: str = "did you mean") -> str:
     folded = {_folded(candidate): candidate for candidate in candidates}
     near = difflib.get_close_matches(_folded(name), folded, n=1, cutoff=0.6)
-    return f"; {words} {shown(folded[near[0]])}?" if near else ""
+    return f"; {text} {shown(folded[near[0]])}?" if near else ""
 
 
 def shown(value: Any, limit: int = 100) -> str:

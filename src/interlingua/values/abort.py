@@ -66,7 +66,7 @@ class Abort:
 
         loop = asyncio.get_running_loop()
         fired = asyncio.Event()
-        forget = self.on_abort(lambda: _tell(loop, fired))
+        forget = self.on_abort(lambda: _emit(loop, fired))
         try:
             await fired.wait()
         finally:
@@ -105,6 +105,6 @@ def _failure_of(call: Callable[[], object]) -> Exception | None:
     return None
 
 
-def _tell(loop: "asyncio.AbstractEventLoop", fired: "asyncio.Event") -> None:
+def _emit(loop: "asyncio.AbstractEventLoop", fired: "asyncio.Event") -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there any more
         loop.call_soon_threadsafe(fired.set)

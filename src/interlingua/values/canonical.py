@@ -162,9 +162,9 @@ def _plain_struct(value: Struct) -> dict[str, Any]:
         if item is default or (field.default_factory is not msgspec.NODEFAULT and item == default):
             continue  # as the fast encoder does it, so that both ways give the same JSON
         out[field.encode_name] = plain(item)
-    held = out.get("extra")
-    if isinstance(held, dict) and isinstance(held.get(SELF), dict):
-        unknown, rest = held[SELF], {k: v for k, v in held.items() if k != SELF}
+    residual = out.get("extra")
+    if isinstance(residual, dict) and isinstance(residual.get(SELF), dict):
+        unknown, rest = residual[SELF], {k: v for k, v in residual.items() if k != SELF}
         del out["extra"]
         out = {**out, **({"extra": rest} if rest else {}), **unknown}
     return out

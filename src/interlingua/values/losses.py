@@ -30,7 +30,7 @@ class Loss(Struct, frozen=True):
     severity: Severity
 
 
-class Fate(Struct, frozen=True):
+class Support(Struct, frozen=True):
     """What becomes of one field: `kept`, `some` (case by case, reported by the encoder), or lost wherever it is set."""
 
     kind: Literal["kept", "some", "dropped", "weakened", "record"]
@@ -38,31 +38,31 @@ class Fate(Struct, frozen=True):
     unless: Any = None  # the value that needs no saying, such as the dialect's own api name
 
 
-KEPT = Fate("kept")
-Fates: TypeAlias = Mapping[str, Fate]  # "TextBlock.citations" -> Fate
+KEPT = Support("kept")
+SupportTable: TypeAlias = Mapping[str, Support]  # "TextBlock.citations" -> Fate
 
 
-def kept(names: str) -> dict[str, Fate]:
+def kept(names: str) -> dict[str, Support]:
     """Rows for fields that the wire carries in full: `kept("TextBlock.text ToolCall.id")`."""
     return dict.fromkeys(names.split(), KEPT)
 
 
-def some(names: str, why: str) -> dict[str, Fate]:
+def some(names: str, why: str) -> dict[str, Support]:
     """Rows for fields kept in some cases; the encoder reports the others."""
-    return dict.fromkeys(names.split(), Fate("some", why))
+    return dict.fromkeys(names.split(), Support("some", why))
 
 
-def dropped(names: str, why: str = "no place in this wire") -> dict[str, Fate]:
+def dropped(names: str, why: str = "no place in this wire") -> dict[str, Support]:
     """Rows for fields that are lost wherever they are set."""
-    return dict.fromkeys(names.split(), Fate("dropped", why))
+    return dict.fromkeys(names.split(), Support("dropped", why))
 
 
-def record(names: str, why: str = "a request does not carry it", unless: Any = None) -> dict[str, Fate]:
+def record(names: str, why: str = "a request does not carry it", unless: Any = None) -> dict[str, Support]:
     """Rows for bookkeeping that is lost wherever it is set; `unless` is the value that decoding puts back."""
-    return dict.fromkeys(names.split(), Fate("record", why, unless))
+    return dict.fromkeys(names.split(), Support("record", why, unless))
 
 
-def bookkeeping(api: str) -> dict[str, Fate]:
+def bookkeeping(api: str) -> dict[str, Support]:
     """Rows for what is written down about a message and that no request carries. `api` is what decoding puts back."""
     return {
         **record(
@@ -182,7 +182,7 @@ def encoded(
     api: str,
     body: Any,
     source: Request | Struct,
-    fates: Fates,
+    support: SupportTable,
     reported: list[Loss],
     *,
     strict: bool = False,
@@ -193,7 +193,7 @@ def encoded(
     In strict mode the first loss that is not mere bookkeeping is raised as Unsupported instead. `spoken` is the name
     under which a variant of `api` speaks, and which decoding puts back.
     """
-    found = Losses(lambda: tuple(reported) + tuple(static_losses(source, fates, api, spoken)))
+    found = Losses(lambda: tuple(reported) + tuple(static_losses(source, support, api, spoken)))
     if strict:
         for loss in found:
             if loss.severity != "record":
@@ -201,9 +201,9 @@ def encoded(
     return Encoded(body, found)
 
 
-def static_losses(source: Any, fates: Fates, api: str, spoken: str | None = None) -> Iterator[Loss]:
+def static_losses(source: Any, support: SupportTable, api: str, spoken: str | None = None) -> Iterator[Loss]:
     """The losses that follow from the table alone, with their places in `source`."""
-    walk = _Walk(fates, api, spoken or api)
+    walk = _Walk(support, api, spoken or api)
     if isinstance(source, Conversation):
         yield from _in_conversation(source, walk)
         return
@@ -253,7 +253,7 @@ def _in_conversation(source: Conversation, walk: "_Walk") -> Iterator[Loss]:
     yield from walk.over(source.model, "$.model")
     yield from walk.over(source.system, SYSTEM)
     yield from walk.field("Context.system_role", source.system_role, "$.systemRole")
-    branches = walk.fates.get("Conversation.entries", KEPT)
+    branches = walk.support.get("Conversation.entries", KEPT)
     for at, (entry, place) in enumerate(zip(source.entries, places(source), strict=True)):
         here = f"$.entries[{at}]"
         if branches.kind in _LOST and place.startswith("$.entries"):
@@ -271,17 +271,17 @@ def _in_conversation(source: Conversation, walk: "_Walk") -> Iterator[Loss]:
     yield from walk.extra(source.extra.get("context", {}), "$.context.extra", _CONTEXT_EXTRA)
 
 
-_CONTEXT_EXTRA = Fate("dropped", "what only one wire can say of a request goes into the request's extra")
+_CONTEXT_EXTRA = Support("dropped", "what only one wire can say of a request goes into the request's extra")
 _LOST = ("dropped", "weakened", "record")
 
 
 class _Walk:
     """One look through a source for what the table says is lost."""
 
-    __slots__ = ("api", "fates", "spoken")
+    __slots__ = ("api", "spoken", "support")
 
-    def __init__(self, fates: Fates, api: str, spoken: str) -> None:
-        self.fates = fates
+    def __init__(self, support: SupportTable, api: str, spoken: str) -> None:
+        self.support = support
         self.api = api
         self.spoken = spoken
 
@@ -294,46 +294,46 @@ class _Walk:
                 item = getattr(value, attribute)
                 if item is default or item == default:
                     continue
-                fate = self.fates.get(row, KEPT)
+                support = self.support.get(row, KEPT)
                 if attribute == "extra":
-                    yield from self.extra(item, f"{path}.extra", fate)
-                elif fate.kind in _LOST:
-                    if not self._is_implied(item, fate):
-                        yield Loss(f"{path}.{name}", attribute, fate.why, fate.kind)  # type: ignore[arg-type]
+                    yield from self.extra(item, f"{path}.extra", support)
+                elif support.kind in _LOST:
+                    if not self._is_implied(item, support):
+                        yield Loss(f"{path}.{name}", attribute, support.why, support.kind)  # type: ignore[arg-type]
                 else:
                     yield from self.over(item, f"{path}.{name}")
         elif isinstance(value, str | dict | list):
             if not jsontext.is_clean_value(value):
                 yield Loss(path, "text", "halves of surrogate pairs are no Unicode: said as U+FFFD", "weakened")
-        elif isinstance(value, CustomMessage) and self.fates.get("CustomMessage.role", _NO_ROLE).kind in _LOST:
+        elif isinstance(value, CustomMessage) and self.support.get("CustomMessage.role", _NO_ROLE).kind in _LOST:
             yield Loss(path, value.role, "this wire has no such role", "dropped")
 
     def field(self, name: str, item: Any, path: str) -> Iterator[Loss]:
         """One field that is not walked to."""
-        fate = self.fates.get(name, KEPT)
-        if item is not None and fate.kind in _LOST and not self._is_implied(item, fate):
-            yield Loss(path, name.partition(".")[2], fate.why, fate.kind)  # type: ignore[arg-type]
+        support = self.support.get(name, KEPT)
+        if item is not None and support.kind in _LOST and not self._is_implied(item, support):
+            yield Loss(path, name.partition(".")[2], support.why, support.kind)  # type: ignore[arg-type]
 
-    def extra(self, extra: Mapping[str, Any], path: str, fate: Fate) -> Iterator[Loss]:
+    def extra(self, extra: Mapping[str, Any], path: str, support: Support) -> Iterator[Loss]:
         """What other dialects own; and what this one owns, where the table says that it is not said."""
-        for owner, held in extra.items():
+        for owner, residual in extra.items():
             place = f"{path}.{owner}"
             if owner == self.api:
-                if fate.kind in _LOST:
-                    yield from extra_losses(owner, own_fields(held), place, fate.why, fate.kind)  # type: ignore[arg-type]
-            elif fate.kind == "record":
-                yield from extra_losses(owner, held, place, fate.why, "record")
+                if support.kind in _LOST:
+                    yield from extra_losses(owner, own_fields(residual), place, support.why, support.kind)  # type: ignore[arg-type]
+            elif support.kind == "record":
+                yield from extra_losses(owner, residual, place, support.why, "record")
             else:
-                yield from extra_losses(owner, held, place)
+                yield from extra_losses(owner, residual, place)
 
-    def _is_implied(self, item: Any, fate: Fate) -> bool:
+    def _is_implied(self, item: Any, support: Support) -> bool:
         """Whether decoding puts the value back by itself."""
-        if fate.unless is None:
+        if support.unless is None:
             return False
-        return bool(item == (self.spoken if fate.unless == self.api else fate.unless))
+        return bool(item == (self.spoken if support.unless == self.api else support.unless))
 
 
-_NO_ROLE = Fate("dropped", "this wire has no such role")
+_NO_ROLE = Support("dropped", "this wire has no such role")
 
 
 @functools.cache  # as many as there are classes of values
@@ -342,22 +342,24 @@ def _fields(cls: type[Struct]) -> tuple[tuple[str, str, Any, str], ...]:
     return tuple((f.name, f.encode_name, f.default, f"{cls.__name__}.{f.name}") for f in struct_fields(cls))
 
 
-def own_fields(held: Any) -> dict[str, Any]:
+def own_fields(residual: Any) -> dict[str, Any]:
     """What an `extra` holds for a dialect of the wire's own, without hints about spelling."""
-    return {key: value for key, value in held.items() if not key.startswith("~")} if isinstance(held, dict) else {}
+    return (
+        {key: value for key, value in residual.items() if not key.startswith("~")} if isinstance(residual, dict) else {}
+    )
 
 
-def extra_losses(owner: str, held: Any, path: str, why: str = "", severity: Severity = "dropped") -> Iterator[Loss]:
+def extra_losses(owner: str, residual: Any, path: str, why: str = "", severity: Severity = "dropped") -> Iterator[Loss]:
     """A loss for each field that an `extra` holds for the dialect `owner`; `path` is that of all of them.
 
     Hints, and what was said of an answer and never goes into a request, are bookkeeping.
     """
     why = why or f"only {owner} can say it"
-    if not isinstance(held, dict):
-        if held:
+    if not isinstance(residual, dict):
+        if residual:
             yield Loss(path, owner, why, severity)
         return
-    for key, value in held.items():
+    for key, value in residual.items():
         place = f"{path}.{key}"
         if not key.startswith("~"):
             yield Loss(place, key, why, severity)

@@ -176,12 +176,12 @@ def test_case_83_usage_that_grows_in_a_stream_is_charged_once() -> None:
     """Each chunk repeats the usage so far: the last one is the bill."""
     last = BODIES["google-generative-ai"]
     counts = last["usageMetadata"]
-    growing = [
+    accumulator = [
         {**last, "usageMetadata": {**counts, "candidatesTokenCount": n, "totalTokenCount": 9_150 + n}} for n in (10, 30)
     ]
-    for body in growing:
+    for body in accumulator:
         body["candidates"] = [{"content": {"role": "model", "parts": [{"text": "x"}]}}]
-    message = heard("google-generative-ai", sse(*growing, last))
+    message = heard("google-generative-ai", sse(*accumulator, last))
     assert expected("google-generative-ai") == cost_of(message)
 
 

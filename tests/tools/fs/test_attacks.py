@@ -569,10 +569,10 @@ async def test_a_root_that_was_replaced_by_a_link_is_not_followed(root: Path, ou
     root.symlink_to(outside)
     with pytest.raises(ToolInputError):
         await call("read", path="f")
-    assert "SECRET" not in (await _said(call, "grep", pattern="SECRET"))
+    assert "SECRET" not in (await _encoded(call, "grep", pattern="SECRET"))
 
 
-async def _said(call: Call, name: str, **params) -> str:
+async def _encoded(call: Call, name: str, **params) -> str:
     try:
         return (await call(name, **params)).text
     except ToolInputError as error:

@@ -210,7 +210,7 @@ class CredentialStore:
 
     def _open_lock(self, name: str) -> int:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _mend_folder(self.folder)
+        _repair_folder(self.folder)
         return os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def _read(self) -> dict[str, Any] | None:
@@ -224,7 +224,7 @@ class CredentialStore:
             self._refuse_link()
             raise
         with os.fdopen(handle, "rb") as file:
-            _mend_file(self.path, file.fileno())
+            _repair_file(self.path, file.fileno())
             return self._whole(file.read())
 
     def _whole(self, data: bytes) -> dict[str, Any]:
@@ -333,7 +333,7 @@ def _folder_problem(folder: Path) -> str | None:
     return None
 
 
-def _mend_file(path: Path, handle: int) -> None:
+def _repair_file(path: Path, handle: int) -> None:
     status = os.fstat(handle)
     if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_mode & 0o077:
         os.fchmod(handle, 0o600)
@@ -343,7 +343,7 @@ def _mend_file(path: Path, handle: int) -> None:
         raise InterlinguaError(problem)
 
 
-def _mend_folder(folder: Path) -> None:
+def _repair_folder(folder: Path) -> None:
     if _folder_problem(folder) and folder.stat().st_uid == os.geteuid():
         folder.chmod(stat.S_IMODE(folder.stat().st_mode) & ~0o022)
         _log.warning("others could replace files in %s; they no longer can", folder)

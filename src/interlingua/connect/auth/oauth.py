@@ -81,21 +81,21 @@ def oauth_client(
     """The user's client at a provider: what is given here, else in `oauth.json`, else in the provider's row."""
     path = (folder or home()) / _CONFIG
     row = PROVIDERS.get(provider)
-    told = {**(msgspec.structs.asdict(row.oauth) if row and row.oauth else {}), **_configured(path, provider)}
-    told |= {"client_id": client_id} if client_id else {}
-    if "token_url" not in told:
+    fields = {**(msgspec.structs.asdict(row.oauth) if row and row.oauth else {}), **_configured(path, provider)}
+    fields |= {"client_id": client_id} if client_id else {}
+    if "token_url" not in fields:
         raise InterlinguaError(
             f"nobody said where to log in to {provider}: store a key with `interlingua auth login {provider} --key`, "
             f'or put {{"{provider}": {{"tokenUrl": …, "authorizeUrl": …}}}} into {path}'
         )
-    if "client_id" not in told:
+    if "client_id" not in fields:
         raise InterlinguaError(
             f"logging in to {provider} needs the id of a client that you have registered there: give `--client-id`, "
             f'or put {{"{provider}": {{"clientId": …}}}} into {path}'
         )
-    spec = {name: told.pop(name) for name in OAuthSpec.__struct_fields__ if name in told}
+    spec = {name: fields.pop(name) for name in OAuthSpec.__struct_fields__ if name in fields}
     try:
-        client = OAuthClient(provider=provider, spec=msgspec.convert(spec, OAuthSpec), **told)
+        client = OAuthClient(provider=provider, spec=msgspec.convert(spec, OAuthSpec), **fields)
     except msgspec.ValidationError as error:
         raise FormatError(f"{path}: {error}", f"$.{provider}") from None
     for url in (client.spec.token_url, client.spec.authorize_url, client.spec.device_url):
@@ -340,23 +340,23 @@ async def login_with_device(
     asked = {"client_id": client.client_id, "scope": " ".join(client.spec.scopes) or None}
     status, answer = await _until_aborted(_post(client.spec.device_url, asked), signal)
     try:
-        told = msgspec.convert(answer, _DeviceAnswer, strict=False)
+        given = msgspec.convert(answer, _DeviceAnswer, strict=False)
     except msgspec.ValidationError:
         raise _refused(client.provider, client.spec.device_url, status, answer, Scrubber()) from None
-    where = told.verification_uri or told.verification_url or ""
-    for url in (where, told.verification_uri_complete):
+    where = given.verification_uri or given.verification_url or ""
+    for url in (where, given.verification_uri_complete):
         _require_safe(url)
     show(
         DeviceCode(
-            _printable(told.user_code),
+            _printable(given.user_code),
             _printable(where),
-            _printable(told.verification_uri_complete) if told.verification_uri_complete else None,
-            told.expires_in,
+            _printable(given.verification_uri_complete) if given.verification_uri_complete else None,
+            given.expires_in,
         )
     )
-    ends = begun + told.expires_in
+    ends = begun + given.expires_in
     return await _until_aborted(
-        _poll(client, Secret(told.device_code), max(1.0, told.interval), ends, sleep, clock), signal
+        _poll(client, Secret(given.device_code), max(1.0, given.interval), ends, sleep, clock), signal
     )
 
 
@@ -399,9 +399,9 @@ async def _poll(
 
 async def _redeem(client: OAuthClient, fields: Fields) -> Credential:
     spec = client.spec
-    said = {**fields, "client_id": client.client_id, "client_secret": client.client_secret}
-    status, answer = await _post(spec.token_url, said, spec.token_format)
-    hide = Scrubber(value for value in said.values() if isinstance(value, Secret))
+    given = {**fields, "client_id": client.client_id, "client_secret": client.client_secret}
+    status, answer = await _post(spec.token_url, given, spec.token_format)
+    hide = Scrubber(value for value in given.values() if isinstance(value, Secret))
     blank = Credential(
         mode="oauth",
         secret=Secret(""),
@@ -509,12 +509,12 @@ def _number(answer: Any, name: str) -> float | None:
 def _refused(provider: str, url: str, status: int, answer: Mapping[str, Any], hide: Scrubber) -> ProviderError:
     """What the provider said against it, without anything that we had said."""
     code = answer.get("error") if isinstance(answer.get("error"), str) else None
-    said = ": ".join(
+    text = ": ".join(
         _printable(hide(str(answer[name])))
         for name in ("error", "error_description")
         if isinstance(answer.get(name), str)
     )
-    where = f"{urlsplit(url).hostname} refused the login of {provider} ({status}{f', {said}' if said else ''})"
+    where = f"{urlsplit(url).hostname} refused the login of {provider} ({status}{f', {text}' if text else ''})"
     about: dict[str, Any] = {
         "status": status,
         "code": hide(code) if code else None,

@@ -54,19 +54,19 @@ def total(usage: Usage, rates: Rates, factor: float = 1.0) -> Cost | None:
     """The cost of one request, or None if a price that it needs is unknown."""
     if not any(name in rates for name in BUCKETS):
         return None
-    told, size = counts(usage), usage.input + usage.cache_read + usage.cache_write
+    given, size = counts(usage), usage.input + usage.cache_read + usage.cache_write
     reasoning = usage.reasoning or 0 if "output_reasoning" in rates else 0
     amounts = {
-        "input": _split(usage.input, "input", {"input_audio": told.input_audio}),
-        "cache_read": _split(usage.cache_read, "cache_read", {"cache_read_audio": told.cache_read_audio}),
-        "cache_write": _split(usage.cache_write, "cache_write", {"cache_write_1h": told.cache_write_1h}),
+        "input": _split(usage.input, "input", {"input_audio": given.input_audio}),
+        "cache_read": _split(usage.cache_read, "cache_read", {"cache_read_audio": given.cache_read_audio}),
+        "cache_write": _split(usage.cache_write, "cache_write", {"cache_write_1h": given.cache_write_1h}),
         "output": _split(
             usage.output,
             "output",
             {
                 "output_reasoning": reasoning,
-                "output_audio": told.output_audio,
-                "output_image": told.output_image,
+                "output_audio": given.output_audio,
+                "output_image": given.output_image,
             },
         ),
     }
@@ -76,7 +76,7 @@ def total(usage: Usage, rates: Rates, factor: float = 1.0) -> Cost | None:
         if charged is None:
             return None
         sums[bucket] = charged * factor
-    fees = _fees(told, rates)
+    fees = _fees(given, rates)
     if fees is None:
         return None
     extra = {CATALOGUE: {"fees": fees}} if fees else {}
@@ -86,8 +86,8 @@ def total(usage: Usage, rates: Rates, factor: float = 1.0) -> Cost | None:
 def _split(tokens: int, bucket: str, parts: Mapping[str, int]) -> list[tuple[str, int]]:
     """A bucket as its parts and the rest. No part is larger than what is left: a wire that tells too much adds none."""
     split, rest = [], max(tokens, 0)
-    for name, told in parts.items():
-        share = min(max(told, 0), rest)
+    for name, given in parts.items():
+        share = min(max(given, 0), rest)
         split.append((name, share))
         rest -= share
     return [*split, (bucket, rest)]
@@ -108,12 +108,12 @@ def _charged(parts: Iterable[tuple[str, int]], bucket: str, rates: Rates, size: 
     return millionths / 1_000_000
 
 
-def _fees(told: Counts, rates: Rates) -> float | None:
+def _fees(given: Counts, rates: Rates) -> float | None:
     fees = at_size(rates["request"], 0) / 1000 if "request" in rates else 0.0
-    if told.web_searches:
+    if given.web_searches:
         if "web_search" not in rates:
             return None
-        fees += at_size(rates["web_search"], 0) * told.web_searches / 1000
+        fees += at_size(rates["web_search"], 0) * given.web_searches / 1000
     return fees
 
 
@@ -133,13 +133,13 @@ def counts(usage: Usage) -> Counts:
     """The finer counts in what the wire's own dialect kept of its usage."""
     if not usage.extra:
         return Counts()
-    anthropic = _held(usage.extra, "anthropic-messages")
-    chat = _held(usage.extra, "openai-completions")
-    google = _held(usage.extra, "google-generative-ai")
+    anthropic = _residual(usage.extra, "anthropic-messages")
+    chat = _residual(usage.extra, "openai-completions")
+    google = _residual(usage.extra, "google-generative-ai")
     cached_audio = _modality(google.get("cacheTokensDetails"), "AUDIO")
     return Counts(
         cache_write_1h=_count(anthropic, "cache_creation", "ephemeral_1h_input_tokens")
-        or _long_writes(_held(usage.extra, "bedrock-converse-stream").get("cacheDetails")),
+        or _long_writes(_residual(usage.extra, "bedrock-converse-stream").get("cacheDetails")),
         input_audio=_count(chat, "prompt_tokens_details", "audio_tokens")
         or _modality(google.get("promptTokensDetails"), "AUDIO") - cached_audio,
         cache_read_audio=cached_audio,
@@ -150,12 +150,12 @@ def counts(usage: Usage) -> Counts:
     )
 
 
-def told_cost(usage: Usage) -> Cost | None:
+def reported_cost(usage: Usage) -> Cost | None:
     """The cost that the provider itself told with the answer (OpenRouter does, on every wire it speaks)."""
-    for held in usage.extra.values():
-        said = held.get("cost") if isinstance(held, dict) else None
-        if isinstance(said, int | float) and not isinstance(said, bool) and said >= 0:
-            return Cost(total=said)
+    for residual in usage.extra.values():
+        given = residual.get("cost") if isinstance(residual, dict) else None
+        if isinstance(given, int | float) and not isinstance(given, bool) and given >= 0:
+            return Cost(total=given)
     return None
 
 
@@ -165,17 +165,17 @@ _TRAFFIC = ("TRAFFIC_TYPE_UNSPECIFIED", "ON_DEMAND", "PROVISIONED_THROUGHPUT", "
 
 def service_tier(message: AssistantMessage) -> str | None:
     """Which service answered, as the answer tells it; it may differ from the one asked for."""
-    held = message.usage.extra if message.usage is not None else {}
-    anthropic, google = _held(held, "anthropic-messages"), _held(held, "google-generative-ai")
-    told = (
+    residual = message.usage.extra if message.usage is not None else {}
+    anthropic, google = _residual(residual, "anthropic-messages"), _residual(residual, "google-generative-ai")
+    given = (
         _told_tier(message),
         _traffic(google.get("trafficType")),
         "fast" if anthropic.get("speed") == "fast" else None,
         # Anthropic charges more where the place of inference is chosen; older models say `not_available`.
         f"inference_geo={geo}" if (geo := anthropic.get("inference_geo")) not in _ANYWHERE else None,
     )
-    special = [word for word in told if word and word.lower() not in ORDINARY_TIERS]
-    return "+".join(dict.fromkeys(special)) or next((word for word in told if word is not None), None)
+    special = [word for word in given if word and word.lower() not in ORDINARY_TIERS]
+    return "+".join(dict.fromkeys(special)) or next((word for word in given if word is not None), None)
 
 
 _ANYWHERE = (None, "", "global", "not_available")
@@ -190,32 +190,32 @@ def _traffic(word: Any) -> str | None:
 
 
 def _told_tier(message: AssistantMessage) -> str | None:
-    for held in message.extra.values():
-        envelope = held.get("~response") if isinstance(held, dict) else None
+    for residual in message.extra.values():
+        envelope = residual.get("~response") if isinstance(residual, dict) else None
         if isinstance(envelope, dict):
             tier = envelope.get("service_tier") or envelope.get("serviceTier")
             tier = tier.get("type") if isinstance(tier, dict) else tier
             if isinstance(tier, str):
                 return tier
-    held = message.usage.extra if message.usage is not None else {}
-    tier = _held(held, "anthropic-messages").get("service_tier")
-    tier = tier or _held(held, "google-generative-ai").get("serviceTier")
+    residual = message.usage.extra if message.usage is not None else {}
+    tier = _residual(residual, "anthropic-messages").get("service_tier")
+    tier = tier or _residual(residual, "google-generative-ai").get("serviceTier")
     return tier if isinstance(tier, str) else None
 
 
-def _held(extra: Mapping[str, Any], api: str) -> Mapping[str, Any]:
+def _residual(extra: Mapping[str, Any], api: str) -> Mapping[str, Any]:
     """What a dialect kept of its usage, with the keys of objects that it understood in part (`~`) among the others."""
-    held = extra.get(api)
-    if not isinstance(held, dict):
+    residual = extra.get(api)
+    if not isinstance(residual, dict):
         return {}
-    hints = held.get("~")
+    hints = residual.get("~")
     if not isinstance(hints, dict):
-        return held
-    return held | {key: hint["in"] for key, hint in hints.items() if isinstance(hint, dict) and "in" in hint}
+        return residual
+    return residual | {key: hint["in"] for key, hint in hints.items() if isinstance(hint, dict) and "in" in hint}
 
 
-def _count(held: Mapping[str, Any], name: str, key: str) -> int:
-    inner = held.get(name)
+def _count(pending: Mapping[str, Any], name: str, key: str) -> int:
+    inner = pending.get(name)
     number = inner.get(key) if isinstance(inner, dict) else None
     return number if isinstance(number, int) and number > 0 else 0
 

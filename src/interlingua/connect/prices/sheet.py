@@ -86,8 +86,8 @@ class Row(Struct, frozen=True, array_like=True):
         rates = holding[-1].rates if holding else {}
         if tier is None:
             return rates
-        told = [dated.rates for dated in self.tiers.get(tier, ()) if dated.holds(at)]
-        return functools.reduce(operator.or_, reversed(told), rates) if told else None  # the first one counts
+        reported = [dated.rates for dated in self.tiers.get(tier, ()) if dated.holds(at)]
+        return functools.reduce(operator.or_, reversed(reported), rates) if reported else None  # the first one counts
 
     @property
     def spoken_id(self) -> str:

@@ -143,8 +143,8 @@ def adapt(
     """
     work = _Work(request, target, thinking)
     work.caching = caching
-    for mend in _PASSES:
-        mend(work)
+    for repair in _PASSES:
+        repair(work)
     return Adapted(work)
 
 
@@ -248,7 +248,7 @@ class _Work:
             meant = understood(message)
             if meant is not None:
                 self.lost(f"$.messages[{at}]", SHAPE, f"{meant.what}: read as what it means in other formats")
-                self.turns += [_Turn(at, said, places) for said, places in meant.messages]
+                self.turns += [_Turn(at, given, places) for given, places in meant.messages]
             elif isinstance(message, CustomMessage):
                 self.lost(f"$.messages[{at}]", "role", f"no model reads messages of the role {message.role}", "dropped")
             else:
@@ -580,12 +580,12 @@ def _judge_step(step: list[_Turn], work: _Work) -> bool:
 
 def _is_native(message: AssistantMessage, work: _Work) -> bool:
     """Whether the target can verify what this message signed."""
-    minted, here = family(message.model, message.api), _owner(message.api) == work.rules.api
-    if minted is None or work.home is None:
+    generated, here = family(message.model, message.api), _owner(message.api) == work.rules.api
+    if generated is None or work.home is None:
         return here
     if work.generation.bound_thinking and bare(message.model or "") != bare(work.model.id):
         return False  # what another model signed is refused, be it of the same family
-    return minted == work.home and (here or minted in work.rules.families)
+    return generated == work.home and (here or generated in work.rules.families)
 
 
 def _judge(turn: _Turn, native: bool, leads_on: bool, work: _Work) -> bool:
@@ -636,10 +636,10 @@ def _stand_alone(turn: _Turn, work: _Work) -> None:
     """Without the reasoning item that it followed, an item of the Responses wire must not carry its id."""
     api = work.rules.api
     for at, block in enumerate(turn.blocks):
-        held = block.extra.get(api)
-        if api == "openai-responses" and held and "id" in held:
+        residual = block.extra.get(api)
+        if api == "openai-responses" and residual and "id" in residual:
             work.lost(f"{turn.places[at]}.extra", "item id", "it belongs to reasoning that is not sent", "record")
-            rest = {key: value for key, value in held.items() if key != "id"}
+            rest = {key: value for key, value in residual.items() if key != "id"}
             turn.put(at, replace(block, extra={**block.extra, api: rest}))
 
 
@@ -816,7 +816,7 @@ def _say_failures(work: _Work) -> None:
         if not isinstance(turn.message, ToolResultMessage) or not turn.message.is_error:
             continue
         at = next((at for at, block in enumerate(turn.blocks) if isinstance(block, TextBlock)), None)
-        if turn.at is None or _tells_failure(turn, at):
+        if turn.at is None or _reports_failure(turn, at):
             continue
         work.lost(f"{turn.path}.content", "failure", "the target has no flag for it: said in the text")
         if at is None:
@@ -828,7 +828,7 @@ def _say_failures(work: _Work) -> None:
         turn.changed = True
 
 
-def _tells_failure(turn: _Turn, at: int | None) -> bool:
+def _reports_failure(turn: _Turn, at: int | None) -> bool:
     block = turn.blocks[at] if at is not None else None
     text = block.text if isinstance(block, TextBlock) else ""
     return text == NO_RESULT or text.lstrip("[( ").lower().startswith(("error", "failed"))
@@ -1037,9 +1037,9 @@ def _join_results(before: _Turn, turn: _Turn, work: _Work) -> None:
     """The user's words after results travel in the results' own turn."""
     if not isinstance(before.message, ToolResultMessage) or not isinstance(turn.message, UserMessage):
         return
-    held = turn.message.extra.get(work.rules.api, {})
-    if not held.get("~joined"):
-        turn.set(extra={**turn.message.extra, work.rules.api: {**held, "~joined": True}})
+    residual = turn.message.extra.get(work.rules.api, {})
+    if not residual.get("~joined"):
+        turn.set(extra={**turn.message.extra, work.rules.api: {**residual, "~joined": True}})
 
 
 # --- caching, schemas, options ---------------------------------------------------------------------------------------

@@ -199,13 +199,13 @@ def _flatten(turn: Turn, work: Work) -> None:
         else:
             blocks.append(block)
             where.append(place)
-    words = len(blocks) == 1 and _is_plain(blocks[0]) and isinstance(turn.message, UserMessage)
-    if len(blocks) == len(turn.blocks) and not words:
+    text = len(blocks) == 1 and _is_plain(blocks[0]) and isinstance(turn.message, UserMessage)
+    if len(blocks) == len(turn.blocks) and not text:
         return
     if turn.at is not None:
         work.lost(f"{turn.path}.content", "cache", "said as one plain text")
     turn.blocks, turn.places, turn.changed = blocks, where, True
-    if words:
+    if text:
         turn.set(content="")  # a message that had a string gets one
 
 
@@ -289,8 +289,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 def seconds(cache: CacheMarker) -> int:
     """How long a marker asks to be kept; five minutes where it does not say."""
-    told = re.fullmatch(r"(\d+)([smhd])", cache.ttl or "")
-    return int(told[1]) * _UNITS[told[2]] if told else _SHORT
+    given = re.fullmatch(r"(\d+)([smhd])", cache.ttl or "")
+    return int(given[1]) * _UNITS[given[2]] if given else _SHORT
 
 
 def _is_short(cache: CacheMarker) -> bool:

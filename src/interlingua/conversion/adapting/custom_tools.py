@@ -34,25 +34,25 @@ def definition(tool: ToolSpec) -> dict[str, Any] | None:
 
 def respelled(tool: ToolSpec, api: str) -> ToolSpec:
     """The custom tool in the words of OpenAI's other wire."""
-    told = definition(tool) or {}
+    fields = definition(tool) or {}
     if api == RESPONSES:
-        return replace(tool, dialect=api, value={"type": "custom", **told})
-    form = told.get("format")
+        return replace(tool, dialect=api, value={"type": "custom", **fields})
+    form = fields.get("format")
     if isinstance(form, dict) and form.get("type") == "grammar":
         grammar = {key: item for key, item in form.items() if key != "type"}
-        told = {**told, "format": {"type": "grammar", "grammar": grammar}}
-    return replace(tool, dialect=api, value={"type": "custom", "custom": told})
+        fields = {**fields, "format": {"type": "grammar", "grammar": grammar}}
+    return replace(tool, dialect=api, value={"type": "custom", "custom": fields})
 
 
 def as_function(tool: ToolSpec) -> ToolSpec:
     """A function that takes the text as its one argument; a grammar for the text is told in words."""
-    told = definition(tool) or {}
+    given = definition(tool) or {}
     text: dict[str, Any] = {"type": "string", "description": "The whole input, as free text."}
-    form = told.get("format")
+    form = given.get("format")
     if isinstance(form, dict) and isinstance(form.get("definition"), str):
         text["description"] = f"The whole input, in this {form.get('syntax') or ''} grammar:\n{form['definition']}"
     schema = {"type": "object", "properties": {"input": text}, "required": ["input"], "additionalProperties": False}
-    description = told.get("description")
+    description = given.get("description")
     return ToolSpec(
         name=tool.name,
         description=description if isinstance(description, str) else None,

@@ -55,8 +55,8 @@ def _without(options: Options, work: Work, field: str, what: str, why: str, seve
     """The options without one of them, if it is there."""
     if getattr(options, field) is None:
         return options
-    words = field.split("_")
-    work.lost("$.options." + words[0] + "".join(word.title() for word in words[1:]), what, why, severity)
+    text = field.split("_")
+    work.lost("$.options." + text[0] + "".join(word.title() for word in text[1:]), what, why, severity)
     return replace(options, **{field: None})
 
 
@@ -169,10 +169,10 @@ def _least_in_own_word(fitted: Fitted, work: Work) -> Fitted:
     reasoning, word, api = fitted.reasoning, work.generation.off_word, work.rules.api
     if word is None or reasoning is None or reasoning.enabled is not False or not work.rules.off_words:
         return fitted
-    held = reasoning.extra.get(api, {})
-    if held.get(OFF_WORD) == word:
+    residual = reasoning.extra.get(api, {})
+    if residual.get(OFF_WORD) == word:
         return fitted
-    extra = {**reasoning.extra, api: {**held, OFF_WORD: word}}
+    extra = {**reasoning.extra, api: {**residual, OFF_WORD: word}}
     return Fitted(replace(reasoning, extra=extra), f"the model always thinks a little: {word}")
 
 
@@ -205,9 +205,13 @@ def _fit_sampling(options: Options, work: Work) -> Options:
                 options = _without(options, work, field, "sampling", "not together with thinking")
     if rule == "either" and options.temperature is not None:
         options = _without(options, work, "top_p", "sampling", "the model takes temperature or top_p, not both")
-    if rules.hottest is not None and options.temperature is not None and options.temperature > rules.hottest:
-        work.lost("$.options.temperature", "sampling", f"at most {rules.hottest}")
-        options = replace(options, temperature=rules.hottest)
+    if (
+        rules.max_temperature is not None
+        and options.temperature is not None
+        and options.temperature > rules.max_temperature
+    ):
+        work.lost("$.options.temperature", "sampling", f"at most {rules.max_temperature}")
+        options = replace(options, temperature=rules.max_temperature)
     return options
 
 

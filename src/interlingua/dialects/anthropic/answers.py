@@ -26,11 +26,11 @@ from ..residual import (
     residual,
     restored,
     whole,
-    with_held,
+    with_residual,
 )
 from .content import decode_content, encode_content
 from .errors import decode_error
-from .facts import ANSWER_FATES, API, SAID_STOPS, STOP_REASONS
+from .facts import API, RESPONSE_SUPPORT, STOP_REASONS, WIRE_STOP_REASONS
 
 
 @reading(API)
@@ -63,9 +63,9 @@ def decode_answer(wire: dict[str, Any], content: Content, base: AssistantMessage
         error_message=f"the provider stopped: {_refusal(wire, word)}" if reason == "error" else None,
     )
     blocks = wire.get("content")  # a list keeps its own residuals, block by block
-    said = _encode_answer(message, blocks if isinstance(blocks, list) else encode_content(blocks_of(content), QUIET))
-    held = residual(wire, said)
-    return with_held(message, API, **{RESPONSE: held}) if held else message
+    emitted = _encode_answer(message, blocks if isinstance(blocks, list) else encode_content(blocks_of(content), QUIET))
+    extra_fields = residual(wire, emitted)
+    return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
 
 
 def decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, Any]:
@@ -79,8 +79,8 @@ def decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, A
 
 
 def _refusal(wire: dict[str, Any], word: str | None) -> str:
-    told = fields_of(wire.get("stop_details")).get("explanation")
-    return told if isinstance(told, str) else word or "no reason given"
+    given = fields_of(wire.get("stop_details")).get("explanation")
+    return given if isinstance(given, str) else word or "no reason given"
 
 
 def decode_usage(wire: Any) -> Usage | None:
@@ -117,7 +117,7 @@ def encode_response(
     report = Reporter("$")
     content = encode_content(blocks_of(message.content), report)
     body = whole_answer(named(message, request), content)
-    return encoded(API, body, message, ANSWER_FATES, report.losses, spoken=api_of(quirks, API))
+    return encoded(API, body, message, RESPONSE_SUPPORT, report.losses, spoken=api_of(quirks, API))
 
 
 def whole_answer(message: AssistantMessage, content: Any) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _encode_answer(message: AssistantMessage, content: Any) -> dict[str, Any]:
         "role": "assistant",
         "model": message.response_model or message.model or "",
         "content": content,
-        "stop_reason": own_word(message, STOP_REASONS) or SAID_STOPS.get(message.stop_reason or ""),
+        "stop_reason": own_word(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or ""),
         "stop_sequence": None,
         "usage": _encode_usage(message.usage),
     }

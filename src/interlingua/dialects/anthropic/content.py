@@ -233,10 +233,10 @@ def _encode_source(block: ImageBlock | DocumentBlock, report: Reporter) -> dict[
     """Where the bytes are: the first of text, data, url and file that is known; None when none is."""
     text = block.text if isinstance(block, DocumentBlock) else None
     given = (("text", text), ("data", block.data), ("url", block.url), ("file_id", block.file_id))
-    told = [(name, value) for name, value in given if value is not None]
-    if not told:
+    reported = [(name, value) for name, value in given if value is not None]
+    if not reported:
         return None
-    (name, value), *others = told
+    (name, value), *others = reported
     for other, _ in others:
         report.lost(other, "a block has one source", field="fileId" if other == "file_id" else other)
     if name == "text":

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...values.errors import InterlinguaError, ProviderError
-from ..provider_errors import as_provider_error, error_of, provider_error, status_of, word_status, worded, words_of
+from ..provider_errors import as_provider_error, error_of, joined_text, provider_error, status_of, word_status, worded
 from ..residual import lenient, optional
 
 
@@ -13,7 +13,7 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
     wire = lenient(body)
     error = error_of(wire)
     return provider_error(
-        words_of(error.get("message"), wire),
+        joined_text(error.get("message"), wire),
         status=status,
         code=optional(error.get("type")),
         headers=headers,

@@ -1,6 +1,6 @@
 """The words of the Messages API, and what becomes of every field of ours."""
 
-from ...values.losses import Fates, bookkeeping, dropped, kept, record, some
+from ...values.losses import SupportTable, bookkeeping, dropped, kept, record, some
 from ...values.messages import StopReason
 
 API = "anthropic-messages"
@@ -15,7 +15,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "refusal": "error",
     "sensitive": "error",
 }
-SAID_STOPS = {
+WIRE_STOP_REASONS = {
     "stop": "end_turn",
     "toolUse": "tool_use",
     "length": "max_tokens",
@@ -30,7 +30,7 @@ SUMMARIZED = "summarized"
 # What only one form of an answer carries, as paths into the message: a stream brings arguments as text, which may be
 # broken, a whole answer brings an object.
 UNEVEN: tuple[str, ...] = ("$.content[].argumentsText", "$.content[].parseError")
-FATES: Fates = {
+FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text TextBlock.cache CacheMarker.ttl"),
     **some("TextBlock.citations Citation.title Citation.url Citation.cited_text", "only citations minted by this wire"),
     **dropped("Citation.start Citation.end TextBlock.text_signature"),
@@ -83,8 +83,8 @@ FATES: Fates = {
 }
 
 # The same for a message as an answer.
-ANSWER_FATES: Fates = {
-    **FATES,
+RESPONSE_SUPPORT: SupportTable = {
+    **FIELD_SUPPORT,
     **kept("AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.response_id AssistantMessage.model"),
     **some("AssistantMessage.stop_detail AssistantMessage.response_model", "said where the wire knows the word"),
     **record("Usage.cost"),

@@ -14,7 +14,7 @@ from ...values.messages import (
     UserMessage,
     blocks_of,
 )
-from ..residual import an_object, each, held_of, keeping, residual, restored
+from ..residual import an_object, each, keeping, residual, residual_of, restored
 from ..results import apart, marked, say_result, say_user
 from .content import decode_block, decode_cache, decode_content, encode_cache, encode_content
 from .facts import API
@@ -77,35 +77,35 @@ def _decode_result(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMes
 
 def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
     """Our messages as the wire's; results of one turn share a user message."""
-    said: list[dict[str, Any]] = []
+    encoded: list[dict[str, Any]] = []
     before: Message | None = None
     names: dict[str, str] = {}
     for at, message in enumerate(messages):
         report.message = at
         if type(message) is AssistantMessage:
-            said.append(_encode_message("assistant", message, report))
+            encoded.append(_encode_message("assistant", message, report))
             for block in blocks_of(message.content):
                 if type(block) is ToolCall:
                     names[block.id] = block.name
         elif type(message) is ToolResultMessage:
             if message.tool_name is not None and names.get(message.tool_call_id) != message.tool_name:
                 report.lost("tool_name", "the wire knows only the name of the call", "record", field="toolName")
-            say_result(said, [_encode_result(message, report)], held_of(message.extra, API), before)
+            say_result(encoded, [_encode_result(message, report)], residual_of(message.extra, API), before)
         elif type(message) is UserMessage:
-            say_user(said, _encode_message("user", message, report), held_of(message.extra, API), before)
+            say_user(encoded, _encode_message("user", message, report), residual_of(message.extra, API), before)
         elif isinstance(message, SystemMessage):
-            said.append(_encode_message("system", message, report))
+            encoded.append(_encode_message("system", message, report))
         elif isinstance(message, CustomMessage):  # the wire's own unknown role; others are reported by the table
-            said.append({"role": message.role, **message.fields})
+            encoded.append({"role": message.role, **message.fields})
         before = message
-    return said
+    return encoded
 
 
 def _encode_message(
     role: str, message: UserMessage | AssistantMessage | SystemMessage, report: Reporter
 ) -> dict[str, Any]:
-    said = {"role": role, "content": encode_content(message.content, report)}
-    return restored(said, message.extra, API) if message.extra else said
+    encoded = {"role": role, "content": encode_content(message.content, report)}
+    return restored(encoded, message.extra, API) if message.extra else encoded
 
 
 def _encode_result(result: ToolResultMessage, report: Reporter) -> dict[str, Any]:

@@ -27,19 +27,19 @@ from ..residual import (
     encode_conversation,
     fields_of,
     flag,
-    held_of,
     keeping,
     model_of,
     number,
     optional,
     reading,
+    residual_of,
     restored,
     say_tools,
     strings,
     whole,
 )
 from .content import decode_block, decode_cache, encode_cache, encode_content
-from .facts import API, CHOICES, FATES, OFF_WORD, SUMMARIZED
+from .facts import API, CHOICES, FIELD_SUPPORT, OFF_WORD, SUMMARIZED
 from .messages import decode_messages, encode_messages
 
 
@@ -62,10 +62,10 @@ def decode_request(
         ),
         options=_decode_options(wire, stream),
     )
-    said, _ = encode_request(request, quirks=quirks)
+    emitted, _ = encode_request(request, quirks=quirks)
     # `messages` keep their own residuals, message by message.
-    given = {**wire, "messages": said["messages"]} if "messages" in wire else wire
-    return keeping(request, API, given, said)
+    given = {**wire, "messages": emitted["messages"]} if "messages" in wire else wire
+    return keeping(request, API, given, emitted)
 
 
 def _decode_system(wire: Any) -> System:
@@ -199,8 +199,8 @@ def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[st
         body["stream"] = options.stream
     if hosted:
         body["anthropic_version"] = quirks["version"]  # type: ignore[index]
-    said = restored(body, request.extra, API)
-    return encoded(API, said, request, FATES, report.losses, strict=strict, spoken=api_of(quirks, API))
+    emitted = restored(body, request.extra, API)
+    return encoded(API, emitted, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
 
 
 def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def _encode_options(body: dict[str, Any], options: Options, report: Reporter) ->
 
 def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Reporter) -> None:
     if reasoning.enabled is False:
-        body["thinking"] = {"type": held_of(reasoning.extra, API).get(OFF_WORD, "disabled")}
+        body["thinking"] = {"type": residual_of(reasoning.extra, API).get(OFF_WORD, "disabled")}
         if reasoning.budget is not None:
             report.at("$.options.reasoning.budget", "budget", "thinking is off", "record")
     elif reasoning.budget is not None:
@@ -288,11 +288,11 @@ def _encode_schema(body: dict[str, Any], schema: OutputSchema, report: Reporter)
     if schema.schema is None:
         report.at("$.options.outputSchema", "output_schema", "this wire has no free-form JSON mode")
         return
-    said = {"type": "json_schema", "schema": schema.schema}
+    emitted = {"type": "json_schema", "schema": schema.schema}
     if schema.extra.get(API, {}).get("field") == "output_format":
-        body["output_format"] = said
+        body["output_format"] = emitted
     else:
-        body["output_config"] = {**body.get("output_config", {}), "format": said}
+        body["output_config"] = {**body.get("output_config", {}), "format": emitted}
 
 
 def _encode_metadata(body: dict[str, Any], metadata: dict[str, Any], report: Reporter) -> None:

@@ -131,8 +131,8 @@ class StreamDecoder(Decoder):
         for key, value in event.items():
             if key == "usage":
                 before = self._shell.get("usage") or {}  # proxies send null for what they lack: that unsays nothing
-                told = {k: v for k, v in (value or {}).items() if v is not None or k not in before}
-                self._shell["usage"] = {**before, **told}
+                fields = {k: v for k, v in (value or {}).items() if v is not None or k not in before}
+                self._shell["usage"] = {**before, **fields}
             elif key not in ("type", "delta"):
                 self._shell[key] = value
         self._record.note(usage=decode_usage(self._shell.get("usage")))
@@ -198,7 +198,7 @@ class StreamEncoder(Encoder):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self._told: dict[str, Any] = {}  # the envelope that the first event showed
+        self._envelope: dict[str, Any] = {}  # the envelope that the first event showed
         self._opened = 0
         self._places: dict[int, int] = {}  # our index of an open block -> the wire's
         # Thinking that has begun and is not opened yet: only its first words, or its end, tell that it is not redacted.
@@ -218,8 +218,8 @@ class StreamEncoder(Encoder):
         self._latest = event
         match event:
             case Start():
-                self._told = whole_answer(self._named(event.partial), []) | {"stop_reason": None}
-                return _event({"type": "message_start", "message": self._told})
+                self._envelope = whole_answer(self._named(event.partial), []) | {"stop_reason": None}
+                return _event({"type": "message_start", "message": self._envelope})
             case TextStart():
                 return self._open(event.content_index, {"type": "text", "text": ""})
             case ThinkingStart():
@@ -236,10 +236,10 @@ class StreamEncoder(Encoder):
                 return self._close(event.content_index, event.tool_call)
             case Done():
                 self._closed = True
-                return _last(self._named(event.message), self._told)
+                return _last(self._named(event.message), self._envelope)
             case Error() if STOP_REASONS.get(event.error.stop_detail or "") == "error":
                 self._closed = True  # the model refused: an answer of this wire, not a failure of the stream
-                return _last(self._named(event.error), self._told)
+                return _last(self._named(event.error), self._envelope)
             case Error():
                 return self.fail(failure_of(event.error))
             case _:
@@ -287,7 +287,7 @@ class StreamEncoder(Encoder):
 
 
 _THINKING = {"type": "thinking", "thinking": "", "signature": ""}
-_SAID = frozenset({"type", "text", "thinking", "id", "name", "input"})
+_ENCODED = frozenset({"type", "text", "thinking", "id", "name", "input"})
 
 
 def _event(value: dict[str, Any]) -> bytes:
@@ -304,21 +304,21 @@ def _stop(place: int) -> bytes:
 
 def _rest(place: int, wire: dict[str, Any]) -> bytes:
     """What a finished block says beyond its text or arguments."""
-    rest = {k: v for k, v in wire.items() if k not in _SAID}
-    said = b""
+    rest = {k: v for k, v in wire.items() if k not in _ENCODED}
+    encoded = b""
     for citation in rest.pop("citations", None) or ():
-        said += _delta(place, {"type": "citations_delta", "citation": citation})
+        encoded += _delta(place, {"type": "citations_delta", "citation": citation})
     if "signature" in rest:
-        said += _delta(place, {"type": "signature_delta", "signature": rest.pop("signature")})
+        encoded += _delta(place, {"type": "signature_delta", "signature": rest.pop("signature")})
     if rest:
-        said += _delta(place, {"type": "block_delta", **rest})
-    return said
+        encoded += _delta(place, {"type": "block_delta", **rest})
+    return encoded
 
 
-def _last(message: AssistantMessage, told: dict[str, Any]) -> bytes:
+def _last(message: AssistantMessage, fields: dict[str, Any]) -> bytes:
     """The end of the answer: what its first event did not show yet."""
     whole = whole_answer(message, [])
-    delta = {k: v for k, v in whole.items() if k != "usage" and (k in _AT_THE_END or k not in told or told[k] != v)}
+    delta = {k: v for k, v in whole.items() if k != "usage" and (k in _AT_THE_END or k not in fields or fields[k] != v)}
     return _event({"type": "message_delta", "delta": delta, "usage": whole.get("usage")}) + _event(
         {"type": "message_stop"}
     )

@@ -14,7 +14,6 @@ from ..residual import (
     count,
     each,
     fields_of,
-    held_of,
     keeping,
     optional,
     own_word,
@@ -22,13 +21,14 @@ from ..residual import (
     reading,
     reason_for,
     residual,
+    residual_of,
     restored,
     whole,
-    with_held,
+    with_residual,
 )
 from .content import decode_block, encode_content
 from .errors import decode_error
-from .facts import ANSWER_FATES, API, SAID_STOPS, STOP_REASONS
+from .facts import API, RESPONSE_SUPPORT, STOP_REASONS, WIRE_STOP_REASONS
 
 
 @reading(API)
@@ -54,17 +54,17 @@ def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assist
         usage=decode_usage(wire.get("usage")),
         stop_reason=reason,
         stop_detail=word,
-        error_message=f"the provider stopped: {_told(wire, word)}" if reason == "error" else None,
+        error_message=f"the provider stopped: {_stop_text(wire, word)}" if reason == "error" else None,
     )
-    held = residual(wire, _encode_answer(message, wire["output"]["message"]["content"]))
-    return with_held(message, API, **{RESPONSE: held}) if held else message
+    extra_fields = residual(wire, _encode_answer(message, wire["output"]["message"]["content"]))
+    return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
 
 
-def _told(wire: dict[str, Any], word: str | None) -> str:
+def _stop_text(wire: dict[str, Any], word: str | None) -> str:
     """The word for the end, and the guardrail's reason where it gives one."""
     reason = fields_of(fields_of(wire.get("trace")).get("guardrail")).get("actionReason")
-    told = word or "no reason given"
-    return f"{told}: {reason}" if isinstance(reason, str) else told
+    given = word or "no reason given"
+    return f"{given}: {reason}" if isinstance(reason, str) else given
 
 
 def decode_usage(wire: Any) -> Usage | None:
@@ -100,17 +100,17 @@ def encode_response(message: AssistantMessage, *, request: Request | None = None
     """The body of a whole answer; this wire names neither the model nor the answer."""
     report = Reporter("$")
     content = encode_content(message.content, report, points=False)
-    return encoded(API, whole_answer(message, content), message, ANSWER_FATES, report.losses)
+    return encoded(API, whole_answer(message, content), message, RESPONSE_SUPPORT, report.losses)
 
 
 def whole_answer(message: AssistantMessage, content: list[Any]) -> dict[str, Any]:
-    return put_back(_encode_answer(message, content), held_of(message.extra, API).get(RESPONSE, {}))
+    return put_back(_encode_answer(message, content), residual_of(message.extra, API).get(RESPONSE, {}))
 
 
 def _encode_answer(message: AssistantMessage, content: list[Any]) -> dict[str, Any]:
     return {
         "output": {"message": {"role": "assistant", "content": content}},
-        "stopReason": own_word(message, STOP_REASONS) or SAID_STOPS.get(message.stop_reason or ""),
+        "stopReason": own_word(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or ""),
         "usage": _encode_usage(message.usage),
         "metrics": {"latencyMs": 0},  # clients of this wire count on its being there
     }

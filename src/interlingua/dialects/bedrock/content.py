@@ -29,12 +29,12 @@ from ..residual import (
     each,
     fields_of,
     given_arguments,
-    held_of,
     keeping,
     optional,
+    residual_of,
     restored,
     string,
-    with_held,
+    with_residual,
 )
 from .facts import ALIASES, API, CITED, DOCUMENTS, GUARDED, IMAGES, JSON, PIECES, SOUNDS, VIDEOS
 
@@ -59,9 +59,9 @@ def _decode_block(
     if kind is not None:
         try:
             block: Block = decoders[kind](wire)
-            said = encode(block, QUIET)
-            if said is not None:
-                return keeping(block, API, wire, said)
+            encoded = encode(block, QUIET)
+            if encoded is not None:
+                return keeping(block, API, wire, encoded)
         except (KeyError, TypeError, ValueError, AttributeError, FormatError):
             pass
     return OpaqueBlock(dialect=API, value=wire)
@@ -76,7 +76,7 @@ def _decode_cited(wire: dict[str, Any]) -> TextBlock:
     text, lengths = _joined(given.get("content", []))
     block = TextBlock(text=text, citations=tuple(map(_decode_citation, given.get("citations", []))))
     usual = bool(block.citations) and len(lengths) == 1
-    return block if usual else with_held(block, API, **{CITED: lengths})
+    return block if usual else with_residual(block, API, **{CITED: lengths})
 
 
 def _decode_citation(wire: dict[str, Any]) -> Citation:
@@ -86,7 +86,7 @@ def _decode_citation(wire: dict[str, Any]) -> Citation:
         text, lengths = _joined(wire["sourceContent"])
         citation = replace(citation, cited_text=text)
         if len(lengths) != 1:
-            citation = with_held(citation, API, **{PIECES: lengths})
+            citation = with_residual(citation, API, **{PIECES: lengths})
     return keeping(citation, API, wire, _encode_citation(citation))
 
 
@@ -114,8 +114,8 @@ def _decode_reasoning(wire: dict[str, Any]) -> ThinkingBlock:
     given = wire["reasoningContent"]
     if "redactedContent" in given:
         return ThinkingBlock(thinking="", thinking_signature=string(given["redactedContent"]), redacted=True)
-    told = given["reasoningText"]
-    return ThinkingBlock(thinking=string(told["text"]), thinking_signature=optional(told.get("signature")))
+    provided = given["reasoningText"]
+    return ThinkingBlock(thinking=string(provided["text"]), thinking_signature=optional(provided.get("signature")))
 
 
 def _decode_image(wire: dict[str, Any]) -> ImageBlock:
@@ -135,19 +135,19 @@ def _decode_document(wire: dict[str, Any]) -> DocumentBlock:
     source, citations = given["source"], given.get("citations")
     lengths = None
     if "text" in source:
-        said: dict[str, Any] = {"text": string(source["text"]), "mime_type": _mime_of(given, DOCUMENTS)}
+        encoded: dict[str, Any] = {"text": string(source["text"]), "mime_type": _mime_of(given, DOCUMENTS)}
     elif "content" in source:
         text, lengths = _joined(source["content"])
-        said = {"text": text, "mime_type": _mime_of(given, DOCUMENTS)}
+        encoded = {"text": text, "mime_type": _mime_of(given, DOCUMENTS)}
     else:
-        said = _decode_media(given, DOCUMENTS)
+        encoded = _decode_media(given, DOCUMENTS)
     block = DocumentBlock(
-        **said,
+        **encoded,
         title=optional(given.get("name")),
         context=optional(given.get("context")),
         citations=boolean(citations["enabled"]) if citations else None,
     )
-    return block if lengths is None else with_held(block, API, **{PIECES: lengths})
+    return block if lengths is None else with_residual(block, API, **{PIECES: lengths})
 
 
 def _decode_media(wire: dict[str, Any], formats: Mapping[str, str]) -> dict[str, Any]:
@@ -275,13 +275,13 @@ def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
 
 
 def _encode_text(block: TextBlock, report: Reporter) -> dict[str, Any]:
-    held = held_of(block.extra, API)
-    if held.get(GUARDED):
+    residual = residual_of(block.extra, API)
+    if residual.get(GUARDED):
         if block.citations:
             report.lost("citations", "guarded text has none", field="citations")
         return {"guardContent": {"text": {"text": block.text}}}
-    if block.citations or CITED in held:
-        content = _apart(block.text, held.get(CITED))
+    if block.citations or CITED in residual:
+        content = _apart(block.text, residual.get(CITED))
         return {"citationsContent": {"content": content, "citations": list(map(_encode_citation, block.citations))}}
     return {"text": block.text}
 
@@ -291,7 +291,7 @@ def _encode_citation(citation: Citation) -> dict[str, Any]:
     if citation.title is not None:
         wire["title"] = citation.title
     if citation.cited_text is not None:
-        wire["sourceContent"] = _apart(citation.cited_text, held_of(citation.extra, API).get(PIECES))
+        wire["sourceContent"] = _apart(citation.cited_text, residual_of(citation.extra, API).get(PIECES))
     if citation.url is not None:
         wire["location"] = {"web": {"url": citation.url}}
     return restored(wire, citation.extra, API)
@@ -310,10 +310,10 @@ def _apart(text: str, lengths: list[int] | None) -> list[dict[str, Any]]:
 
 def _encode_thinking(block: ThinkingBlock, report: Reporter) -> dict[str, Any] | None:
     if not block.redacted:
-        told = {"text": block.thinking}
+        fields = {"text": block.thinking}
         if block.thinking_signature is not None:
-            told["signature"] = block.thinking_signature
-        return {"reasoningContent": {"reasoningText": told}}
+            fields["signature"] = block.thinking_signature
+        return {"reasoningContent": {"reasoningText": fields}}
     if block.thinking_signature is None:
         report.lost("thinking", "redacted thinking without its sealed payload")
         return None
@@ -374,14 +374,14 @@ def _encode_source(
 ) -> dict[str, Any] | None:
     text = block.text if isinstance(block, DocumentBlock) else None
     url = block.url if block.url is not None and block.url.startswith("s3://") else None
-    said: dict[str, Any]
+    encoded: dict[str, Any]
     if block.data is not None:
-        said, used = {"bytes": block.data}, "data"
+        encoded, used = {"bytes": block.data}, "data"
     elif text is not None and kind == "document":
-        lengths = held_of(block.extra, API).get(PIECES)
-        said, used = ({"text": text} if lengths is None else {"content": _apart(text, lengths)}), "text"
+        lengths = residual_of(block.extra, API).get(PIECES)
+        encoded, used = ({"text": text} if lengths is None else {"content": _apart(text, lengths)}), "text"
     elif url is not None:
-        said, used = {"s3Location": {"uri": url}}, "url"
+        encoded, used = {"s3Location": {"uri": url}}, "url"
     else:
         report.lost(kind, "this wire takes bytes or an S3 location")
         return None
@@ -389,7 +389,7 @@ def _encode_source(
     for field, value in given.items():
         if value is not None and field != used:
             report.lost(field, "one source is enough", field=field)
-    return said
+    return encoded
 
 
 def _encode_server_result(block: ServerToolResult) -> dict[str, Any]:
@@ -413,32 +413,32 @@ def encode_content(content: Content, report: Reporter, *, points: bool = True) -
     if not isinstance(content, tuple):
         report.lost("content", "content is a list of blocks in this wire", "record", field="content")
         return [] if content is None else [{"text": content}]
-    said: list[Any] = []
+    encoded: list[Any] = []
     for at, block in enumerate(content):
         report.block = at
         wire = encode_block(block, report)
         if wire is not None:
-            said.append(wire)
+            encoded.append(wire)
             cache = getattr(block, "cache", None)
             if cache is not None and points:
-                said.append(encode_cache(cache))
+                encoded.append(encode_cache(cache))
     report.block = None
-    return said
+    return encoded
 
 
 def encode_result_content(content: Content, report: Reporter) -> list[Any]:
     if not isinstance(content, tuple):
         return encode_content(content, report)
-    said = []
+    encoded = []
     for at, block in enumerate(content):
         report.block = at
         wire = _encode_result_block(block, report)
         if wire is not None:
-            said.append(wire)
+            encoded.append(wire)
             if getattr(block, "cache", None) is not None:
                 report.lost("cache", "a tool result is cached as a whole", field="cache")
     report.block = None
-    return said
+    return encoded
 
 
 def _encode_result_block(block: Block, report: Reporter) -> dict[str, Any] | None:
@@ -455,7 +455,7 @@ def _encode_result_block(block: Block, report: Reporter) -> dict[str, Any] | Non
 
 def _encode_result_text(block: TextBlock) -> dict[str, Any]:
     """Text, or the JSON value that it spells if that is how it came."""
-    if held_of(block.extra, API).get(JSON):
+    if residual_of(block.extra, API).get(JSON):
         try:
             value = jsontext.read(block.text)
             if jsontext.compact(value) == block.text:

@@ -13,7 +13,7 @@ from ...values.errors import (
     ProviderError,
     RateLimited,
 )
-from ..provider_errors import as_provider_error, provider_error, status_of, word_status, worded, words_of
+from ..provider_errors import as_provider_error, joined_text, provider_error, status_of, word_status, worded
 from ..residual import lenient
 
 EXCEPTIONS = frozenset(
@@ -42,13 +42,13 @@ EXCEPTION_OF: dict[type[ProviderError], str] = {
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """An error answer, or the exception of a stream (status 0). The header names the error; the body rarely does."""
     wire = lenient(body)
-    told = wire if isinstance(wire, dict) else {"message": wire}
-    words = (told.get(key) for key in ("message", "Message", "originalMessage"))
-    message = next((word for word in words if isinstance(word, str) and word), None)
+    given = wire if isinstance(wire, dict) else {"message": wire}
+    terms = (given.get(key) for key in ("message", "Message", "originalMessage"))
+    message = next((word for word in terms if isinstance(word, str) and word), None)
     return provider_error(
-        words_of(message, wire),
+        joined_text(message, wire),
         status=status,
-        code=_code(told, headers or {}),
+        code=_code(given, headers or {}),
         headers=headers,
         body=wire,
     )

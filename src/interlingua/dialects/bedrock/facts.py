@@ -1,6 +1,6 @@
 """The words of Converse, and what becomes of every field of ours."""
 
-from ...values.losses import Fates, bookkeeping, dropped, kept, record, some
+from ...values.losses import SupportTable, bookkeeping, dropped, kept, record, some
 from ...values.messages import StopReason
 
 API = "bedrock-converse-stream"
@@ -15,7 +15,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "malformed_model_output": "error",
     "malformed_tool_use": "error",
 }
-SAID_STOPS = {
+WIRE_STOP_REASONS = {
     "stop": "end_turn",
     "toolUse": "tool_use",
     "length": "max_tokens",
@@ -81,7 +81,7 @@ ALIASES = {
 
 # Both forms of an answer say the same, but for calls whose argument text is broken: only a stream carries text.
 UNEVEN: tuple[str, ...] = ("$.content[*].argumentsText", "$.content[*].parseError")
-FATES: Fates = {
+FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text CacheMarker.ttl Citation.title Citation.url Citation.cited_text"),
     **some("TextBlock.citations", "not in system text and tool results"),
     **some(
@@ -137,8 +137,8 @@ FATES: Fates = {
 }
 
 # The same for a message as an answer.
-ANSWER_FATES: Fates = {
-    **FATES,
+RESPONSE_SUPPORT: SupportTable = {
+    **FIELD_SUPPORT,
     **dropped(
         "TextBlock.cache ImageBlock.cache AudioBlock.cache DocumentBlock.cache ToolCall.cache ServerToolCall.cache"
         " ServerToolResult.cache",

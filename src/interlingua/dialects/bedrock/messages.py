@@ -15,7 +15,7 @@ from ...values.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from ..residual import an_object, each, held_of, keeping, put_back, residual, restored, with_held
+from ..residual import an_object, each, keeping, put_back, residual, residual_of, restored, with_residual
 from ..results import marked, say_result, say_user
 from .content import (
     decode_block,
@@ -48,8 +48,8 @@ def _decode_message(wire: Any, names: dict[str, str], before: Message | None) ->
     content = wire.get("content")
     if role == "user":
         if isinstance(content, list) and any(map(_is_result, content)):
-            held = residual(wire, {"role": "user", "content": content})
-            return marked(_decode_results(content, names), held, before, API)
+            extra_fields = residual(wire, {"role": "user", "content": content})
+            return marked(_decode_results(content, names), extra_fields, before, API)
         return [_plain(UserMessage(content=decode_content(content)), "user", wire)]
     if role == "assistant":
         message = AssistantMessage(content=decode_content(content), api=API)
@@ -69,30 +69,30 @@ M = TypeVar("M", UserMessage, AssistantMessage, SystemMessage)
 def _plain(message: M, role: str, wire: dict[str, Any]) -> M:
     """A message that is one wire message, with what its encoding gets wrong."""
     if isinstance(message.content, str):
-        message = with_held(message, API, **{STRING: True})
-    return keeping(message, API, wire, _said_message(role, message, QUIET))
+        message = with_residual(message, API, **{STRING: True})
+    return keeping(message, API, wire, _encoded_message(role, message, QUIET))
 
 
 def _decode_results(content: list[Any], names: dict[str, str]) -> list[Message]:
     pieces: list[Message] = []
-    words: list[Any] = []
+    terms: list[Any] = []
     for item in content:
         cache = decode_cache(item)
-        if cache is not None and not words and pieces and takes_cache(pieces[-1]):
+        if cache is not None and not terms and pieces and takes_cache(pieces[-1]):
             pieces[-1] = replace(pieces[-1], cache=cache)
         elif _is_result(item):
-            _say_words(pieces, words)
-            words = []
+            _append_text(pieces, terms)
+            terms = []
             pieces.append(_decode_result(item, names))
         else:
-            words.append(item)
-    _say_words(pieces, words)
+            terms.append(item)
+    _append_text(pieces, terms)
     return pieces
 
 
-def _say_words(pieces: list[Message], words: list[Any]) -> None:
-    if words:
-        pieces.append(UserMessage(content=tuple(with_points(words, decode_block))))
+def _append_text(pieces: list[Message], terms: list[Any]) -> None:
+    if terms:
+        pieces.append(UserMessage(content=tuple(with_points(terms, decode_block))))
 
 
 def _is_result(block: Any) -> bool:
@@ -120,16 +120,16 @@ def _decode_result(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMes
 
 def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
     """Our messages as the wire's; results of one turn share a user message."""
-    said: list[dict[str, Any]] = []
+    encoded: list[dict[str, Any]] = []
     before: Message | None = None
     names: dict[str, str] = {}
     for at, message in enumerate(messages):
         report.message = at
         match message:
             case UserMessage():
-                say_user(said, _said_message("user", message, report), held_of(message.extra, API), before)
+                say_user(encoded, _encoded_message("user", message, report), residual_of(message.extra, API), before)
             case AssistantMessage():
-                said.append(_said_message("assistant", message, report))
+                encoded.append(_encoded_message("assistant", message, report))
                 for block in message.content if isinstance(message.content, tuple) else ():
                     if isinstance(block, ToolCall):
                         names[block.id] = block.name
@@ -139,25 +139,25 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dic
                 blocks = [_encode_result(message, report)]
                 if message.cache is not None:
                     blocks.append(encode_cache(message.cache))
-                say_result(said, blocks, held_of(message.extra, API), before)
+                say_result(encoded, blocks, residual_of(message.extra, API), before)
             case SystemMessage():
-                said.append(_said_message("system", message, report))
+                encoded.append(_encoded_message("system", message, report))
             case CustomMessage():  # the wire's own unknown role goes back; others are reported by the table
-                said.append({"role": message.role, **message.fields})
+                encoded.append({"role": message.role, **message.fields})
         before = message
-    return said
+    return encoded
 
 
-def _said_message(
+def _encoded_message(
     role: str, message: UserMessage | AssistantMessage | SystemMessage, report: Reporter
 ) -> dict[str, Any]:
     content: Any = message.content
     if not message.extra:
         return {"role": role, "content": encode_content(content, report)}
-    held = held_of(message.extra, API)
-    if not (held.get(STRING) and isinstance(content, str)):
+    extra_fields = residual_of(message.extra, API)
+    if not (extra_fields.get(STRING) and isinstance(content, str)):
         content = encode_content(content, report)
-    return put_back({"role": role, "content": content}, held)
+    return put_back({"role": role, "content": content}, extra_fields)
 
 
 def _encode_result(result: ToolResultMessage, report: Reporter) -> dict[str, Any]:

@@ -28,20 +28,20 @@ from ..residual import (
     encode_conversation,
     fields_of,
     flag,
-    held_of,
     keeping,
     model_of,
     number,
     optional,
     reading,
+    residual_of,
     restored,
     string,
     strings,
     whole,
-    with_held,
+    with_residual,
 )
 from .content import decode_block, decode_cache, encode_block, encode_cache, takes_cache, with_points
-from .facts import API, EFFORT, FATES, FIELD, NOVA, OFF_WORD, SPELLED, SUMMARIZED
+from .facts import API, EFFORT, FIELD, FIELD_SUPPORT, NOVA, OFF_WORD, SPELLED, SUMMARIZED
 from .messages import decode_messages, encode_messages
 
 
@@ -59,10 +59,10 @@ def decode_request(body: Any, *, model: str | ModelDescriptor | None = None, str
         ),
         options=_decode_options(wire, config, stream),
     )
-    said, _ = encode_request(request)
+    emitted, _ = encode_request(request)
     # `messages` keep their own residuals, message by message.
-    given = {**wire, "messages": said["messages"]} if "messages" in wire else wire
-    return keeping(request, API, given, said)
+    given = {**wire, "messages": emitted["messages"]} if "messages" in wire else wire
+    return keeping(request, API, given, emitted)
 
 
 def _decode_system(wire: Any) -> System:
@@ -70,8 +70,8 @@ def _decode_system(wire: Any) -> System:
     if not isinstance(wire, list):
         return None
     blocks = with_points(wire, decode_block)
-    told = [_SAYS_SYSTEM.get(next(iter(item), ""), False) if isinstance(item, dict) else False for item in wire]
-    if all(told) and all(isinstance(block, TextBlock) for block in blocks):
+    reported = [_SAYS_SYSTEM.get(next(iter(item), ""), False) if isinstance(item, dict) else False for item in wire]
+    if all(reported) and all(isinstance(block, TextBlock) for block in blocks):
         return tuple(blocks)  # type: ignore[arg-type]
     return None
 
@@ -154,7 +154,7 @@ def _decode_thinking(fields: dict[str, Any], output: dict[str, Any]) -> Reasonin
     if reasoning is None:
         return None
     if hints:
-        reasoning = with_held(reasoning, API, **hints)
+        reasoning = with_residual(reasoning, API, **hints)
     return keeping(reasoning, API, wire, _encode_thinking_field(reasoning)) if wire else reasoning
 
 
@@ -167,7 +167,7 @@ def _decode_nova(wire: dict[str, Any]) -> Reasoning | None:
             reasoning = Reasoning(effort=effort, enabled=False)
         case _:
             return None
-    reasoning = with_held(reasoning, API, **{FIELD: NOVA})
+    reasoning = with_residual(reasoning, API, **{FIELD: NOVA})
     return keeping(reasoning, API, wire, _encode_nova(reasoning))
 
 
@@ -215,14 +215,16 @@ def _decode_schema(wire: Any) -> OutputSchema | None:
     if not isinstance(text, str) or wire.get("type") != "json_schema":
         return None
     try:
-        told = jsontext.read(text)
+        provided = jsontext.read(text)
     except FormatError:
         return None
-    if told is None:
+    if provided is None:
         return None
-    schema = OutputSchema(schema=told, name=optional(given.get("name")), description=optional(given.get("description")))
-    if jsontext.compact(told) != text:
-        schema = with_held(schema, API, **{SPELLED: text})
+    schema = OutputSchema(
+        schema=provided, name=optional(given.get("name")), description=optional(given.get("description"))
+    )
+    if jsontext.compact(provided) != text:
+        schema = with_residual(schema, API, **{SPELLED: text})
     return keeping(schema, API, wire, _encode_schema(schema))
 
 
@@ -240,7 +242,7 @@ def encode_request(request: Request, *, strict: bool = False) -> Encoded:
     if config:
         body["toolConfig"] = config
     _encode_options(body, options, request.model.id, report)
-    return encoded(API, restored(body, request.extra, API), request, FATES, report.losses, strict=strict)
+    return encoded(API, restored(body, request.extra, API), request, FIELD_SUPPORT, report.losses, strict=strict)
 
 
 def _encode_system(system: System, report: Reporter) -> list[Any]:
@@ -248,17 +250,17 @@ def _encode_system(system: System, report: Reporter) -> list[Any]:
     if isinstance(system, str):
         report.lost("system", "the system prompt is a list of blocks in this wire", "record")
         system = (TextBlock(text=system),)
-    said: list[Any] = []
+    emitted: list[Any] = []
     for at, block in enumerate(system or ()):
         report.block = at
         if block.citations:
             report.lost("citations", "system text has none", field="citations")
             block = replace(block, citations=())
-        said.append(encode_block(block, report))
+        emitted.append(encode_block(block, report))
         if block.cache is not None:
-            said.append(encode_cache(block.cache))
+            emitted.append(encode_cache(block.cache))
     report.root, report.block = "", None
-    return said
+    return emitted
 
 
 def _encode_inference(options: Options) -> dict[str, Any]:
@@ -286,18 +288,18 @@ def _encode_tool_config(tools: tuple[ToolSpec, ...] | None, options: Options, re
 
 
 def _encode_tools(tools: tuple[ToolSpec, ...], report: Reporter) -> list[Any]:
-    said: list[Any] = []
+    emitted: list[Any] = []
     for at, spec in enumerate(tools):
         if spec.dialect is None:
-            said.append(_encode_tool(spec))
+            emitted.append(_encode_tool(spec))
         elif spec.dialect == API:
-            said.append(spec.value)
+            emitted.append(spec.value)
         else:
             report.at(f"$.tools[{at}]", spec.name, f"a tool that only {spec.dialect} can run")
             continue
         if spec.cache is not None:
-            said.append(encode_cache(spec.cache))
-    return said
+            emitted.append(encode_cache(spec.cache))
+    return emitted
 
 
 def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
@@ -351,8 +353,8 @@ def _encode_options(body: dict[str, Any], options: Options, model: str, report: 
 def _encode_reasoning(
     fields: dict[str, Any], output: dict[str, Any], reasoning: Reasoning, model: str, report: Reporter
 ) -> None:
-    held = held_of(reasoning.extra, API)
-    field = held.get(FIELD) or next((field for word, field in _OWN_FIELDS.items() if word in model), "thinking")
+    residual = residual_of(reasoning.extra, API)
+    field = residual.get(FIELD) or next((field for word, field in _OWN_FIELDS.items() if word in model), "thinking")
     if field == "reasoning_effort":
         _encode_effort_alone(fields, reasoning, report)
         return
@@ -364,7 +366,7 @@ def _encode_reasoning(
         return
     fields[field] = _encode_thinking_field(reasoning)
     if reasoning.effort is not None:
-        if held.get(EFFORT) == "output_config":
+        if residual.get(EFFORT) == "output_config":
             fields["output_config"] = {"effort": reasoning.effort}
         else:
             output["effort"] = reasoning.effort
@@ -395,7 +397,7 @@ def _encode_nova_alone(fields: dict[str, Any], reasoning: Reasoning, report: Rep
 def _encode_thinking_field(reasoning: Reasoning) -> dict[str, Any]:
     """What Claude models take for `thinking`."""
     if reasoning.enabled is False:
-        wire: dict[str, Any] = {"type": held_of(reasoning.extra, API).get(OFF_WORD, "disabled")}
+        wire: dict[str, Any] = {"type": residual_of(reasoning.extra, API).get(OFF_WORD, "disabled")}
     elif reasoning.budget is not None:
         wire = {"type": "enabled", "budget_tokens": reasoning.budget}
     else:
@@ -411,7 +413,7 @@ def _encode_effort_alone(fields: dict[str, Any], reasoning: Reasoning, report: R
     for name in ("budget", "enabled", "summary"):
         if getattr(reasoning, name) is not None:
             report.at(f"$.options.reasoning.{name}", "reasoning", "this model takes a word for the effort only")
-    for key in own_fields(held_of(reasoning.extra, API)):
+    for key in own_fields(residual_of(reasoning.extra, API)):
         report.at(f"$.options.reasoning.extra.{API}.{key}", key, "this model takes a word for the effort only")
 
 
@@ -426,7 +428,7 @@ def _encode_schema(schema: OutputSchema) -> dict[str, Any]:
 
 
 def _schema_text(schema: OutputSchema) -> str:
-    spelled = held_of(schema.extra, API).get(SPELLED)
+    spelled = residual_of(schema.extra, API).get(SPELLED)
     if spelled is not None and jsontext.read(spelled) == schema.schema:
         return string(spelled)
     return jsontext.compact(schema.schema)

@@ -92,9 +92,9 @@ class StreamDecoder(Decoder):
             self._unnamed(value, frame)
 
     def _unreadable(self, frame: Frame, error: FormatError) -> None:
-        words = (frame.headers or {}).get(":error-message")
-        if isinstance(words, str):  # an error without a payload says it all in its headers
-            self._failed({"message": words}, frame)
+        text = (frame.headers or {}).get(":error-message")
+        if isinstance(text, str):  # an error without a payload says it all in its headers
+            self._failed({"message": text}, frame)
         else:
             super()._unreadable(frame, error)
 
@@ -162,7 +162,7 @@ class StreamDecoder(Decoder):
                     self._record.delta(key, piece)
                 block.pieces.append(piece)
                 if len(value) > 1 or "input" not in value:
-                    rest = {field: told for field, told in value.items() if field != "input"}
+                    rest = {field: given for field, given in value.items() if field != "input"}
                     block.more = _merged(block.more, {kind: rest})
             case "reasoningContent":
                 self._grow_reasoning(key, block, value)
@@ -207,12 +207,12 @@ class StreamDecoder(Decoder):
     def _assembled(self, key: Any, block: _Open) -> dict[str, Any]:
         match block.kind:
             case "text":
-                return _said_text(self._record.text(key), block.citations)
+                return _encoded_text(self._record.text(key), block.citations)
             case "reasoning":
                 if block.sealed:
                     return {"reasoningContent": {"redactedContent": _joined_base64(block.sealed)}}
                 signature = "".join(block.pieces) if block.pieces else None
-                return _said_reasoning(self._record.text(key), signature)
+                return _encoded_reasoning(self._record.text(key), signature)
             case "server_tool_use":
                 return {"toolUse": {**block.wire, "input": _any_json("".join(block.pieces), block.wire)}}
             case "image" if block.pieces:
@@ -228,12 +228,12 @@ class StreamDecoder(Decoder):
         self._stopped = True
 
     def _metadata(self, event: dict[str, Any]) -> None:
-        told = _unpadded(event)
-        output = told.pop("output", None)
+        given = _unpadded(event)
+        output = given.pop("output", None)
         if isinstance(output, dict):  # what our own encoder knew too late for the start of the message
             message = {**self._shell["output"]["message"], **fields_of(output.get("message"))}
             self._shell["output"] = {**output, "message": message}
-        self._shell.update(told)
+        self._shell.update(given)
         self._record.note(usage=decode_usage(self._shell.get("usage")))
         if self._stopped:
             self._finish()
@@ -310,15 +310,15 @@ def _merged(wire: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _said_text(text: str, citations: list[Any]) -> dict[str, Any]:
+def _encoded_text(text: str, citations: list[Any]) -> dict[str, Any]:
     if citations:
         return {"citationsContent": {"content": [{"text": text}], "citations": citations}}
     return {"text": text}
 
 
-def _said_reasoning(text: str, signature: str | None) -> dict[str, Any]:
-    told = {"text": text} if signature is None else {"text": text, "signature": signature}
-    return {"reasoningContent": {"reasoningText": told}}
+def _encoded_reasoning(text: str, signature: str | None) -> dict[str, Any]:
+    given = {"text": text} if signature is None else {"text": text, "signature": signature}
+    return {"reasoningContent": {"reasoningText": given}}
 
 
 def _any_json(text: str, use: dict[str, Any]) -> Any:
@@ -335,19 +335,19 @@ def _grow_image(block: _Open, delta: dict[str, Any]) -> None:
     for key, value in delta.items():
         if key == "source" and isinstance(value, dict) and isinstance(value.get("bytes"), str):
             block.pieces.append(value["bytes"])
-            value = {name: told for name, told in value.items() if name != "bytes"}
+            value = {name: given for name, given in value.items() if name != "bytes"}
         block.wire[key] = value
 
 
 def _joined_base64(pieces: list[str]) -> str:
     """The base64 of blobs in a row; a single one stays as it is spelled."""
-    said = [piece for piece in pieces if piece]
-    if len(said) < 2:
-        return "".join(said)
+    encoded = [piece for piece in pieces if piece]
+    if len(encoded) < 2:
+        return "".join(encoded)
     try:
-        return base64.b64encode(b"".join(map(base64.b64decode, said))).decode()
+        return base64.b64encode(b"".join(map(base64.b64decode, encoded))).decode()
     except binascii.Error:
-        return "".join(said)
+        return "".join(encoded)
 
 
 class StreamEncoder(Encoder):
@@ -441,17 +441,17 @@ class StreamEncoder(Encoder):
             case ThinkingEnd():
                 return _rest_of_thinking(index, block, wire) + stop  # type: ignore[arg-type]
             case ToolCallEnd():
-                said = {"toolUse": {**self._calls.get(index, {}), "input": event.tool_call.arguments}}
-                return _rest(index, wire, said) + stop
+                encoded = {"toolUse": {**self._calls.get(index, {}), "input": event.tool_call.arguments}}
+                return _rest(index, wire, encoded) + stop
             case _:
                 return _whole_block(index, wire) + stop
 
     def _last(self, message: AssistantMessage) -> bytes:
         answer = whole_answer(message, [])
         stop = {key: answer.pop(key) for key in _STOP_KEYS if key in answer}
-        told = _without_content(answer)
+        given = _without_content(answer)
         output = {key: value for key, value in answer.pop("output").items() if key != "message"}
-        late = {key: value for key, value in told.items() if key not in self._first}
+        late = {key: value for key, value in given.items() if key not in self._first}
         if output or late:
             answer["output"] = {**output, "message": late}
         return _event("messageStop", stop) + _event("metadata", answer)
@@ -477,22 +477,22 @@ def _opening(index: int, start: Any) -> bytes:
     return _event("contentBlockStart", {"contentBlockIndex": index, "start": start})
 
 
-def _rest(index: int, wire: dict[str, Any], said: dict[str, Any]) -> bytes:
+def _rest(index: int, wire: dict[str, Any], encoded: dict[str, Any]) -> bytes:
     """The fields of a block that no delta of this wire brings, in a delta of their own, as the whole block has them."""
-    more = _added(wire, said)
+    more = _added(wire, encoded)
     if "toolUse" in more:
         more["toolUse"]["input"] = ""  # clients read it from every such delta
-    return _delta(index, more) if more and said.keys() <= wire.keys() else b""
+    return _delta(index, more) if more and encoded.keys() <= wire.keys() else b""
 
 
-def _added(wire: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+def _added(wire: dict[str, Any], encoded: dict[str, Any]) -> dict[str, Any]:
     """What `wire` has and `said` has not, in the same places."""
     out: dict[str, Any] = {}
     for key, value in wire.items():
-        if key not in said:
+        if key not in encoded:
             out[key] = value
-        elif isinstance(value, dict) and isinstance(said[key], dict) and key != "input":
-            inner = _added(value, said[key])
+        elif isinstance(value, dict) and isinstance(encoded[key], dict) and key != "input":
+            inner = _added(value, encoded[key])
             if inner:
                 out[key] = inner
     return out
@@ -501,16 +501,16 @@ def _added(wire: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
 def _rest_of_text(index: int, text: str, wire: dict[str, Any]) -> bytes:
     citations = fields_of(wire.get("citationsContent")).get("citations") or []
     cited = b"".join(_delta(index, {"citation": citation}) for citation in citations)
-    return cited + _rest(index, wire, _said_text(text, citations))
+    return cited + _rest(index, wire, _encoded_text(text, citations))
 
 
 def _rest_of_thinking(index: int, block: ThinkingBlock, wire: dict[str, Any]) -> bytes:
     signature = block.thinking_signature
     if block.redacted:
-        said: dict[str, Any] = {"reasoningContent": {"redactedContent": signature}}
-        return _delta(index, said) + _rest(index, wire, said)
+        encoded: dict[str, Any] = {"reasoningContent": {"redactedContent": signature}}
+        return _delta(index, encoded) + _rest(index, wire, encoded)
     signed = b"" if signature is None else _delta(index, {"reasoningContent": {"signature": signature}})
-    return signed + _rest(index, wire, _said_reasoning(block.thinking, signature))
+    return signed + _rest(index, wire, _encoded_reasoning(block.thinking, signature))
 
 
 def _whole_block(index: int, wire: Any) -> bytes:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
 from ...values.folding import settle
-from ...values.losses import QUIET, Encoded, Fates, Loss, Reporter, dropped, encoded, kept, places, record, some
+from ...values.losses import QUIET, Encoded, Loss, Reporter, SupportTable, dropped, encoded, kept, places, record, some
 from ...values.losses import SYSTEM as SYSTEM_PATH
 from ...values.messages import (
     AssistantMessage,
@@ -58,7 +58,7 @@ from ..residual import (
     string,
     strings,
     whole,
-    with_held,
+    with_residual,
 )
 from .lines import LINEAR, NO_CALL, OWN, is_null
 
@@ -80,9 +80,9 @@ STOP_REASONS: dict[str, StopReason] = {
     "tool_use": "toolUse",
     "max_tokens": "length",
 }
-SAID_STOPS = {"stop": "end_turn", "toolUse": "tool_use", "length": "max_tokens"}
+WIRE_STOP_REASONS = {"stop": "end_turn", "toolUse": "tool_use", "length": "max_tokens"}
 
-FATES: Fates = {
+FIELD_SUPPORT: SupportTable = {
     **NO_CALL,
     **LINEAR,
     **kept("TextBlock.text TextBlock.cache ImageBlock.cache"),
@@ -233,25 +233,30 @@ def _is_call(block: Block) -> bool:
 def _decode_content(wire: dict[str, Any]) -> tuple[Content, bool]:
     """A message's content with its calls in it, and whether that was a list where a string would have done."""
     given, calls = wire.get("content"), wire.get("toolCalls")
-    words: Content = given if given is None or isinstance(given, str) else _decode_blocks(given)
+    text: Content = given if given is None or isinstance(given, str) else _decode_blocks(given)
     if not isinstance(calls, list) or not calls:
-        return words, False
+        return text, False
     made = tuple(each(calls, "toolCalls", API, _decode_call))
-    if isinstance(words, tuple):
-        return (*words, *made), _as_text(words, [encode_block(block, QUIET) for block in words]) is not None
-    return ((TextBlock(text=words), *made) if words else made), False
+    if isinstance(text, tuple):
+        return (*text, *made), _as_text(text, [encode_block(block, QUIET) for block in text]) is not None
+    return ((TextBlock(text=text), *made) if text else made), False
 
 
 def _decode_blocks(wire: Any) -> tuple[Block, ...]:
     return tuple(each(wire, "content", API, decode_block))
 
 
-def _as_text(words: tuple[Block, ...], said: list[Any]) -> str | None:
+def _as_text(terms: tuple[Block, ...], emitted: list[Any]) -> str | None:
     """The string that says these words just as well as blocks do; None if only blocks will do."""
-    if not words:
+    if not terms:
         return ""
-    if len(said) == 1 and isinstance(words[0], TextBlock) and words[0].text and said[0].keys() == {"type", "text"}:
-        return words[0].text
+    if (
+        len(emitted) == 1
+        and isinstance(terms[0], TextBlock)
+        and terms[0].text
+        and emitted[0].keys() == {"type", "text"}
+    ):
+        return terms[0].text
     return None
 
 
@@ -260,7 +265,7 @@ def _say_content(wire: dict[str, Any], content: Content, report: Reporter, *, bl
     if content is None or isinstance(content, str):
         wire["content"] = content
         return
-    words, said, calls = [], [], []
+    terms, emitted, calls = [], [], []
     for at, block in enumerate(content):
         report.block = at
         if _is_call(block):
@@ -268,14 +273,14 @@ def _say_content(wire: dict[str, Any], content: Content, report: Reporter, *, bl
             continue
         item = encode_block(block, report)
         if item is not None or is_null(block, API):
-            words.append(block)
-            said.append(item)
+            terms.append(block)
+            emitted.append(item)
             if calls:
                 report.block = None
                 report.lost("order", "calls are said after the words", "weakened", field="content")
     report.block = None
-    text = _as_text(tuple(words), said) if calls and not blocks else None
-    wire["content"] = said if text is None else text
+    text = _as_text(tuple(terms), emitted) if calls and not blocks else None
+    wire["content"] = emitted if text is None else text
     if calls:
         wire["toolCalls"] = calls
 
@@ -296,16 +301,16 @@ def _decode_message(wire: Any, names: dict[str, str]) -> list[Entry]:
         return [Entry(message=_decode_single(role, wire, names))]
     rest = {key: value for key, value in wire.items() if key != "toolResults"}
     if role in ("system", "assistant"):
-        first = with_held(_decode_single(role, rest, names), API, **{GROUP: {}})
+        first = with_residual(_decode_single(role, rest, names), API, **{GROUP: {}})
         pieces = [_decode_item(item, names) for item in results]
-        return _entries([first, *(with_held(piece, API, **{JOINED: True}) for piece in pieces)])
+        return _entries([first, *(with_residual(piece, API, **{JOINED: True}) for piece in pieces)])
     pieces = [_decode_item(item, names) for item in results]
-    words = role == "user" and bool(rest.get("content"))
-    said = {"role": role, "content": rest.get("content") if words else ""}
-    first = with_held(pieces[0], API, **{GROUP: {"role": role, "held": residual(rest, said)}})
-    joined = [with_held(piece, API, **{JOINED: True}) for piece in pieces[1:]]
-    spoken: list[Message] = [UserMessage(content=_decode_content(rest)[0])] if words else []
-    return _entries([first, *joined, *(with_held(message, API, **{JOINED: True}) for message in spoken)])
+    text = role == "user" and bool(rest.get("content"))
+    emitted = {"role": role, "content": rest.get("content") if text else ""}
+    first = with_residual(pieces[0], API, **{GROUP: {"role": role, "held": residual(rest, emitted)}})
+    joined = [with_residual(piece, API, **{JOINED: True}) for piece in pieces[1:]]
+    spoken: list[Message] = [UserMessage(content=_decode_content(rest)[0])] if text else []
+    return _entries([first, *joined, *(with_residual(message, API, **{JOINED: True}) for message in spoken)])
 
 
 def _entries(messages: list[Message]) -> list[Entry]:
@@ -339,12 +344,12 @@ def _decode_single(role: str, wire: dict[str, Any], names: dict[str, str]) -> Me
     return _kept(message, wire, _encode_single(message, QUIET))
 
 
-def _kept(value: S, wire: dict[str, Any], said: dict[str, Any]) -> S:
+def _kept(value: S, wire: dict[str, Any], emitted: dict[str, Any]) -> S:
     """The value with its residual beside the hints that it holds already; lists keep their own, item by item."""
-    lists = {key: said[key] for key in ("content", "toolCalls", "toolResults") if isinstance(said.get(key), list)}
-    given = {**wire, **{key: said[key] for key in lists if isinstance(wire.get(key), list)}}
-    held = residual(given, said)
-    return with_held(value, API, **held) if held else value
+    lists = {key: emitted[key] for key in ("content", "toolCalls", "toolResults") if isinstance(emitted.get(key), list)}
+    given = {**wire, **{key: emitted[key] for key in lists if isinstance(wire.get(key), list)}}
+    extra_fields = residual(given, emitted)
+    return with_residual(value, API, **extra_fields) if extra_fields else value
 
 
 def _decode_answer_to_call(
@@ -359,11 +364,11 @@ def _decode_answer_to_call(
     if not isinstance(item, dict) or item.get("callId") != call or not isinstance(item.get("error"), str):
         return result
     if text_of(content).strip() and text_of(content) != item["error"]:  # the model was told in words of its own
-        result = with_held(replace(result, is_error=True), API, **{ERROR: item["error"]})
+        result = with_residual(replace(result, is_error=True), API, **{ERROR: item["error"]})
     else:
         result = _with_error(result, item["error"])
-    held = residual(item, _encode_error(result))
-    return with_held(result, API, **{ITEM: held}) if held else result
+    extra_fields = residual(item, _encode_error(result))
+    return with_residual(result, API, **{ITEM: extra_fields}) if extra_fields else result
 
 
 def _encode_error(result: ToolResultMessage) -> dict[str, Any]:
@@ -381,7 +386,7 @@ def _with_error(result: ToolResultMessage, error: str) -> ToolResultMessage:
     shape = "null" if content is None else "text" if isinstance(content, str) else "blocks"
     before = () if content == "" else blocks_of(content)
     shown = replace(result, content=(*before, TextBlock(text=error)), is_error=True)
-    return with_held(shown, API, **{SHOWN: shape})
+    return with_residual(shown, API, **{SHOWN: shape})
 
 
 def _without_error(result: ToolResultMessage) -> tuple[Content, str | None]:
@@ -411,8 +416,8 @@ def _decode_item(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMessa
     )
     if error is not None:
         result = _with_error(result, error)
-    held = residual(wire, _encode_item(result, QUIET))
-    return with_held(result, API, **{ITEM: held}) if held else result
+    extra_fields = residual(wire, _encode_item(result, QUIET))
+    return with_residual(result, API, **{ITEM: extra_fields}) if extra_fields else result
 
 
 def _json_of(value: Any) -> str:
@@ -423,26 +428,26 @@ def _json_of(value: Any) -> str:
 
 
 def _encode_item(result: ToolResultMessage, report: Reporter) -> dict[str, Any]:
-    held = result.extra.get(API, {})
+    extra_fields = result.extra.get(API, {})
     content, error = _without_error(result)
     if isinstance(content, tuple):
         report.lost("content", "a result among others is one text", "weakened", field="content")
         content = text_of(content)
-    said: Any = content
+    emitted: Any = content
     if result.details is not None:
         if content == jsontext.compact(result.details):
-            said = result.details
+            emitted = result.details
         else:
             report.lost("details", "only the content is said", "record", field="details")
-    wire = {"callId": result.tool_call_id, "result": said}
+    wire = {"callId": result.tool_call_id, "result": emitted}
     if result.is_error:
         wire |= {"result": None, "error": content} if error is None else {"error": error}
-    return put_back(wire, held.get(ITEM, {}))
+    return put_back(wire, extra_fields.get(ITEM, {}))
 
 
 def _encode_single(message: Message, report: Reporter) -> dict[str, Any]:
-    held = message.extra.get(API, {}) if message.extra else {}
-    blocks = bool(held.get(BLOCKS))
+    extra_fields = message.extra.get(API, {}) if message.extra else {}
+    blocks = bool(extra_fields.get(BLOCKS))
     wire: dict[str, Any] = {"role": _ROLES[type(message)]}
     if isinstance(message, ToolResultMessage):
         wire["toolCallId"] = message.tool_call_id
@@ -450,10 +455,10 @@ def _encode_single(message: Message, report: Reporter) -> dict[str, Any]:
         if message.details is not None:
             report.lost("details", "only the content is said", "record", field="details")
         if message.is_error:
-            wire["toolResults"] = [put_back(_encode_error(message), held.get(ITEM, {}))]
+            wire["toolResults"] = [put_back(_encode_error(message), extra_fields.get(ITEM, {}))]
     else:
         _say_content(wire, message.content, report, blocks=blocks)
-    return put_back(wire, held) if held else wire
+    return put_back(wire, extra_fields) if extra_fields else wire
 
 
 _ROLES: dict[type, str] = {
@@ -474,20 +479,20 @@ class _Messages:
         self._open: dict[str, Any] | None = None  # the message that takes what is joined to it
 
     def say(self, message: Message) -> None:
-        held = message.extra.get(API, {}) if message.extra else {}
+        extra_fields = message.extra.get(API, {}) if message.extra else {}
         if isinstance(message, ToolResultMessage):
             self._check_name(message)
         elif isinstance(message, AssistantMessage):
             self._names.update((call.id, call.name) for call in message.tool_calls)
-        if held.get(JOINED) and self._open is not None and self._joined(message, self._open):
+        if extra_fields.get(JOINED) and self._open is not None and self._joined(message, self._open):
             return
-        if GROUP in held and isinstance(message, ToolResultMessage):
-            group = held[GROUP]
+        if GROUP in extra_fields and isinstance(message, ToolResultMessage):
+            group = extra_fields[GROUP]
             wire = put_back({"role": group["role"], "content": ""}, group["held"])
             wire["toolResults"] = [_encode_item(message, self._report)]
         else:
             wire = _encode_single(message, self._report)
-        self._open = wire if GROUP in held else None
+        self._open = wire if GROUP in extra_fields else None
         self.said.append(wire)
 
     def say_custom(self, message: CustomMessage) -> None:
@@ -537,13 +542,13 @@ def decode(data: Any) -> Conversation:
     )
     conversation = _with_messages(conversation, entries)
     if isinstance(body, list):
-        return with_held(conversation, API, **{BARE: True})
-    said = _encode_chat(conversation, QUIET)
-    given = {**wire, "messages": said["messages"]}
-    if "tools" in said:
-        given["tools"] = said["tools"]
-    held = residual(given, said)
-    return with_held(conversation, API, **held) if held else conversation
+        return with_residual(conversation, API, **{BARE: True})
+    emitted = _encode_chat(conversation, QUIET)
+    given = {**wire, "messages": emitted["messages"]}
+    if "tools" in emitted:
+        given["tools"] = emitted["tools"]
+    extra_fields = residual(given, emitted)
+    return with_residual(conversation, API, **extra_fields) if extra_fields else conversation
 
 
 def _with_messages(conversation: Conversation, entries: list[Entry]) -> Conversation:
@@ -551,8 +556,8 @@ def _with_messages(conversation: Conversation, entries: list[Entry]) -> Conversa
     if not isinstance(first, SystemMessage) or not _is_system(first.content):
         return replace(conversation, entries=tuple(entries))
     conversation = replace(conversation, system=first.content, entries=tuple(entries[1:]))
-    held = first.extra.get(API)
-    return with_held(conversation, API, **{SYSTEM: held}) if held else conversation
+    extra_fields = first.extra.get(API)
+    return with_residual(conversation, API, **{SYSTEM: extra_fields}) if extra_fields else conversation
 
 
 def _is_system(content: Content) -> bool:
@@ -565,16 +570,16 @@ def _is_system(content: Content) -> bool:
 def encode(conversation: Conversation) -> Encoded:
     """The chat; the bare list or the response, if that is what was read and all there is to say."""
     path = conversation.path()
-    held = conversation.extra.get(API, {})
+    extra_fields = conversation.extra.get(API, {})
     if len(path) == 1 and path[0].extra.get(API, {}).get(RESPONSE) and isinstance(path[0].message, AssistantMessage):
         report = Reporter()
         body = _encode_response(path[0].message, report)
-        return encoded(API, body, conversation, ANSWER_FATES, report.losses)
+        return encoded(API, body, conversation, RESPONSE_SUPPORT, report.losses)
     report = Reporter()
     body = _encode_chat(conversation, report)
-    if held.get(BARE) and body.keys() == {"messages"}:
-        return encoded(API, body["messages"], conversation, FATES, report.losses)
-    return encoded(API, restored(body, conversation.extra, API), conversation, FATES, report.losses)
+    if extra_fields.get(BARE) and body.keys() == {"messages"}:
+        return encoded(API, body["messages"], conversation, FIELD_SUPPORT, report.losses)
+    return encoded(API, restored(body, conversation.extra, API), conversation, FIELD_SUPPORT, report.losses)
 
 
 def _encode_chat(conversation: Conversation, report: Reporter) -> dict[str, Any]:
@@ -600,8 +605,8 @@ def _encode_chat(conversation: Conversation, report: Reporter) -> dict[str, Any]
 def _encode_messages(conversation: Conversation, report: Reporter) -> list[dict[str, Any]]:
     out = _Messages(report)
     if conversation.system is not None:
-        held = conversation.extra.get(API, {}).get(SYSTEM, {})
-        out.said.append(put_back(_encode_system(conversation.system), held))
+        extra_fields = conversation.extra.get(API, {}).get(SYSTEM, {})
+        out.said.append(put_back(_encode_system(conversation.system), extra_fields))
     for at, entry in enumerate(conversation.path()):
         report.message = at
         message: Any = entry.message
@@ -682,20 +687,20 @@ def flattened(conversation: Conversation) -> tuple[Conversation, tuple[Loss, ...
 def _flat(content: Any, report: Reporter) -> Any:
     if not isinstance(content, tuple):
         return content
-    words = tuple(block for block in content if not _is_call(block))
+    message = tuple(block for block in content if not _is_call(block))
     calls = tuple(block for block in content if _is_call(block))
-    if not words or not all(isinstance(block, TextBlock) for block in words):
+    if not message or not all(isinstance(block, TextBlock) for block in message):
         return content
-    if content != (*words, *calls) or (calls and words == (TextBlock(text=text_of(words)),)):
+    if content != (*message, *calls) or (calls and message == (TextBlock(text=text_of(message)),)):
         return content
-    for at, block in enumerate(words):
+    for at, block in enumerate(message):
         if block.cache is not None:
             report.block = at
             report.lost("cache", "a plain string has no cache markers", field="cache")
     report.block = None
     field = None if report.root == SYSTEM_PATH else "content"
     report.lost("content", "structured content becomes a string", "weakened", field=field)
-    text = text_of(words)
+    text = text_of(message)
     return (TextBlock(text=text), *calls) if calls else text
 
 
@@ -708,9 +713,9 @@ def decode_response(
 ) -> AssistantMessage:
     """A `ChatResponse`: the one shape in which every provider's answer comes."""
     wire = an_object(body_of(body, API), API)
-    thinking, words, calls = optional(wire.get("thinking")), optional(wire.get("content")), wire.get("toolCalls")
+    thinking, text, calls = optional(wire.get("thinking")), optional(wire.get("content")), wire.get("toolCalls")
     content: list[Block] = [ThinkingBlock(thinking=thinking)] if thinking else []
-    content += [TextBlock(text=words)] if words else []
+    content += [TextBlock(text=text)] if text else []
     content += each(calls, "toolCalls", API, _decode_call) if isinstance(calls, list) else []
     named, word = optional(wire.get("model")), optional(wire.get("stopReason"))
     message = AssistantMessage(
@@ -723,16 +728,16 @@ def decode_response(
         stop_detail=word,
         timestamp=timestamp,
     )
-    said = _say_response(message, QUIET)
-    given = {**wire, "toolCalls": said["toolCalls"]} if "toolCalls" in said else wire
-    held = residual(given, said)
-    return with_held(message, API, **{RESPONSE: held}) if held else message
+    emitted = _say_response(message, QUIET)
+    given = {**wire, "toolCalls": emitted["toolCalls"]} if "toolCalls" in emitted else wire
+    extra_fields = residual(given, emitted)
+    return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
 
 
 def encode_response(message: AssistantMessage) -> Encoded:
     """The `ChatResponse` of an answer."""
     report = Reporter("$")
-    return encoded(API, _encode_response(message, report), message, ANSWER_FATES, report.losses)
+    return encoded(API, _encode_response(message, report), message, RESPONSE_SUPPORT, report.losses)
 
 
 def _encode_response(message: AssistantMessage, report: Reporter) -> dict[str, Any]:
@@ -785,10 +790,10 @@ def _stop_word(message: AssistantMessage, report: Reporter) -> str | None:
     word = message.stop_detail
     if word in STOP_REASONS and settle(STOP_REASONS[word], blocks_of(message.content)) == message.stop_reason:
         return word
-    said = SAID_STOPS.get(message.stop_reason or "")
-    if message.stop_reason is not None and said is None:
+    emitted = WIRE_STOP_REASONS.get(message.stop_reason or "")
+    if message.stop_reason is not None and emitted is None:
         report.lost("stop_reason", "no word for failure", field="stopReason")
-    return said
+    return emitted
 
 
 def _decode_usage(wire: Any) -> Usage | None:
@@ -819,8 +824,8 @@ def _encode_usage(usage: Usage) -> dict[str, Any]:
     return restored(wire, usage.extra, API)
 
 
-ANSWER_FATES: Fates = {
-    **FATES,
+RESPONSE_SUPPORT: SupportTable = {
+    **FIELD_SUPPORT,
     **kept("ThinkingBlock.thinking AssistantMessage.usage AssistantMessage.model"),
     **kept("Usage.input Usage.output Usage.cache_read Usage.cache_write Usage.total_tokens Usage.cost Cost.total"),
     **record("Cost.input Cost.output Cost.cache_read Cost.cache_write Cost.extra", "only the total is said"),

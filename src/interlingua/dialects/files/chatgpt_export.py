@@ -10,7 +10,7 @@ from typing import Any
 
 from ...values.errors import BadWire, Unsupported
 from ...values.folding import arguments_text, parse_arguments
-from ...values.losses import Encoded, Fates, Reporter
+from ...values.losses import Encoded, Reporter, SupportTable
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -36,7 +36,7 @@ from ..residual import (
     residual,
     restored,
     string,
-    with_held,
+    with_residual,
 )
 from . import records as _records
 from .lines import is_null
@@ -51,7 +51,7 @@ PLACES = "~places"  # of a conversation: the order of the nodes, where children 
 INPUT = "input"  # the one argument of a call whose words are no JSON object
 LATEST = 10**11  # seconds; what is later is no time
 
-FATES: Fates = _records.FATES
+FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
 # --- content ---------------------------------------------------------------------------------------------------------
@@ -108,8 +108,8 @@ def _say_content(message: Message, report: Reporter) -> dict[str, Any]:
         return {"content_type": kind, "parts": parts}
     if kind == "thoughts":
         return {"content_type": kind, "thoughts": parts}
-    words = "".join(part["content"] if isinstance(part, dict) else part for part in parts)
-    return {"content_type": kind, "content" if kind == "reasoning_recap" else "text": words}
+    text = "".join(part["content"] if isinstance(part, dict) else part for part in parts)
+    return {"content_type": kind, "content" if kind == "reasoning_recap" else "text": text}
 
 
 def _say_part(block: Block, report: Reporter) -> Any:
@@ -158,19 +158,19 @@ class _Nodes:
         blocks = _decode_content(content)
         created = number(wire.get("create_time"))
         moment = None if created is None or abs(created) > LATEST else round(created * 1000)
-        told: dict[str, Any] = {"timestamp": moment}
+        fields: dict[str, Any] = {"timestamp": moment}
         if content["content_type"] != "text":
-            told["extra"] = {API: {KIND: content["content_type"]}}
+            fields["extra"] = {API: {KIND: content["content_type"]}}
         if role == "user":
-            return UserMessage(content=blocks, **told)
+            return UserMessage(content=blocks, **fields)
         if role == "system":
-            return SystemMessage(content=blocks, **told)
+            return SystemMessage(content=blocks, **fields)
         if role == "tool":
             name = optional(wire["author"].get("name"))
             # A tool answers under its own name where it was called by one of its functions.
             call = known.get(name or "") or next((known[key] for key in known if key.split(".")[0] == name), None)
             return ToolResultMessage(
-                tool_call_id=call or string(node["id"]), tool_name=name, content=blocks, is_error=False, **told
+                tool_call_id=call or string(node["id"]), tool_name=name, content=blocks, is_error=False, **fields
             )
         if role != "assistant":
             raise ValueError(f"unknown role {role!r}")
@@ -179,20 +179,20 @@ class _Nodes:
             blocks = (_call(string(node["id"]), tool, blocks[0].text),)
         metadata = wire.get("metadata")
         model = optional(metadata.get("model_slug")) if isinstance(metadata, dict) else None
-        return AssistantMessage(content=blocks, model=model, **told)
+        return AssistantMessage(content=blocks, model=model, **fields)
 
 
-def _call(id: str, tool: str, words: str) -> ToolCall:
-    arguments, text, error = parse_arguments(words)
-    if error is None and words.strip():
+def _call(id: str, tool: str, message: str) -> ToolCall:
+    arguments, text, error = parse_arguments(message)
+    if error is None and message.strip():
         return ToolCall(id=id, name=tool, arguments=arguments, arguments_text=text)
-    return ToolCall(id=id, name=tool, arguments={INPUT: words}, extra={API: {KIND: INPUT}})
+    return ToolCall(id=id, name=tool, arguments={INPUT: message}, extra={API: {KIND: INPUT}})
 
 
 def _say_node(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     (message,) = messages
     author: dict[str, Any] = {"role": "user"}
-    said: dict[str, Any] = {"recipient": "all"}
+    encoded: dict[str, Any] = {"recipient": "all"}
     match message:
         case SystemMessage():
             author = {"role": "system"}
@@ -201,12 +201,12 @@ def _say_node(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]
         case AssistantMessage():
             author = {"role": "assistant"}
             if message.model is not None:
-                said["metadata"] = {"model_slug": message.model}
+                encoded["metadata"] = {"model_slug": message.model}
             if message.tool_calls:
-                said["recipient"] = message.tool_calls[0].name
+                encoded["recipient"] = message.tool_calls[0].name
     if message.timestamp is not None:
-        said["create_time"] = message.timestamp / 1000
-    return {"message": {"author": author, "content": _say_content(message, report), **said}}
+        encoded["create_time"] = message.timestamp / 1000
+    return {"message": {"author": author, "content": _say_content(message, report), **encoded}}
 
 
 def _records_of() -> Records:
@@ -246,23 +246,23 @@ def decode(data: Any) -> Conversation:
     nodes = {key: node for key, node in mapping.items() if isinstance(node, dict) and node.get("id", key) == key}
     for key in _in_order(nodes):
         (entry,) = records.read({**nodes[key], "id": key}, "node")
-        entries.append(entry if "id" in nodes[key] else with_held(entry, API, **{NAMELESS: True}))
+        entries.append(entry if "id" in nodes[key] else with_residual(entry, API, **{NAMELESS: True}))
     head = optional(wire.get("current_node"))
     conversation = Conversation(entries=tuple(entries), head=head, model=_model(wire, entries))
-    held = residual(wire, {"mapping": nodes, **_say_about(conversation)})
+    extra_fields = residual(wire, {"mapping": nodes, **_say_about(conversation)})
     places = {PLACES: list(nodes)} if [entry.id for entry in entries] != list(nodes) else {}
     return Conversation(
         entries=conversation.entries,
         head=head,
         model=conversation.model,
-        extra={API: {FILE: "list" if alone else "one", **places, **held}},
+        extra={API: {FILE: "list" if alone else "one", **places, **extra_fields}},
     )
 
 
 def _model(wire: dict[str, Any], entries: list[Entry]) -> ModelDescriptor | None:
-    told = optional(wire.get("default_model_slug"))
+    given = optional(wire.get("default_model_slug"))
     models = [entry.message.model for entry in entries if isinstance(entry.message, AssistantMessage)]
-    named = told or next((model for model in reversed(models) if model), None)
+    named = given or next((model for model in reversed(models) if model), None)
     return ModelDescriptor(id=named, provider="openai") if named else None
 
 
@@ -285,18 +285,18 @@ def _in_order(nodes: dict[str, Any]) -> list[str]:
 
 def encode(conversation: Conversation) -> Encoded:
     """The conversation that was read."""
-    held = conversation.extra.get(API, {})
-    if FILE not in held:
+    extra_fields = conversation.extra.get(API, {})
+    if FILE not in extra_fields:
         raise Unsupported(API, f"a conversation of this format {_records.WHY}")
     records, losses = _records_of().write(conversation)
     nodes = {record["id"]: record for record in records}
     for entry, record in zip(conversation.entries, records, strict=True):
         if entry.extra[API].get(NAMELESS):
             del record["id"]
-    order = [key for key in held.get(PLACES, ()) if key in nodes]
+    order = [key for key in extra_fields.get(PLACES, ()) if key in nodes]
     mapping = {key: nodes[key] for key in (*order, *(key for key in nodes if key not in order))}
-    body = put_back({"mapping": mapping, **_say_about(conversation)}, held)
-    return Encoded([body] if held[FILE] == "list" else body, tuple(losses))
+    body = put_back({"mapping": mapping, **_say_about(conversation)}, extra_fields)
+    return Encoded([body] if extra_fields[FILE] == "list" else body, tuple(losses))
 
 
 def sniff(value: Any) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.losses import QUIET, Encoded, Fates, Lines, Reporter
+from ...values.losses import QUIET, Encoded, Lines, Reporter, SupportTable
 from ...values.messages import AssistantMessage, Message, ToolResultMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
@@ -26,7 +26,7 @@ WIRE = "anthropic-messages"
 
 SYNTHETIC = "<synthetic>"  # the program's own words in place of an answer
 
-FATES: Fates = _records.FATES
+FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
 def _wire() -> Any:
@@ -54,28 +54,28 @@ def _decode_line(line: dict[str, Any]) -> list[Any]:
 
 def _open(message: Any) -> Any:
     """A result that may share its wire message with others: lines divide what the model reads as one turn."""
-    held = message.extra.get(WIRE, {}) if isinstance(message, ToolResultMessage) else {}
-    if JOINED not in held:
+    residual = message.extra.get(WIRE, {}) if isinstance(message, ToolResultMessage) else {}
+    if JOINED not in residual:
         return message
-    rest = {key: value for key, value in held.items() if key != JOINED}
-    extra = {owner: told for owner, told in message.extra.items() if owner != WIRE}
+    rest = {key: value for key, value in residual.items() if key != JOINED}
+    extra = {owner: given for owner, given in message.extra.items() if owner != WIRE}
     return replace(message, extra={**extra, WIRE: rest} if rest else extra)
 
 
 def _say_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     first = messages[0]
-    said: dict[str, Any]
+    encoded: dict[str, Any]
     if isinstance(first, AssistantMessage) and first.stop_reason is not None:
-        said = {"type": "assistant", "message": _wire().encode_response(first).body}
+        encoded = {"type": "assistant", "message": _wire().encode_response(first).body}
         if report is not QUIET:
             _wire().encode_messages(messages, report)  # for what it reports of the content
     else:
         (inner,) = _wire().encode_messages(messages, report)
-        said = {"type": "assistant" if isinstance(first, AssistantMessage) else "user", "message": inner}
-    said |= time_in(messages)
+        encoded = {"type": "assistant" if isinstance(first, AssistantMessage) else "user", "message": inner}
+    encoded |= time_in(messages)
     if isinstance(first, ToolResultMessage) and len(messages) == 1 and first.details is not None:
-        said["toolUseResult"] = first.details
-    return said
+        encoded["toolUseResult"] = first.details
+    return encoded
 
 
 def _records_of() -> Records:
@@ -95,8 +95,8 @@ def decode(data: Any) -> Conversation:
         entries += read
         if read[-1].id is not None and line.get("isSidechain") is not True:
             head = read[-1].id  # a session stands at the last line that is not a sub-agent's
-            told = getattr(read[-1].message, "model", None)
-            model = told if isinstance(told, str) and told != SYNTHETIC else model
+            given = getattr(read[-1].message, "model", None)
+            model = given if isinstance(given, str) and given != SYNTHETIC else model
     last = entries[-1].id if entries else None
     return Conversation(
         entries=tuple(entries),
@@ -118,8 +118,8 @@ def sniff(value: Any) -> str | None:
     if not all(isinstance(line, dict) for line in lines):
         return None
     for line in lines:
-        said = line.get("type") in ("user", "assistant") and isinstance(line.get("message"), dict)
-        if said and "sessionId" in line and ("uuid" in line or "parentUuid" in line):
+        encoded = line.get("type") in ("user", "assistant") and isinstance(line.get("message"), dict)
+        if encoded and "sessionId" in line and ("uuid" in line or "parentUuid" in line):
             return "lines with a `message`, `uuid` and `sessionId`"
         if line.get("type") == "summary" and "leafUuid" in line:
             return "a `summary` line with a `leafUuid`"

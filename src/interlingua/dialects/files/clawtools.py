@@ -30,7 +30,7 @@ from ...values.events import (
 )
 from ...values.folding import CUT_OFF, Recorder, parse_arguments
 from ...values.interop import attribute
-from ...values.losses import QUIET, Encoded, Fates, Reporter, dropped, encoded, kept, record, some
+from ...values.losses import QUIET, Encoded, Reporter, SupportTable, dropped, encoded, kept, record, some
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -79,7 +79,7 @@ from ..residual import (
     restored,
     say_tools,
     string,
-    with_held,
+    with_residual,
 )
 from .lines import LINEAR, NO_CALL, OWN, is_null
 
@@ -89,7 +89,7 @@ API = "clawtools"
 AS = "~as"  # the block type that said a picture
 TEXT = "~text"  # a result whose content was not a list of blocks
 
-FATES: Fates = {
+FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text TextBlock.text_signature ThinkingBlock.thinking ThinkingBlock.thinking_signature"),
     **kept("ThinkingBlock.redacted ToolCall.id ToolCall.name ToolCall.arguments ToolCall.thought_signature"),
     **dropped("TextBlock.citations TextBlock.cache ToolCall.cache ImageBlock.cache ToolResultMessage.cache"),
@@ -149,10 +149,10 @@ def decode_block(wire: Any, *, result: bool = False) -> Block:
     return OpaqueBlock(dialect=API, value=wire)
 
 
-def _kept(value: S, wire: dict[str, Any], said: dict[str, Any]) -> S:
+def _kept(value: S, wire: dict[str, Any], emitted: dict[str, Any]) -> S:
     """The value with its residual beside the hints that it holds already."""
-    held = residual(wire, said)
-    return with_held(value, API, **held) if held else value
+    extra_fields = residual(wire, emitted)
+    return with_residual(value, API, **extra_fields) if extra_fields else value
 
 
 def _decode_text(wire: dict[str, Any]) -> TextBlock:
@@ -258,14 +258,14 @@ def _encode_image(block: ImageBlock, report: Reporter, result: bool) -> dict[str
 def _encode_content(content: Content, report: Reporter, *, result: bool = False) -> Any:
     if content is None or isinstance(content, str):
         return content
-    said = []
+    emitted = []
     for at, block in enumerate(content):
         report.block = at
         wire = encode_block(block, report, result=result)
         if wire is not None or is_null(block, API):
-            said.append(wire)
+            emitted.append(wire)
     report.block = None
-    return said
+    return emitted
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -290,9 +290,9 @@ def _decode_message(wire: Any, names: dict[str, str]) -> Entry:
             return Entry(message=CustomMessage(role, fields), extra={API: {OWN: True}})  # type: ignore[arg-type]
         case _:
             raise BadWire(API, "a message needs a role: user, assistant or toolResult", "$.role")
-    said = _encode_message(message, QUIET) or {}
-    given = {**wire, "content": said["content"]} if isinstance(wire.get("content"), list) else wire
-    return Entry(message=_kept(message, given, said))
+    emitted = _encode_message(message, QUIET) or {}
+    given = {**wire, "content": emitted["content"]} if isinstance(wire.get("content"), list) else wire
+    return Entry(message=_kept(message, given, emitted))
 
 
 def _decode_content(content: Any, *, result: bool = False) -> Content:
@@ -364,12 +364,12 @@ def decode(data: Any) -> Conversation:
         tools=tuple(each(tools, "tools", API, _decode_tool)) if isinstance(tools, list) else None,
     )
     if isinstance(body, list):
-        return with_held(conversation, API, **{BARE: True})
-    said = _encode_context(conversation, QUIET)
-    given = {**wire, "messages": said["messages"]}  # messages and tools keep their own residuals
-    if "tools" in said:
-        given["tools"] = said["tools"]
-    return keeping(conversation, API, given, said)
+        return with_residual(conversation, API, **{BARE: True})
+    emitted = _encode_context(conversation, QUIET)
+    given = {**wire, "messages": emitted["messages"]}  # messages and tools keep their own residuals
+    if "tools" in emitted:
+        given["tools"] = emitted["tools"]
+    return keeping(conversation, API, given, emitted)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -377,8 +377,8 @@ def encode(conversation: Conversation) -> Encoded:
     report = Reporter()
     body = _encode_context(conversation, report)
     if conversation.extra.get(API, {}).get(BARE) and body.keys() == {"messages"}:
-        return encoded(API, body["messages"], conversation, FATES, report.losses)
-    return encoded(API, restored(body, conversation.extra, API), conversation, FATES, report.losses)
+        return encoded(API, body["messages"], conversation, FIELD_SUPPORT, report.losses)
+    return encoded(API, restored(body, conversation.extra, API), conversation, FIELD_SUPPORT, report.losses)
 
 
 def _encode_context(conversation: Conversation, report: Reporter) -> dict[str, Any]:
@@ -392,9 +392,9 @@ def _encode_context(conversation: Conversation, report: Reporter) -> dict[str, A
         if isinstance(message, CustomMessage) and entry.extra.get(API, {}).get(OWN):
             messages.append({"role": message.role, **message.fields})
         else:
-            said = _encode_message(message, report)
-            if said is not None:
-                messages.append(said)
+            emitted = _encode_message(message, report)
+            if emitted is not None:
+                messages.append(emitted)
     if conversation.tools is not None:
         body["tools"] = say_tools(conversation.tools, API, _encode_tool, report)
     return body
@@ -677,7 +677,9 @@ def _in_context(context: dict[str, Any]) -> Iterator[Mistake]:
     for key in ("system", "systemInstruction", "system_instruction", "instructions"):
         if key in context:
             yield Mistake(
-                f"$.{key}", f"the system text is in `{key}`", f"write it as `systemPrompt`: {_words(context[key])}"
+                f"$.{key}",
+                f"the system text is in `{key}`",
+                f"write it as `systemPrompt`: {_joined_text(context[key])}",
             )
     if "messages" not in context:
         for key in ("contents", "input"):
@@ -702,20 +704,20 @@ def _in_message(message: Any, path: str, at: int, names: dict[str, str]) -> Iter
     _note_names(message, names)
     role = optional(message.get("role"))
     if role in RESULT_ROLES:
-        told = f"message {at} has the role `{role}`: results have the role `toolResult`"
-        yield Mistake(path, told, f"write {_right_result(message, names)}")
+        text = f"message {at} has the role `{role}`: results have the role `toolResult`"
+        yield Mistake(path, text, f"write {_right_result(message, names)}")
         return
     yield from _in_role(message, role, path, at, names)
     if role == "toolResult":
         yield from _in_result(message, path, at, names)
     for key in ("tool_calls", "toolCalls"):
         for place, call in enumerate(_items(message.get(key))):
-            told = f"message {at} has its call {place} in a top-level `{key}`"
-            yield Mistake(f"{path}.{key}[{place}]", told, f"put {_right_call(call)} into `content`")
+            text = f"message {at} has its call {place} in a top-level `{key}`"
+            yield Mistake(f"{path}.{key}[{place}]", text, f"put {_right_call(call)} into `content`")
     for key in ("function_call", "functionCall"):
         if isinstance(message.get(key), dict):
-            told = f"message {at} has its call in a top-level `{key}`"
-            yield Mistake(f"{path}.{key}", told, f"put {_right_call(message[key])} into `content`")
+            text = f"message {at} has its call in a top-level `{key}`"
+            yield Mistake(f"{path}.{key}", text, f"put {_right_call(message[key])} into `content`")
     if "parts" in message:
         yield Mistake(f"{path}.parts", f"message {at} has `parts`", "name the list `content`, of blocks with a `type`")
     for key in ("content", "parts"):
@@ -727,21 +729,21 @@ def _in_role(message: dict[str, Any], role: str | None, path: str, at: int, name
     if role in ("user", "assistant", "toolResult"):
         return
     if role in SYSTEM_ROLES:
-        told = f"message {at} has the role `{role}`: the system text is not a message"
+        text = f"message {at} has the role `{role}`: the system text is not a message"
         yield Mistake(
-            f"{path}.role", told, f"write it as the context's `systemPrompt`: {_words(message.get('content'))}"
+            f"{path}.role", text, f"write it as the context's `systemPrompt`: {_joined_text(message.get('content'))}"
         )
     elif role in OTHER_ROLES:
         yield Mistake(f"{path}.role", f"message {at} has the role `{role}`", f'write "role": "{OTHER_ROLES[role]}"')
     elif role is None and optional(message.get("type")) in CALL_TYPES:
-        told = f"item {at} is a call outside a message"
+        text = f"item {at} is a call outside a message"
         remedy = f'write {{"role": "assistant", "content": [{_right_call(message)}]}}'
-        yield Mistake(path, told, remedy)
+        yield Mistake(path, text, remedy)
     elif role is None and optional(message.get("type")) in RESULT_TYPES:
         yield Mistake(path, f"item {at} is a result without a role", f"write {_right_result(message, names)}")
     else:
-        told = f"message {at} has the role `{role}`" if role is not None else f"message {at} has no role"
-        yield Mistake(f"{path}.role", told, "the roles are `user`, `assistant` and `toolResult`")
+        text = f"message {at} has the role `{role}`" if role is not None else f"message {at} has no role"
+        yield Mistake(f"{path}.role", text, "the roles are `user`, `assistant` and `toolResult`")
 
 
 def _in_result(message: dict[str, Any], path: str, at: int, names: dict[str, str]) -> Iterator[Mistake]:
@@ -757,8 +759,8 @@ def _in_result(message: dict[str, Any], path: str, at: int, names: dict[str, str
             yield Mistake(f"{path}.{wrong}", f"message {at} has `{wrong}`: the field is `{name}`", right)
     for name, kind in (("toolCallId", str), ("toolName", str), ("isError", bool), ("content", list)):
         if not isinstance(message.get(name), kind) and not _misspelled(message, name):
-            told = f"message {at} has no `{name}` of the right kind ({_KINDS[kind]})"
-            yield Mistake(f"{path}.{name}", told, right)
+            text = f"message {at} has no `{name}` of the right kind ({_KINDS[kind]})"
+            yield Mistake(f"{path}.{name}", text, right)
 
 
 _KINDS = {str: "a string", bool: "true or false", list: "a list of blocks"}
@@ -786,11 +788,11 @@ def _in_block(block: Any, role: Any, path: str, where: str, names: dict[str, str
         )
     elif kind in RESULT_TYPES or (kind is None and inner in RESULT_KEYS):
         result = block[inner] if inner and kind is None else block
-        told = f"{where} is a `{kind or inner}`: a result is a message of its own"
-        yield Mistake(path, told, f"write {_right_result(result, names)}")
+        text = f"{where} is a `{kind or inner}`: a result is a message of its own"
+        yield Mistake(path, text, f"write {_right_result(result, names)}")
     elif kind in TEXT_TYPES or (kind is None and isinstance(block.get("text"), str)):
-        told = f"{where} is `{kind}`" if kind else f"{where} has no `type`"
-        yield Mistake(path, told, f"write {_right_text(block.get('text'))}")
+        text = f"{where} is `{kind}`" if kind else f"{where} has no `type`"
+        yield Mistake(path, text, f"write {_right_text(block.get('text'))}")
     elif kind in IMAGE_TYPES or (kind is None and inner in IMAGE_KEYS):
         yield from _in_image(block, role, path, where)
     elif kind == "toolCall" and not isinstance(block.get("arguments"), dict):
@@ -805,8 +807,8 @@ def _in_image(block: dict[str, Any], role: Any, path: str, where: str) -> Iterat
     if kind == "image_url":
         right = role == "user" and isinstance(given, dict) and isinstance(given.get("url"), str)
     if not right:
-        told = f"{where} says a picture as `{kind}`" if kind else f"{where} is a picture without a `type`"
-        yield Mistake(path, told, f"write {_right_image(block, role)}")
+        provided = f"{where} says a picture as `{kind}`" if kind else f"{where} is a picture without a `type`"
+        yield Mistake(path, provided, f"write {_right_image(block, role)}")
 
 
 def _in_tool(tool: Any, path: str, at: int) -> Iterator[Mistake]:
@@ -907,7 +909,7 @@ def _text_in(content: Any) -> str:
     return "…" if content is None else shown(content)
 
 
-def _words(content: Any) -> str:
+def _joined_text(content: Any) -> str:
     if isinstance(content, dict) and isinstance(content.get("parts"), list):
         content = content["parts"]
     return shown(_short_text(_text_in(content))["text"])

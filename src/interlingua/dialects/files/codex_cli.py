@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.losses import Encoded, Fates, Lines, Reporter
+from ...values.losses import Encoded, Lines, Reporter, SupportTable
 from ...values.messages import Message, ToolResultMessage, text_of
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
@@ -37,7 +37,7 @@ ITEMS = (
     "web_search_call",
 )
 
-FATES: Fates = _records.FATES
+FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
 def _decode_item(item: dict[str, Any], when: int | None) -> list[Any]:
@@ -58,12 +58,12 @@ def _wrapper(result: ToolResultMessage) -> dict[str, Any]:
 
 def _say_item(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     (message,) = messages
-    held = message.extra.get(API, {}).get(OUTPUT)
-    wrapped = isinstance(message, ToolResultMessage) and held is not None
+    extra_fields = message.extra.get(API, {}).get(OUTPUT)
+    wrapped = isinstance(message, ToolResultMessage) and extra_fields is not None
     plain = replace(message, is_error=False) if wrapped else message  # the wrapper says it
     items: list[dict[str, Any]] = dialect(WIRE).encode_messages((plain,), report)  # type: ignore[attr-defined]
     (item,) = items
-    return {**item, "output": put_back(_wrapper(message), held)} if wrapped else item  # type: ignore[arg-type]
+    return {**item, "output": put_back(_wrapper(message), extra_fields)} if wrapped else item  # type: ignore[arg-type]
 
 
 def _decode_line(line: dict[str, Any]) -> list[Any]:
@@ -94,12 +94,12 @@ def decode(data: Any) -> Conversation:
     """A rollout file: text, bytes, or the values of its lines."""
     lines = lines_of(data, API)
     old = not any("payload" in line for line in lines)
-    held: dict[str, Any] = {FILE: True, OLD: True} if old else {FILE: True}
+    extra_fields: dict[str, Any] = {FILE: True, OLD: True} if old else {FILE: True}
     system: str | None = None
     if lines and _is_header(lines[0], old):
         header = lines.pop(0)
         system = _instructions(header, old)
-        held[HEADER] = residual(header, _say_header(system, old))
+        extra_fields[HEADER] = residual(header, _say_header(system, old))
     records = _records_of(old)
     entries: list[Entry] = []
     model: str | None = None
@@ -107,13 +107,13 @@ def decode(data: Any) -> Conversation:
         kind = line.get("record_type" if old and "type" not in line else "type")
         entries += records.read(line, kind if isinstance(kind, str) else "line")
         if kind == "turn_context" and isinstance(line.get("payload"), dict):
-            told = line["payload"].get("model")
-            model = told if isinstance(told, str) else model
+            given = line["payload"].get("model")
+            model = given if isinstance(given, str) else model
     return Conversation(
         entries=tuple(entries),
         system=system,
         model=ModelDescriptor(id=model, provider="openai") if model else None,
-        extra={API: held},
+        extra={API: extra_fields},
     )
 
 
@@ -130,18 +130,18 @@ def _instructions(header: dict[str, Any], old: bool) -> str | None:
 
 
 def _say_header(system: str | None, old: bool) -> dict[str, Any]:
-    told = {} if system is None else {"base_instructions": {"text": system}}
-    return told if old else {"type": "session_meta", "payload": told}
+    given = {} if system is None else {"base_instructions": {"text": system}}
+    return given if old else {"type": "session_meta", "payload": given}
 
 
 def encode(conversation: Conversation) -> Encoded:
     """The lines of a rollout file that was read."""
-    held = conversation.extra.get(API, {})
-    old = bool(held.get(OLD))
+    extra_fields = conversation.extra.get(API, {})
+    old = bool(extra_fields.get(OLD))
     lines, losses = _records_of(old).write(conversation, system=True)
-    if HEADER in held:
+    if HEADER in extra_fields:
         system = None if conversation.system is None else text_of(conversation.system)
-        lines.insert(0, put_back(_say_header(system, old), held[HEADER]))
+        lines.insert(0, put_back(_say_header(system, old), extra_fields[HEADER]))
     return Encoded(Lines(lines), tuple(losses))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.errors import BadWire, Unsupported
-from ...values.losses import QUIET, Encoded, Fates, Lines, Reporter
+from ...values.losses import QUIET, Encoded, Lines, Reporter, SupportTable
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -31,7 +31,19 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
-from ..residual import body_of, count, keeping, optional, put_back, reading, residual, restored, same, string, with_held
+from ..residual import (
+    body_of,
+    count,
+    keeping,
+    optional,
+    put_back,
+    reading,
+    residual,
+    restored,
+    same,
+    string,
+    with_residual,
+)
 from . import records as _records
 from .lines import is_null, lines_of
 from .records import FILE, Records, milliseconds, time_in, with_time
@@ -47,7 +59,7 @@ CALL = "~call"  # of what a tool gave: which of the answer's calls it belongs to
 PARTS = "~parts"  # of an answer: its words are a list of parts
 EXTRA = "~extra"  # of a block: an item of `thoughts` or `toolCalls` that is none
 
-FATES: Fates = _records.FATES
+FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
 def _wire() -> Any:
@@ -72,32 +84,32 @@ def _decode_part(part: Any) -> Block:
         return OpaqueBlock(dialect=API, value=part)
     (message,) = _wire().decode_messages([{"role": "model", "parts": [part]}])
     (block,) = message.content
-    said = _say_part(block, QUIET)
-    return block if same(said, part) else OpaqueBlock(dialect=API, value=part)
+    encoded = _say_part(block, QUIET)
+    return block if same(encoded, part) else OpaqueBlock(dialect=API, value=part)
 
 
 def _say_part(block: Block, report: Reporter) -> Any:
     if isinstance(block, OpaqueBlock) and block.dialect == API:
         return block.value
     inner = Reporter()
-    said: list[dict[str, Any]] = _wire().encode_messages((AssistantMessage(content=(block,)),), inner)
+    encoded: list[dict[str, Any]] = _wire().encode_messages((AssistantMessage(content=(block,)),), inner)
     for loss in inner.losses:
         report.lost(loss.what, loss.why, loss.severity)
-    parts = said[0].get("parts") or [None]
+    parts = encoded[0].get("parts") or [None]
     return parts[0]
 
 
 def _say_content(content: Content, report: Reporter) -> Any:
     if content is None or isinstance(content, str):
         return content
-    said = []
+    encoded = []
     for at, block in enumerate(content):
         report.block = at
         part = _say_part(block, report)
         if part is not None or is_null(block, API):
-            said.append(part)
+            encoded.append(part)
     report.block = None
-    return said
+    return encoded
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
@@ -117,8 +129,8 @@ _THOUGHT = re.compile(r"\*\*(.*?)\*\* (.*)", re.DOTALL)
 
 
 def _say_thought(block: ThinkingBlock) -> dict[str, Any]:
-    told = _THOUGHT.fullmatch(block.thinking)
-    subject, description = (told[1], told[2]) if told else ("", block.thinking)
+    given = _THOUGHT.fullmatch(block.thinking)
+    subject, description = (given[1], given[2]) if given else ("", block.thinking)
     return {"subject": subject, "description": description}
 
 
@@ -145,12 +157,12 @@ def _decode_results(wire: Any, call: ToolCall, at: int) -> list[Message]:
         results = list(given)
     if not same(_say_results(tuple(results)), wire):
         return []
-    return [with_held(result, API, **{CALL: at}) for result in results]
+    return [with_residual(result, API, **{CALL: at}) for result in results]
 
 
 def _say_results(results: tuple[Message, ...]) -> list[Any]:
-    said = _wire().encode_messages(results, QUIET)
-    return [part for content in said for part in content.get("parts") or ()]
+    encoded = _wire().encode_messages(results, QUIET)
+    return [part for content in encoded for part in content.get("parts") or ()]
 
 
 def _decode_tokens(wire: Any) -> Usage | None:
@@ -187,13 +199,13 @@ def _decode_record(record: dict[str, Any]) -> list[Any]:
         return [UserMessage(content=_decode_content(record.get("content")), timestamp=when)]
     if record.get("type") != "gemini":
         return []
-    words = _decode_content(record.get("content"))
+    text = _decode_content(record.get("content"))
     thoughts, calls = record.get("thoughts"), _list(record.get("toolCalls"))
     blocks: list[Block] = [_decode_thought(item) for item in _list(thoughts)]
     made = [_decode_call(item) for item in calls]
-    content: Content = words
+    content: Content = text
     if blocks or made:
-        blocks += [] if words == "" else blocks_of(words)
+        blocks += [] if text == "" else blocks_of(text)
     results: list[Message] = []
     for at, call in enumerate(made):
         if isinstance(call, ToolCall):
@@ -210,7 +222,7 @@ def _decode_record(record: dict[str, Any]) -> list[Any]:
         model=optional(record.get("model")),
         usage=_decode_tokens(record.get("tokens")),
         timestamp=when,
-        extra={API: {PARTS: True}} if isinstance(words, tuple) else {},
+        extra={API: {PARTS: True}} if isinstance(text, tuple) else {},
     )
     return [answer, *(with_time(result, when) for result in results)]
 
@@ -226,45 +238,45 @@ def _without_result(wire: dict[str, Any]) -> dict[str, Any]:
 
 def _say_record(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     first = messages[0]
-    said: dict[str, Any] = time_in(messages)
+    encoded: dict[str, Any] = time_in(messages)
     if not isinstance(first, AssistantMessage):
-        return {**said, "type": "user", "content": _say_content(first.content, report)}
-    said |= {"type": "gemini", **_say_answer(first, report)}
+        return {**encoded, "type": "user", "content": _say_content(first.content, report)}
+    encoded |= {"type": "gemini", **_say_answer(first, report)}
     results: dict[int, list[Message]] = {}
     for message in messages[1:]:
         results.setdefault(message.extra.get(API, {}).get(CALL, -1), []).append(message)
     for at, given in results.items():
-        if 0 <= at < len(said.get("toolCalls", ())) and isinstance(said["toolCalls"][at], dict):
-            said["toolCalls"][at]["result"] = _say_results(tuple(given))
+        if 0 <= at < len(encoded.get("toolCalls", ())) and isinstance(encoded["toolCalls"][at], dict):
+            encoded["toolCalls"][at]["result"] = _say_results(tuple(given))
         else:
             report.lost("result", "a result stands in its call")
     if first.model is not None:
-        said["model"] = first.model
+        encoded["model"] = first.model
     if first.usage is not None:
-        said["tokens"] = restored(_say_tokens(first.usage), first.usage.extra, API)
-    return said
+        encoded["tokens"] = restored(_say_tokens(first.usage), first.usage.extra, API)
+    return encoded
 
 
 def _say_answer(answer: AssistantMessage, report: Reporter) -> dict[str, Any]:
     if not isinstance(answer.content, tuple):
         return {"content": answer.content}
-    words: list[Block] = []
+    terms: list[Block] = []
     lists: dict[str, list[Any]] = {}
     for block in answer.content:
-        held = block.extra.get(API, {}).get(EXTRA)
-        if isinstance(block, OpaqueBlock) and held:
-            lists.setdefault(held, []).append(block.value)
+        extra_fields = block.extra.get(API, {}).get(EXTRA)
+        if isinstance(block, OpaqueBlock) and extra_fields:
+            lists.setdefault(extra_fields, []).append(block.value)
         elif isinstance(block, ThinkingBlock) and WIRE not in block.extra:
             lists.setdefault("thoughts", []).append(restored(_say_thought(block), block.extra, API))
         elif isinstance(block, ToolCall) and WIRE not in block.extra:
             lists.setdefault("toolCalls", []).append(restored(_say_call(block), block.extra, API))
         else:
-            words.append(block)
+            terms.append(block)
     if answer.extra.get(API, {}).get(PARTS):
-        return {"content": _say_content(tuple(words), report), **lists}
-    if all(isinstance(block, TextBlock) for block in words):
-        return {"content": "".join(block.text for block in words if isinstance(block, TextBlock)), **lists}
-    return {"content": _say_content(tuple(words), report), **lists}
+        return {"content": _say_content(tuple(terms), report), **lists}
+    if all(isinstance(block, TextBlock) for block in terms):
+        return {"content": "".join(block.text for block in terms if isinstance(block, TextBlock)), **lists}
+    return {"content": _say_content(tuple(terms), report), **lists}
 
 
 def _records_of() -> Records:
@@ -309,7 +321,7 @@ def _decode_lines(lines: list[Any]) -> Conversation:
     return _conversation(lines, {FILE: True, LINE: True}, "")
 
 
-def _conversation(wire: list[Any], held: dict[str, Any], place: str) -> Conversation:
+def _conversation(wire: list[Any], extra_fields: dict[str, Any], place: str) -> Conversation:
     records = _records_of()
     entries: list[Entry] = []
     for at, record in enumerate(wire):
@@ -321,30 +333,30 @@ def _conversation(wire: list[Any], held: dict[str, Any], place: str) -> Conversa
     models = [entry.message.model for entry in entries if isinstance(entry.message, AssistantMessage)]
     named = next((model for model in reversed(models) if model), None)
     model = ModelDescriptor(id=named, provider="google") if named else None
-    return Conversation(entries=tuple(entries), model=model, extra={API: held})
+    return Conversation(entries=tuple(entries), model=model, extra={API: extra_fields})
 
 
 def _decode_contents(body: dict[str, Any], key: str) -> Conversation:
     messages = _wire().decode_messages(body[key])
     if not same(_wire().encode_messages(messages, QUIET), body[key]):
         raise BadWire(API, "these are not the contents of a checkpoint", f"$.{key}" if key else "$")
-    held = residual(body, {key: body[key]})
+    extra_fields = residual(body, {key: body[key]})
     entries = tuple(Entry(message=message) for message in messages)
-    return Conversation(entries=entries, extra={API: {CONTENTS: key, **held}})
+    return Conversation(entries=entries, extra={API: {CONTENTS: key, **extra_fields}})
 
 
 def encode(conversation: Conversation) -> Encoded:
     """The session or checkpoint that was read."""
-    held = conversation.extra.get(API, {})
-    if CONTENTS in held:
+    extra_fields = conversation.extra.get(API, {})
+    if CONTENTS in extra_fields:
         report = Reporter()
         contents = _wire().encode_messages(conversation.messages, report)
-        body = contents if held[CONTENTS] == "" else put_back({held[CONTENTS]: contents}, held)
+        body = contents if extra_fields[CONTENTS] == "" else put_back({extra_fields[CONTENTS]: contents}, extra_fields)
         return Encoded(body, tuple(report.losses))
-    if FILE not in held:
+    if FILE not in extra_fields:
         raise Unsupported(API, f"a conversation of this format {_records.WHY}")
     records, losses = _records_of().write(conversation)
-    body = Lines(records) if held.get(LINE) else put_back({"messages": records}, held)
+    body = Lines(records) if extra_fields.get(LINE) else put_back({"messages": records}, extra_fields)
     return Encoded(body, tuple(losses))
 
 

@@ -8,7 +8,7 @@ calls stand beside it. A tool's message says of its error what kind it is.
 from typing import Any
 
 from ...values.errors import BadWire, Unsupported
-from ...values.losses import Encoded, Fates, Reporter
+from ...values.losses import Encoded, Reporter, SupportTable
 from ...values.messages import (
     AssistantMessage,
     AudioBlock,
@@ -42,7 +42,7 @@ BLOCKS = "~blocks"  # of an answer with calls: its words are a list of parts
 SYSTEM = "~system"  # of a conversation: residual of its first message, the system text
 LOG = "~log"  # of a conversation: residual of the log around its one sample
 
-FATES: Fates = _records.FATES
+FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
 # --- content ---------------------------------------------------------------------------------------------------------
@@ -59,9 +59,9 @@ def _decode_content(content: Any) -> Content:
 def _decode_part(part: Any) -> Block:
     try:
         block = _block_in(part)
-        said = _say_block(block)
-        if said is not None:
-            return keeping(block, API, part, said)
+        encoded = _say_block(block)
+        if encoded is not None:
+            return keeping(block, API, part, encoded)
     except (KeyError, TypeError, ValueError, AttributeError):
         pass
     return OpaqueBlock(dialect=API, value=part)
@@ -72,10 +72,10 @@ def _block_in(part: dict[str, Any]) -> Block:
         case "text":
             return TextBlock(text=string(part["text"]), refusal=part.get("refusal") is True)
         case "reasoning":
-            hidden, words = part.get("redacted") is True, string(part["reasoning"])
+            hidden, text = part.get("redacted") is True, string(part["reasoning"])
             if hidden:  # the sealed payload stands where the words would
-                return ThinkingBlock(thinking="", thinking_signature=words, redacted=True)
-            return ThinkingBlock(thinking=words, thinking_signature=optional(part.get("signature")))
+                return ThinkingBlock(thinking="", thinking_signature=text, redacted=True)
+            return ThinkingBlock(thinking=text, thinking_signature=optional(part.get("signature")))
         case "image":
             return ImageBlock(**_source(part["image"]), detail=optional(part.get("detail")))
         case "audio":
@@ -130,19 +130,19 @@ def _sourced(kind: str, block: ImageBlock | AudioBlock | DocumentBlock, more: di
 def _say_content(content: Content, report: Reporter) -> Any:
     if content is None or isinstance(content, str):
         return content
-    said = []
+    encoded = []
     for at, block in enumerate(content):
         report.block = at
         if isinstance(block, OpaqueBlock) and block.dialect == API:
-            said.append(block.value)
+            encoded.append(block.value)
             continue
         part = _say_block(block)
         if part is None:
             report.lost(type(block).__name__, "the format has no such part")
         else:
-            said.append(restored(part, block.extra, API))
+            encoded.append(restored(part, block.extra, API))
     report.block = None
-    return said
+    return encoded
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -186,15 +186,15 @@ def _decode_result(wire: dict[str, Any], content: Content) -> ToolResultMessage:
 
 
 def _say_result(result: ToolResultMessage, report: Reporter) -> dict[str, Any]:
-    said: dict[str, Any] = {"role": "tool", "content": _say_content(result.content, report)}
-    said["tool_call_id"] = result.tool_call_id
+    encoded: dict[str, Any] = {"role": "tool", "content": _say_content(result.content, report)}
+    encoded["tool_call_id"] = result.tool_call_id
     if result.tool_name is not None:
-        said["function"] = result.tool_name
+        encoded["function"] = result.tool_name
     if result.is_error:
-        said["error"] = dict(result.details) if isinstance(result.details, dict) else {}
+        encoded["error"] = dict(result.details) if isinstance(result.details, dict) else {}
         if result.extra.get(API, {}).get(ERROR):
-            said["error"]["message"], said["content"] = text_of(result.content), ""
-    return said
+            encoded["error"]["message"], encoded["content"] = text_of(result.content), ""
+    return encoded
 
 
 def _decode_call(wire: Any) -> Block:
@@ -231,20 +231,20 @@ def _say_message(messages: tuple[Message, ...], report: Reporter) -> dict[str, A
 def _say_answer(message: AssistantMessage, report: Reporter) -> dict[str, Any]:
     if not isinstance(message.content, tuple):
         return {"content": message.content}
-    words, calls = [], []
+    terms, calls = [], []
     for block in message.content:
         if isinstance(block, ToolCall):
             calls.append(restored(_say_call(block), block.extra, API))
         elif isinstance(block, OpaqueBlock) and block.extra.get(API, {}).get(CALL):
             calls.append(block.value)
         else:
-            words.append(block)
+            terms.append(block)
     parts = not calls or bool(message.extra.get(API, {}).get(BLOCKS))
-    if not parts and all(isinstance(block, TextBlock) for block in words):
-        text = "".join(block.text for block in words if isinstance(block, TextBlock))
+    if not parts and all(isinstance(block, TextBlock) for block in terms):
+        text = "".join(block.text for block in terms if isinstance(block, TextBlock))
         return {"content": text, "tool_calls": calls}
-    said = {"content": _say_content(tuple(words), report)}
-    return {**said, "tool_calls": calls} if calls else said
+    encoded = {"content": _say_content(tuple(terms), report)}
+    return {**encoded, "tool_calls": calls} if calls else encoded
 
 
 def _records_of() -> Records:
@@ -307,15 +307,15 @@ def decode(data: Any) -> Conversation:
 
 def encode(conversation: Conversation) -> Encoded:
     """The sample, or the log of one, that was read."""
-    held = conversation.extra.get(API, {})
-    if FILE not in held:
+    extra_fields = conversation.extra.get(API, {})
+    if FILE not in extra_fields:
         raise Unsupported(API, f"a conversation of this format {_records.WHY}")
     records, losses = _records_of().write(conversation, system=True)
     if conversation.system is not None:
-        said = {"role": "system", "content": text_of(conversation.system)}
-        records.insert(0, put_back(said, held.get(SYSTEM, {})))
-    sample = put_back({"messages": records}, held)
-    body = put_back({"samples": [sample]}, held[LOG]) if LOG in held else sample
+        encoded = {"role": "system", "content": text_of(conversation.system)}
+        records.insert(0, put_back(encoded, extra_fields.get(SYSTEM, {})))
+    sample = put_back({"messages": records}, extra_fields)
+    body = put_back({"samples": [sample]}, extra_fields[LOG]) if LOG in extra_fields else sample
     return Encoded(body, tuple(losses))
 
 

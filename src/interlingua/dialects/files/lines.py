@@ -5,13 +5,13 @@ from typing import Any
 
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
-from ...values.losses import Fates, dropped, kept, record
+from ...values.losses import SupportTable, dropped, kept, record
 from ...values.messages import Block, OpaqueBlock
 
 OWN = "~own"  # a role that the format does not know, but that stood in it
 
 # Rows for formats that hold messages and not the call they were made with.
-NO_CALL: Fates = {
+NO_CALL: SupportTable = {
     **dropped(
         "Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.seed"
         " Options.reasoning Options.tool_choice Options.parallel_tools Options.output_schema Options.cache_retention"
@@ -30,7 +30,7 @@ NO_CALL: Fates = {
 }
 
 # Rows for formats that are a list of messages.
-LINEAR: Fates = {
+LINEAR: SupportTable = {
     **dropped("Conversation.entries", "a list holds one path through the tree: this is not on the way to the head"),
     **record("Entry.id Entry.parent_id Entry.parents", "the messages of a list have no ids"),
     **kept("Conversation.head"),  # a list stands at its end

@@ -17,9 +17,9 @@ from ...values.errors import BadWire
 from ...values.losses import (
     QUIET,
     Encoded,
-    Fates,
     Reporter,
     Severity,
+    SupportTable,
     dropped,
     encoded,
     kept,
@@ -59,7 +59,7 @@ from ..residual import (
     residual,
     restored,
     string,
-    with_held,
+    with_residual,
 )
 from .lines import NO_CALL, OWN, is_null
 
@@ -74,7 +74,7 @@ EXPLICIT = "~explicit"  # of a result: success was said, and not left to be unde
 MERGED = "~merged"  # of an entry: children of its node that have another parent
 META = "~meta"  # of an entry: what else is in `meta`
 
-FATES: Fates = {
+FIELD_SUPPORT: SupportTable = {
     **NO_CALL,
     **kept("TextBlock.text TextBlock.cache CacheMarker.ttl ImageBlock.cache ToolCall.cache ToolResultMessage.cache"),
     **dropped("TextBlock.text_signature TextBlock.citations"),
@@ -219,14 +219,14 @@ def _encode_cache(cache: CacheMarker) -> dict[str, Any]:
 def _encode_content(content: Content, report: Reporter, *, result: bool = False) -> Any:
     if content is None or isinstance(content, str):
         return content
-    said = []
+    emitted = []
     for at, block in enumerate(content):
         report.block = at
         wire = encode_block(block, report, result=result)
         if wire is not None or is_null(block, API):
-            said.append(wire)
+            emitted.append(wire)
     report.block = None
-    return said
+    return emitted
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -253,9 +253,9 @@ def _decode_message(wire: Any, names: dict[str, str]) -> list[Entry]:
 
 
 def _kept(message: Message, wire: dict[str, Any]) -> Message:
-    said = _said_message(message, QUIET)
-    given = {**wire, "content": said["content"]} if isinstance(wire.get("content"), list) else wire
-    return keeping(message, API, given, said)
+    emitted = _encoded_message(message, QUIET)
+    given = {**wire, "content": emitted["content"]} if isinstance(wire.get("content"), list) else wire
+    return keeping(message, API, given, emitted)
 
 
 def _decode_content(content: Any, *, result: bool = False) -> Content:
@@ -276,9 +276,9 @@ def _decode_user(wire: dict[str, Any], names: dict[str, str]) -> list[Entry]:
             pieces[-1] = UserMessage(content=(*pieces[-1].content, decode_block(block)))  # type: ignore[misc]
         else:
             pieces.append(UserMessage(content=(decode_block(block),)))
-    held = residual({**wire, "content": None}, {"role": "user", "content": None})
-    if held:
-        pieces[0] = with_held(pieces[0], API, **{MESSAGE: held})
+    extra_fields = residual({**wire, "content": None}, {"role": "user", "content": None})
+    if extra_fields:
+        pieces[0] = with_residual(pieces[0], API, **{MESSAGE: extra_fields})
     return [Entry(message=piece, extra={API: {JOINED: True}} if at else {}) for at, piece in enumerate(pieces)]
 
 
@@ -301,10 +301,10 @@ def _decode_result(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMes
         cache=_decode_cache(wire),
         extra={API: {EXPLICIT: True}} if wire.get("is_error") is False else {},
     )
-    said = _encode_result(result, QUIET)
-    given = {**wire, "content": said["content"]} if isinstance(wire.get("content"), list) else wire
-    held = residual(given, said)
-    return with_held(result, API, **held) if held else result
+    emitted = _encode_result(result, QUIET)
+    given = {**wire, "content": emitted["content"]} if isinstance(wire.get("content"), list) else wire
+    extra_fields = residual(given, emitted)
+    return with_residual(result, API, **extra_fields) if extra_fields else result
 
 
 def _encode_result(result: ToolResultMessage, report: Reporter) -> dict[str, Any]:
@@ -318,21 +318,21 @@ def _encode_result(result: ToolResultMessage, report: Reporter) -> dict[str, Any
     return restored(wire, result.extra, API) if result.extra else wire
 
 
-def _said_message(message: Message, report: Reporter) -> dict[str, Any]:
+def _encoded_message(message: Message, report: Reporter) -> dict[str, Any]:
     if isinstance(message, ToolResultMessage):
-        held = message.extra.get(API, {}).get(MESSAGE, {}) if message.extra else {}
-        return put_back({"role": "user", "content": [_encode_result(message, report)]}, held)
+        extra_fields = message.extra.get(API, {}).get(MESSAGE, {}) if message.extra else {}
+        return put_back({"role": "user", "content": [_encode_result(message, report)]}, extra_fields)
     role = "user" if isinstance(message, UserMessage) else "system"
     if isinstance(message, AssistantMessage):
         role = "assistant"
     wire = {"role": role, "content": _encode_content(message.content, report)}
     if not message.extra:
         return wire
-    held = message.extra.get(API, {})
-    return put_back(put_back(wire, held), held.get(MESSAGE, {}))
+    extra_fields = message.extra.get(API, {})
+    return put_back(put_back(wire, extra_fields), extra_fields.get(MESSAGE, {}))
 
 
-class _Said:
+class _Encoded:
     """The messages said so far, each with the places of the entries that it stands for."""
 
     def __init__(self, entries: tuple[Entry, ...], report: Reporter) -> None:
@@ -355,7 +355,7 @@ class _Said:
             return True
         self._note(message)
         if not (own.get(JOINED) and self._joins(at, message)):
-            self.messages.append((_said_message(message, self._report), [at]))
+            self.messages.append((_encoded_message(message, self._report), [at]))
         return True
 
     def _joins(self, at: int, message: Message) -> bool:
@@ -401,9 +401,9 @@ def decode(data: Any) -> Conversation:
     inner = wire.get("data")
     if isinstance(inner, dict) and "nodes" in inner:
         rest = {key: value for key, value in wire.items() if key != "data"}
-        return with_held(_decode_canvas(inner), API, **{ANSWER: rest})
+        return with_residual(_decode_canvas(inner), API, **{ANSWER: rest})
     if "role" in wire:
-        return with_held(_decode_list([wire]), API, **{SINGLE: True})
+        return with_residual(_decode_list([wire]), API, **{SINGLE: True})
     raise BadWire(API, "expected a canvas with `nodes`, a list of messages, or a message with a role")
 
 
@@ -415,8 +415,8 @@ def _decode_list(wire: list[Any]) -> Conversation:
     if not isinstance(first, SystemMessage) or not _is_system(first.content):
         return Conversation(entries=tuple(entries))
     conversation = Conversation(entries=tuple(entries[1:]), system=first.content)  # type: ignore[arg-type]
-    held = first.extra.get(API)
-    return with_held(conversation, API, **{SYSTEM: held}) if held else conversation
+    extra_fields = first.extra.get(API)
+    return with_residual(conversation, API, **{SYSTEM: extra_fields}) if extra_fields else conversation
 
 
 def _is_system(content: Content) -> bool:
@@ -433,27 +433,27 @@ def _system_message(system: System) -> dict[str, Any]:
 def encode(conversation: Conversation) -> Encoded:
     """A canvas where there is a tree; else the messages, as a list or alone."""
     report = Reporter()
-    held = conversation.extra.get(API, {})
+    extra_fields = conversation.extra.get(API, {})
     placed = any(entry.id is not None or entry.parent_id is not None for entry in conversation.entries)
-    if held.get(CANVAS) or placed:
+    if extra_fields.get(CANVAS) or placed:
         body: Any = _Canvas(conversation, report).body()
-        if ANSWER in held:
-            body = {**held[ANSWER], "data": body}
+        if ANSWER in extra_fields:
+            body = {**extra_fields[ANSWER], "data": body}
     else:
         body = _encode_list(conversation, report)
-        if held.get(SINGLE) and len(body) == 1:
+        if extra_fields.get(SINGLE) and len(body) == 1:
             body = body[0]
     if conversation.tools is not None:
         report.at("$.tools", "tools", "a canvas does not hold the tools")
-    return encoded(API, body, conversation, FATES, report.losses)
+    return encoded(API, body, conversation, FIELD_SUPPORT, report.losses)
 
 
 def _encode_list(conversation: Conversation, report: Reporter) -> list[dict[str, Any]]:
-    out = _Said(conversation.entries, report)
+    out = _Encoded(conversation.entries, report)
     first: list[dict[str, Any]] = []
     if conversation.system is not None:
-        held = conversation.extra.get(API, {}).get(SYSTEM, {})
-        first = [put_back(_system_message(conversation.system), held)]
+        extra_fields = conversation.extra.get(API, {}).get(SYSTEM, {})
+        first = [put_back(_system_message(conversation.system), extra_fields)]
     for at, entry in enumerate(conversation.entries):
         report.message = at
         out.say(at)
@@ -498,8 +498,8 @@ def _decode_canvas(wire: dict[str, Any]) -> Conversation:
     if system is not None:
         conversation = _with_system(conversation, system)
     conversation = replace(conversation, head=_head(wire, entries))
-    said = {"nodes": wire["nodes"]}  # nodes keep their own residuals
-    return with_held(conversation, API, **residual(wire, said))
+    emitted = {"nodes": wire["nodes"]}  # nodes keep their own residuals
+    return with_residual(conversation, API, **residual(wire, emitted))
 
 
 def _children(nodes: dict[str, Any]) -> dict[str, list[str]]:
@@ -541,9 +541,9 @@ def _decode_node(key: str, node: dict[str, Any], children: list[str], names: dic
     ]
     last = _with_rest(last, node, children)
     wire = {**node, "message": None}
-    said = _node(key, optional(node.get("parent_id")), children, last)
-    held = residual(wire, said)
-    return [*parts, with_held(last, API, **held) if held else last]
+    emitted = _node(key, optional(node.get("parent_id")), children, last)
+    extra_fields = residual(wire, emitted)
+    return [*parts, with_residual(last, API, **extra_fields) if extra_fields else last]
 
 
 def _with_meta(message: Any, meta: Any) -> Any:
@@ -560,26 +560,26 @@ def _with_meta(message: Any, meta: Any) -> Any:
 
 def _with_rest(entry: Entry, node: dict[str, Any], children: list[str]) -> Entry:
     """The entry of a node with what else the node says: children by merging, and the rest of `meta`."""
-    held: dict[str, Any] = {}
+    extra_fields: dict[str, Any] = {}
     given = node.get("child_ids")
     if isinstance(given, list):
         merged = [id for id in given if isinstance(id, str) and id not in children]
-        held |= {MERGED: merged} if merged else {}
+        extra_fields |= {MERGED: merged} if merged else {}
     meta = node.get("meta")
     if isinstance(meta, dict):
         known = _meta(entry.message)
         rest = {key: value for key, value in meta.items() if key not in known}
-        held |= {META: rest} if rest else {}
-    return with_held(entry, API, **held) if held else entry
+        extra_fields |= {META: rest} if rest else {}
+    return with_residual(entry, API, **extra_fields) if extra_fields else entry
 
 
 def _meta(message: Any) -> dict[str, Any]:
-    said: dict[str, Any] = {}
+    emitted: dict[str, Any] = {}
     if getattr(message, "timestamp", None) is not None:
-        said["timestamp"] = _seconds(message.timestamp)
+        emitted["timestamp"] = _seconds(message.timestamp)
     if isinstance(message, AssistantMessage) and message.model is not None:
-        said["model"] = message.model
-    return said
+        emitted["model"] = message.model
+    return emitted
 
 
 def _seconds(milliseconds: int) -> float:
@@ -591,13 +591,13 @@ def _seconds(milliseconds: int) -> float:
 
 def _node(id: str, parent: str | None, children: list[str], entry: Entry) -> dict[str, Any]:
     """A node without its message."""
-    held = entry.extra.get(API, {}) if entry.extra else {}
+    extra_fields = entry.extra.get(API, {}) if entry.extra else {}
     return {
         "id": id,
         "message": None,
         "parent_id": parent,
-        "child_ids": [*children, *held.get(MERGED, ())],
-        "meta": {**_meta(entry.message), **held.get(META, {})} or None,
+        "child_ids": [*children, *extra_fields.get(MERGED, ())],
+        "meta": {**_meta(entry.message), **extra_fields.get(META, {})} or None,
     }
 
 
@@ -620,8 +620,8 @@ def _with_system(conversation: Conversation, system: str) -> Conversation:
         "node": node.extra.get(API, {}),
         "meta": _meta(message),
     }
-    held = {key: value for key, value in about.items() if value}
-    return with_held(replace(conversation, system=message.content, entries=entries), API, **{SYSTEM: held})
+    extra_fields = {key: value for key, value in about.items() if value}
+    return with_residual(replace(conversation, system=message.content, entries=entries), API, **{SYSTEM: extra_fields})
 
 
 def _head(canvas: dict[str, Any], entries: Iterable[Entry]) -> str | None:
@@ -649,10 +649,10 @@ class _Canvas:
         self._entries = conversation.entries
         self._places = places(conversation)
         self._report = report
-        self._held = conversation.extra.get(API, {})
+        self._residual = conversation.extra.get(API, {})
         self._taken = {entry.id for entry in self._entries if entry.id is not None}
-        self._minted: dict[int, str] = {}  # by the identity of the entry
-        about = self._held.get(SYSTEM, {})
+        self._generated: dict[int, str] = {}  # by the identity of the entry
+        about = self._residual.get(SYSTEM, {})
         self._root: str | None = None
         if conversation.system is not None:
             self._root = about["id"] if about.get("id") not in (None, *self._taken) else self._mint("system")
@@ -669,15 +669,15 @@ class _Canvas:
         nodes = self._nodes(groups)
         if self._root is None:
             self._check_system(nodes)
-        body: dict[str, Any] = {} if self._held.get(CANVAS) else self._about(nodes)
+        body: dict[str, Any] = {} if self._residual.get(CANVAS) else self._about(nodes)
         body["nodes"] = nodes
-        return put_back(body, self._held)
+        return put_back(body, self._residual)
 
     def _groups(self) -> list[tuple[dict[str, Any], list[int], _Place]]:
         """What each node says, the entries it stands for, and its place."""
-        said = _Said(self._entries, self._report)
+        emitted = _Encoded(self._entries, self._report)
         stands: dict[str, str | None] = {}  # entry id -> the node that stands for it, or for its nearest ancestor
-        minted: dict[int, str] = {}
+        generated: dict[int, str] = {}
         parents: dict[int, str | None] = {}
         before: str | None = None
         for at, (entry, place) in enumerate(zip(self._entries, self._places, strict=True)):
@@ -686,17 +686,19 @@ class _Canvas:
             if entry.id is not None and entry.id in stands:
                 self._report.lost("entry", "another node has this id")
                 continue
-            if not said.say(at):
+            if not emitted.say(at):
                 if entry.id is not None:
                     stands[entry.id] = parent
                 continue
-            minted[at] = self._minted[id(entry)] = entry.id or self._mint(f"node_{at}")
+            generated[at] = self._generated[id(entry)] = entry.id or self._mint(f"node_{at}")
             parents[at] = parent
-            before = minted[at]
+            before = generated[at]
             if entry.id is not None:
                 stands[entry.id] = entry.id
             self._check_place(at, entry, parent)
-        return [(wire, entries, _Place(minted[entries[-1]], parents[entries[0]])) for wire, entries in said.messages]
+        return [
+            (wire, entries, _Place(generated[entries[-1]], parents[entries[0]])) for wire, entries in emitted.messages
+        ]
 
     def _parent(self, entry: Entry, stands: dict[str, str | None], before: str | None) -> str | None:
         if entry.parent_id is not None:
@@ -729,23 +731,23 @@ class _Canvas:
     def _further(self, at: int, place: _Place, known: set[str | None]) -> list[str]:
         """The nodes beside its parent that a node is a child of."""
         given = self._entries[at].parents
-        said = [id for id in dict.fromkeys(given) if id in known and id not in (place.node, place.parent)]
-        if tuple(said) != given:
+        emitted = [id for id in dict.fromkeys(given) if id in known and id not in (place.node, place.parent)]
+        if tuple(emitted) != given:
             self._report.at(f"$.entries[{at}].parents", "parents", "a parent must be a node, each named once")
-        return said
+        return emitted
 
     def _system_node(self, children: list[str]) -> dict[str, Any]:
-        about = self._held.get(SYSTEM, {})
-        held = about.get("node", {})
+        about = self._residual.get(SYSTEM, {})
+        extra_fields = about.get("node", {})
         message = put_back(_system_message(self._conversation.system), about.get("message", {}))
         node = {
             "id": self._root,
             "message": message,
             "parent_id": None,
-            "child_ids": [*children, *held.get(MERGED, ())],
-            "meta": {**about.get("meta", {}), **held.get(META, {})} or None,
+            "child_ids": [*children, *extra_fields.get(MERGED, ())],
+            "meta": {**about.get("meta", {}), **extra_fields.get(META, {})} or None,
         }
-        return put_back(node, held)
+        return put_back(node, extra_fields)
 
     def _check_meta(self, entries: list[int]) -> None:
         """The time of a node is that of its last entry, to the precision of a float."""
@@ -774,10 +776,10 @@ class _Canvas:
 
     def _check_head(self, groups: list[tuple[dict[str, Any], list[int], _Place]]) -> None:
         nodes = [place.node for _, _, place in groups]
-        stated = _head(self._held, self._entries) or (nodes[-1] if nodes else None)
+        stated = _head(self._residual, self._entries) or (nodes[-1] if nodes else None)
         path = self._conversation.path()
         head = path[-1] if path else None
-        if head is not None and (head.id or self._minted.get(id(head))) != stated:
+        if head is not None and (head.id or self._generated.get(id(head))) != stated:
             self._report.at("$.head", "head", "a canvas stands at its last node")
 
     def _about(self, nodes: dict[str, Any]) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...values.errors import BadWire, DialectError
-from ...values.losses import Encoded, Fates, Loss, Losses, kept, static_losses
+from ...values.losses import Encoded, Loss, Losses, SupportTable, kept, static_losses
 from ...values.messages import Message, UserMessage
 from ...values.request import Context, Conversation, Entry, ModelDescriptor, Options, Request
 from .. import dialect
-from ..residual import HINTS, an_object, body_of, put_back, reading, residual, with_held
+from ..residual import HINTS, an_object, body_of, put_back, reading, residual, with_residual
 from .lines import LINEAR, NO_CALL
 
 API = "openai-finetune"
@@ -36,7 +36,7 @@ def _wire() -> Any:
     return dialect(WIRE)
 
 
-FATES: Fates = {**_wire().FATES, **NO_CALL, **LINEAR, **kept("Options.parallel_tools")}
+FIELD_SUPPORT: SupportTable = {**_wire().FIELD_SUPPORT, **NO_CALL, **LINEAR, **kept("Options.parallel_tools")}
 
 # What only one wire can say is filed under its name; what this format says, under its own.
 _SWAP = {API: WIRE, WIRE: API}
@@ -53,7 +53,7 @@ def _swapped(value: Any) -> Any:
         item = getattr(value, name)
         if name == "extra":
             if item.keys() & _SWAP.keys():
-                changes[name] = {_SWAP.get(key, key): held for key, held in item.items()}
+                changes[name] = {_SWAP.get(key, key): extra_fields for key, extra_fields in item.items()}
         elif name == "dialect":
             if item in _SWAP:
                 changes[name] = _SWAP[item]
@@ -99,7 +99,7 @@ def _decode_example(wire: dict[str, Any]) -> Conversation:
     if not rest:
         return conversation
     hints = {**conversation.extra.get(API, {}).get(HINTS, {}), **rest.pop(HINTS, {})}
-    return with_held(conversation, API, **rest, **({HINTS: hints} if hints else {}))
+    return with_residual(conversation, API, **rest, **({HINTS: hints} if hints else {}))
 
 
 def _in_extras(conversation: Conversation) -> Conversation:
@@ -108,7 +108,7 @@ def _in_extras(conversation: Conversation) -> Conversation:
     context = swapped.extra.get("context")
     if not context:
         return swapped
-    inner = {_SWAP.get(key, key): held for key, held in context.items()}
+    inner = {_SWAP.get(key, key): extra_fields for key, extra_fields in context.items()}
     return replace(swapped, extra={**swapped.extra, "context": inner})
 
 
@@ -117,21 +117,23 @@ def encode(conversation: Conversation) -> Encoded:
     if PREFERENCE in conversation.extra.get(API, {}):
         return _encode_preference(conversation)
     body, losses = _encode_example(conversation)
-    return Encoded(body, Losses(lambda: (*map(_seen, losses), *_untold(conversation))))
+    return Encoded(body, Losses(lambda: (*map(_seen, losses), *_unreported(conversation))))
 
 
 def _encode_example(conversation: Conversation) -> Encoded:
     request: Request = _in_extras(conversation).request()
     asked = Options(parallel_tools=request.options.parallel_tools)
-    said: Encoded = _wire().encode_request(replace(request, model=ModelDescriptor(id=""), options=asked), quirks=QUIRKS)
-    return said
+    encoded: Encoded = _wire().encode_request(
+        replace(request, model=ModelDescriptor(id=""), options=asked), quirks=QUIRKS
+    )
+    return encoded
 
 
-def _untold(conversation: Conversation) -> Iterator[Loss]:
+def _unreported(conversation: Conversation) -> Iterator[Loss]:
     """What is no part of an example: the call, and the tree."""
     bare = tuple(replace(entry, message=UserMessage(content=None)) for entry in conversation.entries)
     rest = replace(conversation, entries=bare, system=None, tools=None, system_role=None, extra={})
-    return static_losses(rest, FATES, API)
+    return static_losses(rest, FIELD_SUPPORT, API)
 
 
 # --- preferences -----------------------------------------------------------------------------------------------------
@@ -152,8 +154,8 @@ def _decode_preference(wire: dict[str, Any]) -> Conversation:
         made = _decode_output(wire, output, root)
         entries += made
         head = made[-1].id if made and output == OUTPUTS[0] else head
-    held = {PREFERENCE: residual(wire, {key: wire[key] for key in ("input", *OUTPUTS) if key in wire})}
-    return with_held(replace(conversation, entries=tuple(entries), head=head), API, **held)
+    extra_fields = {PREFERENCE: residual(wire, {key: wire[key] for key in ("input", *OUTPUTS) if key in wire})}
+    return with_residual(replace(conversation, entries=tuple(entries), head=head), API, **extra_fields)
 
 
 def _decode_output(wire: dict[str, Any], output: str, parent: str | None) -> list[Entry]:
@@ -183,18 +185,18 @@ def _encode_preference(conversation: Conversation) -> Encoded:
             asked.append(replace(entry, id=None, parent_id=None))
         else:
             branch.append(_swapped(entry.message))
-    held = conversation.extra[API]
-    rest = {key: value for key, value in held.items() if key != PREFERENCE}
+    extra_fields = conversation.extra[API]
+    rest = {key: value for key, value in extra_fields.items() if key != PREFERENCE}
     asking = replace(conversation, entries=tuple(asked), head=None, extra={**conversation.extra, API: rest})
     body, losses = _encode_example(asking)
-    said = {output: _say_output(tuple(messages)) for output, messages in branches.items()}
-    return Encoded(put_back({"input": body, **said}, held[PREFERENCE]), tuple(map(_seen, losses)))
+    encoded = {output: _say_output(tuple(messages)) for output, messages in branches.items()}
+    return Encoded(put_back({"input": body, **encoded}, extra_fields[PREFERENCE]), tuple(map(_seen, losses)))
 
 
 def _say_output(messages: tuple[Message, ...]) -> list[Any]:
     request = Request(model=ModelDescriptor(id=""), context=Context(messages=messages))
-    said: list[Any] = _wire().encode_request(request, quirks=QUIRKS).body["messages"]
-    return said
+    encoded: list[Any] = _wire().encode_request(request, quirks=QUIRKS).body["messages"]
+    return encoded
 
 
 def sniff(value: Any) -> str | None:

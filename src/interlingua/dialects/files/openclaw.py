@@ -22,11 +22,11 @@ from ...values.errors import BadWire, DialectError, FormatError
 from ...values.losses import (
     QUIET,
     Encoded,
-    Fates,
     Lines,
     Loss,
     Losses,
     Reporter,
+    SupportTable,
     dropped,
     extra_losses,
     kept,
@@ -69,7 +69,7 @@ from ..residual import (
     same,
     string,
     whole,
-    with_held,
+    with_residual,
 )
 from .lines import NO_CALL, is_null, lines_of
 
@@ -100,7 +100,7 @@ SEALED = "~sealed"  # of a thought: it is packed into the call that follows; the
 FIELDS = "~fields"  # a hint of the chat wire's dialect: the names of the fields that a thought came in
 HEADER = "header"  # of a conversation: the first line of a tree file
 
-FATES: Fates = {
+FIELD_SUPPORT: SupportTable = {
     **NO_CALL,
     **kept("TextBlock.text TextBlock.text_signature ThinkingBlock.thinking ThinkingBlock.thinking_signature"),
     **kept("ThinkingBlock.redacted ToolCall.name ToolCall.arguments ToolCall.thought_signature"),
@@ -158,17 +158,17 @@ def decode_block(wire: Any, owner: str | None = None) -> Block:
     return OpaqueBlock(dialect=API, value=wire)
 
 
-def _kept(value: S, wire: dict[str, Any], said: dict[str, Any]) -> S:
+def _kept(value: S, wire: dict[str, Any], encoded: dict[str, Any]) -> S:
     """The value with its residual beside the hints that it holds already."""
-    held = residual(wire, said)
-    return with_held(value, API, **held) if held else value
+    extra_fields = residual(wire, encoded)
+    return with_residual(value, API, **extra_fields) if extra_fields else value
 
 
 def _decode_text(wire: dict[str, Any], owner: str | None) -> TextBlock:
     block = TextBlock(text=string(wire["text"]))
     signature = optional(wire.get("textSignature"))
     if owner == RESPONSES and signature:
-        return with_held(block, RESPONSES, **_unpack_signature(signature))
+        return with_residual(block, RESPONSES, **_unpack_signature(signature))
     return replace(block, text_signature=signature)
 
 
@@ -181,7 +181,7 @@ def _decode_thinking(wire: dict[str, Any], owner: str | None) -> ThinkingBlock:
         return unpacked
     if owner == COMPLETIONS and signature in NAMES:
         block = ThinkingBlock(thinking=text)
-        return block if signature == NAMES[0] else with_held(block, COMPLETIONS, **{FIELDS: [signature]})
+        return block if signature == NAMES[0] else with_residual(block, COMPLETIONS, **{FIELDS: [signature]})
     return ThinkingBlock(thinking=text, thinking_signature=signature)
 
 
@@ -199,7 +199,7 @@ def _decode_call(wire: dict[str, Any], owner: str | None) -> ToolCall:
         thought_signature=optional(wire.get("thoughtSignature")),
     )
     parts = _unpack_id(call.id) if owner == RESPONSES else None
-    return call if parts is None else with_held(replace(call, id=parts[0]), RESPONSES, id=parts[1])
+    return call if parts is None else with_residual(replace(call, id=parts[0]), RESPONSES, id=parts[1])
 
 
 _DECODERS: dict[str, Callable[[dict[str, Any], str | None], Any]] = {
@@ -266,25 +266,25 @@ def _encode_image(block: ImageBlock, report: Reporter) -> dict[str, Any]:
 # --- what pi packs ---------------------------------------------------------------------------------------------------
 
 
-def _held_for(block: Any, owner: str) -> dict[str, Any]:
-    held = block.extra.get(owner) if block.extra else None
-    return held if isinstance(held, dict) else {}
+def _residual_for(block: Any, owner: str) -> dict[str, Any]:
+    extra_fields = block.extra.get(owner) if block.extra else None
+    return extra_fields if isinstance(extra_fields, dict) else {}
 
 
 def _unpack_signature(signature: str) -> dict[str, str]:
     """The id and phase of a message item: JSON of version 1, or in old files the bare id."""
     if signature.startswith("{"):
         try:
-            told = jsontext.read(signature)
+            given = jsontext.read(signature)
         except FormatError:
-            told = None
-        if isinstance(told, dict) and told.get("v") == 1 and isinstance(told.get("id"), str):
-            return {key: told[key] for key in ("id", "phase") if isinstance(told.get(key), str)}
+            given = None
+        if isinstance(given, dict) and given.get("v") == 1 and isinstance(given.get("id"), str):
+            return {key: given[key] for key in ("id", "phase") if isinstance(given.get(key), str)}
     return {"id": signature}
 
 
 def _pack_signature(block: TextBlock, owner: str | None) -> str | None:
-    named = _held_for(block, RESPONSES) if owner == RESPONSES else {}
+    named = _residual_for(block, RESPONSES) if owner == RESPONSES else {}
     if block.text_signature is not None or not isinstance(named.get("id"), str):
         return block.text_signature
     phase = {"phase": named["phase"]} if isinstance(named.get("phase"), str) else {}
@@ -298,7 +298,7 @@ def _unpack_id(id: str) -> tuple[str, str] | None:
 
 
 def _pack_id(call: ToolCall, owner: str | None) -> str:
-    item = _held_for(call, RESPONSES).get("id") if owner == RESPONSES else None
+    item = _residual_for(call, RESPONSES).get("id") if owner == RESPONSES else None
     packed = f"{call.id}|{item}"
     return packed if isinstance(item, str) and _unpack_id(packed) == (call.id, item) else call.id
 
@@ -314,26 +314,26 @@ def _unpack_item(signature: str) -> ThinkingBlock | None:
     ((_, block),) = _wire(RESPONSES).decode_item(item, 0, answer="id" in item)
     if not isinstance(block, ThinkingBlock):
         return None
-    return block if _packed(block, list(_KEYS)) == signature else with_held(block, API, **{ORDER: list(item)})
+    return block if _packed(block, list(_KEYS)) == signature else with_residual(block, API, **{ORDER: list(item)})
 
 
 def _pack_thought(block: ThinkingBlock, owner: str | None) -> str | None:
     if owner == COMPLETIONS and block.thinking_signature is None and not block.redacted:
-        return _pack_name(_held_for(block, COMPLETIONS))
-    held = _held_for(block, RESPONSES)
-    if owner != RESPONSES or block.redacted or (block.thinking_signature is None and "id" not in held):
+        return _pack_name(_residual_for(block, COMPLETIONS))
+    extra_fields = _residual_for(block, RESPONSES)
+    if owner != RESPONSES or block.redacted or (block.thinking_signature is None and "id" not in extra_fields):
         return block.thinking_signature
-    return _packed(block, _held_for(block, API).get(ORDER, _KEYS))
+    return _packed(block, _residual_for(block, API).get(ORDER, _KEYS))
 
 
-def _pack_name(held: dict[str, Any]) -> str | None:
+def _pack_name(extra_fields: dict[str, Any]) -> str | None:
     """The name of the field that a thought came in: the usual one, unless another is held, or it came in details."""
-    named = held.get(FIELDS, NAMES[:1])
-    return named[0] if named[0] in NAMES and held.keys() <= {FIELDS} else None
+    named = extra_fields.get(FIELDS, NAMES[:1])
+    return named[0] if named[0] in NAMES and extra_fields.keys() <= {FIELDS} else None
 
 
 def _packed(block: ThinkingBlock, order: Any) -> str:
-    item = _wire(RESPONSES).encode_item(block, QUIET, 0, answer="id" in _held_for(block, RESPONSES))
+    item = _wire(RESPONSES).encode_item(block, QUIET, 0, answer="id" in _residual_for(block, RESPONSES))
     return _in_order(item, order)
 
 
@@ -365,7 +365,7 @@ def _unsealed(wire: Any, owner: str | None) -> ThinkingBlock | None:
     content = _wire(COMPLETIONS).decode_request(body).context.messages[0].content
     if not isinstance(content, tuple) or len(content) != 1 or not isinstance(content[0], ThinkingBlock):
         return None
-    block = with_held(content[0], API, **{SEALED: list(detail)})
+    block = with_residual(content[0], API, **{SEALED: list(detail)})
     return block if _sealed(block) == signature else None
 
 
@@ -410,11 +410,11 @@ def decode_message(wire: dict[str, Any], calls: _Calls) -> Message | CustomMessa
         message = SystemMessage(content=_decode_content(wire), timestamp=whole(wire.get("timestamp")))
     else:
         return CustomMessage(role, {key: value for key, value in wire.items() if key != "role"})
-    said = encode_message(message, QUIET, calls)
-    given = {**wire, "content": said["content"]} if isinstance(wire.get("content"), list) else wire
+    encoded = encode_message(message, QUIET, calls)
+    given = {**wire, "content": encoded["content"]} if isinstance(wire.get("content"), list) else wire
     if isinstance(message, AssistantMessage) and message.usage is not None:
-        given = {**given, "usage": said["usage"]}  # keeps its own residual
-    return _kept(message, given, said)
+        given = {**given, "usage": encoded["usage"]}  # keeps its own residual
+    return _kept(message, given, encoded)
 
 
 def _decode_content(wire: dict[str, Any], owner: str | None = None) -> Content:
@@ -514,7 +514,7 @@ def encode_message(message: Message, report: Reporter, calls: _Calls) -> dict[st
 def _encode_content(content: Content, report: Reporter, owner: str | None = None) -> Any:
     if content is None or isinstance(content, str):
         return content
-    said: list[Any] = []
+    encoded: list[Any] = []
     for at, block in enumerate(content):
         report.block = at
         if owner == COMPLETIONS and _is_packed(block, content[at + 1 : at + 2]):
@@ -523,21 +523,21 @@ def _encode_content(content: Content, report: Reporter, owner: str | None = None
         if owner == COMPLETIONS and at and _is_packed(content[at - 1], (block,)):
             wire["thoughtSignature"] = _sealed(content[at - 1])  # type: ignore[arg-type]
         if wire is not None or is_null(block, API):
-            said.append(wire)
+            encoded.append(wire)
     report.block = None
-    return said
+    return encoded
 
 
 def _is_packed(block: Block, following: tuple[Block, ...]) -> bool:
     """Whether a sealed thought still stands before the call that it is packed into."""
-    if not isinstance(block, ThinkingBlock) or SEALED not in _held_for(block, API) or not block.redacted:
+    if not isinstance(block, ThinkingBlock) or SEALED not in _residual_for(block, API) or not block.redacted:
         return False
     return bool(following) and isinstance(following[0], ToolCall) and following[0].thought_signature is None
 
 
 def _encode_assistant(message: AssistantMessage, report: Reporter) -> dict[str, Any]:
     content = _encode_content(message.content, report, OWNERS.get(message.api or ""))
-    said = {
+    encoded = {
         "role": "assistant",
         "content": content,
         "api": message.api,
@@ -549,7 +549,7 @@ def _encode_assistant(message: AssistantMessage, report: Reporter) -> dict[str, 
         "responseId": message.response_id,
         "responseModel": message.response_model,
     }
-    return {key: value for key, value in said.items() if value is not None or key == "content"}
+    return {key: value for key, value in encoded.items() if value is not None or key == "content"}
 
 
 def _encode_result(result: ToolResultMessage, report: Reporter, calls: _Calls) -> dict[str, Any]:
@@ -601,19 +601,19 @@ def _encode_cost(cost: Cost) -> dict[str, Any]:
 def decode(data: Any) -> Conversation:
     """A session file: text, bytes, or the values of its lines."""
     lines = lines_of(data, API)
-    held: dict[str, Any] = {}
+    extra_fields: dict[str, Any] = {}
     first = lines[0] if lines else {}
     tree = isinstance(first.get("type"), str) and not isinstance(first.get("role"), str)
     if tree:
-        held[TREE] = True
+        extra_fields[TREE] = True
     if tree and first["type"] == "session":
-        held[HEADER] = lines.pop(0)
+        extra_fields[HEADER] = lines.pop(0)
     calls = _Calls()
-    offset = 2 if HEADER in held else 1
+    offset = 2 if HEADER in extra_fields else 1
     entries: list[Entry] = []
     for at, line in enumerate(lines, offset):
         entries.append(_decode_line(line, at, tree, calls, entries[-1] if entries else None))
-    return Conversation(entries=tuple(entries), extra={API: held} if held else {})
+    return Conversation(entries=tuple(entries), extra={API: extra_fields} if extra_fields else {})
 
 
 def _decode_line(line: dict[str, Any], number: int, tree: bool, calls: _Calls, before: Entry | None) -> Entry:
@@ -655,7 +655,7 @@ def _decode_wrapped(line: dict[str, Any], tree: bool, calls: _Calls, before: Ent
         )
     if line["type"] == "message" and isinstance(message, dict) and isinstance(message.get("role"), str):
         entry = Entry(message=decode_message(message, calls), **place)  # type: ignore[arg-type]
-        entry = with_held(entry, API, **hints) if hints else entry
+        entry = with_residual(entry, API, **hints) if hints else entry
         return _kept(entry, {**line, "message": None}, {**_wrapper(entry), "message": None})
     fields = {key: value for key, value in line.items() if key not in ("type", "id", "parentId", "role")}
     role = line["type"]
@@ -677,8 +677,8 @@ def _place(entry: Entry) -> dict[str, Any]:
 
 def _wrapper(entry: Entry) -> dict[str, Any]:
     wire: dict[str, Any] = {"type": "message", **_place(entry)}
-    told = entry.extra.get(API, {}).get("timestamp") if entry.extra else None
-    when = told or _iso(getattr(entry.message, "timestamp", None))
+    given = entry.extra.get(API, {}).get("timestamp") if entry.extra else None
+    when = given or _iso(getattr(entry.message, "timestamp", None))
     if when is not None:
         wire["timestamp"] = when
     return wire
@@ -703,30 +703,30 @@ def _line(entry: Entry) -> dict[str, Any]:
 def encode(conversation: Conversation) -> Encoded:
     """The lines of a session file: a tree file if it was one, else a message a line."""
     report = Reporter()
-    held = conversation.extra.get(API, {})
-    lines = Lines([held[HEADER]] if HEADER in held else [])
+    extra_fields = conversation.extra.get(API, {})
+    lines = Lines([extra_fields[HEADER]] if HEADER in extra_fields else [])
     calls = _Calls()
     for entry, place in zip(conversation.entries, places(conversation), strict=True):
         report.root = place
-        lines.append(_encode_entry(entry, bool(held.get(TREE)), report, calls))
+        lines.append(_encode_entry(entry, bool(extra_fields.get(TREE)), report, calls))
     _report_rest(conversation, report)
-    return Encoded(lines, Losses(lambda: (*report.losses, *_untold(conversation))))
+    return Encoded(lines, Losses(lambda: (*report.losses, *_unreported(conversation))))
 
 
 def _encode_entry(entry: Entry, tree: bool, report: Reporter, calls: _Calls) -> dict[str, Any]:
     message: Any = entry.message
-    held = entry.extra.get(API, {}) if entry.extra else {}
-    if held.get(LINE) and isinstance(message, CustomMessage):
-        return put_back(_line(entry), held)
+    extra_fields = entry.extra.get(API, {}) if entry.extra else {}
+    if extra_fields.get(LINE) and isinstance(message, CustomMessage):
+        return put_back(_line(entry), extra_fields)
     if isinstance(message, CustomMessage):
-        said = {"role": message.role, **message.fields}
+        encoded = {"role": message.role, **message.fields}
     else:
-        said = encode_message(message, report, calls)
+        encoded = encode_message(message, report, calls)
         if isinstance(message, AssistantMessage):
             calls.note(message)
-    if held.get(WRAPPED) or (tree and not held.get(BARE)):
-        return put_back({**_wrapper(entry), "message": said}, held)
-    return {**put_back(_place(entry), held), **said}
+    if extra_fields.get(WRAPPED) or (tree and not extra_fields.get(BARE)):
+        return put_back({**_wrapper(entry), "message": encoded}, extra_fields)
+    return {**put_back(_place(entry), extra_fields), **encoded}
 
 
 def _report_rest(conversation: Conversation, report: Reporter) -> None:
@@ -742,13 +742,13 @@ def _report_rest(conversation: Conversation, report: Reporter) -> None:
         report.at("$.head", "head", "a file stands at its last line")
 
 
-def _untold(conversation: Conversation) -> Iterator[Loss]:
+def _unreported(conversation: Conversation) -> Iterator[Loss]:
     """What the table says is lost, except what was packed."""
-    packed = set(_carried(conversation))
-    return (loss for loss in static_losses(conversation, FATES, API) if loss.path not in packed)
+    packed = set(_executed(conversation))
+    return (loss for loss in static_losses(conversation, FIELD_SUPPORT, API) if loss.path not in packed)
 
 
-def _carried(conversation: Conversation) -> Iterator[str]:
+def _executed(conversation: Conversation) -> Iterator[str]:
     """Where blocks hold what only the minting wire can say, and pi's forms hold all of it."""
     for entry, place in zip(conversation.entries, places(conversation), strict=True):
         message: Any = entry.message
@@ -778,12 +778,12 @@ def sniff(value: Any) -> str | None:
         return None
     if any(line.get("type") == "message" and isinstance(line.get("message"), dict) for line in lines[:1]):
         return "`message` entries of a tree file" if "role" in lines[0]["message"] else None
-    if all(isinstance(line.get("role"), str) for line in lines) and any(map(_is_telling, lines)):
+    if all(isinstance(line.get("role"), str) for line in lines) and any(map(_is_emitting, lines)):
         return "a message a line, with times and the role `toolResult` or an `api`"
     return None
 
 
-def _is_telling(line: dict[str, Any]) -> bool:
+def _is_emitting(line: dict[str, Any]) -> bool:
     return (
         line["role"] == "toolResult"
         or (line["role"] == "assistant" and "api" in line and "stopReason" in line)

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from ...values import messages as _messages
 from ...values import request as _request
 from ...values.errors import InterlinguaError, Unsupported
-from ...values.losses import QUIET, Fates, Loss, Reporter, places, some
+from ...values.losses import QUIET, Loss, Reporter, SupportTable, places, some
 from ...values.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage
 from ...values.request import Conversation, Entry, Options
-from ..residual import JOINED, put_back, residual, same, with_held
+from ..residual import JOINED, put_back, residual, same, with_residual
 
 RECORD = "~record"  # of an entry: a record of the file begins here
 FILE = "~file"  # of a conversation: it was a file of this format
@@ -28,7 +28,7 @@ ROLES = ("user", "assistant", "toolResult", "system")
 WHY = "is read and returned, not made from other formats"
 
 
-def _fates() -> Fates:
+def _support() -> SupportTable:
     structs = [item for module in (_messages, _request) for item in vars(module).values()]
     calling = {_request.CallOptions, _request.StreamOptions, _request.ProviderConfig, _request.ResolvedAuth}
     named = [item for item in structs if isinstance(item, type) and issubclass(item, Struct) and item not in calling]
@@ -36,7 +36,7 @@ def _fates() -> Fates:
     return some(" ".join(sorted(fields | {"CustomMessage.role", "CustomMessage.fields"})), f"the format {WHY}")
 
 
-FATES: Fates = _fates()
+FIELD_SUPPORT: SupportTable = _support()
 
 Decode = Callable[[dict[str, Any]], Sequence[Message | CustomMessage]]
 Say = Callable[[tuple[Message, ...], Reporter], dict[str, Any]]
@@ -67,11 +67,11 @@ class Records:
         if found is None:
             entries = [self._custom(record, role)]
         else:
-            messages, said = found
+            messages, encoded = found
             self._note(messages)
-            entries = self._placed(record, self._named(messages, said))
-            held = residual(record, {**self._place(entries), **said})
-            entries[0] = with_held(entries[0], self._api, **{RECORD: True, **held})
+            entries = self._placed(record, self._named(messages, encoded))
+            extra_fields = residual(record, {**self._place(entries), **encoded})
+            entries[0] = with_residual(entries[0], self._api, **{RECORD: True, **extra_fields})
         self._before = entries[-1].id or self._before
         return entries
 
@@ -81,17 +81,17 @@ class Records:
             messages = tuple(self._decode(record))
             if not messages or any(isinstance(message, CustomMessage) for message in messages):
                 return None
-            said = self._say(messages, QUIET)  # type: ignore[arg-type]
+            encoded = self._say(messages, QUIET)  # type: ignore[arg-type]
         except (InterlinguaError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
             return None
-        return None if _copies(residual(record, said)) else (messages, said)  # type: ignore[return-value]
+        return None if _copies(residual(record, encoded)) else (messages, encoded)  # type: ignore[return-value]
 
     def _note(self, messages: tuple[Message, ...]) -> None:
         for message in messages:
             if isinstance(message, AssistantMessage):
                 self._names.update((call.id, call.name) for call in message.tool_calls)
 
-    def _named(self, messages: tuple[Message, ...], said: dict[str, Any]) -> tuple[Message, ...]:
+    def _named(self, messages: tuple[Message, ...], encoded: dict[str, Any]) -> tuple[Message, ...]:
         """Results with the name of the call they answer, which may stand in an earlier record.
 
         Not where the record itself would name the tool and does not.
@@ -99,7 +99,7 @@ class Records:
         named = tuple(map(self._name, messages))
         if all(one is other for one, other in zip(named, messages, strict=True)):
             return messages
-        return named if same(self._say(named, QUIET), said) else messages
+        return named if same(self._say(named, QUIET), encoded) else messages
 
     def _name(self, message: Message) -> Message:
         if not isinstance(message, ToolResultMessage) or message.tool_name is not None:
@@ -131,8 +131,8 @@ class Records:
         if self._keys is None:
             return {}
         id, parent = entries[-1].id, entries[0].parent_id
-        said = {self._keys[0]: id} if id is not None else {}
-        return {**said, self._keys[1]: parent} if id is not None or parent is not None else said
+        encoded = {self._keys[0]: id} if id is not None else {}
+        return {**encoded, self._keys[1]: parent} if id is not None or parent is not None else encoded
 
     def _custom(self, record: dict[str, Any], role: str) -> Entry:
         id, parent = self._ids(record)
@@ -140,8 +140,8 @@ class Records:
         fields = {key: value for key, value in record.items() if key != "role" and key not in placed}
         custom: Any = CustomMessage(f"{self._api}:{role}" if role in ROLES else role, fields)
         entry = Entry(message=custom, id=id, parent_id=parent)
-        held = residual(record, {**self._place([entry]), **fields})
-        return with_held(entry, self._api, **{RECORD: True, **held})
+        extra_fields = residual(record, {**self._place([entry]), **fields})
+        return with_residual(entry, self._api, **{RECORD: True, **extra_fields})
 
     def write(self, conversation: Conversation, *, system: bool = False) -> tuple[list[dict[str, Any]], list[Loss]]:
         """The records of a conversation that was a file of this format, and what of later changes they cannot say.
@@ -150,7 +150,7 @@ class Records:
         """
         if not conversation.extra.get(self._api):
             raise Unsupported(self._api, f"a conversation of this format {WHY}")
-        losses = list(_untold(conversation, system))
+        losses = list(_unreported(conversation, system))
         records = []
         for group, where in self._groups(conversation):
             report = Reporter(where)
@@ -163,10 +163,10 @@ class Records:
         group: list[Entry] = []
         begun = ""
         for entry, where in zip(conversation.entries, places(conversation), strict=True):
-            held = entry.extra.get(self._api, {})
-            if not (held.get(RECORD) or held.get(JOINED)):
+            extra_fields = entry.extra.get(self._api, {})
+            if not (extra_fields.get(RECORD) or extra_fields.get(JOINED)):
                 raise Unsupported(self._api, f"a message of this format {WHY}", where)
-            if group and not held.get(JOINED):
+            if group and not extra_fields.get(JOINED):
                 yield group, begun
                 group = []
             begun = begun if group else where
@@ -176,11 +176,11 @@ class Records:
 
     def _written(self, group: list[Entry], report: Reporter) -> dict[str, Any]:
         first: Any = group[0].message
-        said = dict(first.fields) if isinstance(first, CustomMessage) else self._say(_spoken(group), report)
-        return put_back({**self._place(group), **said}, group[0].extra.get(self._api, {}))
+        encoded = dict(first.fields) if isinstance(first, CustomMessage) else self._say(_spoken(group), report)
+        return put_back({**self._place(group), **encoded}, group[0].extra.get(self._api, {}))
 
 
-def _untold(conversation: Conversation, system: bool) -> Iterator[Loss]:
+def _unreported(conversation: Conversation, system: bool) -> Iterator[Loss]:
     if conversation.system is not None and not system:
         yield Loss("$.system", "system", "a file of this format does not hold the system text", "dropped")
     if conversation.tools is not None:
@@ -193,9 +193,9 @@ def _spoken(group: list[Entry]) -> tuple[Message, ...]:
     return tuple(entry.message for entry in group)
 
 
-def _copies(held: Mapping[str, Any]) -> bool:
+def _copies(extra_fields: Mapping[str, Any]) -> bool:
     """Whether a residual holds a whole list a second time, which is no way to keep what it says."""
-    for hint in held.get("~", {}).values():
+    for hint in extra_fields.get("~", {}).values():
         if "in" in hint:
             if _copies(hint["in"]):
                 return True

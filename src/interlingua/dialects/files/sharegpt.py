@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
-from ...values.losses import Encoded, Fates, dropped, kept, record, some
+from ...values.losses import Encoded, SupportTable, dropped, kept, record, some
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -28,7 +28,19 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ToolSpec
 from ..comparison import losses_of
-from ..residual import BARE, an_object, body_of, each, flag, optional, put_back, reading, residual, restored, with_held
+from ..residual import (
+    BARE,
+    an_object,
+    body_of,
+    each,
+    flag,
+    optional,
+    put_back,
+    reading,
+    residual,
+    restored,
+    with_residual,
+)
 from .lines import LINEAR, NO_CALL, OWN
 from .records import ROLES
 
@@ -57,7 +69,7 @@ SYSTEM = "~system"  # of a conversation: residual of the first turn, the system 
 AS = "~as"  # of a tool: the wrapper that said it
 
 _CALLS_WHY = "a call is its name and its arguments"
-FATES: Fates = {
+FIELD_SUPPORT: SupportTable = {
     **NO_CALL,
     **LINEAR,
     **kept("TextBlock.text"),
@@ -106,7 +118,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        self._minted = 0
+        self._generated = 0
         self._open: list[ToolCall] = []
 
     def read(self, turn: Any) -> None:
@@ -123,8 +135,8 @@ class _Reader:
             message = ToolResultMessage(tool_call_id=id, tool_name=name, content=value, is_error=False)
         else:
             message = _SPOKEN[kind](content=value)
-        held = residual(turn, {"from": kind, "value": value})
-        self.entries.append(Entry(message=with_held(message, API, **held) if held else message))
+        extra_fields = residual(turn, {"from": kind, "value": value})
+        self.entries.append(Entry(message=with_residual(message, API, **extra_fields) if extra_fields else message))
         return None
 
     def _call(self, turn: dict[str, Any], value: str) -> None:
@@ -132,39 +144,39 @@ class _Reader:
         if calls is None:
             return self._keep(turn)
         self._open = list(calls)
-        held = residual(turn, {"from": "function_call", "value": _call_text(calls)})
-        hint = {CALLS: held} if held else {}
+        extra_fields = residual(turn, {"from": "function_call", "value": _call_text(calls)})
+        hint = {CALLS: extra_fields} if extra_fields else {}
         before = self.entries[-1].message if self.entries else None
         if isinstance(before, AssistantMessage) and isinstance(before.content, str):
             joined = replace(before, content=(TextBlock(text=before.content), *calls))
-            self.entries[-1] = Entry(message=with_held(joined, API, **hint) if hint else joined)
+            self.entries[-1] = Entry(message=with_residual(joined, API, **hint) if hint else joined)
         else:
             alone = AssistantMessage(content=calls)
-            self.entries.append(Entry(message=with_held(alone, API, **hint) if hint else alone))
+            self.entries.append(Entry(message=with_residual(alone, API, **hint) if hint else alone))
         return None
 
     def _calls_in(self, value: str) -> tuple[ToolCall, ...] | None:
         """One call, or a list of them."""
         try:
-            told = jsontext.read(value)
+            given = jsontext.read(value)
         except FormatError:
             return None
-        items = told if isinstance(told, list) and len(told) != 1 else [told]
+        items = given if isinstance(given, list) and len(given) != 1 else [given]
         if not items or not all(map(_is_call, items)):
             return None
         return tuple(ToolCall(id=self._mint(), name=item["name"], arguments=item["arguments"]) for item in items)
 
     def _mint(self) -> str:
-        self._minted += 1
-        return f"call_{self._minted - 1}"
+        self._generated += 1
+        return f"call_{self._generated - 1}"
 
     def _keep(self, turn: dict[str, Any]) -> None:
         fields = {key: value for key, value in turn.items() if key not in ("from", "role")}
         kind = turn.get("from")
         role = kind if isinstance(kind, str) and kind not in ROLES else f"{API}:{kind}"
-        held = residual(turn, fields)
+        extra_fields = residual(turn, fields)
         custom: Any = CustomMessage(role, fields)
-        self.entries.append(Entry(message=custom, extra={API: {OWN: True, **held}}))
+        self.entries.append(Entry(message=custom, extra={API: {OWN: True, **extra_fields}}))
 
 
 _SPOKEN: dict[str, Any] = {"human": UserMessage, "gpt": AssistantMessage, "system": SystemMessage}
@@ -188,17 +200,17 @@ def _call_text(calls: tuple[Block, ...]) -> str:
 
 
 def _say_turns(message: Message) -> Iterator[dict[str, Any]]:
-    held = message.extra.get(API, {}) if message.extra else {}
+    extra_fields = message.extra.get(API, {}) if message.extra else {}
     if not isinstance(message, AssistantMessage):
         kind = "human" if isinstance(message, UserMessage) else "observation"
         kind = "system" if isinstance(message, SystemMessage) else kind
-        yield put_back({"from": kind, "value": text_of(message.content)}, held)
+        yield put_back({"from": kind, "value": text_of(message.content)}, extra_fields)
         return
     blocks = blocks_of(message.content)
     if not message.tool_calls or any(isinstance(block, TextBlock) for block in blocks):
-        yield put_back({"from": "gpt", "value": text_of(message.content)}, held)
+        yield put_back({"from": "gpt", "value": text_of(message.content)}, extra_fields)
     if message.tool_calls:
-        yield put_back({"from": "function_call", "value": _call_text(message.tool_calls)}, held.get(CALLS, {}))
+        yield put_back({"from": "function_call", "value": _call_text(message.tool_calls)}, extra_fields.get(CALLS, {}))
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------
@@ -226,8 +238,8 @@ def _decode_tool(wire: Any) -> ToolSpec:
         strict=flag(inner.get("strict")) if wrapped else None,
         extra={API: {AS: "function"}} if wrapped else {},
     )
-    held = residual(wire, _say_tool(tool))
-    return with_held(tool, API, **held) if held else tool
+    extra_fields = residual(wire, _say_tool(tool))
+    return with_residual(tool, API, **extra_fields) if extra_fields else tool
 
 
 def _say_tool(spec: ToolSpec) -> Any:
@@ -246,8 +258,8 @@ def _say_tool(spec: ToolSpec) -> Any:
 
 
 def _say_tools(specs: tuple[ToolSpec, ...], listed: bool) -> Any:
-    said = [_say_tool(spec) for spec in specs if spec.dialect in (None, API)]
-    return said if listed else jsontext.compact(said)
+    encoded = [_say_tool(spec) for spec in specs if spec.dialect in (None, API)]
+    return encoded if listed else jsontext.compact(encoded)
 
 
 # --- sets ------------------------------------------------------------------------------------------------------------
@@ -288,35 +300,35 @@ def decode(data: Any) -> Conversation:
         hints[SYSTEM] = first.extra.get(API, {})
         conversation = replace(conversation, system=text_of(first.content), entries=conversation.entries[1:])
     conversation = replace(conversation, extra={API: hints}) if hints else conversation
-    said, _ = _say(conversation)
+    encoded, _ = _say(conversation)
     # Lists keep their own residuals, item by item.
-    lists = [key for key in ("conversations", "tools") if isinstance(said.get(key), list) and key in wire]
-    held = residual({**wire, **{key: said[key] for key in lists}}, said)
-    return with_held(conversation, API, **held) if held else conversation
+    lists = [key for key in ("conversations", "tools") if isinstance(encoded.get(key), list) and key in wire]
+    extra_fields = residual({**wire, **{key: encoded[key] for key in lists}}, encoded)
+    return with_residual(conversation, API, **extra_fields) if extra_fields else conversation
 
 
 def encode(conversation: Conversation) -> Encoded:
     """The conversation as one line of a set; the bare turns, if that is what was read and all there is to say."""
-    said, places = _say(conversation)
-    held = conversation.extra.get(API, {})
-    body: Any = put_back(said, held)
-    if held.get(BARE) and body.keys() == {"conversations"}:
+    encoded, places = _say(conversation)
+    extra_fields = conversation.extra.get(API, {})
+    body: Any = put_back(encoded, extra_fields)
+    if extra_fields.get(BARE) and body.keys() == {"conversations"}:
         body = body["conversations"]
-    return Encoded(body, losses_of(conversation, places, lambda: decode(body), FATES, API))
+    return Encoded(body, losses_of(conversation, places, lambda: decode(body), FIELD_SUPPORT, API))
 
 
 def _say(conversation: Conversation) -> tuple[dict[str, Any], list[int]]:
     """The set's words, and which messages are in them."""
-    held = conversation.extra.get(API, {})
+    extra_fields = conversation.extra.get(API, {})
     turns: list[dict[str, Any]] = []
     places: list[int] = []
-    said: dict[str, Any] = {}
+    encoded: dict[str, Any] = {}
     if conversation.system is not None:
         text = text_of(conversation.system)
-        if SYSTEM in held:
-            turns.append(put_back({"from": "system", "value": text}, held[SYSTEM]))
+        if SYSTEM in extra_fields:
+            turns.append(put_back({"from": "system", "value": text}, extra_fields[SYSTEM]))
         else:
-            said["system"] = text
+            encoded["system"] = text
     for at, entry in enumerate(conversation.path()):
         message: Any = entry.message
         if not isinstance(message, CustomMessage):
@@ -326,10 +338,10 @@ def _say(conversation: Conversation) -> tuple[dict[str, Any], list[int]]:
         else:
             continue
         places.append(at)
-    said = {"conversations": turns, **said}
+    encoded = {"conversations": turns, **encoded}
     if conversation.tools is not None:
-        said["tools"] = _say_tools(conversation.tools, bool(held.get(LISTED)))
-    return said, places
+        encoded["tools"] = _say_tools(conversation.tools, bool(extra_fields.get(LISTED)))
+    return encoded, places
 
 
 def sniff(value: Any) -> str | None:

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from ...values import jsontext
 from ...values.canonical import build, plain
 from ...values.errors import BadWire, FormatError
-from ...values.losses import Encoded, Fates, Lines
+from ...values.losses import Encoded, Lines, SupportTable
 from ...values.messages import AssistantMessage, Extra, Message, SystemMessage, ToolResultMessage, UserMessage
 from ...values.request import FOLLOWS, Conversation, Entry, arrange, is_aside
-from ..residual import with_held
+from ..residual import with_residual
 from .lines import lines_of
 
 API = "transcript"
@@ -29,7 +29,7 @@ OMITTED = "~omitted"  # of an entry: what its line leaves to its position (`id`,
 ROOT = "~root"  # of an entry: its line says that it has no parent where that goes without saying, or is not so
 LINES = True  # a file is one conversation, a line is a part of it
 
-FATES: Fates = {}  # everything is kept: the lines are our own JSON
+FIELD_SUPPORT: SupportTable = {}  # everything is kept: the lines are our own JSON
 
 
 def decode(data: Any) -> Conversation:
@@ -52,7 +52,7 @@ def _decode_session(line: dict[str, Any]) -> tuple[Conversation, int]:
     version = line.get("version")
     if about and version == VERSION:
         return base, 1
-    return with_held(base, API, **{SPELLED: version}), 1
+    return with_residual(base, API, **{SPELLED: version}), 1
 
 
 def _is_head(line: dict[str, Any]) -> bool:
@@ -134,7 +134,7 @@ def _placed(entries: tuple[Entry, ...], lines: list[dict[str, Any]], first: int,
         hints: dict[str, Any] = {OMITTED: omitted} if omitted else {}
         if _says_none(lines[at]) and (stated[at] is FOLLOWS or tree.stands[at] is None):
             hints[ROOT] = True
-        placed.append(with_held(replace(entry, id=ids[at]), API, **hints) if hints else entry)
+        placed.append(with_residual(replace(entry, id=ids[at]), API, **hints) if hints else entry)
     return tuple(placed)
 
 
@@ -151,13 +151,13 @@ def _references(lines: list[dict[str, Any]]) -> Iterator[str]:
 
 def encode(conversation: Conversation) -> Encoded:
     """The lines of a transcript; nothing is lost."""
-    held = conversation.extra.get(API, {})
-    told = {key: value for key, value in held.items() if key != SPELLED}
-    extra = {owner: told if owner == API else kept for owner, kept in conversation.extra.items()}
+    residual = conversation.extra.get(API, {})
+    fields = {key: value for key, value in residual.items() if key != SPELLED}
+    extra = {owner: fields if owner == API else kept for owner, kept in conversation.extra.items()}
     about = plain(replace(conversation, entries=(), head=None, extra={k: v for k, v in extra.items() if v or k != API}))
     lines = Lines()
-    if about or SPELLED in held:
-        version = held.get(SPELLED, VERSION)
+    if about or SPELLED in residual:
+        version = residual.get(SPELLED, VERSION)
         lines.append({"role": "session", **({} if version is None else {"version": version}), **about})
     tree = conversation.tree()
     for entry, parent, stand in zip(conversation.entries, tree.parents, tree.stands, strict=True):

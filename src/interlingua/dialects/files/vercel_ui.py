@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import BadWire
-from ...values.losses import QUIET, Encoded, Fates, Reporter, dropped, kept, record, some
+from ...values.losses import QUIET, Encoded, Reporter, SupportTable, dropped, kept, record, some
 from ...values.messages import (
     AssistantMessage,
     AudioBlock,
@@ -47,7 +47,7 @@ from ..residual import (
     restored,
     same,
     string,
-    with_held,
+    with_residual,
 )
 from .lines import LINEAR, NO_CALL
 from .records import RECORD, Records
@@ -63,7 +63,7 @@ CHAT = "~chat"  # of a conversation: its messages stand in an object
 MCP = "~mcp"  # of a result: residuals of what it was wrapped in
 
 _MEDIA = "a file has a media type and one URL"
-FATES: Fates = {
+FIELD_SUPPORT: SupportTable = {
     **NO_CALL,
     **LINEAR,
     **kept("TextBlock.text ToolCall.id ToolCall.name ToolCall.arguments"),
@@ -117,10 +117,10 @@ def _decode_part(part: Any) -> Block:
     try:
         block = _block_in(part)
         if block is not None:
-            said = _say_part(block)
-            held = None if said is None else residual(part, said)
-            if held is not None:
-                return with_held(block, API, **held) if held else block
+            encoded = _say_part(block)
+            extra_fields = None if encoded is None else residual(part, encoded)
+            if extra_fields is not None:
+                return with_residual(block, API, **extra_fields) if extra_fields else block
     except (KeyError, TypeError, ValueError, AttributeError):
         pass
     return OpaqueBlock(dialect=API, value=part)
@@ -133,13 +133,13 @@ def _block_in(part: dict[str, Any]) -> Block | None:
         case "reasoning":
             if "text" not in part:
                 return ThinkingBlock(thinking=string(part["reasoning"]), extra={API: {AS: "reasoning"}})
-            words = string(part["text"])
+            text = string(part["text"])
             about = part.get("providerMetadata")
-            told = about.get("anthropic") if isinstance(about, dict) else None
-            told = told if isinstance(told, dict) else {}
-            if not words and isinstance(told.get("redactedData"), str):
-                return ThinkingBlock(thinking="", thinking_signature=told["redactedData"], redacted=True)
-            return ThinkingBlock(thinking=words, thinking_signature=optional(told.get("signature")))
+            given = about.get("anthropic") if isinstance(about, dict) else None
+            given = given if isinstance(given, dict) else {}
+            if not text and isinstance(given.get("redactedData"), str):
+                return ThinkingBlock(thinking="", thinking_signature=given["redactedData"], redacted=True)
+            return ThinkingBlock(thinking=text, thinking_signature=optional(given.get("signature")))
         case "file":
             return _decode_file(string(part["mediaType"]), string(part["url"]), optional(part.get("filename")))
         case _:
@@ -148,12 +148,12 @@ def _block_in(part: dict[str, Any]) -> Block | None:
 
 def _decode_file(mime: str, url: str, name: str | None) -> Block:
     prefix = f"data:{mime};base64,"
-    told: dict[str, Any] = {"data": url[len(prefix) :]} if url.startswith(prefix) else {"url": url}
+    fields: dict[str, Any] = {"data": url[len(prefix) :]} if url.startswith(prefix) else {"url": url}
     if mime.startswith("image/"):
-        return ImageBlock(mime_type=mime, **told)
+        return ImageBlock(mime_type=mime, **fields)
     if mime.startswith("audio/"):
-        return AudioBlock(mime_type=mime, **told)
-    return DocumentBlock(mime_type=mime, title=name, **told)
+        return AudioBlock(mime_type=mime, **fields)
+    return DocumentBlock(mime_type=mime, title=name, **fields)
 
 
 def _say_part(block: Block) -> dict[str, Any] | None:
@@ -163,11 +163,11 @@ def _say_part(block: Block) -> dict[str, Any] | None:
             return {"type": "text", "text": block.text}
         case ThinkingBlock():
             key = block.extra.get(API, {}).get(AS) or "text"  # older versions say `reasoning`
-            said: dict[str, Any] = {"type": "reasoning", key: "" if block.redacted else block.thinking}
+            encoded: dict[str, Any] = {"type": "reasoning", key: "" if block.redacted else block.thinking}
             if block.thinking_signature is not None:
                 key = "redactedData" if block.redacted else "signature"
-                said["providerMetadata"] = {"anthropic": {key: block.thinking_signature}}
-            return said
+                encoded["providerMetadata"] = {"anthropic": {key: block.thinking_signature}}
+            return encoded
         case ImageBlock() | AudioBlock() | DocumentBlock() if block.mime_type is not None:
             return _say_file(block, block.mime_type)
         case _:
@@ -185,8 +185,8 @@ def _say_file(block: ImageBlock | AudioBlock | DocumentBlock, mime: str) -> dict
 def _say_block(block: Block) -> Any:
     if isinstance(block, OpaqueBlock) and block.dialect == API:
         return block.value
-    said = _say_part(block)
-    return None if said is None else restored(said, block.extra, API)
+    encoded = _say_part(block)
+    return None if encoded is None else restored(encoded, block.extra, API)
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------
@@ -214,15 +214,15 @@ def _decode_invocation(
         return None
     call = ToolCall(id=id, name=name, arguments=given)
     if kind != f"tool-{name}" or kind == "tool-invocation":
-        call = with_held(call, API, **{AS: kind})
+        call = with_residual(call, API, **{AS: kind})
     results: list[Message] = []
     state, output = inner.get("state"), "result" if old else "output"
     if state == ("result" if old else "output-available") and output in inner:
         results = [_decode_output(inner[output], call)]
     elif state == "output-error" and not old and isinstance(inner.get("errorText"), str):
         results = [ToolResultMessage(tool_call_id=id, tool_name=name, content=inner["errorText"], is_error=True)]
-    held = residual(whole, _say_call(call, results[0] if results else None))
-    return (with_held(call, API, **held) if held else call), results
+    extra_fields = residual(whole, _say_call(call, results[0] if results else None))
+    return (with_residual(call, API, **extra_fields) if extra_fields else call), results
 
 
 def _decode_output(output: Any, call: ToolCall) -> ToolResultMessage:
@@ -231,9 +231,9 @@ def _decode_output(output: Any, call: ToolCall) -> ToolResultMessage:
     if isinstance(output, str):
         return replace(result, content=output)
     if isinstance(output, dict) and isinstance(output.get("content"), list):
-        held = {MCP: residual(output, {"content": output["content"]})}
+        extra_fields = {MCP: residual(output, {"content": output["content"]})}
         blocks = tuple(map(_decode_mcp, output["content"]))
-        read = with_held(replace(result, content=blocks), API, **held)
+        read = with_residual(replace(result, content=blocks), API, **extra_fields)
         if same(_say_output(read), output):
             return read
     return replace(result, content=jsontext.compact(output), details=output)
@@ -281,19 +281,21 @@ def _say_call(call: ToolCall, result: Message | None) -> dict[str, Any]:
     kind = call.extra.get(API, {}).get(AS) or f"tool-{call.name}"
     given = result if isinstance(result, ToolResultMessage) else None
     if kind in ("tool-invocation", OLD):
-        told = {"toolCallId": call.id, "toolName": call.name, "args": call.arguments}
+        fields = {"toolCallId": call.id, "toolName": call.name, "args": call.arguments}
         inner = (
-            {"state": "call", **told} if given is None else {"state": "result", **told, "result": _say_output(given)}
+            {"state": "call", **fields}
+            if given is None
+            else {"state": "result", **fields, "result": _say_output(given)}
         )
         return inner if kind == OLD else {"type": kind, "toolInvocation": inner}
-    said: dict[str, Any] = {"type": kind, "toolCallId": call.id}
+    encoded: dict[str, Any] = {"type": kind, "toolCallId": call.id}
     if kind == "dynamic-tool":
-        said["toolName"] = call.name
+        encoded["toolName"] = call.name
     if given is None:
-        return {**said, "state": "input-available", "input": call.arguments}
+        return {**encoded, "state": "input-available", "input": call.arguments}
     if given.is_error:
-        return {**said, "state": "output-error", "input": call.arguments, "errorText": text_of(given.content)}
-    return {**said, "state": "output-available", "input": call.arguments, "output": _say_output(given)}
+        return {**encoded, "state": "output-error", "input": call.arguments, "errorText": text_of(given.content)}
+    return {**encoded, "state": "output-available", "input": call.arguments, "output": _say_output(given)}
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -311,7 +313,7 @@ def _decode_message(wire: dict[str, Any]) -> list[Any]:
     elif role == "assistant":
         messages = [message for at, step in enumerate(_steps(parts)) for message in _decode_step(step, at)]
     if messages and "content" in wire and wire["content"] == _text_in(parts):
-        messages[0] = with_held(messages[0], API, **{TEXT: True})
+        messages[0] = with_residual(messages[0], API, **{TEXT: True})
     return messages
 
 
@@ -336,8 +338,8 @@ def _decode_step(parts: list[Any], at: int) -> list[Message]:
     results: list[Message] = []
     hints: dict[str, Any] = {}
     if parts and isinstance(parts[0], dict) and parts[0].get("type") == "step-start":
-        held = residual(parts[0], _START)
-        hints = {STEP: held} if held or not at else {}  # later steps begin so by themselves
+        extra_fields = residual(parts[0], _START)
+        hints = {STEP: extra_fields} if extra_fields or not at else {}  # later steps begin so by themselves
         parts = parts[1:]
     for part in parts:
         tool = _decode_tool(part)
@@ -345,7 +347,7 @@ def _decode_step(parts: list[Any], at: int) -> list[Message]:
         results += [] if tool is None else tool[1]
     signed = any(isinstance(block, ThinkingBlock) and block.thinking_signature is not None for block in blocks)
     answer = AssistantMessage(content=tuple(blocks), api="anthropic-messages" if signed else None)
-    return [with_held(answer, API, **hints) if hints else answer, *results]
+    return [with_residual(answer, API, **hints) if hints else answer, *results]
 
 
 _START = {"type": "step-start"}
@@ -365,8 +367,8 @@ def _decode_old(wire: dict[str, Any]) -> list[Any]:
         _decode_invocation(item, string(item["toolName"]), OLD, item) or (OpaqueBlock(dialect=API, value=item), [])
         for item in tools
     ]
-    words: tuple[Block, ...] = (TextBlock(text=content),) if content else ()
-    answer = AssistantMessage(content=(*words, *(call for call, _ in read)), extra=hints)
+    text: tuple[Block, ...] = (TextBlock(text=content),) if content else ()
+    answer = AssistantMessage(content=(*text, *(call for call, _ in read)), extra=hints)
     return [answer, *(result for _, results in read for result in results)]
 
 
@@ -408,15 +410,15 @@ def _signed(message: AssistantMessage) -> Content:
 
 
 def _say_blocks(content: Content, results: dict[str, ToolResultMessage]) -> list[Any]:
-    said = []
+    encoded = []
     for block in blocks_of(content):
         if isinstance(block, ToolCall):
-            said.append(restored(_say_call(block, results.pop(block.id, None)), block.extra, API))
+            encoded.append(restored(_say_call(block, results.pop(block.id, None)), block.extra, API))
             continue
         part = _say_block(block)
         if part is not None or (isinstance(block, OpaqueBlock) and block.dialect == API):
-            said.append(part)
-    return said
+            encoded.append(part)
+    return encoded
 
 
 def _say_old(messages: tuple[Message, ...]) -> dict[str, Any]:
@@ -425,8 +427,8 @@ def _say_old(messages: tuple[Message, ...]) -> dict[str, Any]:
         return {"role": "user" if isinstance(first, UserMessage) else "system", "content": text_of(first.content)}
     results = {m.tool_call_id: m for m in reversed(messages) if isinstance(m, ToolResultMessage)}
     tools = tuple(block for block in blocks_of(first.content) if not isinstance(block, TextBlock))
-    said: dict[str, Any] = {"role": "assistant", "content": text_of(first.content)}
-    return {**said, "toolInvocations": _say_blocks(tools, results)} if tools else said
+    encoded: dict[str, Any] = {"role": "assistant", "content": text_of(first.content)}
+    return {**encoded, "toolInvocations": _say_blocks(tools, results)} if tools else encoded
 
 
 # --- chats -----------------------------------------------------------------------------------------------------------
@@ -450,34 +452,34 @@ def decode(data: Any) -> Conversation:
         place = f"$[{at}]" if listed else f"$.messages[{at}]"
         role = an_object(message, API, place).get("role")
         entries += records.read(message, role if isinstance(role, str) else "message")
-    held: dict[str, Any] = {} if listed else {CHAT: True, **residual(wire, {"messages": wire["messages"]})}
+    extra_fields: dict[str, Any] = {} if listed else {CHAT: True, **residual(wire, {"messages": wire["messages"]})}
     first = entries[0] if entries else None
     system: System = None
     if first is not None and isinstance(first.message, SystemMessage):
         system = _system_in(first.message.content)
     if first is not None and system is not None:
-        held[SYSTEM] = {**first.extra[API], OLD: isinstance(system, str)}
+        extra_fields[SYSTEM] = {**first.extra[API], OLD: isinstance(system, str)}
         entries = entries[1:]
-    return Conversation(entries=tuple(entries), system=system, extra={API: held} if held else {})
+    return Conversation(entries=tuple(entries), system=system, extra={API: extra_fields} if extra_fields else {})
 
 
 def _system_in(content: Content) -> System:
     """The content, if it can be the system text: words, and nothing else."""
     if isinstance(content, tuple):
-        words = tuple(block for block in content if isinstance(block, TextBlock))
-        return words if len(words) == len(content) else None
+        text = tuple(block for block in content if isinstance(block, TextBlock))
+        return text if len(text) == len(content) else None
     return content
 
 
 def encode(conversation: Conversation) -> Encoded:
     """The list of messages; the chat, if that is what was read."""
-    held = conversation.extra.get(API, {})
-    said: list[dict[str, Any]] = []
+    extra_fields = conversation.extra.get(API, {})
+    encoded: list[dict[str, Any]] = []
     places: list[int] = []
     if conversation.system is not None:
-        said.append(_say_system(conversation.system, held.get(SYSTEM)))
+        encoded.append(_say_system(conversation.system, extra_fields.get(SYSTEM)))
     for turn in _turns(conversation):
-        group = [(at, entry) for at, entry in turn if _is_said(entry.message, turn)]
+        group = [(at, entry) for at, entry in turn if _is_encoded(entry.message, turn)]
         if not group:
             continue
         first: Any = group[0][1].message
@@ -485,19 +487,19 @@ def encode(conversation: Conversation) -> Encoded:
         if isinstance(first, CustomMessage):
             wire = dict(first.fields)
         else:
-            named = {} if beside.get(RECORD) else {"id": f"msg-{len(said)}"}
+            named = {} if beside.get(RECORD) else {"id": f"msg-{len(encoded)}"}
             wire = {**named, **_say_message(tuple(entry.message for _, entry in group))}
-        said.append(put_back(wire, beside))
+        encoded.append(put_back(wire, beside))
         places += [at for at, _ in group]
-    body: Any = put_back({"messages": said}, held) if held.get(CHAT) else said
-    return Encoded(body, losses_of(conversation, places, lambda: decode(body), FATES, API))
+    body: Any = put_back({"messages": encoded}, extra_fields) if extra_fields.get(CHAT) else encoded
+    return Encoded(body, losses_of(conversation, places, lambda: decode(body), FIELD_SUPPORT, API))
 
 
-def _say_system(system: System, held: dict[str, Any] | None) -> dict[str, Any]:
-    if held and held.get(OLD):
-        return put_back({"role": "system", "content": text_of(system)}, held)
-    said = {"role": "system", "parts": _say_blocks(system, {})}
-    return put_back(said, held) if held is not None else {"id": "msg-0", **said}
+def _say_system(system: System, extra_fields: dict[str, Any] | None) -> dict[str, Any]:
+    if extra_fields and extra_fields.get(OLD):
+        return put_back({"role": "system", "content": text_of(system)}, extra_fields)
+    encoded = {"role": "system", "parts": _say_blocks(system, {})}
+    return put_back(encoded, extra_fields) if extra_fields is not None else {"id": "msg-0", **encoded}
 
 
 def _turns(conversation: Conversation) -> Iterator[list[tuple[int, Entry]]]:
@@ -517,7 +519,7 @@ def _turns(conversation: Conversation) -> Iterator[list[tuple[int, Entry]]]:
         yield group
 
 
-def _is_said(message: Any, group: list[tuple[int, Entry]]) -> bool:
+def _is_encoded(message: Any, group: list[tuple[int, Entry]]) -> bool:
     """Whether a message of a turn is in it: a result stands in its call, so it needs one before it."""
     if not isinstance(message, ToolResultMessage):
         return True

@@ -37,7 +37,7 @@ class Framing(abc.ABC):
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._offset = 0
         self._ended = False
         self._fault: BadWire | None = None
@@ -77,13 +77,13 @@ class Framing(abc.ABC):
 
     def _take(self) -> bytes:
         """What was held, which is then held no longer."""
-        whole = bytes(self._held)
-        self._held.clear()
+        whole = bytes(self._buffer)
+        self._buffer.clear()
         return whole
 
     def _end(self) -> None:
         self._ended = True
-        self._held.clear()
+        self._buffer.clear()
 
     def _afterwards(self) -> list[Frame]:
         if self._fault is not None:

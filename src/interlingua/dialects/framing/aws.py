@@ -44,12 +44,12 @@ class AWSEventStream(Framing):
         self._awaited = _PRELUDE.size
 
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
-        if self._held or len(chunk) < self._awaited:
-            self._held += chunk
-            if len(self._held) < self._awaited:
+        if self._buffer or len(chunk) < self._awaited:
+            self._buffer += chunk
+            if len(self._buffer) < self._awaited:
                 return
             chunk = self._take()
-        self._held += chunk[self._read_messages(chunk, frames) :]
+        self._buffer += chunk[self._read_messages(chunk, frames) :]
 
     def _read_messages(self, chunk: bytes, frames: list[Frame]) -> int:
         """Read the whole messages at the front, and return where the first unfinished one starts."""
@@ -94,10 +94,10 @@ class AWSEventStream(Framing):
             raise self._broken(f"the headers cannot be read: {fault}", self._offset + _PRELUDE.size) from fault
 
     def _finish(self, frames: list[Frame]) -> None:
-        if self._held:
+        if self._buffer:
             what = "a prelude" if self._awaited == _PRELUDE.size else "a message"
             raise self._broken(
-                f"the stream ends after {len(self._held)} of the {self._awaited} bytes of {what}", self._offset
+                f"the stream ends after {len(self._buffer)} of the {self._awaited} bytes of {what}", self._offset
             )
 
 

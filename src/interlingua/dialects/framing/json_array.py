@@ -57,8 +57,8 @@ class JSONArray(Framing):
         while at < len(window):
             at = self._state(self, window, at, frames)
         if self._open:
-            self._held += window[self._begin :]
-            self._check_length(len(self._held))
+            self._buffer += window[self._begin :]
+            self._check_length(len(self._buffer))
         self._offset += len(window)
 
     def _before_document(self, window: bytes, at: int, frames: list[Frame]) -> int:
@@ -124,8 +124,8 @@ class JSONArray(Framing):
 
     def _close_frame(self, window: bytes, end: int, frames: list[Frame]) -> None:
         data = window[self._begin : end]
-        if self._held:
-            self._held += data
+        if self._buffer:
+            self._buffer += data
             data = self._take()
         self._check_length(len(data))
         frames.append(Frame(data))

@@ -19,12 +19,12 @@ class NDJSON(Framing):
         *lines, rest = chunk.split(b"\n")
         for line in lines:
             self._end_line(line, frames)
-        self._held += rest
-        self._check_length(len(self._held))
+        self._buffer += rest
+        self._check_length(len(self._buffer))
 
     def _end_line(self, line: bytes, frames: list[Frame]) -> None:
-        if self._held:
-            self._held += line
+        if self._buffer:
+            self._buffer += line
             line = self._take()
         self._check_length(len(line))
         self._offset += len(line) + 1

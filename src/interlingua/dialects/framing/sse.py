@@ -100,12 +100,12 @@ class SSE(Framing):
         self._after_cr = chunk.endswith(b"\r")
         for line in chunk.splitlines(keepends=True):
             self._read_piece(line, frames)
-        self._at_border = not (self._held or self._data or self._event or self._after_cr)
+        self._at_border = not (self._buffer or self._data or self._event or self._after_cr)
 
     def _read_piece(self, piece: bytes, frames: list[Frame]) -> None:
         """Read on in the current line; the piece may end it, and ends nothing else."""
-        self._held += piece.rstrip(b"\r\n")
-        if len(self._held) + len(self._data) + len(self._event) > self._limit:
+        self._buffer += piece.rstrip(b"\r\n")
+        if len(self._buffer) + len(self._data) + len(self._event) > self._limit:
             raise self._too_long("the event with the line that starts here", self._offset)
         if piece.endswith((b"\n", b"\r")):
             line = self._take()

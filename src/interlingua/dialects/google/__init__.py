@@ -16,19 +16,19 @@ from ..variants import Variant
 from .answers import decode_response, encode_response
 from .content import decode_block, encode_block
 from .errors import decode_error, encode_error
-from .facts import API, FATES, SAID_STOPS, STOP_REASONS, UNEVEN
+from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, WIRE_STOP_REASONS
 from .messages import decode_messages, encode_messages
 from .requests import decode, decode_request, encode, encode_request, path
 from .streams import StreamDecoder, StreamEncoder, framing
 
 __all__ = [
     "API",
-    "FATES",
+    "FIELD_SUPPORT",
     "GEMINI_CLI",
-    "SAID_STOPS",
     "STOP_REASONS",
     "UNEVEN",
     "VERTEX",
+    "WIRE_STOP_REASONS",
     "StreamDecoder",
     "StreamEncoder",
     "decode",

@@ -20,7 +20,6 @@ from ..residual import (
     each,
     fields_of,
     generated_id,
-    held_of,
     named,
     optional,
     own_word,
@@ -28,14 +27,14 @@ from ..residual import (
     reading,
     reason_for,
     residual,
+    residual_of,
     whole,
-    with_held,
+    with_residual,
 )
 from .citations import with_citations, without_citations
 from .content import decode_block, encode_content
 from .errors import decode_error, is_error
 from .facts import (
-    ANSWER_FATES,
     API,
     APIS,
     CANDIDATE,
@@ -43,9 +42,10 @@ from .facts import (
     NO_CANDIDATE,
     OTHERS,
     PLAIN,
-    SAID_STOPS,
+    RESPONSE_SUPPORT,
     STOP_NUMBERS,
     STOP_REASONS,
+    WIRE_STOP_REASONS,
     has_envelope,
 )
 from .spelling import keeping, restored
@@ -85,8 +85,8 @@ def first_candidate(wire: dict[str, Any]) -> dict[str, Any] | None:
 def with_envelope(message: AssistantMessage, outer: dict[str, Any], wrapped: bool) -> AssistantMessage:
     rest = {key: value for key, value in outer.items() if key != "response"} if wrapped else {}
     mark = {ENVELOPE: rest} if rest else {} if wrapped else {PLAIN: True}
-    held = held_of(message.extra, API).get(RESPONSE, {})
-    return with_held(message, API, **{RESPONSE: {**held, **mark}}) if mark else message
+    extra_fields = residual_of(message.extra, API).get(RESPONSE, {})
+    return with_residual(message, API, **{RESPONSE: {**extra_fields, **mark}}) if mark else message
 
 
 def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
@@ -100,10 +100,10 @@ def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assist
         usage=decode_usage(wire.get("usageMetadata")),
         stop_reason=reason,
         stop_detail=word,
-        error_message=f"the provider stopped: {_told(wire, first, word)}" if reason == "error" else None,
+        error_message=f"the provider stopped: {_stop_text(wire, first, word)}" if reason == "error" else None,
     )
-    held = _answer_residual(wire, first, message)
-    return with_held(message, API, **{RESPONSE: held}) if held else message
+    extra_fields = _answer_residual(wire, first, message)
+    return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
 
 
 def _decode_stop(
@@ -129,12 +129,12 @@ def _stop_name(word: Any) -> str | None:
     return STOP_NUMBERS[number] if 0 <= number < len(STOP_NUMBERS) else str(number)
 
 
-def _told(wire: dict[str, Any], first: dict[str, Any] | None, word: str | None) -> str:
+def _stop_text(wire: dict[str, Any], first: dict[str, Any] | None, word: str | None) -> str:
     if first is not None:
-        told = first.get("finishMessage")
+        given = first.get("finishMessage")
     else:
-        told = fields_of(wire.get("promptFeedback")).get("blockReasonMessage")
-    return told if isinstance(told, str) and told else word or "no reason given"
+        given = fields_of(wire.get("promptFeedback")).get("blockReasonMessage")
+    return given if isinstance(given, str) and given else word or "no reason given"
 
 
 def decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, Any]:
@@ -151,16 +151,16 @@ def _answer_residual(wire: dict[str, Any], first: dict[str, Any] | None, message
     candidates = wire.get("candidates")
     if first is None:
         return {**residual(wire, encode_envelope(message)), NO_CANDIDATE: True}
-    held = residual({k: v for k, v in wire.items() if k != "candidates"}, encode_envelope(message))
+    extra_fields = residual({k: v for k, v in wire.items() if k != "candidates"}, encode_envelope(message))
     content = first.get("content")
     if isinstance(content, dict) and message.content:
         first = {**first, "content": {k: v for k, v in content.items() if k != "parts"}}
     inner = residual(first, _encode_candidate(message))
     if inner:
-        held[CANDIDATE] = inner
+        extra_fields[CANDIDATE] = inner
     if len(candidates) > 1:  # type: ignore[arg-type]
-        held[OTHERS] = candidates[1:]  # type: ignore[index]
-    return held
+        extra_fields[OTHERS] = candidates[1:]  # type: ignore[index]
+    return extra_fields
 
 
 def decode_usage(wire: Any) -> Usage | None:
@@ -203,24 +203,24 @@ def encode_response(
     _report_answer(message, blocks, body, report)
     if has_envelope(quirks):
         body = _wrapped_answer(message, body)
-    return encoded(API, body, message, ANSWER_FATES, report.losses, spoken=api_of(quirks, API))
+    return encoded(API, body, message, RESPONSE_SUPPORT, report.losses, spoken=api_of(quirks, API))
 
 
 def _wrapped_answer(message: AssistantMessage, body: dict[str, Any]) -> dict[str, Any]:
-    held = held_of(message.extra, API).get(RESPONSE, {})
-    return body if held.get(PLAIN) else {"response": body, **held.get(ENVELOPE, {})}
+    extra_fields = residual_of(message.extra, API).get(RESPONSE, {})
+    return body if extra_fields.get(PLAIN) else {"response": body, **extra_fields.get(ENVELOPE, {})}
 
 
 def encode_answer(message: AssistantMessage, parts: list[Any]) -> dict[str, Any]:
-    held: Mapping[str, Any] = held_of(message.extra, API).get(RESPONSE, {})
+    extra_fields: Mapping[str, Any] = residual_of(message.extra, API).get(RESPONSE, {})
     body: dict[str, Any] = {}
-    if parts or message.content or not held.get(NO_CANDIDATE):
-        candidate = put_back(_encode_candidate(message), held.get(CANDIDATE, {}))
+    if parts or message.content or not extra_fields.get(NO_CANDIDATE):
+        candidate = put_back(_encode_candidate(message), extra_fields.get(CANDIDATE, {}))
         if parts:
             content = candidate.get("content")
             candidate["content"] = {**(content if isinstance(content, dict) else {"role": "model"}), "parts": parts}
-        body["candidates"] = [candidate, *held.get(OTHERS, ())]
-    return put_back(body | encode_envelope(message), held)
+        body["candidates"] = [candidate, *extra_fields.get(OTHERS, ())]
+    return put_back(body | encode_envelope(message), extra_fields)
 
 
 def _encode_candidate(message: AssistantMessage) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def encode_envelope(message: AssistantMessage) -> dict[str, Any]:
 
 
 def stop_word(message: AssistantMessage) -> str:
-    return own_word(message, STOP_REASONS) or SAID_STOPS[message.stop_reason or "stop"]
+    return own_word(message, STOP_REASONS) or WIRE_STOP_REASONS[message.stop_reason or "stop"]
 
 
 def _report_answer(

@@ -19,8 +19,8 @@ from ...values.messages import (
     ToolCall,
     ToolResultMessage,
 )
-from ..residual import Ids, given_arguments, held_of, media_type, optional, say_blocks, string
-from .facts import API, CODE, FAILED_OUTCOMES, MINTED, PART
+from ..residual import Ids, given_arguments, media_type, optional, residual_of, say_blocks, string
+from .facts import API, CODE, FAILED_OUTCOMES, GENERATED, PART
 from .spelling import PART_NAMES, camel, keeping, restored
 
 # --- wire to ours ----------------------------------------------------------------------------------------------------
@@ -82,13 +82,13 @@ def decode_call(part: dict[str, Any], ids: Ids) -> ToolCall:
     name, given = string(call["name"]), call.get("args", {})
     if given is None:
         given = {}
-    id, minted = ids.take(call.get("id"))
+    id, generated = ids.take(call.get("id"))
     return ToolCall(
         id=id,
         name=name,
         **given_arguments(given),
         thought_signature=optional(part.get("thoughtSignature")),
-        extra={API: {MINTED: True}} if minted else {},
+        extra={API: {GENERATED: True}} if generated else {},
     )
 
 
@@ -123,12 +123,12 @@ def _decode_server_call(part: dict[str, Any], ids: Ids) -> ServerToolCall:
 
 
 def _decode_server_result(part: dict[str, Any], ids: Ids) -> ServerToolResult:
-    told = part["toolResponse"]
+    given = part["toolResponse"]
     return ServerToolResult(
-        tool_call_id=string(told.get("id", "")),
-        tool_name=string(told["toolType"]),
+        tool_call_id=string(given.get("id", "")),
+        tool_name=string(given["toolType"]),
         dialect=API,
-        content=told.get("response"),
+        content=given.get("response"),
     )
 
 
@@ -165,7 +165,7 @@ def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
                 wire["thoughtSignature"] = block.thinking_signature
         case ImageBlock() | AudioBlock() | DocumentBlock():
             wire = _encode_media(block, report)
-        case ServerToolCall() if PART in held_of(block.extra, API):
+        case ServerToolCall() if PART in residual_of(block.extra, API):
             wire = _encode_server_call(block)
         case ServerToolResult() if block.dialect == API:
             wire = _encode_server_result(block, report)
@@ -178,20 +178,20 @@ def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
 
 
 def _encode_call(call: ToolCall, report: Reporter) -> dict[str, Any]:
-    said: dict[str, Any] = {"name": call.name, "args": call.arguments}
-    if not is_minted(call):
+    encoded: dict[str, Any] = {"name": call.name, "args": call.arguments}
+    if not is_generated(call):
         if call.id:
-            said["id"] = call.id
+            encoded["id"] = call.id
         else:
             report.lost("id", "an empty id is none", "weakened", field="id")
-    wire: dict[str, Any] = {"functionCall": said}
+    wire: dict[str, Any] = {"functionCall": encoded}
     if call.thought_signature is not None:
         wire["thoughtSignature"] = call.thought_signature
     return wire
 
 
-def is_minted(value: ToolCall | ToolResultMessage) -> bool:
-    return bool(value.extra) and bool(held_of(value.extra, API).get(MINTED))
+def is_generated(value: ToolCall | ToolResultMessage) -> bool:
+    return bool(value.extra) and bool(residual_of(value.extra, API).get(GENERATED))
 
 
 def _encode_media(block: ImageBlock | AudioBlock | DocumentBlock, report: Reporter) -> dict[str, Any] | None:
@@ -223,7 +223,7 @@ def _encode_server_call(block: ServerToolCall) -> dict[str, Any]:
     """A call of a tool of Google's; those of others would be tools that it does not have."""
     id = {"id": block.id} if block.id else {}
     if (
-        held_of(block.extra, API).get(PART) == "executableCode"
+        residual_of(block.extra, API).get(PART) == "executableCode"
         and isinstance(block.arguments, dict)
         and block.name == CODE
     ):
@@ -237,7 +237,7 @@ def _encode_server_result(block: ServerToolResult, report: Reporter) -> dict[str
     content = block.content
     failed = False
     if (
-        held_of(block.extra, API).get(PART) == "codeExecutionResult"
+        residual_of(block.extra, API).get(PART) == "codeExecutionResult"
         and isinstance(content, dict)
         and block.tool_name == CODE
     ):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...values.errors import InterlinguaError, ProviderError, seconds
-from ..provider_errors import as_provider_error, error_of, provider_error, status_of, word_status, worded, words_of
+from ..provider_errors import as_provider_error, error_of, joined_text, provider_error, status_of, word_status, worded
 from ..residual import lenient, optional, whole
 
 
@@ -21,7 +21,7 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
     first = wire[0] if isinstance(wire, list) and wire else wire
     error = error_of(first)
     found = provider_error(
-        words_of(error.get("message"), wire),
+        joined_text(error.get("message"), wire),
         status=status or whole(error.get("code")) or 0,
         code=_reason(error) or optional(error.get("status")),
         headers=headers,
@@ -49,12 +49,12 @@ _WAIT = re.compile(rf"\b(?:reset|retry) (?:after|in) ((?:{_TIME}\s*)+)", re.IGNO
 
 def _delay(error: dict[str, Any]) -> float | None:
     """Seconds to wait: from RetryInfo (google.rpc.Duration, which may be negative), else from the message's text."""
-    told = next((item["retryDelay"] for item in _details(error) if isinstance(item.get("retryDelay"), str)), None)
-    if told is None:
+    given = next((item["retryDelay"] for item in _details(error) if isinstance(item.get("retryDelay"), str)), None)
+    if given is None:
         found = _WAIT.search(str(error.get("message")))
-        told = found[1] if found else ""
-    times = re.findall(_TIME, told.lower())
-    sign = -1 if told.lstrip().startswith("-") else 1
+        given = found[1] if found else ""
+    times = re.findall(_TIME, given.lower())
+    sign = -1 if given.lstrip().startswith("-") else 1
     return seconds(sign * sum(float(amount) * _UNITS[unit] for amount, unit in times)) if times else None
 
 

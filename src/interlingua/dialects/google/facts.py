@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...values.losses import Fates, bookkeeping, dropped, kept, record, some
+from ...values.losses import SupportTable, bookkeeping, dropped, kept, record, some
 from ...values.messages import StopReason
 
 API = "google-generative-ai"
@@ -52,7 +52,7 @@ STOP_NUMBERS = (
     "UNEXPECTED_TOOL_CALL",
     "TOO_MANY_TOOL_CALLS",
 )
-SAID_STOPS = {"stop": "STOP", "toolUse": "STOP", "length": "MAX_TOKENS", "error": "OTHER", "aborted": "OTHER"}
+WIRE_STOP_REASONS = {"stop": "STOP", "toolUse": "STOP", "length": "MAX_TOKENS", "error": "OTHER", "aborted": "OTHER"}
 MODES: dict[str, Any] = {"AUTO": "auto", "VALIDATED": "auto", "ANY": "required", "NONE": "none"}
 CHOICES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
 FAILED_OUTCOMES = ("OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED")
@@ -62,7 +62,7 @@ JSON = "application/json"
 
 # Fields that only one form of an answer carries, as paths into the message: none here, the last chunk says it all.
 UNEVEN: tuple[str, ...] = ()
-FATES: Fates = {
+FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text"),
     **some("TextBlock.text_signature", "not in tool results"),
     **dropped("TextBlock.citations Citation.title Citation.url Citation.cited_text Citation.start Citation.end"),
@@ -119,8 +119,8 @@ FATES: Fates = {
 }
 
 # The same for a message as an answer.
-ANSWER_FATES: Fates = {
-    **FATES,
+RESPONSE_SUPPORT: SupportTable = {
+    **FIELD_SUPPORT,
     **kept("AssistantMessage.response_id AssistantMessage.model"),
     **some("AssistantMessage.usage AssistantMessage.stop_reason", "see `_report_answer`"),
     **some("AssistantMessage.stop_detail AssistantMessage.response_model", "said where the wire knows the word"),
@@ -134,7 +134,7 @@ ANSWER_FATES: Fates = {
 
 # Keys of `extra[API]` that only this wire needs.
 SNAKE = "~snake"  # places of names that the wire spelled in snake_case
-MINTED = "~minted"  # the wire gave no id
+GENERATED = "~minted"  # the wire gave no id
 PART = "~part"  # the kind of part that a call or a result of Google's own tools is
 KEY = "~key"  # where in a function's response its content stood; null: it was all of it
 AS_JSON = "~json"  # text of a tool result that the wire has as a JSON value

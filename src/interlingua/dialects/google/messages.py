@@ -23,11 +23,11 @@ from ...values.messages import (
     UserMessage,
     blocks_of,
 )
-from ..residual import JOINED, MESSAGE, Ids, Mint, S, an_object, each, held_of, put_back, residual, with_held
+from ..residual import JOINED, MESSAGE, Ids, Mint, S, an_object, each, put_back, residual, residual_of, with_residual
 from ..result_media import Layout, encoded, gathered
 from ..results import apart, marked
-from .content import DATA, decode_block, encode_block, encode_content, is_minted, listed
-from .facts import ALONE, API, AS_JSON, KEY, MINTED
+from .content import DATA, decode_block, encode_block, encode_content, is_generated, listed
+from .facts import ALONE, API, AS_JSON, GENERATED, KEY
 from .spelling import PART_NAMES, camel, keeping, restored
 
 LAYOUT = Layout(API)
@@ -61,7 +61,7 @@ class _Turns:
 
 def _note_calls(known: dict[str, tuple[str, bool]], calls: tuple[ToolCall, ...]) -> None:
     for call in calls:
-        known[call.id] = call.name, is_minted(call)
+        known[call.id] = call.name, is_generated(call)
 
 
 def decode_messages(wire: Any, api: str = API, mint: Mint | None = None) -> tuple[Message, ...]:
@@ -94,15 +94,15 @@ def _decode_parts(wire: dict[str, Any], ids: Ids) -> Content:
 
 def _shell(wire: dict[str, Any], role: str) -> dict[str, Any]:
     """Residual of a content beside its parts, which keep their own."""
-    held = residual({k: v for k, v in wire.items() if k != "parts" or v is None}, {"role": role})
+    extra_fields = residual({k: v for k, v in wire.items() if k != "parts" or v is None}, {"role": role})
     if isinstance(wire.get("parts"), dict):
-        held[ALONE] = True
-    return held
+        extra_fields[ALONE] = True
+    return extra_fields
 
 
 def _shelled(message: S, wire: dict[str, Any], role: str) -> S:
-    held = _shell(wire, role)
-    return with_held(message, API, **held) if held else message
+    extra_fields = _shell(wire, role)
+    return with_residual(message, API, **extra_fields) if extra_fields else message
 
 
 def _decode_user(wire: dict[str, Any], turns: _Turns) -> list[Message]:
@@ -118,11 +118,11 @@ def _decode_user(wire: dict[str, Any], turns: _Turns) -> list[Message]:
 def _is_result(part: Any) -> bool:
     if not isinstance(part, dict):
         return False
-    told = part.get("functionResponse", part.get("function_response"))
+    given = part.get("functionResponse", part.get("function_response"))
     return (
-        isinstance(told, dict)
-        and isinstance(told.get("name", ""), str)
-        and isinstance(told.get("parts", []), list)
+        isinstance(given, dict)
+        and isinstance(given.get("name", ""), str)
+        and isinstance(given.get("parts", []), list)
         and sum(key in part for key in _ANY_DATA) == 1
     )
 
@@ -133,15 +133,15 @@ _ANY_DATA = frozenset(spelled for spelled in (*PART_NAMES, "text") if PART_NAMES
 def _decode_result(wire: dict[str, Any], turns: _Turns) -> ToolResultMessage:
     snakes: list[str] = []
     part = camel(wire, PART_NAMES, snakes)
-    told = part["functionResponse"]
-    id, orphan = turns.answered(told.get("id"), told.get("name"))
-    content, failed, hints = _decode_response(told)
+    given = part["functionResponse"]
+    id, orphan = turns.answered(given.get("id"), given.get("name"))
+    content, failed, hints = _decode_response(given)
     result = ToolResultMessage(
         tool_call_id=id,
-        tool_name=told["name"] if "name" in told else turns.calls.get(id, (None,))[0],
+        tool_name=given["name"] if "name" in given else turns.calls.get(id, (None,))[0],
         content=content,
         is_error=failed,
-        extra={API: hints | ({MINTED: True} if orphan else {})} if hints or orphan else {},
+        extra={API: hints | ({GENERATED: True} if orphan else {})} if hints or orphan else {},
     )
     return keeping(result, part, _say_result(result, turns.calls, QUIET), snakes)
 
@@ -150,12 +150,12 @@ def _decode_result(wire: dict[str, Any], turns: _Turns) -> ToolResultMessage:
 RESULTS = frozenset({"output", "error", "result", "return_value", "content"})
 
 
-def _decode_response(told: dict[str, Any]) -> tuple[Content, bool, dict[str, Any]]:
+def _decode_response(fields: dict[str, Any]) -> tuple[Content, bool, dict[str, Any]]:
     """What a function gave, as content, whether it failed, and hints: the object itself is never kept."""
-    media = tuple(map(_decode_beside, told.get("parts", ())))
-    if "response" not in told or told["response"] == {}:
-        return (media or (() if "response" in told else None)), False, {}
-    response, hints = told["response"], {}
+    media = tuple(map(_decode_beside, fields.get("parts", ())))
+    if "response" not in fields or fields["response"] == {}:
+        return (media or (() if "response" in fields else None)), False, {}
+    response, hints = fields["response"], {}
     value, failed = response, _has_failed(response)
     if isinstance(response, dict) and len(response) == 1 and RESULTS.issuperset(response):
         [(key, value)] = response.items()
@@ -191,26 +191,26 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dic
 
 
 def _encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
-    said: list[dict[str, Any]] = []
+    emitted: list[dict[str, Any]] = []
     before: Message | None = None
     calls: dict[str, tuple[str, bool]] = {}
     for at, message in enumerate(messages):
         report.message = at
         match message:
             case UserMessage():
-                _say_user(said, message, before, report)
+                _say_user(emitted, message, before, report)
             case AssistantMessage():
-                said.append(_say_content("model", message.content, message.extra, report))
+                emitted.append(_say_content("model", message.content, message.extra, report))
                 if type(message.content) is tuple:
                     _note_calls(calls, message.tool_calls)
             case ToolResultMessage():
-                _join_result(said, message, before, calls, report)
+                _join_result(emitted, message, before, calls, report)
             case CustomMessage():  # the wire's own unknown role goes back
-                said.append({"role": message.role, **message.fields})
+                emitted.append({"role": message.role, **message.fields})
             case _:
                 report.lost("system message", "this wire has no later system messages")
         before = message
-    return said
+    return emitted
 
 
 def _say_content(role: str, content: Content, extra: Extra, report: Reporter) -> dict[str, Any]:
@@ -219,60 +219,60 @@ def _say_content(role: str, content: Content, extra: Extra, report: Reporter) ->
     return _shaped(wire, extra.get(API)) if extra else wire
 
 
-def _shaped(wire: dict[str, Any], held: Mapping[str, Any] | None) -> dict[str, Any]:
-    if held:
-        put_back(wire, held)
-        if held.get(ALONE) and len(wire.get("parts") or ()) == 1:
+def _shaped(wire: dict[str, Any], extra_fields: Mapping[str, Any] | None) -> dict[str, Any]:
+    if extra_fields:
+        put_back(wire, extra_fields)
+        if extra_fields.get(ALONE) and len(wire.get("parts") or ()) == 1:
             wire["parts"] = wire["parts"][0]
     return wire
 
 
-def _say_user(said: list[dict[str, Any]], message: UserMessage, before: Message | None, report: Reporter) -> None:
-    held = held_of(message.extra, API)
+def _say_user(emitted: list[dict[str, Any]], message: UserMessage, before: Message | None, report: Reporter) -> None:
+    extra_fields = residual_of(message.extra, API)
     wire = _say_content("user", message.content, message.extra, report)
-    if held.get(JOINED) and _takes_parts(before, said) and isinstance(wire.get("parts"), list):
-        said[-1]["parts"].extend(wire["parts"])
+    if extra_fields.get(JOINED) and _takes_parts(before, emitted) and isinstance(wire.get("parts"), list):
+        emitted[-1]["parts"].extend(wire["parts"])
     else:
-        said.append(_shaped(wire, held.get(MESSAGE)))
+        emitted.append(_shaped(wire, extra_fields.get(MESSAGE)))
 
 
 def _join_result(
-    said: list[dict[str, Any]],
+    emitted: list[dict[str, Any]],
     message: ToolResultMessage,
     before: Message | None,
     calls: dict[str, tuple[str, bool]],
     report: Reporter,
 ) -> None:
-    held = held_of(message.extra, API)
+    extra_fields = residual_of(message.extra, API)
     part = _say_result(message, calls, report)
-    if held.get(JOINED, isinstance(before, ToolResultMessage)) and _takes_parts(before, said):
-        said[-1]["parts"].append(part)
+    if extra_fields.get(JOINED, isinstance(before, ToolResultMessage)) and _takes_parts(before, emitted):
+        emitted[-1]["parts"].append(part)
     else:
-        said.append(_shaped({"role": "user", "parts": [part]}, held.get(MESSAGE)))
+        emitted.append(_shaped({"role": "user", "parts": [part]}, extra_fields.get(MESSAGE)))
 
 
-def _takes_parts(before: Message | None, said: list[dict[str, Any]]) -> bool:
-    return isinstance(before, (ToolResultMessage, UserMessage)) and isinstance(said[-1].get("parts"), list)
+def _takes_parts(before: Message | None, emitted: list[dict[str, Any]]) -> bool:
+    return isinstance(before, (ToolResultMessage, UserMessage)) and isinstance(emitted[-1].get("parts"), list)
 
 
 def _say_result(result: ToolResultMessage, calls: Mapping[str, tuple[str, bool]], report: Reporter) -> dict[str, Any]:
     """A result as a part: with the id of its call if that has one, and the name of its tool."""
-    called, minted = calls.get(result.tool_call_id, (None, False))
-    told: dict[str, Any] = {}
-    if not minted and not is_minted(result):
+    called, generated = calls.get(result.tool_call_id, (None, False))
+    fields: dict[str, Any] = {}
+    if not generated and not is_generated(result):
         if result.tool_call_id:
-            told["id"] = result.tool_call_id
+            fields["id"] = result.tool_call_id
         else:
             report.lost("tool_call_id", "an empty id is none", "weakened", field="toolCallId")
     name = called if result.tool_name is None else result.tool_name
     if name is not None:
-        told["name"] = name
-    _encode_result(told, result, report)
-    wire = {"functionResponse": told}
+        fields["name"] = name
+    _encode_result(fields, result, report)
+    wire = {"functionResponse": fields}
     return restored(wire, result.extra) if result.extra else wire
 
 
-def _encode_result(told: dict[str, Any], result: ToolResultMessage, report: Reporter) -> None:
+def _encode_result(fields: dict[str, Any], result: ToolResultMessage, report: Reporter) -> None:
     """The content of a result: its words as one value of the response, media beside it."""
     content = result.content
     if content is None:
@@ -281,15 +281,15 @@ def _encode_result(told: dict[str, Any], result: ToolResultMessage, report: Repo
         return
     if isinstance(content, str):
         report.lost("content", "a string becomes a text block", "record", field="content")
-    words: list[str] = []
+    terms: list[str] = []
     media: list[Any] = []
     moved = False
     for at, block in enumerate(blocks_of(content)):
         report.block = at
         if isinstance(block, TextBlock):
             moved = moved or bool(media)
-            words.append(block.text)
-            _report_lost_words(block, report)
+            terms.append(block.text)
+            _report_lost_text(block, report)
         elif isinstance(block, _MEDIA):
             part = encode_block(block, report)
             if part is not None:
@@ -299,32 +299,32 @@ def _encode_result(told: dict[str, Any], result: ToolResultMessage, report: Repo
     report.block = None
     if moved:
         report.lost("content", "the words of a result stand before its media", "weakened", field="content")
-    if len(words) > 1:
+    if len(terms) > 1:
         report.lost("content", "the words of a result are one text: joined by line breaks", "weakened", field="content")
-    if words or result.is_error:
-        if not words:
+    if terms or result.is_error:
+        if not terms:
             report.lost("content", "an error says something, if only nothing", "weakened", field="content")
-        told["response"] = _response_of("\n".join(words), result)
+        fields["response"] = _response_of("\n".join(terms), result)
     else:
-        told["response"] = {}
+        fields["response"] = {}
     if media:
-        told["parts"] = media
+        fields["parts"] = media
 
 
-def _report_lost_words(block: TextBlock, report: Reporter) -> None:
+def _report_lost_text(block: TextBlock, report: Reporter) -> None:
     if block.text_signature is not None:
         report.lost("text_signature", "the words of a result cannot be signed", field="textSignature")
-    for key in own_fields(held_of(block.extra, API)):
+    for key in own_fields(residual_of(block.extra, API)):
         report.lost(key, "the text of a result is no part", field=f"extra.{API}.{key}")
 
 
 def _response_of(text: str, result: ToolResultMessage) -> Any:
     """The response object: as the wire had it where that still says the same, else Google's own way."""
     usual = "error" if result.is_error else "output"
-    held = held_of(result.extra, API)
-    key = held.get(KEY, usual)
+    extra_fields = residual_of(result.extra, API)
+    key = extra_fields.get(KEY, usual)
     value: Any = text
-    if held.get(AS_JSON):
+    if extra_fields.get(AS_JSON):
         value = _parsed(text)
     if key is None:
         return value if value is not text and _has_failed(value) == result.is_error else {usual: text}

@@ -36,7 +36,7 @@ class PartialArguments:
         if self._in_string and isinstance(value, str) and path == self._at:
             self._found(path).append(value)
             self._in_string = goes_on
-            return self._said(jsontext.compact(value)[1:-1] + ("" if goes_on else '"'))
+            return self._encoded(jsontext.compact(value)[1:-1] + ("" if goes_on else '"'))
         container, step = self._container(path), path[-1]
         if _has(container, step):
             return self._again(container, step, value)
@@ -44,19 +44,19 @@ class PartialArguments:
         _put(container, step, value)
         self._at, self._in_string = path, goes_on
         spelled = jsontext.compact(value)
-        return self._said(text + (spelled[:-1] if goes_on else spelled))
+        return self._encoded(text + (spelled[:-1] if goes_on else spelled))
 
     def rest(self) -> str:
         """The end of the text."""
         if not self._at:
             return ""
-        return self._said(('"' if self._in_string else "") + _closers(self._at))
+        return self._encoded(('"' if self._in_string else "") + _closers(self._at))
 
     def value(self) -> dict[str, Any]:
         """All arguments so far."""
         return _joined(self._root)  # type: ignore[no-any-return]
 
-    def _said(self, text: str) -> str:
+    def _encoded(self, text: str) -> str:
         return text if self._orderly else ""
 
     def _again(self, container: Any, step: Any, value: Any) -> str:

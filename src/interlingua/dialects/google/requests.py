@@ -29,16 +29,16 @@ from ..residual import (
     each,
     encode_conversation,
     fields_of,
-    held_of,
     model_of,
     number,
     optional,
     put_back,
     reading,
     residual,
+    residual_of,
     strings,
     whole,
-    with_held,
+    with_residual,
 )
 from .content import decode_block, encode_block, listed
 from .facts import (
@@ -46,8 +46,8 @@ from .facts import (
     API,
     CHOICES,
     ENVELOPE,
-    FATES,
     FIELD,
+    FIELD_SUPPORT,
     JSON,
     LIST,
     MODEL,
@@ -110,12 +110,12 @@ def _shapes(wire: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decode_model(
-    wire: dict[str, Any], told: str | ModelDescriptor | None, api: str, marks: dict[str, Any]
+    wire: dict[str, Any], text: str | ModelDescriptor | None, api: str, marks: dict[str, Any]
 ) -> ModelDescriptor:
     """Some bodies name the model too, as a resource: `models/…`."""
     named = wire.get("model")
     prefix = "models/" if isinstance(named, str) and named.startswith("models/") else ""
-    model = model_of(named.removeprefix(prefix) if isinstance(named, str) else None, told, api)
+    model = model_of(named.removeprefix(prefix) if isinstance(named, str) else None, text, api)
     if named == prefix + model.id:
         marks[MODEL] = prefix
     return model
@@ -125,25 +125,25 @@ def _beside(
     wire: dict[str, Any], request: Request, marks: Mapping[str, Any], quirks: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The request but for what keeps residuals of its own, as the wire has it and as we would say it."""
-    said = _encode_outside(request, QUIET, quirks)
+    emitted = _encode_outside(request, QUIET, quirks)
     given = dict(wire)
     if not request.context.messages:
-        said["contents"] = []
+        emitted["contents"] = []
     else:
         del given["contents"]
     if isinstance(given.get("toolConfig"), dict) and given["toolConfig"]:
-        said.setdefault("toolConfig", {})  # so that what is unknown in it is filed inside, not instead
-    if "generationConfig" in said:
-        given["generationConfig"] = said["generationConfig"]
+        emitted.setdefault("toolConfig", {})  # so that what is unknown in it is filed inside, not instead
+    if "generationConfig" in emitted:
+        given["generationConfig"] = emitted["generationConfig"]
     if request.context.tools is not None:
-        given["tools"] = said["tools"]
+        given["tools"] = emitted["tools"]
     if request.context.system is not None:
         system = given["systemInstruction"]
-        parts = said["systemInstruction"]["parts"]
+        parts = emitted["systemInstruction"]["parts"]
         given["systemInstruction"] = {**system, "parts": parts} if isinstance(system, dict) else {"parts": parts}
     if MODEL in marks:
         del given["model"]
-    return given, said
+    return given, emitted
 
 
 def _decode_system(wire: Any) -> System:
@@ -165,7 +165,7 @@ def _decode_tools(wire: Any) -> tuple[ToolSpec, ...] | None:
     for group in each(wire, "tools", API, _decode_group):
         for at, spec in enumerate(group):
             usual = _is_function(spec) and bool(specs) and _is_function(specs[-1])
-            specs.append(with_held(spec, API, **{JOINED: at > 0}) if usual != (at > 0) else spec)
+            specs.append(with_residual(spec, API, **{JOINED: at > 0}) if usual != (at > 0) else spec)
     return tuple(specs)
 
 
@@ -180,7 +180,7 @@ def _decode_group(wire: Any) -> list[ToolSpec]:
         if key in _FUNCTIONS and _are_functions(value) and (key == "functionDeclarations" or _FUNCTIONS[0] not in wire):
             functions = each(value, key, API, _decode_function)
             if key != _FUNCTIONS[0]:
-                functions[0] = with_held(functions[0], API, **{LIST: key})
+                functions[0] = with_residual(functions[0], API, **{LIST: key})
             specs += functions
         else:
             specs.append(ToolSpec(name=key, dialect=API, value={key: value}))
@@ -242,8 +242,8 @@ def _cased(schema: Any, case: Callable[[str], str]) -> Any:
 
 
 def _encode_schema(schema: Any, extra: Extra, usual: str) -> dict[str, Any]:
-    held = held_of(extra, API)
-    return {held.get(FIELD, usual): _cased(schema, str.upper) if held.get(UPPER) else schema}
+    extra_fields = residual_of(extra, API)
+    return {extra_fields.get(FIELD, usual): _cased(schema, str.upper) if extra_fields.get(UPPER) else schema}
 
 
 def _decode_options(wire: dict[str, Any], stream: bool | None, quirks: Mapping[str, Any] | None) -> Options:
@@ -308,33 +308,33 @@ def _decode_output(config: dict[str, Any]) -> OutputSchema | None:
 def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[str, Any] | None = None) -> Encoded:
     """The body of a generateContent request."""
     report = Reporter()
-    held = held_of(request.extra, API)
+    extra_fields = residual_of(request.extra, API)
     body = _encode_outside(request, report, quirks)
     body["contents"] = encode_messages(request.context.messages, report)
-    if held:
-        _shape_request(body, request, held)
-    if has_envelope(quirks) and not held.get(PLAIN):
-        body = put_back(_envelope(request.model), held.get(ENVELOPE, {})) | {"request": body}
-    return encoded(API, body, request, FATES, report.losses, strict=strict, spoken=api_of(quirks, API))
+    if extra_fields:
+        _shape_request(body, request, extra_fields)
+    if has_envelope(quirks) and not extra_fields.get(PLAIN):
+        body = put_back(_envelope(request.model), extra_fields.get(ENVELOPE, {})) | {"request": body}
+    return encoded(API, body, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
 
 
-def _shape_request(body: dict[str, Any], request: Request, held: Mapping[str, Any]) -> None:
+def _shape_request(body: dict[str, Any], request: Request, extra_fields: Mapping[str, Any]) -> None:
     """The body in the shape that the wire had, where it still can have it."""
-    alone, system = held.get(ALONE, ()), body.get("systemInstruction")
+    alone, system = extra_fields.get(ALONE, ()), body.get("systemInstruction")
     for key in ("contents", "tools"):
         if key in alone and len(body.get(key, ())) == 1:
             body[key] = body[key][0]
-    if "in" in held.get("~", {}).get("toolConfig", {}):
+    if "in" in extra_fields.get("~", {}).get("toolConfig", {}):
         body.setdefault("toolConfig", {})
-    if MODEL in held:
-        body["model"] = held[MODEL] + request.model.id
-    put_back(body, held)
+    if MODEL in extra_fields:
+        body["model"] = extra_fields[MODEL] + request.model.id
+    put_back(body, extra_fields)
     if system is not None and len(system["parts"]) == 1:
-        if held.get(TEXT):
+        if extra_fields.get(TEXT):
             body["systemInstruction"] = system["parts"][0].get("text")
         elif "systemInstruction" in alone:
             body["systemInstruction"]["parts"] = system["parts"][0]
-    respelled(body, held)
+    respelled(body, extra_fields)
 
 
 def _encode_outside(request: Request, report: Reporter, quirks: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -371,23 +371,23 @@ def _encode_system(system: System, report: Reporter) -> list[Any]:
 
 def _encode_tools(specs: tuple[ToolSpec, ...], report: Reporter) -> list[Any]:
     """Functions share one entry, tools of Google's have one each, unless the wire grouped them otherwise."""
-    said: list[Any] = []
+    emitted: list[Any] = []
     before: ToolSpec | None = None
     for at, spec in enumerate(specs):
         if spec.dialect not in (None, API):
             report.at(f"$.tools[{at}]", spec.name, f"a tool that only {spec.dialect} can run")
             continue
         usual = _is_function(spec) and before is not None and _is_function(before)
-        held = held_of(spec.extra, API)
-        if not (held.get(JOINED, usual) and said):
-            said.append({})
+        extra_fields = residual_of(spec.extra, API)
+        if not (extra_fields.get(JOINED, usual) and emitted):
+            emitted.append({})
         if _is_function(spec):
-            there = next((name for name in _FUNCTIONS if name in said[-1]), held.get(LIST, _FUNCTIONS[0]))
-            said[-1].setdefault(there, []).append(_encode_function(spec))
+            there = next((name for name in _FUNCTIONS if name in emitted[-1]), extra_fields.get(LIST, _FUNCTIONS[0]))
+            emitted[-1].setdefault(there, []).append(_encode_function(spec))
         elif isinstance(spec.value, dict):
-            said[-1].update(spec.value)
+            emitted[-1].update(spec.value)
         before = spec
-    return said
+    return emitted
 
 
 def _encode_function(spec: ToolSpec) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from ...values.messages import Extra
-from ..residual import S, put_back, residual, with_held
+from ..residual import S, put_back, residual, with_residual
 from .facts import API, SNAKE
 
 Names: TypeAlias = dict[str, tuple[str, Any]]  # any spelling -> (camelCase, names inside)
@@ -64,25 +64,25 @@ def _respell(place: dict[str, Any], path: list[str]) -> None:
         _respell(place[name], path[1:])
 
 
-def restored(said: dict[str, Any], extra: Extra) -> dict[str, Any]:
+def restored(encoded: dict[str, Any], extra: Extra) -> dict[str, Any]:
     """`said` with the residual put back, and the names as the wire spelled them."""
-    held = extra.get(API)
-    if held:
-        put_back(said, held)
-        respelled(said, held)
-    return said
+    extra_fields = extra.get(API)
+    if extra_fields:
+        put_back(encoded, extra_fields)
+        respelled(encoded, extra_fields)
+    return encoded
 
 
-def respelled(said: dict[str, Any], held: Mapping[str, Any]) -> None:
-    for path in reversed(held.get(SNAKE, ())):  # inner names first, while the outer ones can be found
-        _respell(said, path.split("."))
+def respelled(encoded: dict[str, Any], extra_fields: Mapping[str, Any]) -> None:
+    for path in reversed(extra_fields.get(SNAKE, ())):  # inner names first, while the outer ones can be found
+        _respell(encoded, path.split("."))
 
 
 def keeping(
-    value: S, wire: Mapping[str, Any], said: Mapping[str, Any], snakes: list[str] | None = None, **marks: Any
+    value: S, wire: Mapping[str, Any], encoded: Mapping[str, Any], snakes: list[str] | None = None, **marks: Any
 ) -> S:
     """The value with what `said`, its own encoding, gets wrong about `wire`, beside hints that it already holds."""
-    held = residual(wire, said)
+    extra_fields = residual(wire, encoded)
     if snakes:
         marks[SNAKE] = snakes
-    return with_held(value, API, **held, **marks) if held or marks else value
+    return with_residual(value, API, **extra_fields, **marks) if extra_fields or marks else value

@@ -28,7 +28,7 @@ from ...values.losses import QUIET
 from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
 from ..framing import SSE, Frame, Framing, framing_for, write_sse
 from ..provider_errors import as_provider_error, failure_of
-from ..residual import RESPONSE, Ids, held_of, put_back, string
+from ..residual import RESPONSE, Ids, put_back, residual_of, string
 from ..streaming import Decoder, Encoder
 from .answers import (
     block_reason,
@@ -165,8 +165,8 @@ class StreamDecoder(Decoder):
                 return
             self._close_blocks()
             self._key += 1
-            id, minted = self._ids.take(call.get("id"))
-            self._call = _StreamedCall(id, minted)
+            id, generated = self._ids.take(call.get("id"))
+            self._call = _StreamedCall(id, generated)
             self._record.open(self._key, ToolCall(id=id, name=string(call["name"]), arguments={}))
         self._record.delta(self._key, self._call.add(part))
         if not call.get("willContinue"):
@@ -275,9 +275,9 @@ def _merge_candidate(known: dict[str, Any], candidate: dict[str, Any]) -> None:
 class _StreamedCall:
     """A call that comes in parts: first its name, then values of its arguments."""
 
-    def __init__(self, id: str, minted: bool) -> None:
+    def __init__(self, id: str, generated: bool) -> None:
         self._id = id
-        self._minted = minted
+        self._generated = generated
         self._part: dict[str, Any] = {}
         self._call: dict[str, Any] = {}
         self._arguments = PartialArguments()
@@ -297,7 +297,7 @@ class _StreamedCall:
         given = self._call.get("args")
         args = {**(given if isinstance(given, dict) else {}), **self._arguments.value()}
         call = {**self._call, "id": self._id, "args": args}
-        if self._minted:
+        if self._generated:
             del call["id"]
         return decode_block({**self._part, "functionCall": call}, Ids(lambda _: self._id))
 
@@ -345,11 +345,11 @@ class StreamEncoder(Encoder):
         return self._flush() + self._event(error_body(500, CUT_OFF, None))
 
     def _begin(self, message: AssistantMessage) -> None:
-        held = held_of(message.extra, API).get(RESPONSE, {})
-        body = put_back(encode_envelope(message), held)
+        residual = residual_of(message.extra, API).get(RESPONSE, {})
+        body = put_back(encode_envelope(message), residual)
         self._beside = {key: body[key] for key in ("modelVersion", "responseId") if key in body}
-        self._index = {key: value for key, value in held.get(CANDIDATE, {}).items() if key == "index"}
-        self._wrapped = self._wrapped and not held.get(PLAIN)
+        self._index = {key: value for key, value in residual.get(CANDIDATE, {}).items() if key == "index"}
+        self._wrapped = self._wrapped and not residual.get(PLAIN)
 
     def _say(self, event: StreamEvent) -> bytes:
         match event:
@@ -411,7 +411,7 @@ class StreamEncoder(Encoder):
 
     def _last(self, event: Done | Error) -> bytes:
         message = self._named(event.message if isinstance(event, Done) else event.error)
-        if isinstance(event, Error) and not _is_said_by_stop(message):
+        if isinstance(event, Error) and not _is_implied_by_stop(message):
             code = 499 if event.reason == "aborted" else CODES.get(message.stop_detail or "")
             if code is None:
                 return self._failure(as_provider_error(failure_of(message)))
@@ -420,7 +420,7 @@ class StreamEncoder(Encoder):
         candidate = first_candidate(body)
         if candidate is not None and candidate.get("finishReason") is None:
             candidate["finishReason"] = stop_word(message)  # without it, a stream is cut off
-        return self._event(body, held_of(message.extra, API).get(RESPONSE, {}).get(ENVELOPE))
+        return self._event(body, residual_of(message.extra, API).get(RESPONSE, {}).get(ENVELOPE))
 
     def _failure(self, error: ProviderError) -> bytes:
         return self._flush() + self._event(encode_error(error)[1])
@@ -441,8 +441,8 @@ _NOTHING: dict[type[Block], dict[str, Any]] = {
 }
 
 
-def _is_said_by_stop(message: AssistantMessage) -> bool:
+def _is_implied_by_stop(message: AssistantMessage) -> bool:
     """Whether the failure is one that this wire says at the end of an answer, not instead of it."""
     if message.stop_reason != "error":
         return False
-    return RESPONSE in held_of(message.extra, API) or STOP_REASONS.get(message.stop_detail or "") == "error"
+    return RESPONSE in residual_of(message.extra, API) or STOP_REASONS.get(message.stop_detail or "") == "error"

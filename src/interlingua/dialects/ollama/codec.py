@@ -31,7 +31,7 @@ from ...values.events import (
     ToolCallEnd,
 )
 from ...values.folding import CUT_OFF, arguments_text, parse_arguments
-from ...values.losses import QUIET, SYSTEM, Encoded, Fates, Reporter, bookkeeping, dropped, encoded, kept, some
+from ...values.losses import QUIET, SYSTEM, Encoded, Reporter, SupportTable, bookkeeping, dropped, encoded, kept, some
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -63,7 +63,7 @@ from ...values.request import (
     ToolSpec,
 )
 from ..framing import NDJSON, Frame, Framing, framing_for, write_ndjson
-from ..provider_errors import as_provider_error, failure_of, provider_error, status_of, worded, words_of
+from ..provider_errors import as_provider_error, failure_of, joined_text, provider_error, status_of, worded
 from ..residual import (
     RESPONSE,
     Ids,
@@ -74,7 +74,6 @@ from ..residual import (
     decode_conversation,
     each,
     encode_conversation,
-    held_of,
     keeping,
     lenient,
     model_of,
@@ -86,11 +85,12 @@ from ..residual import (
     reading,
     reason_for,
     residual,
+    residual_of,
     restored,
     say_tools,
     strings,
     whole,
-    with_held,
+    with_residual,
 )
 from ..result_media import Layout, gathered
 from ..result_media import encoded as encode_gathered
@@ -107,13 +107,13 @@ STOP_REASONS: dict[str, StopReason] = {
     "unload": "stop",
     "error": "error",
 }
-SAID_STOPS = {"stop": "stop", "toolUse": "stop", "length": "length", "error": "error", "aborted": "stop"}
+WIRE_STOP_REASONS = {"stop": "stop", "toolUse": "stop", "length": "length", "error": "error", "aborted": "stop"}
 
 UNEVEN: tuple[str, ...] = ()  # both forms of an answer say the same
 
 _WHOLE = "the wire has one text, one thinking, pictures and calls, in this order"
 _NO_WORD = "this wire has no such block"
-FATES: Fates = {
+FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text"),
     **dropped("TextBlock.text_signature TextBlock.citations TextBlock.cache"),
     **dropped("TextBlock.refusal", "a refusal is said as plain text"),
@@ -175,7 +175,7 @@ FATES: Fates = {
 }
 
 # Keys of `extra[API]` that only this wire needs.
-MINTED = "~minted"  # the wire gave no id
+GENERATED = "~minted"  # the wire gave no id
 TEXT = "~text"  # the arguments came as text
 FIELD = "~field"  # the name under which thinking came, if it is not the usual one
 PROMPT = "~system"  # residual of the system message that is the system prompt
@@ -186,10 +186,10 @@ PROMPT = "~system"  # residual of the system message that is the system prompt
 
 def _decode_parts(wire: dict[str, Any], ids: Ids) -> tuple[Block, ...]:
     """The blocks of a message, in the one order that we give them."""
-    return (*_decode_words(wire), *_decode_pictures(wire.get("images")), *_decode_calls(wire.get("tool_calls"), ids))
+    return (*_decode_text(wire), *_decode_pictures(wire.get("images")), *_decode_calls(wire.get("tool_calls"), ids))
 
 
-def _decode_words(wire: dict[str, Any]) -> Iterator[Block]:
+def _decode_text(wire: dict[str, Any]) -> Iterator[Block]:
     field, text = _thinking_field(wire), wire.get("content")
     if field is not None:
         yield _thought(wire[field], field)
@@ -233,8 +233,8 @@ def _decode_call(wire: Any, ids: Ids) -> Block:
     given = function.get("arguments") if isinstance(function, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not _is_arguments(given):
         return OpaqueBlock(dialect=API, value={"tool_calls": wire})
-    id, minted = ids.take(wire.get("id"))
-    hints = {MINTED: True} if minted else {}
+    id, generated = ids.take(wire.get("id"))
+    hints = {GENERATED: True} if generated else {}
     if isinstance(given, str):  # in OpenAI's shape
         arguments, text, broken = parse_arguments(given)
         hints[TEXT] = True
@@ -248,8 +248,8 @@ def _decode_call(wire: Any, ids: Ids) -> Block:
         parse_error=broken,
         extra={API: hints} if hints else {},
     )
-    held = residual(wire, _encode_call(call, QUIET))
-    return with_held(call, API, **held) if held else call
+    extra_fields = residual(wire, _encode_call(call, QUIET))
+    return with_residual(call, API, **extra_fields) if extra_fields else call
 
 
 def _is_arguments(value: Any) -> bool:
@@ -297,7 +297,7 @@ class _Parts:
                 before = self.thoughts or self.texts or self.pictures or self.calls
                 self.in_order &= bool(block.thinking) and not before
                 self.thoughts.append(block.thinking)
-                self.field = held_of(block.extra, API).get(FIELD, "thinking")
+                self.field = residual_of(block.extra, API).get(FIELD, "thinking")
             case ToolCall():
                 self.calls.append(_encode_call(block, report))
             case ImageBlock() if block.data is not None:
@@ -365,19 +365,19 @@ def _encode_picture(block: ImageBlock, report: Reporter) -> Any:
 
 
 def _encode_call(call: ToolCall, report: Reporter) -> dict[str, Any]:
-    held = held_of(call.extra, API)
+    extra_fields = residual_of(call.extra, API)
     arguments: Any = call.arguments
-    if held.get(TEXT):
+    if extra_fields.get(TEXT):
         arguments = arguments_text(call)
     elif call.arguments_text is not None or call.parse_error is not None:
         _report_text(call, report)
     wire: dict[str, Any] = {"function": {"name": call.name, "arguments": arguments}}
-    if not held.get(MINTED):
+    if not extra_fields.get(GENERATED):
         if call.id:
             wire["id"] = call.id
         else:
             report.lost("id", "a call without an id is given one", "record", field="id")
-    return put_back(wire, held)
+    return put_back(wire, extra_fields)
 
 
 def _report_text(call: ToolCall, report: Reporter) -> None:
@@ -456,19 +456,19 @@ def _plain(message: M, role: str, wire: dict[str, Any]) -> M:
 
 
 def _decode_result(wire: dict[str, Any], turn: _Turn) -> ToolResultMessage:
-    told = wire.get("tool_name", wire.get("name"))  # `name` is how OpenAI spelled it
-    name = optional(told)
+    given = wire.get("tool_name", wire.get("name"))  # `name` is how OpenAI spelled it
+    name = optional(given)
     content = _decode_content(wire, turn.ids)
-    id, minted = turn.answered(wire.get("tool_call_id"), name)
+    id, generated = turn.answered(wire.get("tool_call_id"), name)
     result = ToolResultMessage(
         tool_call_id=id,
         tool_name=name if name is not None else turn.names.get(id),
         content=content,
         is_error=False,
-        extra={API: {MINTED: True}} if minted else {},
+        extra={API: {GENERATED: True}} if generated else {},
     )
-    held = residual(wire, _encode_result(result, QUIET))
-    return with_held(result, API, **held) if held else result
+    extra_fields = residual(wire, _encode_result(result, QUIET))
+    return with_residual(result, API, **extra_fields) if extra_fields else result
 
 
 def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
@@ -478,44 +478,48 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dic
 
 def _encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
     """One for one."""
-    said: list[dict[str, Any]] = []
-    minted: set[str] = set()  # ids that the wire never had, of the latest answer with calls
+    emitted: list[dict[str, Any]] = []
+    generated: set[str] = set()  # ids that the wire never had, of the latest answer with calls
     for at, message in enumerate(messages):
         report.message = at
         match message:
             case UserMessage():
-                said.append(_said_message("user", message, report))
+                emitted.append(_encoded_message("user", message, report))
             case AssistantMessage():
-                said.append(_said_message("assistant", message, report))
-                minted = _minted(message.content, minted)
+                emitted.append(_encoded_message("assistant", message, report))
+                generated = _generated(message.content, generated)
             case ToolResultMessage():
-                said.append(_encode_result(message, report, minted))
+                emitted.append(_encode_result(message, report, generated))
             case SystemMessage():
-                said.append(_said_message("system", message, report))
+                emitted.append(_encoded_message("system", message, report))
             case CustomMessage():  # the wire's own unknown role goes back
-                said.append({"role": message.role, **message.fields})
-    return said
+                emitted.append({"role": message.role, **message.fields})
+    return emitted
 
 
-def _said_message(
+def _encoded_message(
     role: str, message: UserMessage | AssistantMessage | SystemMessage, report: Reporter
 ) -> dict[str, Any]:
-    said = {"role": role, **_encode_content(message.content, report)}
-    return restored(said, message.extra, API) if message.extra else said
+    emitted = {"role": role, **_encode_content(message.content, report)}
+    return restored(emitted, message.extra, API) if message.extra else emitted
 
 
-def _minted(content: Content, before: set[str]) -> set[str]:
+def _generated(content: Content, before: set[str]) -> set[str]:
     calls = [block for block in content if isinstance(block, ToolCall)] if isinstance(content, tuple) else []
-    return {call.id for call in calls if held_of(call.extra, API).get(MINTED)} if calls else before
+    return {call.id for call in calls if residual_of(call.extra, API).get(GENERATED)} if calls else before
 
 
 def _encode_result(
-    result: ToolResultMessage, report: Reporter, minted: Collection[str] = frozenset()
+    result: ToolResultMessage, report: Reporter, generated: Collection[str] = frozenset()
 ) -> dict[str, Any]:
     wire = {"role": "tool", **_encode_content(result.content, report)}
     if result.tool_name is not None:
         wire["tool_name"] = result.tool_name
-    if result.tool_call_id and result.tool_call_id not in minted and not held_of(result.extra, API).get(MINTED):
+    if (
+        result.tool_call_id
+        and result.tool_call_id not in generated
+        and not residual_of(result.extra, API).get(GENERATED)
+    ):
         wire["tool_call_id"] = result.tool_call_id
     elif not result.tool_call_id:
         report.lost("tool_call_id", "a result without an id is given that of a call", "record", field="toolCallId")
@@ -549,12 +553,12 @@ def decode_request(
         ),
         options=_decode_options(wire, stream),
     )
-    said, _ = encode_request(request)
+    emitted, _ = encode_request(request)
     # `messages` keep their own residuals, message by message.
-    given = {**wire, "messages": said["messages"]} if "messages" in wire else wire
-    request = keeping(request, API, given, said)
-    held = residual(prompt, {"role": "system", "content": prompt["content"]}) if prompt else None
-    return with_held(request, API, **{PROMPT: held}) if held else request
+    given = {**wire, "messages": emitted["messages"]} if "messages" in wire else wire
+    request = keeping(request, API, given, emitted)
+    extra_fields = residual(prompt, {"role": "system", "content": prompt["content"]}) if prompt else None
+    return with_residual(request, API, **{PROMPT: extra_fields}) if extra_fields else request
 
 
 def _with_window(model: ModelDescriptor, options: Any) -> ModelDescriptor:
@@ -631,7 +635,7 @@ def encode_request(request: Request, *, strict: bool = False) -> Encoded:
     body["messages"] = encode_messages(context.messages, report)
     if context.system is not None:
         prompt = {"role": "system", "content": _encode_system(context.system, report)}
-        body["messages"].insert(0, put_back(prompt, held_of(request.extra, API).get(PROMPT, {})))
+        body["messages"].insert(0, put_back(prompt, residual_of(request.extra, API).get(PROMPT, {})))
     elif body["messages"] and _is_prompt(body["messages"][0]):
         why = "a first system message is the system prompt"
         report.at("$.messages[0]", "system message", why, "record")
@@ -639,7 +643,7 @@ def encode_request(request: Request, *, strict: bool = False) -> Encoded:
     if context.tools is not None:
         body["tools"] = say_tools(context.tools, API, _encode_tool, report)
     _encode_options(body, options, request.model.context_window, report)
-    return encoded(API, restored(body, request.extra, API), request, FATES, report.losses, strict=strict)
+    return encoded(API, restored(body, request.extra, API), request, FIELD_SUPPORT, report.losses, strict=strict)
 
 
 def _encode_system(system: System, report: Reporter) -> str:
@@ -669,7 +673,7 @@ def _encode_options(body: dict[str, Any], options: Options, window: int | None, 
         "num_predict": options.max_tokens,
         "stop": None if options.stop is None else list(options.stop),
     }
-    said = {key: value for key, value in given.items() if value is not None}
+    emitted = {key: value for key, value in given.items() if value is not None}
     if options.output_schema is not None:
         schema = options.output_schema.schema
         body["format"] = "json" if schema is None else schema
@@ -677,8 +681,8 @@ def _encode_options(body: dict[str, Any], options: Options, window: int | None, 
         _encode_reasoning(body, options.reasoning, report)
     if options.stream is not None:
         body["stream"] = options.stream
-    if said:
-        body["options"] = said
+    if emitted:
+        body["options"] = emitted
 
 
 def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Reporter) -> None:
@@ -735,8 +739,8 @@ def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assis
         stop_detail=word,
         error_message=problem if reason == "error" else None,
     )
-    held = residual(wire, _encode_answer(message, _encode_blocks(content, QUIET)))
-    return with_held(message, API, **{RESPONSE: held}) if held else message
+    extra_fields = residual(wire, _encode_answer(message, _encode_blocks(content, QUIET)))
+    return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
 
 
 def _decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, Any]:
@@ -778,11 +782,11 @@ def encode_response(message: AssistantMessage, *, request: Request | None = None
         report.at("$.usage", "usage", "only all input and all output are counted", "record")
     if message.timestamp is not None and _created(message.timestamp) is None:
         report.at("$.timestamp", "timestamp", "no calendar has this time", "record")
-    return encoded(API, _whole_answer(named(message, request), parts), message, ANSWER_FATES, report.losses)
+    return encoded(API, _whole_answer(named(message, request), parts), message, RESPONSE_SUPPORT, report.losses)
 
 
 def _whole_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
-    return put_back(_encode_answer(message, parts), held_of(message.extra, API).get(RESPONSE, {}))
+    return put_back(_encode_answer(message, parts), residual_of(message.extra, API).get(RESPONSE, {}))
 
 
 def _encode_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
@@ -816,11 +820,11 @@ def _counted(usage: Usage) -> Usage:
 
 
 def _stop_word(message: AssistantMessage) -> str | None:
-    return own_word(message, STOP_REASONS) or SAID_STOPS.get(message.stop_reason or "")
+    return own_word(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or "")
 
 
-ANSWER_FATES: Fates = {
-    **FATES,
+RESPONSE_SUPPORT: SupportTable = {
+    **FIELD_SUPPORT,
     **some("AssistantMessage.usage", "only all input and all output are counted"),
     **kept("AssistantMessage.stop_reason AssistantMessage.model"),
     **some("AssistantMessage.stop_detail AssistantMessage.response_model", "said where the wire knows the word"),
@@ -875,20 +879,20 @@ class StreamDecoder(Decoder):
             error = self.failure = decode_error(0, value)
             self._fail(error.message, detail=error.code)
             return
-        self._told(value)
+        self._note_envelope(value)
         if message is not None:
             self._grow(dict(message))
         if value.get("done") is True:
             self._finish()
 
-    def _told(self, value: dict[str, Any]) -> None:
+    def _note_envelope(self, value: dict[str, Any]) -> None:
         """What a chunk says beside its message: the last word counts, but for lists, which go on."""
         first = not self._record.started
-        for key, told in value.items():
-            if key == "logprobs" and isinstance(told, list):
-                self._logprobs += told
+        for key, given in value.items():
+            if key == "logprobs" and isinstance(given, list):
+                self._logprobs += given
             elif key != "message":
-                self._shell[key] = told
+                self._shell[key] = given
         if first:
             self._record.note(**_decode_envelope(self._shell, self._given))
             self._record.begin()
@@ -904,7 +908,7 @@ class StreamDecoder(Decoder):
         calls = message.get("tool_calls")
         for item in calls if isinstance(calls, list) else ():
             self._come(_decode_call(item, self._ids), self._calls)
-        self._message = {**self._message, **{key: told for key, told in message.items() if key not in _GROWING}}
+        self._message = {**self._message, **{key: given for key, given in message.items() if key not in _ACCUMULATING}}
         self._last = message
 
     def _go_on(self, kind: str, text: str, block: Block) -> None:
@@ -935,14 +939,14 @@ class StreamDecoder(Decoder):
         self._record.end(_decode_answer(self._whole(blocks), blocks, self._given))
 
     def _whole(self, blocks: tuple[Block, ...]) -> dict[str, Any]:
-        said = _encode_blocks(blocks, QUIET).said()
+        emitted = _encode_blocks(blocks, QUIET).said()
         last = self._last
-        grown = {key: said.get(key) or last.get(key) for key in _GROWING if said.get(key) or key in last}
+        grown = {key: emitted.get(key) or last.get(key) for key in _ACCUMULATING if emitted.get(key) or key in last}
         wire = {**self._shell, "message": {**self._message, **grown}}
         return {**wire, "logprobs": self._logprobs} if self._logprobs else wire
 
 
-_GROWING = ("content", *_THINKING_FIELDS, "images", "tool_calls")
+_ACCUMULATING = ("content", *_THINKING_FIELDS, "images", "tool_calls")
 
 
 class StreamEncoder(Encoder):
@@ -973,7 +977,7 @@ class StreamEncoder(Encoder):
                 return b""
             case ThinkingStart():
                 if event.block is not None:
-                    field = None if event.block.redacted else held_of(event.block.extra, API).get(FIELD, "thinking")
+                    field = None if event.block.redacted else residual_of(event.block.extra, API).get(FIELD, "thinking")
                     self._fields[event.content_index] = field
                 return b""
             case ToolCallEnd():
@@ -1005,7 +1009,7 @@ class StreamEncoder(Encoder):
         for call in parts.calls:
             out += self._chunk({"content": "", "tool_calls": [call]})
         answer = _whole_answer(self._named(message), _encode_blocks(blocks_of(message.content), QUIET))
-        rest = {key: told for key, told in answer["message"].items() if key not in _GROWING or not told}
+        rest = {key: given for key, given in answer["message"].items() if key not in _ACCUMULATING or not given}
         if answer["message"].get("content"):
             rest["content"] = ""
         return out + _line({**answer, "message": rest, "done": True})
@@ -1029,11 +1033,11 @@ def _line(value: dict[str, Any]) -> bytes:
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """An error answer, or the error line of a stream (status 0)."""
-    wire = told = lenient(body)
-    while isinstance(told, dict):  # `{"error": …}` as a rule; proxies in front of it have words of their own
-        told = next((told[key] for key in ("error", "message", "detail") if told.get(key)), None)
+    wire = given = lenient(body)
+    while isinstance(given, dict):  # `{"error": …}` as a rule; proxies in front of it have words of their own
+        given = next((given[key] for key in ("error", "message", "detail") if given.get(key)), None)
     return provider_error(
-        words_of(told, wire),
+        joined_text(given, wire),
         status=status,
         headers=headers,
         body=wire,
@@ -1041,8 +1045,8 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
 
 
 def encode_error(error: InterlinguaError) -> tuple[int, Any]:
-    told = as_provider_error(error)
-    return status_of(told), {"error": worded(told)}
+    given = as_provider_error(error)
+    return status_of(given), {"error": worded(given)}
 
 
 def path(model: str, stream: bool) -> str:

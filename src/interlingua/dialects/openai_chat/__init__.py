@@ -19,16 +19,16 @@ from .answers import decode_response, encode_response
 from .decoding import StreamDecoder, framing
 from .encoding import StreamEncoder
 from .errors import decode_error, encode_error
-from .facts import API, FATES, SAID_STOPS, STOP_REASONS, UNEVEN
+from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, WIRE_STOP_REASONS
 from .hosts import Compat, compat_of
 from .requests import decode, decode_request, encode, encode_request, path
 
 __all__ = [
     "API",
-    "FATES",
-    "SAID_STOPS",
+    "FIELD_SUPPORT",
     "STOP_REASONS",
     "UNEVEN",
+    "WIRE_STOP_REASONS",
     "Compat",
     "StreamDecoder",
     "StreamEncoder",

@@ -23,13 +23,13 @@ from ..residual import (
     reason_for,
     residual,
     whole,
-    with_held,
+    with_residual,
 )
 from .assistant_decode import decode_spoken
 from .assistant_encode import say
 from .calls import Pairing
 from .errors import decode_error
-from .facts import ANSWER_FATES, API, CHOICE, CHOICES, FILTERED, NONE, SAID_STOPS, STOP_REASONS, UNSAID
+from .facts import API, CHOICE, CHOICES, FILTERED, NONE, RESPONSE_SUPPORT, STOP_REASONS, UNSAID, WIRE_STOP_REASONS
 from .hosts import Compat, compat_of
 from .usage import decode_usage, encode_usage, find_usage
 
@@ -56,12 +56,12 @@ def read_answer(
         stop_detail=word,
         error_message=_what_went_wrong(word, choice or envelope, content) if reason == "error" else None,
     )
-    held = {**residual(envelope, encode_envelope(message, compat)), **beside}
+    extra_fields = {**residual(envelope, encode_envelope(message, compat)), **beside}
     if choice is None:
-        held[NONE] = True
+        extra_fields[NONE] = True
     elif rest := residual(choice, _encode_choice_shell(message)):
-        held[CHOICE] = rest
-    return with_held(message, API, **{RESPONSE: held}) if held else message
+        extra_fields[CHOICE] = rest
+    return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
 
 
 def reason_of(word: str | None, content: tuple[Block, ...]) -> StopReason:
@@ -115,29 +115,29 @@ def decode_envelope(wire: Mapping[str, Any], base: AssistantMessage) -> dict[str
 
 
 def _decode_time(seconds: Any) -> int | None:
-    told = whole(seconds)
-    return told * 1000 if told else None
+    given = whole(seconds)
+    return given * 1000 if given else None
 
 
-def held_response(message: AssistantMessage) -> dict[str, Any]:
+def response_residual(message: AssistantMessage) -> dict[str, Any]:
     return (message.extra.get(API) or {}).get(RESPONSE) or {}
 
 
 def whole_answer(message: AssistantMessage, compat: Compat, report: Reporter) -> dict[str, Any]:
-    held = held_response(message)
-    body = put_back(encode_envelope(message, compat), held)
-    if held.get(NONE):
+    extra_fields = response_residual(message)
+    body = put_back(encode_envelope(message, compat), extra_fields)
+    if extra_fields.get(NONE):
         return body
-    choice = put_back(_encode_choice_shell(message), held.get(CHOICE) or {})
-    if message.content or not held.get(UNSAID):
-        choice["message"] = _said_answer(message, compat, report)
-    body["choices"] = [choice, *(held.get(CHOICES) or ())]
+    choice = put_back(_encode_choice_shell(message), extra_fields.get(CHOICE) or {})
+    if message.content or not extra_fields.get(UNSAID):
+        choice["message"] = _encoded_answer(message, compat, report)
+    body["choices"] = [choice, *(extra_fields.get(CHOICES) or ())]
     return body
 
 
-def _said_answer(message: AssistantMessage, compat: Compat, report: Reporter) -> dict[str, Any]:
-    held = held_response(message).get(MESSAGE) or {}
-    return put_back(say(blocks_of(message.content), held, compat, report, answer=True), held)
+def _encoded_answer(message: AssistantMessage, compat: Compat, report: Reporter) -> dict[str, Any]:
+    extra_fields = response_residual(message).get(MESSAGE) or {}
+    return put_back(say(blocks_of(message.content), extra_fields, compat, report, answer=True), extra_fields)
 
 
 def encode_envelope(message: AssistantMessage, compat: Compat) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def stop_word(message: AssistantMessage) -> str | None:
         return word
     if message.stop_reason == "error" and reason_of("stop", content) == "error":
         return "stop"  # a refusal says it all
-    return SAID_STOPS.get(message.stop_reason or "")
+    return WIRE_STOP_REASONS.get(message.stop_reason or "")
 
 
 @reading(API)
@@ -195,9 +195,9 @@ def decode_response(
     if choice.get("message") is None and _is_failed(choice):  # so Azure gives a choice of which its filter took all
         return read_answer(envelope, choice, (), {**beside, UNSAID: True}, base, compat)
     spoken = an_object(choice.get("message"), API, "$.choices[0].message")
-    content, held = decode_spoken(spoken, compat, Pairing(mint).mint, answer=True)
-    if held:
-        beside[MESSAGE] = held
+    content, extra_fields = decode_spoken(spoken, compat, Pairing(mint).mint, answer=True)
+    if extra_fields:
+        beside[MESSAGE] = extra_fields
     rest = {key: value for key, value in choice.items() if key != "message"}
     return read_answer(envelope, rest, content, beside, base, compat)
 
@@ -213,7 +213,7 @@ def encode_response(
     report, compat = Reporter("$"), compat_of(quirks)
     body = whole_answer(named(message, request), compat, report)
     _report_answer(message, report)
-    return encoded(API, body, message, ANSWER_FATES, report.losses, spoken=api_of(quirks, API))
+    return encoded(API, body, message, RESPONSE_SUPPORT, report.losses, spoken=api_of(quirks, API))
 
 
 def _report_answer(message: AssistantMessage, report: Reporter) -> None:

@@ -8,14 +8,14 @@ from msgspec.structs import replace
 from ...values import jsontext
 from ...values.losses import QUIET
 from ...values.messages import AudioBlock, Block, DocumentBlock, ImageBlock, OpaqueBlock, TextBlock
-from ..residual import RESPONSE, optional, residual, with_held
+from ..residual import RESPONSE, optional, residual, with_residual
 from .assistant_encode import encode_spoken_sound, say
 from .calls import decode_call
 from .facts import API, DETAILS, INDEXED, PART, PARTS, REPEATS, THOUGHTS, TRACKS
 from .hosts import Compat
 from .parts import decode_part
 from .sources import sourced
-from .thinking import decode_detail, plain_thought, usual_repeats, words_of
+from .thinking import decode_detail, joined_text, plain_thought, usual_repeats
 
 
 def decode_spoken(
@@ -30,14 +30,18 @@ def decode_spoken(
 def _spoken_residual(
     wire: dict[str, Any], blocks: Iterable[Block], marks: dict[str, Any], compat: Compat, *, answer: bool
 ) -> dict[str, Any]:
-    said = say(blocks, marks, compat, QUIET, answer=answer)
+    encoded = say(blocks, marks, compat, QUIET, answer=answer)
     content = wire.get("content")
-    if isinstance(content, list) and not (isinstance(said["content"], list) and len(said["content"]) == len(content)):
+    if isinstance(content, list) and not (
+        isinstance(encoded["content"], list) and len(encoded["content"]) == len(content)
+    ):
         marks[PARTS] = True
-        said = say(blocks, marks, compat, QUIET, answer=answer)
+        encoded = say(blocks, marks, compat, QUIET, answer=answer)
     # The items of a list have their own residuals.
-    lists = {key: said[key] for key in _LISTS if isinstance(wire.get(key), list) and isinstance(said.get(key), list)}
-    return {**residual({**wire, **lists}, said), **marks}
+    lists = {
+        key: encoded[key] for key in _LISTS if isinstance(wire.get(key), list) and isinstance(encoded.get(key), list)
+    }
+    return {**residual({**wire, **lists}, encoded), **marks}
 
 
 _LISTS = ("content", DETAILS, "annotations", "images", "tool_calls")
@@ -85,19 +89,19 @@ def _decode_thoughts(
     wire: dict[str, Any], tracks: dict[str, list[Block]], marks: dict[str, Any], compat: Compat, *, answer: bool
 ) -> None:
     """Thinking in plain fields, each wording once: what only repeats the details is noted, not read again."""
-    words = words_of(tracks.get(DETAILS, ()))
+    message = joined_text(tracks.get(DETAILS, ()))
     repeats: list[str] = []
     names_of: dict[str, list[str]] = {}
     for name in THOUGHTS:
         text = wire.get(name)
         if isinstance(text, str) and text:
-            if text == words:
+            if text == message:
                 repeats.append(name)
             else:
                 names_of.setdefault(text, []).append(name)
     for text, names in names_of.items():
         tracks[names[0]] = [plain_thought(text, names, compat)]
-    if words and repeats != usual_repeats(bool(names_of), compat, answer=answer):
+    if message and repeats != usual_repeats(bool(names_of), compat, answer=answer):
         marks[REPEATS] = repeats
 
 
@@ -105,7 +109,7 @@ def decode_spoken_part(wire: Any) -> Block:
     """A part of an assistant's content list; of media it is noted, since their usual place is another."""
     block = decode_part(wire)
     if isinstance(block, (ImageBlock, AudioBlock, DocumentBlock)):
-        return with_held(block, API, **{PART: True})
+        return with_residual(block, API, **{PART: True})
     return block
 
 
@@ -118,10 +122,10 @@ def decode_spoken_sound(wire: dict[str, Any], *, answer: bool) -> AudioBlock:
     sound = AudioBlock(file_id=optional(wire.get("id")))
     if answer:
         sound = replace(sound, data=optional(wire.get("data")), transcript=optional(wire.get("transcript")))
-    held = residual(wire, encode_spoken_sound(sound, answer=answer))
-    if not held:
+    extra_fields = residual(wire, encode_spoken_sound(sound, answer=answer))
+    if not extra_fields:
         return sound
-    return replace(sound, extra={API: {RESPONSE: held} if answer else held})
+    return replace(sound, extra={API: {RESPONSE: extra_fields} if answer else extra_fields})
 
 
 def is_legacy_call(wire: Any) -> bool:

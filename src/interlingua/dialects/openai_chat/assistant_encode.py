@@ -38,26 +38,26 @@ def encode_spoken_sound(sound: AudioBlock, *, answer: bool) -> dict[str, Any]:
 
 
 def say(
-    blocks: Iterable[Block], held: Mapping[str, Any], compat: Compat, report: Reporter, *, answer: bool
+    blocks: Iterable[Block], residual: Mapping[str, Any], compat: Compat, report: Reporter, *, answer: bool
 ) -> dict[str, Any]:
     """An assistant message that says the blocks."""
-    speech = _Speech(held, compat, report, answer=answer)
+    assistant_encode = _AssistantEncode(residual, compat, report, answer=answer)
     for at, block in enumerate(blocks):
         report.block = at
-        speech.add(block)
+        assistant_encode.add(block)
     report.block = None
-    return speech.message()
+    return assistant_encode.message()
 
 
-class _Speech:
+class _AssistantEncode:
     """Puts blocks into the places of an assistant message, and watches what becomes of their order and borders."""
 
-    def __init__(self, held: Mapping[str, Any], compat: Compat, report: Reporter, *, answer: bool) -> None:
-        self.held = held
+    def __init__(self, residual: Mapping[str, Any], compat: Compat, report: Reporter, *, answer: bool) -> None:
+        self.held = residual
         self.compat = compat
         self.report = report
         self.answer = answer
-        self.parts_kept = bool(held.get(PARTS))
+        self.parts_kept = bool(residual.get(PARTS))
         self.runs: list[str] = []  # the tracks in the order in which they were used
         self.content: list[tuple[bool, Any]] = []  # (whether it is a plain string, the string or the part)
         self.blank = False  # an empty text was said
@@ -88,9 +88,9 @@ class _Speech:
             case ImageBlock() | AudioBlock() | DocumentBlock() if (block.extra.get(API) or {}).get(PART):
                 self._part(encode_part(block, self.report))
             case ImageBlock():
-                said = encode_part(block, self.report)
-                if said:
-                    self.images += said
+                encoded = encode_part(block, self.report)
+                if encoded:
+                    self.images += encoded
                     self._run("images")
             case AudioBlock():
                 self._spoken_sound(block)
@@ -107,9 +107,9 @@ class _Speech:
     def _follows(self, track: str) -> bool:
         return bool(self.runs) and self.runs[-1] == track
 
-    def _part(self, said: list[Any]) -> None:
-        self.content += [(False, part) for part in said]
-        if said:
+    def _part(self, encoded: list[Any]) -> None:
+        self.content += [(False, part) for part in encoded]
+        if encoded:
             self._run("content")
 
     def _text(self, block: TextBlock) -> None:
@@ -170,19 +170,19 @@ class _Speech:
 
     def _call(self, call: ToolCall) -> None:
         if self.answer:
-            said = encode_answered_call(call)
+            encoded = encode_answered_call(call)
             if is_blank(call):
                 self.report.lost("arguments_text", "blank arguments mean none", "record", field="argumentsText")
         else:
-            said = encode_call(call)
+            encoded = encode_call(call)
         if not call.id or call.id == "null":
             self.report.lost("id", "an empty id is read as none", "weakened", field="id")
-        self.calls.append(said)
+        self.calls.append(encoded)
         self._run("tool_calls")
 
     def _thinking(self, block: ThinkingBlock) -> None:
-        held = block.extra.get(API) or {}
-        if held.get(PART):
+        residual = block.extra.get(API) or {}
+        if residual.get(PART):
             self._part(say_part(block))
         elif is_detail(block):
             if block.redacted and block.thinking:
@@ -192,14 +192,14 @@ class _Speech:
                 self.words.append(block.thinking)
             self._run(DETAILS)
         elif block.thinking:
-            self._plain_thinking(block.thinking, held.get(FIELDS) or [self.compat.reasoning_field])
+            self._plain_thinking(block.thinking, residual.get(FIELDS) or [self.compat.reasoning_field])
         else:
             self._say_nothing("an empty thought")
 
     def _plain_thinking(self, text: str, names: list[str]) -> None:
         track = names[0]
-        said = self.thoughts.get(track)
-        if said:
+        encoded = self.thoughts.get(track)
+        if encoded:
             self.merged = True
             text = "\n\n" + text
         for name in names:
@@ -228,10 +228,10 @@ class _Speech:
         if self.sound is not None or not (sound.file_id or (self.answer and sound.data)):
             self._lose(sound)
             return
-        said = encode_spoken_sound(sound, answer=self.answer)
+        encoded = encode_spoken_sound(sound, answer=self.answer)
         if self.answer and sound.extra:
-            said = put_back(said, (sound.extra.get(API) or {}).get(RESPONSE) or {})
-        self.sound = restored(said, sound.extra, API) if sound.extra else said
+            encoded = put_back(encoded, (sound.extra.get(API) or {}).get(RESPONSE) or {})
+        self.sound = restored(encoded, sound.extra, API) if sound.extra else encoded
         lost = ["mime_type", "url", "cache"] if self.answer else ["mime_type", "url", "cache", "data", "transcript"]
         for name in lost:
             if getattr(sound, name) is not None:
@@ -239,41 +239,41 @@ class _Speech:
         self._run("audio")
 
     def message(self) -> dict[str, Any]:
-        said: dict[str, Any] = {"role": "assistant", "content": self._said_content()}
+        encoded: dict[str, Any] = {"role": "assistant", "content": self._encoded_content()}
         for name in sorted(self.thoughts, key=lambda name: RANKS.get(name, 0)):
-            said[name] = "".join(self.thoughts[name])
-        words = "".join(self.words)
-        if words:
+            encoded[name] = "".join(self.thoughts[name])
+        text = "".join(self.words)
+        if text:
             usual = usual_repeats(bool(self.thoughts), self.compat, answer=self.answer)
             for name in self.held.get(REPEATS, usual):
-                said.setdefault(name, words)
+                encoded.setdefault(name, text)
         if self.details:
-            said[DETAILS] = self.details
+            encoded[DETAILS] = self.details
         if self.refusals:
-            said["refusal"] = "".join(self.refusals)
+            encoded["refusal"] = "".join(self.refusals)
         if self.citations:
-            said["annotations"] = [encode_citation(*source) for source in self.citations]
+            encoded["annotations"] = [encode_citation(*source) for source in self.citations]
         rarer = {"audio": self.sound, "images": self.images, "function_call": self.legacy}
-        said.update((name, value) for name, value in rarer.items() if value)
+        encoded.update((name, value) for name, value in rarer.items() if value)
         if self.calls:
-            said["tool_calls"] = self._numbered()
+            encoded["tool_calls"] = self._numbered()
         if self.signature is not None:
-            said["extra_content"] = signed(self.signature)
-        self._report_order(words)
-        return said
+            encoded["extra_content"] = signed(self.signature)
+        self._report_order(text)
+        return encoded
 
     def _numbered(self) -> list[Any]:
-        told = self.held.get(INDEXED) if self.answer else None
-        if not told:
+        given = self.held.get(INDEXED) if self.answer else None
+        if not given:
             return self.calls
-        indexes = range(len(self.calls)) if told is True else told
+        indexes = range(len(self.calls)) if given is True else given
         numbered = [
             {**call, "index": index} if isinstance(call, dict) and index is not None else call
             for call, index in zip(self.calls, indexes, strict=False)
         ]
         return numbered + self.calls[len(numbered) :]
 
-    def _said_content(self) -> Any:
+    def _encoded_content(self) -> Any:
         if self._is_listed():
             return [{"type": "text", "text": entry} if plain else entry for plain, entry in self.content]
         if self.content:
@@ -287,11 +287,11 @@ class _Speech:
             return True
         return not self.answer and len(self.content) > 1
 
-    def _report_order(self, words: str) -> None:
+    def _report_order(self, text: str) -> None:
         """Whether the order of the blocks is lost, and borders between them."""
         natural = all(RANKS[a] < RANKS[b] for a, b in pairwise(self.runs))
         # A thought in the same words as the details is taken for their repetition.
-        twice = bool(words) and any("".join(pieces) == words for pieces in self.thoughts.values())
+        twice = bool(text) and any("".join(pieces) == text for pieces in self.thoughts.values())
         if not natural or twice:
             self.report.lost("order", "thinking, text and calls have places of their own", "weakened", field="content")
         if self.merged:

@@ -6,37 +6,37 @@ from typing import Any
 from ..residual import whole
 from .facts import STRINGS
 
-GROWING = frozenset({*STRINGS, "arguments", "input", "data", "transcript", "text", "summary"})
+ACCUMULATING = frozenset({*STRINGS, "arguments", "input", "data", "transcript", "text", "summary"})
 
 
 class Pieces(list[str]):
     """A string that still grows."""
 
 
-def grow(known: dict[str, Any], delta: dict[str, Any], growing: Iterable[str]) -> None:
+def grow(known: dict[str, Any], delta: dict[str, Any], accumulator: Iterable[str]) -> None:
     """Puts a delta into what is known: strings under `growing` names grow, lists are joined by `index`, rest is set."""
     for key, value in delta.items():
         before = known.get(key)
-        if isinstance(value, str) and key in growing and before:
+        if isinstance(value, str) and key in accumulator and before:
             if isinstance(before, Pieces):
                 before.append(value)
             else:
                 known[key] = Pieces([str(before), value])
         elif isinstance(value, dict) and isinstance(before, dict):
-            grow(before, value, growing)
+            grow(before, value, accumulator)
         elif isinstance(value, list) and isinstance(before, list):
             for item in value:
-                _grow_item(before, item, growing)
+                _grow_item(before, item, accumulator)
         elif key not in known or (value is not None and not (value == "" and before)):
             known[key] = value
 
 
-def _grow_item(known: list[Any], item: Any, growing: Iterable[str]) -> None:
+def _grow_item(known: list[Any], item: Any, accumulator: Iterable[str]) -> None:
     index = item.get("index") if isinstance(item, dict) else None
     if index is not None:
         for other in reversed(known):
             if isinstance(other, dict) and other.get("index") == index:
-                grow(other, item, growing)
+                grow(other, item, accumulator)
                 return
     known.append(item)
 
@@ -50,7 +50,7 @@ def joined(value: Any) -> Any:
     return [joined(item) for item in value] if isinstance(value, list) else value
 
 
-class GrowingCall:
+class CallAccumulator:
     """A call under way. It opens when its id and its name are known and all calls before it are open."""
 
     __slots__ = ("id", "key", "name", "pieces", "wire")
@@ -73,9 +73,9 @@ class GrowingCall:
         for key, value in delta.items():
             if key == "function" or key == "custom":
                 inner = self.wire.setdefault(key, {})
-                for name, told in (value or {}).items():
-                    if name not in inner or (told and name not in ("arguments", "input")):
-                        inner[name] = told
+                for name, given in (value or {}).items():
+                    if name not in inner or (given and name not in ("arguments", "input")):
+                        inner[name] = given
                 if self.name:
                     inner["name"] = self.name
             elif key == "id":
@@ -97,18 +97,18 @@ class GrowingCall:
         return self.wire
 
 
-def index_of(told: Any) -> int | None:
+def index_of(given: Any) -> int | None:
     """The number of a call: some hosts spell it as a string."""
-    if isinstance(told, str) and told.isdecimal():
-        return int(told)
-    return whole(told)
+    if isinstance(given, str) and given.isdecimal():
+        return int(given)
+    return whole(given)
 
 
-def begins_another(call: GrowingCall, told: str | None, name: Any, arguments: Any) -> bool:
+def begins_another(call: CallAccumulator, text: str | None, name: Any, arguments: Any) -> bool:
     """Whether a delta for a known number begins another call: hosts give one number to several calls.
 
     Another id with a name, or with nothing else, does; another id with arguments alone is a host that changes ids.
     """
-    if told is not None and call.id is not None and told != call.id:
+    if text is not None and call.id is not None and text != call.id:
         return bool(name) or not arguments
-    return told is None and bool(name and call.name and name != call.name and call.pieces)
+    return text is None and bool(name and call.name and name != call.name and call.pieces)

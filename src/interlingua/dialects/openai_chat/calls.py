@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ...values.folding import arguments_text, parse_arguments
 from ...values.messages import Block, OpaqueBlock, ToolCall
 from ..residual import RESPONSE, put_back, residual, restored, string
-from .facts import API, CUSTOM, MINTED, OBJECT
+from .facts import API, CUSTOM, GENERATED, OBJECT
 from .parts import decode_cache, say_cache
 from .sources import google_signature, signed
 
@@ -24,12 +24,12 @@ def decode_call(wire: Any, mint: Callable[[], str], *, answer: bool = False) -> 
     if len(wire) == 3 and len(function) == 2 and not marks and not blank and wire.get("type") == "function":
         return call
     if not blank:
-        held = residual(wire, encode_call(call))
-        return replace(call, extra={API: {**held, **marks}}) if held else call
+        extra_fields = residual(wire, encode_call(call))
+        return replace(call, extra={API: {**extra_fields, **marks}}) if extra_fields else call
     call = replace(call, arguments_text=None)
     meant = {**wire, "function": {**function, "arguments": "{}"}}
-    held = {**residual(meant, encode_call(call)), **marks, RESPONSE: residual(wire, meant)}
-    return replace(call, extra={API: held})
+    extra_fields = {**residual(meant, encode_call(call)), **marks, RESPONSE: residual(wire, meant)}
+    return replace(call, extra={API: extra_fields})
 
 
 def _read_call(wire: Any, mint: Callable[[], str]) -> tuple[ToolCall, dict[str, Any]]:
@@ -46,7 +46,7 @@ def _read_call(wire: Any, mint: Callable[[], str]) -> tuple[ToolCall, dict[str, 
     else:
         raise ValueError("neither a function nor a custom tool")
     if real_id(call_id) is None:
-        call_id, marks[MINTED] = mint(), True
+        call_id, marks[GENERATED] = mint(), True
     call = ToolCall(
         id=call_id,
         name=name,
@@ -60,13 +60,13 @@ def _read_call(wire: Any, mint: Callable[[], str]) -> tuple[ToolCall, dict[str, 
     return call, marks
 
 
-def _read_arguments(told: Any) -> tuple[dict[str, Any], str | None, str | None, bool]:
+def _read_arguments(given: Any) -> tuple[dict[str, Any], str | None, str | None, bool]:
     """Arguments as a ToolCall has them, and whether they came as an object: some hosts do not write them as text."""
-    if told is None:
+    if given is None:
         return {}, None, None, False
-    if isinstance(told, dict):
-        return told, None, None, True
-    return *parse_arguments(string(told)), False
+    if isinstance(given, dict):
+        return given, None, None, True
+    return *parse_arguments(string(given)), False
 
 
 def real_id(wire_id: Any) -> str | None:
@@ -91,16 +91,18 @@ def encode_call(call: ToolCall) -> dict[str, Any]:
 
 def is_custom(call: ToolCall) -> bool:
     """Whether the call was one of a custom tool, and its arguments are still one text."""
-    told = call.arguments
-    return bool((call.extra.get(API) or {}).get(CUSTOM)) and told.keys() == {"input"} and isinstance(told["input"], str)
+    given = call.arguments
+    return (
+        bool((call.extra.get(API) or {}).get(CUSTOM)) and given.keys() == {"input"} and isinstance(given["input"], str)
+    )
 
 
 def encode_answered_call(call: ToolCall) -> dict[str, Any]:
     """A call of an answer. Clients parse the arguments, so none are said as an empty object."""
     if is_blank(call):
         call = replace(call, arguments_text=None)
-    said = encode_call(call)
-    return put_back(said, (call.extra.get(API) or {}).get(RESPONSE) or {}) if call.extra else said
+    encoded = encode_call(call)
+    return put_back(encoded, (call.extra.get(API) or {}).get(RESPONSE) or {}) if call.extra else encoded
 
 
 def is_blank(call: ToolCall) -> bool:
@@ -115,13 +117,13 @@ class Pairing:
 
     def __init__(self, mint: Callable[[int], str] | None = None) -> None:
         self._mint = mint or _call_number
-        self._minted = 0
+        self._generated = 0
         self._names: dict[str, str] = {}
         self._open: list[tuple[str | None, str, str]] = []  # (id on the wire, id, name) of the calls not answered yet
 
     def mint(self) -> str:
-        self._minted += 1
-        return self._mint(self._minted - 1)
+        self._generated += 1
+        return self._mint(self._generated - 1)
 
     def turn(self) -> None:
         """Another assistant message begins."""

@@ -14,14 +14,23 @@ from ..streaming import Decoder
 from .answers import decode_envelope, is_prompt_filtered, read_answer
 from .assistant_decode import decode_spoken_part, decode_spoken_sound, is_legacy_call, is_sound
 from .assistant_encode import say
-from .call_accumulator import GROWING, GrowingCall, begins_another, grow, index_of, joined
+from .call_accumulator import ACCUMULATING, CallAccumulator, begins_another, grow, index_of, joined
 from .calls import Pairing, decode_call, real_id
 from .errors import decode_error
 from .facts import API, CHOICES, DETAILS, PART, PARTS, PIECES, PLAIN, RANKS, REPEATS, STRINGS, THOUGHTS, TRACKS
 from .hosts import PLAIN_HOST, compat_of
 from .parts import chunks_in, decode_part, text_chunk
 from .sources import are_sources, decode_citation, google_signature, shifted
-from .thinking import DETAIL_DECODERS, WORDS, decode_detail, is_detail, plain_thought, usual_repeats, words_in, words_of
+from .thinking import (
+    DETAIL_DECODERS,
+    TEXTS,
+    decode_detail,
+    is_detail,
+    joined_text,
+    plain_thought,
+    text_in,
+    usual_repeats,
+)
 from .usage import decode_usage, find_usage
 
 _SIDE_BY_SIDE = ("tool_calls", "function_call", "audio")
@@ -52,9 +61,9 @@ class StreamDecoder(Decoder):
         self._details: dict[Any, int] = {}
         self._numbers: dict[int, int] = {}  # which of the details a block is
         self._repeats: set[str] = set()
-        self._words = ""  # of the details in this chunk, if a plain field repeats them
-        self._calls: list[GrowingCall] = []
-        self._by_index: dict[int, GrowingCall] = {}
+        self._text = ""  # of the details in this chunk, if a plain field repeats them
+        self._calls: list[CallAccumulator] = []
+        self._by_index: dict[int, CallAccumulator] = {}
         self._opened = 0
         self._grown: dict[str, int] = {}  # the blocks of sound and of a call of the old kind
         self._texts = 0
@@ -65,11 +74,11 @@ class StreamDecoder(Decoder):
     def feed(self, frame: Frame) -> list[StreamEvent]:
         if frame.data.startswith(b"{"):
             return Decoder.feed(self, frame)
-        said = frame.data.strip()
-        if said == b"[DONE]":
+        encoded = frame.data.strip()
+        if encoded == b"[DONE]":
             self._ended = True
             return self.close()
-        return Decoder.feed(self, frame) if said else []
+        return Decoder.feed(self, frame) if encoded else []
 
     def _read(self, value: Any, frame: Frame) -> None:
         if (*value,) == self._keys and not value.get("usage"):
@@ -80,15 +89,15 @@ class StreamDecoder(Decoder):
                 choice = choices[0]
                 delta = choice.pop("delta", None)
                 if delta and choice == self._quiet:
-                    told = delta.pop(hot, None)
+                    given = delta.pop(hot, None)
                     if delta == self._rest:
-                        if told.__class__ is str:
-                            self._record.delta(self._now, told)
+                        if given.__class__ is str:
+                            self._record.delta(self._now, given)
                             return
-                        if told.__class__ is list and hot == "tool_calls":
-                            self._hear_calls(told)
+                        if given.__class__ is list and hot == "tool_calls":
+                            self._hear_calls(given)
                             return
-                    delta[hot] = told
+                    delta[hot] = given
                 choice["delta"] = delta
         else:
             self._envelope(value)
@@ -111,8 +120,8 @@ class StreamDecoder(Decoder):
         error = value.get("error")
         if error:
             self._merge_envelope(value)
-            told = self.failure = decode_error(0, value)
-            self._fail(told.message, detail=told.code)
+            given = self.failure = decode_error(0, value)
+            self._fail(given.message, detail=given.code)
             return
         if self._latest:
             self._merge_envelope(self._latest)
@@ -128,17 +137,17 @@ class StreamDecoder(Decoder):
 
     def _merge_envelope(self, value: dict[str, Any]) -> None:
         shell = self._shell
-        for key, told in value.items():
-            if key == "choices" or (key in shell and (told is None or told == "")):
+        for key, text in value.items():
+            if key == "choices" or (key in shell and (text is None or text == "")):
                 continue
             if key == "id" and shell.get("id"):
                 continue  # some hosts change it from chunk to chunk
             if key == "object":  # whatever hosts call their chunks
-                told = "chat.completion"
-            if key == "x_groq" and isinstance(told, dict) and isinstance(shell.get(key), dict):
-                told = {**shell[key], **told}
+                text = "chat.completion"
+            if key == "x_groq" and isinstance(text, dict) and isinstance(shell.get(key), dict):
+                text = {**shell[key], **text}
             if key not in _PADDING:
-                shell[key] = told
+                shell[key] = text
 
     # choices
 
@@ -155,20 +164,20 @@ class StreamDecoder(Decoder):
         delta = choice.get("delta")
         if delta is None:
             delta = choice.get("message") or {}
-        told = []
+        reported = []
         for key, value in delta.items():
             if value and key != "role":
-                told.append(key)
+                reported.append(key)
                 continue
             if key == "content" and value.__class__ is list:
                 self._cross_border()
             if key not in self._message:
                 self._message[key] = value
-        if len(told) > 1:
-            self._hear_many(delta, told)
-        elif told:
-            self._hear_one(told[0], delta[told[0]])
-            self._warm(choice, delta, told[0])
+        if len(reported) > 1:
+            self._hear_many(delta, reported)
+        elif reported:
+            self._hear_one(reported[0], delta[reported[0]])
+            self._warm(choice, delta, reported[0])
         for key, value in choice.items():
             if value is None:
                 if key not in self._choice:
@@ -186,24 +195,24 @@ class StreamDecoder(Decoder):
         else:
             grow(self._choice, {key: value}, ())
 
-    def _hear_many(self, delta: dict[str, Any], told: list[str]) -> None:
+    def _hear_many(self, delta: dict[str, Any], reported: list[str]) -> None:
         """A delta of several kinds: thinking first, then text, then calls; words that stand twice are heard once."""
         details = delta.get(DETAILS)
-        words = words_in(details) if isinstance(details, list) and details else ""
-        heard: list[Any] = []
+        message = text_in(details) if isinstance(details, list) and details else ""
+        received: list[Any] = []
         for name in THOUGHTS:
             text = delta.get(name)
             if text and text.__class__ is str:
-                if text == words:
-                    self._words = words
+                if text == message:
+                    self._text = message
                     self._repeats.add(name)
-                elif text not in heard:
-                    heard.append(text)
+                elif text not in received:
+                    received.append(text)
                     self._hear_text(name, text, [other for other in THOUGHTS if delta.get(other) == text])
-        others = [key for key in told if key not in THOUGHTS or delta[key].__class__ is not str]
+        others = [key for key in reported if key not in THOUGHTS or delta[key].__class__ is not str]
         for key in others if len(others) == 1 else sorted(others, key=_rank):
             self._hear_one(key, delta[key])
-        self._words = ""
+        self._text = ""
 
     def _hear_one(self, key: str, value: Any) -> None:
         if key in STRINGS and isinstance(value, str):
@@ -221,7 +230,7 @@ class StreamDecoder(Decoder):
             self._hear_text(key, jsontext.compact(value))
             self._message[key] = value
         elif key in ("audio", "function_call") and isinstance(value, dict):
-            self._hear_growing(key, value)
+            self._feed_accumulator(key, value)
         elif key == "images" and isinstance(value, list):
             for image in value:
                 self._open("images", decode_part(image))
@@ -234,7 +243,7 @@ class StreamDecoder(Decoder):
         known = self._others.setdefault(choice["index"], {})
         for key, value in choice.items():
             if key in ("delta", "message"):
-                grow(known.setdefault("message", {}), value or {}, GROWING)
+                grow(known.setdefault("message", {}), value or {}, ACCUMULATING)
             elif key == "finish_reason":
                 known[key] = value or known.get(key)
             else:
@@ -311,7 +320,7 @@ class StreamDecoder(Decoder):
         if kind not in DETAIL_DECODERS:
             self._new_detail(OpaqueBlock(dialect=API, value={DETAILS: [detail]}), {})
             return
-        grown = WORDS.get(kind, "data")
+        grown = TEXTS.get(kind, "data")
         text = detail.get(grown)
         text = text if isinstance(text, str) else ""
         index = detail.get("index")
@@ -343,8 +352,8 @@ class StreamDecoder(Decoder):
     def _is_other(self, key: int, detail: dict[str, Any]) -> bool:
         """Whether a piece begins an entry of its own although one of its type and index is known."""
         known = self._wires[key]
-        told = detail.get("id")
-        if told and known.get("id") and told != known["id"]:
+        given = detail.get("id")
+        if given and known.get("id") and given != known["id"]:
             return True
         if detail.get("index") is None and key != self._now:
             return True
@@ -353,7 +362,7 @@ class StreamDecoder(Decoder):
     def _takes_over(self, text: str) -> bool:
         """Whether the entry repeats the plain thinking that was just heard: then that thinking is the entry."""
         track = self._track
-        if not text or text == self._words or track not in THOUGHTS or not self._record.is_open(self._now):
+        if not text or text == self._text or track not in THOUGHTS or not self._record.is_open(self._now):
             return False
         if self._record.text(self._now) != text:
             return False
@@ -374,11 +383,11 @@ class StreamDecoder(Decoder):
     def _number(self) -> None:
         self._numbers[self._now] = len(self._numbers)
 
-    def _hear_growing(self, track: str, value: dict[str, Any]) -> None:
+    def _feed_accumulator(self, track: str, value: dict[str, Any]) -> None:
         """Sound, or a call of the old kind: it opens when enough is known, and grows."""
         known = self._message.get(track)
         wire = known if isinstance(known, dict) else {}
-        grow(wire, value, GROWING)
+        grow(wire, value, ACCUMULATING)
         self._message[track] = wire
         if track not in self._grown and (is_sound(wire) if track == "audio" else is_legacy_call(wire)):
             self._open(track, AudioBlock() if track == "audio" else OpaqueBlock(dialect=API, value={}))
@@ -387,7 +396,7 @@ class StreamDecoder(Decoder):
     # calls
 
     def _hear_calls(self, deltas: list[Any]) -> None:
-        touched: list[GrowingCall] = []  # in this chunk
+        touched: list[CallAccumulator] = []  # in this chunk
         for delta in deltas:
             function = delta.get("function") or {}
             arguments = function.get("arguments")
@@ -403,7 +412,7 @@ class StreamDecoder(Decoder):
                 self._hear_call(call, delta, arguments)
             touched.append(call)
 
-    def _hear_call(self, call: GrowingCall, delta: dict[str, Any], arguments: Any) -> None:
+    def _hear_call(self, call: CallAccumulator, delta: dict[str, Any], arguments: Any) -> None:
         call.hear(delta)
         if isinstance(arguments, str):
             if arguments:
@@ -415,26 +424,28 @@ class StreamDecoder(Decoder):
         if call.key is None:
             self._open_calls()
 
-    def _find_call(self, delta: dict[str, Any], function: dict[str, Any], touched: list[GrowingCall]) -> GrowingCall:
+    def _find_call(
+        self, delta: dict[str, Any], function: dict[str, Any], touched: list[CallAccumulator]
+    ) -> CallAccumulator:
         """The call that a delta goes on with: by its index, else its id, else the last; or a new one."""
-        index, told, name = index_of(delta.get("index")), real_id(delta.get("id")), function.get("name")
-        call: GrowingCall | None
+        index, given, name = index_of(delta.get("index")), real_id(delta.get("id")), function.get("name")
+        call: CallAccumulator | None
         if index is not None:
             call = self._by_index.get(index)
-            if call is not None and begins_another(call, told, name, function.get("arguments")):
+            if call is not None and begins_another(call, given, name, function.get("arguments")):
                 call = None
-        elif told is not None:
-            call = next((known for known in self._calls if known.id == told), None)
+        elif given is not None:
+            call = next((known for known in self._calls if known.id == given), None)
         else:
             call = self._calls[-1] if self._calls else None
             if call is not None and name and call.name and (name != call.name or call in touched):
                 call = None
         if call is None:
-            call = GrowingCall()
+            call = CallAccumulator()
             self._calls.append(call)
             if index is not None:
                 self._by_index[index] = call
-        call.id = call.id or told
+        call.id = call.id or given
         if name and (call.name is None or not call.pieces):
             call.name = name
         return call
@@ -471,8 +482,8 @@ class StreamDecoder(Decoder):
         if self._latest:
             self._merge_envelope(self._latest)
         content = tuple(self._record.content)
-        held = self._residual(content)
-        beside: dict[str, Any] = {MESSAGE: held} if held else {}
+        extra_fields = self._residual(content)
+        beside: dict[str, Any] = {MESSAGE: extra_fields} if extra_fields else {}
         if self._others:
             beside[CHOICES] = [
                 joined(other) for _, other in sorted(self._others.items(), key=lambda item: str(item[0]))
@@ -492,7 +503,7 @@ class StreamDecoder(Decoder):
         for key in self._record.open_keys():
             self._record.close(key, self._finished(key, self._track if key == self._now else ""))  # type: ignore[arg-type]
 
-    def _finished_call(self, call: GrowingCall, wire: dict[str, Any]) -> Block:
+    def _finished_call(self, call: CallAccumulator, wire: dict[str, Any]) -> Block:
         return decode_call(wire, lambda: call.id or "", answer=True)
 
     def _finished(self, key: int, track: str) -> Block:
@@ -502,10 +513,10 @@ class StreamDecoder(Decoder):
             return self._finished_detail(key, self._numbers[key])
         for grown, at in self._grown.items():
             if at == key:
-                told = joined(self._message.pop(grown))
+                given = joined(self._message.pop(grown))
                 if grown == "audio":
-                    return decode_spoken_sound(told, answer=True)
-                return OpaqueBlock(dialect=API, value={grown: told})
+                    return decode_spoken_sound(given, answer=True)
+                return OpaqueBlock(dialect=API, value={grown: given})
         text, block, wire = record.text(key), record.block(key), self._wires.get(key)
         if isinstance(block, ThinkingBlock) and wire is not None:
             plain = wire.get(PLAIN)
@@ -520,19 +531,19 @@ class StreamDecoder(Decoder):
 
     def _sourced(self, block: TextBlock) -> TextBlock:
         """The text with the sources that came until its end, and its signature if it is the first."""
-        told, before, first = self._message.get("annotations"), self._spoken, not self._texts
+        given, before, first = self._message.get("annotations"), self._spoken, not self._texts
         self._spoken += len(block.text)
         self._texts += 1
-        if told and are_sources(told):
+        if given and are_sources(given):
             del self._message["annotations"]
-            own = tuple(shifted(decode_citation(_unnumbered(source)), before) for source in told)
+            own = tuple(shifted(decode_citation(_unnumbered(source)), before) for source in given)
             block = replace(block, citations=own)
         signature = google_signature(self._message) if first else None
         return block if signature is None else replace(block, text_signature=signature)
 
     def _finished_detail(self, key: int, at: int) -> Block:
         wire = {name: value for name, value in self._wires[key].items() if name != PIECES}
-        grown = WORDS.get(wire["type"], "data")
+        grown = TEXTS.get(wire["type"], "data")
         pieces = self._wires[key].get(PIECES)
         if grown in wire and isinstance(wire[grown], str):
             wire[grown] = self._record.text(key) if pieces is None else "".join(pieces)
@@ -545,30 +556,30 @@ class StreamDecoder(Decoder):
             self._mark_repeats(content, marks)
         if self._listed and not _implies_parts(content):
             marks[PARTS] = True
-        said = say(content, marks, self._compat, QUIET, answer=True)
+        encoded = say(content, marks, self._compat, QUIET, answer=True)
         beside = {
             key: value
             for key, value in joined(self._message).items()
-            if not (said.get(key) and key in _TOLD) or (key == "content" and value)
+            if not (encoded.get(key) and key in _GIVEN) or (key == "content" and value)
         }
-        wire = {**said, **beside}
-        if not said["content"] and "content" not in self._message:
+        wire = {**encoded, **beside}
+        if not encoded["content"] and "content" not in self._message:
             del wire["content"]
-        return {**residual(wire, said), **marks}
+        return {**residual(wire, encoded), **marks}
 
     def _mark_repeats(self, content: tuple[Block, ...], marks: dict[str, Any]) -> None:
-        words = words_of(content[key] for key in self._numbers)
+        text = joined_text(content[key] for key in self._numbers)
         plain = any(
             isinstance(block, ThinkingBlock) and not is_detail(block) and not _in_content(block) for block in content
         )
         repeats = [name for name in THOUGHTS if name in self._repeats]
-        if words and not plain and repeats != usual_repeats(False, self._compat, answer=True):
+        if text and not plain and repeats != usual_repeats(False, self._compat, answer=True):
             marks[REPEATS] = repeats
 
 
 _PADDING = frozenset({"obfuscation", "p"})  # noise against traffic analysis
 _CHOICE_SHELL = frozenset({"delta", "message", "index"})
-_TOLD = frozenset({*TRACKS, "annotations"})  # what the blocks say for themselves
+_GIVEN = frozenset({*TRACKS, "annotations"})  # what the blocks say for themselves
 
 
 def _unnumbered(source: dict[str, Any]) -> dict[str, Any]:
@@ -594,9 +605,9 @@ def _in_content(block: Block) -> bool:
 
 def _implies_parts(content: tuple[Block, ...]) -> bool:
     """Whether saying the blocks gives a content list anyway, with the same parts."""
-    said = say(content, {}, PLAIN_HOST, QUIET, answer=True)["content"]
+    encoded = say(content, {}, PLAIN_HOST, QUIET, answer=True)["content"]
     listed = say(content, {PARTS: True}, PLAIN_HOST, QUIET, answer=True)["content"]
-    return isinstance(said, list) and len(said) == len(listed)
+    return isinstance(encoded, list) and len(encoded) == len(listed)
 
 
 def framing(content_type: str | None = None) -> Framing:

@@ -31,7 +31,7 @@ from ..framing import write_sse
 from ..provider_errors import failure_of
 from ..residual import MESSAGE, put_back, restored
 from ..streaming import Encoder
-from .answers import encode_envelope, encode_response, held_response, stop_word, whole_answer
+from .answers import encode_envelope, encode_response, response_residual, stop_word, whole_answer
 from .assistant_encode import say
 from .calls import encode_answered_call
 from .errors import encode_error
@@ -39,7 +39,7 @@ from .facts import API, CUSTOM, DETAILS, FIELDS, PART, PARTS, PIECES, PLAIN, REP
 from .hosts import compat_of
 from .parts import say_part, text_chunk
 from .sources import encode_citation, signed
-from .thinking import WORDS, encode_detail, is_detail
+from .thinking import TEXTS, encode_detail, is_detail
 
 
 class StreamEncoder(Encoder):
@@ -54,14 +54,14 @@ class StreamEncoder(Encoder):
         self._started = False
         self._head = b""  # a chunk up to its delta
         self._envelope: dict[str, Any] = {}
-        self._held: dict[str, Any] = {}  # residual of the message, as far as it is known at the start
+        self._residual: dict[str, Any] = {}  # residual of the message, as far as it is known at the start
         self._writers: dict[int, Callable[[str], bytes]] = {}
         self._track = ""  # of what was said last
         self._border = False  # whether a part of a content list ended, so that more text must not join it
         self._details: dict[int, dict[str, Any]] = {}  # entries under way, by content index, as far as they are said
-        self._said_details = 0
+        self._encoded_details = 0
         self._calls: dict[int, dict[str, Any]] = {}  # calls under way, likewise
-        self._said_calls = 0
+        self._encoded_calls = 0
         self._texts = 0
         self._spoken = 0
         self._sources = 0
@@ -112,10 +112,10 @@ class StreamEncoder(Encoder):
     def _start(self, partial: AssistantMessage | None) -> bytes:
         """The first chunk, which always has the role."""
         message = self._named(partial)
-        held = held_response(message)
-        self._held = held.get(MESSAGE) or {}
+        residual = response_residual(message)
+        self._residual = residual.get(MESSAGE) or {}
         self._started = True
-        self._set_head(put_back(encode_envelope(message, self._compat), held))
+        self._set_head(put_back(encode_envelope(message, self._compat), residual))
         return self._write({"role": "assistant"})
 
     def _set_head(self, envelope: dict[str, Any]) -> None:
@@ -131,7 +131,7 @@ class StreamEncoder(Encoder):
         if block.refusal:
             self._writers[at] = self._say_nothing if special else self._say_refusal
             return b""
-        if not (special or self._held.get(PARTS)):
+        if not (special or self._residual.get(PARTS)):
             self._writers[at] = self._say_text
             return b""
         self._writers[at] = self._say_text_part
@@ -172,10 +172,10 @@ class StreamEncoder(Encoder):
         if not (special or self._writers.get(at) == self._say_text_part):
             return self._say_sources(block) if block.text else b""
         rest = {key: value for key, value in say_part(block)[0].items() if key != "text"}
-        said = b"" if len(rest) == 1 and "part" in self._once else self._say_text_part("", rest)
-        said += self._say_sources(block)
+        encoded = b"" if len(rest) == 1 and "part" in self._once else self._say_text_part("", rest)
+        encoded += self._say_sources(block)
         self._border = True
-        return said
+        return encoded
 
     def _say_sources(self, block: TextBlock) -> bytes:
         """What the message says of a text beside its words, while that text is the last thing said."""
@@ -193,21 +193,21 @@ class StreamEncoder(Encoder):
     # thinking
 
     def _begin_thinking(self, at: int, block: ThinkingBlock) -> bytes:
-        held = block.extra.get(API) or {}
-        if held.get(PART):
+        residual = block.extra.get(API) or {}
+        if residual.get(PART):
             border = self._write({"content": []}) if self._track == "thinking part" else b""
-            self._writers[at] = self._say_thought_string if held.get(PLAIN) else self._say_thought_chunk
+            self._writers[at] = self._say_thought_string if residual.get(PLAIN) else self._say_thought_chunk
             self._track = ""
             return border
         if block.redacted:
             self._writers[at] = self._say_nothing
         elif is_detail(block):
-            entry = encode_detail(block, self._said_details)
-            self._said_details += 1
-            self._details[at] = {"type": entry["type"], "index": entry.get("index", self._said_details - 1)}
-            self._writers[at] = self._detail_writer(at, WORDS.get(entry["type"], "text"))
+            entry = encode_detail(block, self._encoded_details)
+            self._encoded_details += 1
+            self._details[at] = {"type": entry["type"], "index": entry.get("index", self._encoded_details - 1)}
+            self._writers[at] = self._detail_writer(at, TEXTS.get(entry["type"], "text"))
         else:
-            self._writers[at] = self._thought_writer(held.get(FIELDS) or [self._compat.reasoning_field])
+            self._writers[at] = self._thought_writer(residual.get(FIELDS) or [self._compat.reasoning_field])
         return b""
 
     def _say_thought_chunk(self, text: str) -> bytes:
@@ -229,22 +229,22 @@ class StreamEncoder(Encoder):
 
         return write
 
-    def _detail_writer(self, at: int, words: str) -> Callable[[str], bytes]:
-        repeats = self._held.get(REPEATS, [self._compat.reasoning_field])
+    def _detail_writer(self, at: int, message: str) -> Callable[[str], bytes]:
+        repeats = self._residual.get(REPEATS, [self._compat.reasoning_field])
 
         def write(text: str) -> bytes:
             self._track = DETAILS
-            self._details[at][words] = ""
-            entry = {**self._details[at], words: text}
+            self._details[at][message] = ""
+            entry = {**self._details[at], message: text}
             return self._write({**dict.fromkeys(repeats, text), DETAILS: [entry]})
 
         return write
 
     def _end_thinking(self, at: int, block: ThinkingBlock) -> bytes:
-        held = block.extra.get(API) or {}
-        if held.get(PART):
+        residual = block.extra.get(API) or {}
+        if residual.get(PART):
             part = say_part(block)[0]
-            empty: Any = "" if held.get(PLAIN) else []
+            empty: Any = "" if residual.get(PLAIN) else []
             return (
                 b""
                 if len(part) == 2 and block.thinking
@@ -255,11 +255,11 @@ class StreamEncoder(Encoder):
         known = self._details.pop(at, None)
         if known is None:
             # Clients put the entries together by their index, so it is always there.
-            entry = {"index": self._said_details, **encode_detail(block, self._said_details)}
-            self._said_details += 1
+            entry = {"index": self._encoded_details, **encode_detail(block, self._encoded_details)}
+            self._encoded_details += 1
         else:
-            told = encode_detail(block, 0)
-            rest = {key: value for key, value in told.items() if key not in known}
+            given = encode_detail(block, 0)
+            rest = {key: value for key, value in given.items() if key not in known}
             if not rest and len(known) > 2:
                 return b""
             entry = {"type": known["type"], "index": known["index"], **rest}
@@ -274,12 +274,12 @@ class StreamEncoder(Encoder):
 
     def _begin_call(self, at: int, call: ToolCall) -> bytes:
         custom = bool((call.extra.get(API) or {}).get(CUSTOM))
-        said = encode_answered_call(replace(call, arguments={"input": ""}) if custom else call)
-        number, self._said_calls = self._said_calls, self._said_calls + 1
-        function = said.get("function")
+        encoded = encode_answered_call(replace(call, arguments={"input": ""}) if custom else call)
+        number, self._encoded_calls = self._encoded_calls, self._encoded_calls + 1
+        function = encoded.get("function")
         if isinstance(function, dict) and isinstance(function.get("arguments"), str):
-            said = {**said, "function": {**function, "arguments": ""}}
-        self._calls[at] = {"index": number, **said}
+            encoded = {**encoded, "function": {**function, "arguments": ""}}
+        self._calls[at] = {"index": number, **encoded}
         self._writers[at] = self._say_nothing if custom else self._call_writer(at, number)
         self._track = "tool_calls"
         return self._write({"tool_calls": [self._calls[at]]})
@@ -306,8 +306,8 @@ class StreamEncoder(Encoder):
         known = self._calls.pop(at, None)
         if known is None:
             return b""
-        told = encode_answered_call(call)
-        rest = {key: value for key, value in told.items() if known.get(key) != value}
+        given = encode_answered_call(call)
+        rest = {key: value for key, value in given.items() if known.get(key) != value}
         for kind in ("function", "custom"):
             if kind in rest:
                 more = {key: value for key, value in rest[kind].items() if known.get(kind, {}).get(key) != value}
@@ -319,8 +319,8 @@ class StreamEncoder(Encoder):
 
     def _block(self, block: Block) -> bytes:
         """A block that is said whole."""
-        said = say([block], {}, self._compat, QUIET, answer=True)
-        delta = {key: said[key] for key in TRACKS if said.get(key)}
+        encoded = say([block], {}, self._compat, QUIET, answer=True)
+        delta = {key: encoded[key] for key in TRACKS if encoded.get(key)}
         for key in ("audio", "function_call"):
             if key in delta and key in self._once:
                 del delta[key]
@@ -328,10 +328,10 @@ class StreamEncoder(Encoder):
             return b""
         self._once.update(delta)
         if "tool_calls" in delta:
-            delta["tool_calls"] = [{"index": self._said_calls, **call} for call in delta["tool_calls"]]
-            self._said_calls += 1
+            delta["tool_calls"] = [{"index": self._encoded_calls, **call} for call in delta["tool_calls"]]
+            self._encoded_calls += 1
         if DETAILS in delta:
-            self._said_details += 1
+            self._encoded_details += 1
         self._track = "part" if "content" in delta else next(iter(delta))
         return self._write(delta)
 
@@ -342,11 +342,11 @@ class StreamEncoder(Encoder):
         self._closed = True
         message = self._named(message)
         before = b"" if self._started else self._start(message)
-        told = whole_answer(message, self._compat, QUIET)
-        self._set_head(told)
-        choices = told.pop("choices", None) or [{"index": 0, "message": {}, "finish_reason": stop_word(message)}]
-        usage = told.pop("usage") if isinstance(told.get("usage"), dict) else None
-        chunks = [self._last_chunk({**told, **self._envelope}, choices[0])]
+        given = whole_answer(message, self._compat, QUIET)
+        self._set_head(given)
+        choices = given.pop("choices", None) or [{"index": 0, "message": {}, "finish_reason": stop_word(message)}]
+        usage = given.pop("usage") if isinstance(given.get("usage"), dict) else None
+        chunks = [self._last_chunk({**given, **self._envelope}, choices[0])]
         for choice in choices[1:]:
             rest = {key: value for key, value in choice.items() if key != "message"}
             delta = dict(choice.get("message") or {})
@@ -386,6 +386,6 @@ def _failed(text: str, code: str | None) -> bytes:
 
 def _wants_usage(request: Request) -> bool:
     """Whether the client asked for usage at the end of the stream; requests of other wires are taken to have."""
-    said: dict[str, Any] = {"stream_options": {"include_usage": True}}
-    options = restored(said, request.extra, API).get("stream_options")
+    encoded: dict[str, Any] = {"stream_options": {"include_usage": True}}
+    options = restored(encoded, request.extra, API).get("stream_options")
     return isinstance(options, dict) and bool(options.get("include_usage"))

@@ -12,10 +12,12 @@ from ..residual import lenient, optional
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """An error answer, an error inside a stream (status 0), or one that came with status 200."""
     wire = lenient(body)
-    told = wire[0] if isinstance(wire, list) and wire else wire  # Google's endpoint wraps it in a list
-    error = told.get("error") if isinstance(told, dict) else None
+    given = wire[0] if isinstance(wire, list) and wire else wire  # Google's endpoint wraps it in a list
+    error = given.get("error") if isinstance(given, dict) else None
     if not isinstance(error, dict):
-        error = {"message": error} if isinstance(error, str) else told if isinstance(told, dict) else {"message": told}
+        error = (
+            {"message": error} if isinstance(error, str) else given if isinstance(given, dict) else {"message": given}
+        )
     message = error.get("message") or error.get("detail")
     text = message if isinstance(message, str) else jsontext.compact(message or wire) if wire else ""
     code = error.get("code")

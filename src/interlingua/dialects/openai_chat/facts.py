@@ -1,6 +1,6 @@
 """What Chat Completions has: its words, its places, our hints about them, and what becomes of each of our fields."""
 
-from ...values.losses import Fate, Fates, bookkeeping, dropped, kept, record, some
+from ...values.losses import Support, SupportTable, bookkeeping, dropped, kept, record, some
 from ...values.messages import StopReason
 from ..residual import MESSAGE, RESPONSE
 
@@ -15,7 +15,7 @@ RANKS = {track: rank for rank, track in enumerate(TRACKS)}
 
 PARTS, REPEATS, INDEXED = "~parts", "~repeats", "~indexed"
 PART, FIELDS, DETAIL, AS, PLAIN, PREFIX, SPLIT = "~part", "~fields", "~detail", "~as", "~plain", "~prefix", "~split"
-OBJECT, CUSTOM, MINTED, CHOICE, CHOICES, NONE = "~object", "~custom", "~minted", "~choice", "~choices", "~none"
+OBJECT, CUSTOM, GENERATED, CHOICE, CHOICES, NONE = "~object", "~custom", "~minted", "~choice", "~choices", "~none"
 UNSAID = "~unsaid"  # the choice has no message at all
 FILTERED = "content_filter"
 
@@ -39,7 +39,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "insufficient_system_resource": "error",
     "model_context_window_exceeded": "error",  # the conversation did not fit: the word is what tells an overflow
 }
-SAID_STOPS = {"stop": "stop", "toolUse": "tool_calls", "length": "length", "error": "error", "aborted": "stop"}
+WIRE_STOP_REASONS = {"stop": "stop", "toolUse": "tool_calls", "length": "length", "error": "error", "aborted": "stop"}
 PIECES = "~pieces"  # what came of a string that is still growing, beside the keys of its object
 
 # What only one form of an answer carries, as paths into the message: a stream has its own word for `object` and numbers
@@ -53,7 +53,7 @@ UNEVEN: tuple[str, ...] = (
     f"$.extra.{API}.{RESPONSE}.{UNSAID}",
 )
 
-FATES: Fates = {
+FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text TextBlock.refusal TextBlock.cache CacheMarker.ttl"),
     **some("TextBlock.citations", "sources belong to the first text of an assistant message"),
     **kept("Citation.title Citation.url Citation.cited_text Citation.start Citation.end"),
@@ -87,7 +87,7 @@ FATES: Fates = {
     **some("ToolResultMessage.content", "a string is read as one text"),
     **kept("ToolResultMessage.cache"),
     **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
-    "ToolResultMessage.is_error": Fate("dropped", "a tool message cannot say that it is an error", False),
+    "ToolResultMessage.is_error": Support("dropped", "a tool message cannot say that it is an error", False),
     **some("Context.system_role", "`developer` is said, where the host knows that role"),
     **kept("CustomMessage.role CustomMessage.fields"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.cache"),
@@ -114,8 +114,8 @@ FATES: Fates = {
     ),
 }
 
-ANSWER_FATES: Fates = {
-    **FATES,
+RESPONSE_SUPPORT: SupportTable = {
+    **FIELD_SUPPORT,
     **kept("AssistantMessage.usage AssistantMessage.response_id"),
     **some("AssistantMessage.model AssistantMessage.response_model", "one of them is said"),
     **some("AssistantMessage.stop_reason AssistantMessage.stop_detail", "said where the wire knows the word"),

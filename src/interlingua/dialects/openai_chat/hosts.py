@@ -41,8 +41,8 @@ def compat_of(quirks: Mapping[str, Any] | None, model: ModelDescriptor | None = 
     """The host's ways: the quirks of the variant, overruled field by field by what the model's description says."""
     if not quirks and (model is None or not model.compat):
         return PLAIN_HOST
-    told = {**(quirks or {}), **((model and model.compat) or {})}
+    fields = {**(quirks or {}), **((model and model.compat) or {})}
     try:
-        return convert({name: told[name] for name in told.keys() & _COMPAT_NAMES}, Compat)
+        return convert({name: fields[name] for name in fields.keys() & _COMPAT_NAMES}, Compat)
     except ValidationError as error:
         raise FormatError(str(error), "$.model.compat") from None

@@ -25,7 +25,7 @@ from ..result_media import Layout, encoded, gathered
 from .assistant_decode import decode_spoken
 from .assistant_encode import say
 from .calls import Pairing, encode_call, real_id
-from .facts import API, MINTED, PARTS
+from .facts import API, GENERATED, PARTS
 from .hosts import Compat
 from .parts import decode_cache, decode_part, encode_part, say_cache
 from .thinking import is_detail
@@ -68,12 +68,12 @@ def _decode_content(content: Any) -> Content:
     return tuple(map(decode_part, content))
 
 
-def _kept(value: M, wire: dict[str, Any], said: dict[str, Any], marks: dict[str, Any] | None = None) -> M:
+def _kept(value: M, wire: dict[str, Any], emitted: dict[str, Any], marks: dict[str, Any] | None = None) -> M:
     """The message with its residual; the parts of its content have their own."""
-    if isinstance(wire.get("content"), list) and isinstance(said.get("content"), list):
-        wire = {**wire, "content": said["content"]}
-    held = {**residual(wire, said), **(marks or {})}
-    return replace(value, extra={API: held}) if held else value
+    if isinstance(wire.get("content"), list) and isinstance(emitted.get("content"), list):
+        wire = {**wire, "content": emitted["content"]}
+    extra_fields = {**residual(wire, emitted), **(marks or {})}
+    return replace(value, extra={API: extra_fields}) if extra_fields else value
 
 
 def say_plain(role: str, content: Content) -> dict[str, Any]:
@@ -85,21 +85,21 @@ def _decode_assistant(wire: dict[str, Any], pairing: Pairing, api: str, compat: 
     content = wire.get("content")
     if len(wire) == 2 and (content is None or isinstance(content, str)) and "content" in wire:
         return AssistantMessage(content=None if content is None else (TextBlock(text=content),), api=api)
-    blocks, held = decode_spoken(wire, compat, pairing.mint, answer=False)
+    blocks, extra_fields = decode_spoken(wire, compat, pairing.mint, answer=False)
     for call in blocks:
         if isinstance(call, ToolCall):
-            pairing.made(None if (call.extra.get(API) or {}).get(MINTED) else call.id, call.id, call.name)
+            pairing.made(None if (call.extra.get(API) or {}).get(GENERATED) else call.id, call.id, call.name)
     if blocks or isinstance(content, list):
-        return AssistantMessage(content=blocks, api=api, extra={API: held} if held else {})
-    held = residual(wire, {"role": "assistant", "content": None})  # null, or no content at all
-    return AssistantMessage(content=None, api=api, extra={API: held} if held else {})
+        return AssistantMessage(content=blocks, api=api, extra={API: extra_fields} if extra_fields else {})
+    extra_fields = residual(wire, {"role": "assistant", "content": None})  # null, or no content at all
+    return AssistantMessage(content=None, api=api, extra={API: extra_fields} if extra_fields else {})
 
 
 def _decode_result(wire: dict[str, Any], pairing: Pairing) -> ToolResultMessage:
     content = wire.get("content")
     blocks = (TextBlock(text=content),) if isinstance(content, str) else _decode_content(content)
-    told = wire.get("tool_call_id")
-    call_id, name = pairing.answered(told)
+    given = wire.get("tool_call_id")
+    call_id, name = pairing.answered(given)
     result = ToolResultMessage(
         tool_call_id=pairing.mint() if call_id is None else call_id,
         tool_name=name if name is not None else optional(wire.get("name")),
@@ -107,14 +107,16 @@ def _decode_result(wire: dict[str, Any], pairing: Pairing) -> ToolResultMessage:
         is_error=False,
         cache=decode_cache(wire),
     )
-    if len(wire) == 3 and isinstance(content, str) and call_id is not None and call_id == told:
+    if len(wire) == 3 and isinstance(content, str) and call_id is not None and call_id == given:
         return result
-    marks: dict[str, Any] = {} if call_id == told else {MINTED: True}
-    said = _say_result(result, {}, QUIET)
-    if isinstance(content, list) and not (isinstance(said["content"], list) and len(said["content"]) == len(content)):
+    marks: dict[str, Any] = {} if call_id == given else {GENERATED: True}
+    emitted = _say_result(result, {}, QUIET)
+    if isinstance(content, list) and not (
+        isinstance(emitted["content"], list) and len(emitted["content"]) == len(content)
+    ):
         marks[PARTS] = True
-        said = _say_result(result, marks, QUIET)
-    return _kept(result, wire, said, marks)
+        emitted = _say_result(result, marks, QUIET)
+    return _kept(result, wire, emitted, marks)
 
 
 def encode_messages(messages: tuple[Message, ...], compat: Compat, report: Reporter) -> list[dict[str, Any]]:
@@ -124,7 +126,7 @@ def encode_messages(messages: tuple[Message, ...], compat: Compat, report: Repor
 
 def _encode_messages(messages: tuple[Message, ...], compat: Compat, report: Reporter) -> list[dict[str, Any]]:
     """One by one."""
-    said: list[dict[str, Any]] = []
+    emitted: list[dict[str, Any]] = []
     pairing = Pairing()
     unnamed: dict[str, Any] = {}  # calls of this turn that the wire gave no id, and how it spelled that
     for at, message in enumerate(messages):
@@ -132,33 +134,33 @@ def _encode_messages(messages: tuple[Message, ...], compat: Compat, report: Repo
         match message:
             case UserMessage():
                 wire = {"role": "user", "content": encode_content(message.content, report)}
-                said.append(restored(wire, message.extra, API) if message.extra else wire)
+                emitted.append(restored(wire, message.extra, API) if message.extra else wire)
             case AssistantMessage():
-                said.append(_encode_assistant(message, compat, report))
+                emitted.append(_encode_assistant(message, compat, report))
                 unnamed = _begin_turn(message, pairing, report)
             case ToolResultMessage():
-                said.append(_encode_result(message, pairing, unnamed, compat, report))
+                emitted.append(_encode_result(message, pairing, unnamed, compat, report))
             case SystemMessage():
                 wire = {"role": _system_role(message.developer, compat, report), "content": None}
                 wire["content"] = encode_content(message.content, report)
-                said.append(restored(wire, message.extra, API) if message.extra else wire)
+                emitted.append(restored(wire, message.extra, API) if message.extra else wire)
             case CustomMessage():
-                said.append({"role": message.role, **message.fields})
-    return said
+                emitted.append({"role": message.role, **message.fields})
+    return emitted
 
 
 def encode_content(content: Content, report: Reporter) -> Any:
     if content is None or isinstance(content, str):
         return content
-    said: list[Any] = []
+    emitted: list[Any] = []
     for at, block in enumerate(content):
         if type(block) is TextBlock and is_plain(block):
-            said.append({"type": "text", "text": block.text})
+            emitted.append({"type": "text", "text": block.text})
         else:
             report.block = at
-            said += encode_part(block, report)
+            emitted += encode_part(block, report)
     report.block = None
-    return said
+    return emitted
 
 
 def is_plain(block: TextBlock) -> bool:
@@ -185,7 +187,7 @@ def _begin_turn(message: AssistantMessage, pairing: Pairing, report: Reporter) -
     for at, block in enumerate(content):
         if type(block) is ToolCall:
             call_id = wire_id = block.id
-            if block.extra and (block.extra.get(API) or {}).get(MINTED):
+            if block.extra and (block.extra.get(API) or {}).get(GENERATED):
                 wire_id = encode_call(block).get("id")  # type: ignore[assignment]
                 if real_id(wire_id) is None:
                     unnamed[call_id] = wire_id
@@ -201,18 +203,18 @@ def _begin_turn(message: AssistantMessage, pairing: Pairing, report: Reporter) -
 
 def _encode_assistant(message: AssistantMessage, compat: Compat, report: Reporter) -> dict[str, Any]:
     content = message.content
-    held = message.extra.get(API) if message.extra else None
-    said: dict[str, Any] | None = None
+    extra_fields = message.extra.get(API) if message.extra else None
+    emitted: dict[str, Any] | None = None
     if content is None:
-        said = {"role": "assistant", "content": None}
+        emitted = {"role": "assistant", "content": None}
     elif isinstance(content, str):
-        said = {"role": "assistant", "content": content}
+        emitted = {"role": "assistant", "content": content}
         report.lost("content", "a string is read as one text", "record", field="content")
-    elif not held:
-        said = _say_simply(content, compat)
-    if said is None:
-        said = say(content, held or {}, compat, report, answer=False)  # type: ignore[arg-type]
-    return put_back(said, held) if held else said
+    elif not extra_fields:
+        emitted = _say_simply(content, compat)
+    if emitted is None:
+        emitted = say(content, extra_fields or {}, compat, report, answer=False)  # type: ignore[arg-type]
+    return put_back(emitted, extra_fields) if extra_fields else emitted
 
 
 def _say_simply(content: tuple[Block, ...], compat: Compat) -> dict[str, Any] | None:
@@ -239,46 +241,46 @@ def _say_simply(content: tuple[Block, ...], compat: Compat) -> dict[str, Any] | 
             return None
     if not content:
         return None
-    said: dict[str, Any] = {"role": "assistant", "content": text}
+    emitted: dict[str, Any] = {"role": "assistant", "content": text}
     if thought is not None:
-        said[compat.reasoning_field] = thought
+        emitted[compat.reasoning_field] = thought
     if calls:
-        said["tool_calls"] = calls
-    return said
+        emitted["tool_calls"] = calls
+    return emitted
 
 
 def _encode_result(
     result: ToolResultMessage, pairing: Pairing, unnamed: dict[str, Any], compat: Compat, report: Reporter
 ) -> dict[str, Any]:
-    held = result.extra.get(API) or {} if result.extra else {}
-    said = _say_result(result, held, report)
-    if result.tool_call_id in unnamed and not held.get(MINTED):
+    extra_fields = result.extra.get(API) or {} if result.extra else {}
+    emitted = _say_result(result, extra_fields, report)
+    if result.tool_call_id in unnamed and not extra_fields.get(GENERATED):
         # The host gave the call no id, so its result has none either.
-        said["tool_call_id"] = unnamed[result.tool_call_id]
-        if said["tool_call_id"] is None:
-            del said["tool_call_id"]
-    if held:
-        said = put_back(said, held)
-    told = said.get("tool_call_id")
-    call_id, name = pairing.answered(told)
+        emitted["tool_call_id"] = unnamed[result.tool_call_id]
+        if emitted["tool_call_id"] is None:
+            del emitted["tool_call_id"]
+    if extra_fields:
+        emitted = put_back(emitted, extra_fields)
+    given = emitted.get("tool_call_id")
+    call_id, name = pairing.answered(given)
     if compat.requires_tool_result_name and result.tool_name is not None:
-        said.setdefault("name", result.tool_name)
+        emitted.setdefault("name", result.tool_name)
     if name is None:
-        name = optional(said.get("name"))
+        name = optional(emitted.get("name"))
     if (pairing.mint() if call_id is None else call_id) != result.tool_call_id:
         severity = "record" if result.tool_call_id in unnamed else "weakened"
         report.lost("tool_call_id", "it is read as that of a call without an id", severity, field="toolCallId")  # type: ignore[arg-type]
     if result.tool_name is not None and name != result.tool_name:
         report.lost("tool_name", "the wire knows only the name of the call", "record", field="toolName")
-    return said
+    return emitted
 
 
-def _say_result(result: ToolResultMessage, held: Mapping[str, Any], report: Reporter) -> dict[str, Any]:
+def _say_result(result: ToolResultMessage, extra_fields: Mapping[str, Any], report: Reporter) -> dict[str, Any]:
     content: Any = result.content
     if isinstance(content, str):
         report.lost("content", "a string is read as one text", "record", field="content")
     elif content is not None:
-        first = content[0] if len(content) == 1 and not held.get(PARTS) else None
+        first = content[0] if len(content) == 1 and not extra_fields.get(PARTS) else None
         if type(first) is TextBlock and is_plain(first):
             content = first.text
         else:

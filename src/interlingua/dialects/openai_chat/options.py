@@ -103,12 +103,12 @@ def _decode_schema(wire: Any) -> OutputSchema | None:
     match wire:
         case {"type": "json_object"}:
             return OutputSchema()
-        case {"type": "json_schema", "json_schema": {"schema": schema} as told} if schema is not None:
+        case {"type": "json_schema", "json_schema": {"schema": schema} as given} if schema is not None:
             return OutputSchema(
                 schema=schema,
-                name=optional(told.get("name")),
-                description=optional(told.get("description")),
-                strict=flag(told.get("strict")),
+                name=optional(given.get("name")),
+                description=optional(given.get("description")),
+                strict=flag(given.get("strict")),
             )
         case _:
             return None
@@ -187,12 +187,12 @@ def _encode_schema(schema: OutputSchema, report: Reporter) -> dict[str, Any]:
         return {"type": "json_object"}
     if schema.name is None:
         report.at("$.options.outputSchema.name", "name", "this wire wants every schema named", "record")
-    told: dict[str, Any] = {"name": "output" if schema.name is None else schema.name, "schema": schema.schema}
+    fields: dict[str, Any] = {"name": "output" if schema.name is None else schema.name, "schema": schema.schema}
     if schema.description is not None:
-        told["description"] = schema.description
+        fields["description"] = schema.description
     if schema.strict is not None:
-        told["strict"] = schema.strict
-    return {"type": "json_schema", "json_schema": told}
+        fields["strict"] = schema.strict
+    return {"type": "json_schema", "json_schema": fields}
 
 
 def _encode_metadata(body: dict[str, Any], metadata: dict[str, Any], marks: Mapping[str, Any]) -> None:

@@ -41,8 +41,8 @@ def _marked(block: Any, marks: dict[str, Any], wire: dict[str, Any]) -> Block:
     """The block with its marks and with what its own encoding gets wrong about `wire`."""
     if marks:
         block = replace(block, extra={API: marks})
-    held = residual(wire, say_part(block)[0])
-    made: Block = replace(block, extra={API: {**held, **marks}}) if held else block
+    extra_fields = residual(wire, say_part(block)[0])
+    made: Block = replace(block, extra={API: {**extra_fields, **marks}}) if extra_fields else block
     return made
 
 
@@ -56,11 +56,11 @@ def _decode_refusal(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
 
 def _decode_thought(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
     """Mistral's thinking, itself a list of text chunks."""
-    told, marks = wire["thinking"], {PART: True}
-    if isinstance(told, str):
-        text, marks = told, {PART: True, PLAIN: True}
+    given, marks = wire["thinking"], {PART: True}
+    if isinstance(given, str):
+        text, marks = given, {PART: True, PLAIN: True}
     else:
-        pieces = [chunk_text(chunk) for chunk in told]
+        pieces = [chunk_text(chunk) for chunk in given]
         text = "".join(pieces)
         if pieces != ([text] if text else []):
             marks[SPLIT] = [len(piece) for piece in pieces]  # type: ignore[assignment]
@@ -76,13 +76,13 @@ def chunk_text(chunk: dict[str, Any]) -> str:
 def _decode_by_url(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
     """`image_url` and `audio_url`: an object with a URL, or at some hosts the bare URL."""
     kind = wire["type"]
-    told = wire[kind]
-    bare = isinstance(told, str)
+    given = wire[kind]
+    bare = isinstance(given, str)
     usual = ImageBlock if kind == "image_url" else AudioBlock
-    source, marks = _decode_source(string(told if bare else told["url"]), usual)
+    source, marks = _decode_source(string(given if bare else given["url"]), usual)
     block = source(cache=decode_cache(wire))
     if isinstance(block, ImageBlock) and not bare:
-        block = replace(block, detail=optional(told.get("detail")))
+        block = replace(block, detail=optional(given.get("detail")))
     if bare:
         marks[PLAIN] = True
     return block, _as(kind, block, marks)
@@ -98,32 +98,32 @@ def _decode_document_url(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
 
 def _decode_file(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
     file = wire["file"]
-    told, file_id = optional(file.get("file_data")), optional(file.get("file_id"))
+    given, file_id = optional(file.get("file_data")), optional(file.get("file_id"))
     block: Any
     marks: dict[str, Any]
-    if told is None:
+    if given is None:
         if file_id is None:
             raise ValueError("a file needs data or an id")
         block, marks = DocumentBlock(cache=decode_cache(wire)), {}
-    elif told.startswith("data:") or "://" in told:
-        source, marks = _decode_source(told, DocumentBlock)
+    elif given.startswith("data:") or "://" in given:
+        source, marks = _decode_source(given, DocumentBlock)
         block = source(cache=decode_cache(wire))
     else:  # some hosts take the base64 text alone
-        block, marks = DocumentBlock(data=told, cache=decode_cache(wire)), {}
+        block, marks = DocumentBlock(data=given, cache=decode_cache(wire)), {}
     if isinstance(block, DocumentBlock):
         block = replace(block, file_id=file_id, title=optional(file.get("filename")))
     return block, _as("file", block, marks)
 
 
 def _decode_input_audio(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
-    told = wire["input_audio"]
-    if isinstance(told, str):
+    given = wire["input_audio"]
+    if isinstance(given, str):
         usual = AudioBlock(cache=decode_cache(wire))
-        sound = replace(usual, url=told) if "://" in told else replace(usual, data=told)
+        sound = replace(usual, url=given) if "://" in given else replace(usual, data=given)
         return sound, {PLAIN: True, AS: "input_audio"}
-    spelled = optional(told.get("format"))
+    spelled = optional(given.get("format"))
     block = AudioBlock(
-        data=string(told["data"]),
+        data=string(given["data"]),
         mime_type=None if spelled is None else _mime_of(spelled),
         cache=decode_cache(wire),
     )
@@ -186,15 +186,15 @@ def decode_cache(wire: Mapping[str, Any]) -> CacheMarker | None:
         if isinstance(marker, dict):
             marks = {AS: key} if key == BREAKPOINT else {}
             cache = CacheMarker(ttl=optional(marker.get("ttl")), extra={API: marks} if marks else {})
-            held = {**residual(marker, _encode_marker(cache)), **marks}
-            return replace(cache, extra={API: held}) if held else cache
+            extra_fields = {**residual(marker, _encode_marker(cache)), **marks}
+            return replace(cache, extra={API: extra_fields}) if extra_fields else cache
     return None
 
 
 def encode_part(block: Block, report: Reporter) -> list[Any]:
     """The block as a part of a content list; none (reported) when this wire cannot say it there."""
-    said = [] if isinstance(block, ThinkingBlock) else say_part(block)
-    if not said:
+    encoded = [] if isinstance(block, ThinkingBlock) else say_part(block)
+    if not encoded:
         report.lost(type(block).__name__, "this wire cannot say such a block here")
     elif isinstance(block, TextBlock):
         if block.citations:
@@ -202,8 +202,8 @@ def encode_part(block: Block, report: Reporter) -> list[Any]:
         if block.text_signature is not None:
             report.lost("text_signature", "only the text of an answer is signed", field="textSignature")
     elif isinstance(block, (ImageBlock, AudioBlock, DocumentBlock)):
-        _account(block, said[0], report)
-    return said
+        _account(block, encoded[0], report)
+    return encoded
 
 
 def say_part(block: Block) -> list[Any]:
@@ -238,10 +238,10 @@ def _opaque_part(value: Any) -> list[Any]:
 
 
 def _say_thought(block: ThinkingBlock) -> dict[str, Any]:
-    held, text = block.extra.get(API) or {}, block.thinking
-    lengths = held.get(SPLIT)
+    extra_fields, text = block.extra.get(API) or {}, block.thinking
+    lengths = extra_fields.get(SPLIT)
     wire: dict[str, Any] = {"type": "thinking"}
-    if held.get(PLAIN):
+    if extra_fields.get(PLAIN):
         wire["thinking"] = text
     elif lengths is not None and sum(lengths) == len(text):
         ends = [sum(lengths[:at]) for at in range(len(lengths) + 1)]
@@ -257,26 +257,28 @@ def text_chunk(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _say_media(block: ImageBlock | AudioBlock | DocumentBlock, held: Mapping[str, Any]) -> dict[str, Any] | None:
-    kind = held.get(AS) or _usual_part(block)
-    url = _url_of(block, held)
+def _say_media(
+    block: ImageBlock | AudioBlock | DocumentBlock, extra_fields: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    kind = extra_fields.get(AS) or _usual_part(block)
+    url = _url_of(block, extra_fields)
     if kind == "file":
         return _say_file(block, url)
     if kind == "input_audio":
-        return _say_sound(block, held)
+        return _say_sound(block, extra_fields)
     if url is None:
         return None
     if kind == "document_url":
         named = {"document_name": block.title} if isinstance(block, DocumentBlock) and block.title is not None else {}
         return {"type": kind, kind: url, **named}
     detail = {"detail": block.detail} if isinstance(block, ImageBlock) and block.detail is not None else {}
-    return {"type": kind, kind: url if held.get(PLAIN) and not detail else {"url": url, **detail}}
+    return {"type": kind, kind: url if extra_fields.get(PLAIN) and not detail else {"url": url, **detail}}
 
 
-def _url_of(block: ImageBlock | AudioBlock | DocumentBlock, held: Mapping[str, Any]) -> str | None:
+def _url_of(block: ImageBlock | AudioBlock | DocumentBlock, extra_fields: Mapping[str, Any]) -> str | None:
     if block.data is None:
         return block.url
-    prefix = held.get(PREFIX)
+    prefix = extra_fields.get(PREFIX)
     if prefix is not None and read_data_url(prefix) == (block.mime_type or "", ""):
         return f"{prefix}{block.data}"
     return data_url(block.mime_type, block.data)
@@ -298,10 +300,12 @@ def _say_file(block: ImageBlock | AudioBlock | DocumentBlock, url: str | None) -
     return {"type": "file", "file": file} if "file_data" in file or "file_id" in file else None
 
 
-def _say_sound(block: ImageBlock | AudioBlock | DocumentBlock, held: Mapping[str, Any]) -> dict[str, Any] | None:
-    if held.get(PLAIN):
-        told = block.data if block.data is not None else block.url
-        return None if told is None else {"type": "input_audio", "input_audio": told}
+def _say_sound(
+    block: ImageBlock | AudioBlock | DocumentBlock, extra_fields: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    if extra_fields.get(PLAIN):
+        given = block.data if block.data is not None else block.url
+        return None if given is None else {"type": "input_audio", "input_audio": given}
     if block.data is None:
         return None
     spelled = {} if block.mime_type is None else {"format": _format_of(block.mime_type)}
@@ -331,17 +335,17 @@ _MEDIA_FIELDS = {
 }
 
 
-def _account(block: ImageBlock | AudioBlock | DocumentBlock, said: Any, report: Reporter) -> None:
+def _account(block: ImageBlock | AudioBlock | DocumentBlock, encoded: Any, report: Reporter) -> None:
     """Reports what reading the part again would not bring back."""
     if isinstance(block, ImageBlock) and _is_plain_picture(block):
         return  # by far the most common, and the most expensive to look at
-    again = decode_part(said)
+    again = decode_part(encoded)
     if type(again) is not type(block):
         report.lost(type(block).__name__, "it is read back as another kind of block", "weakened")
         return
     for name in _MEDIA_FIELDS[type(block)]:
-        told, kept = getattr(block, name), getattr(again, name)
-        if told != kept:
+        given, kept = getattr(block, name), getattr(again, name)
+        if given != kept:
             report.lost(name, MEDIA_RULE, "dropped" if kept is None else "weakened", field=json_name(name))
 
 

@@ -22,11 +22,11 @@ def decode_reasoning(wire: dict[str, Any], compat: Compat) -> Reasoning | None:
 
 
 def _read_openrouter(wire: dict[str, Any]) -> Reasoning | None:
-    told = wire.get("reasoning")
-    if not isinstance(told, dict):
+    given = wire.get("reasoning")
+    if not isinstance(given, dict):
         return None
     read = Reasoning(
-        effort=optional(told.get("effort")), budget=whole(told.get("max_tokens")), enabled=flag(told.get("enabled"))
+        effort=optional(given.get("effort")), budget=whole(given.get("max_tokens")), enabled=flag(given.get("enabled"))
     )
     return None if read == Reasoning() else read
 
@@ -39,20 +39,20 @@ def _read_deepseek(wire: dict[str, Any]) -> Reasoning | None:
 
 
 def _read_zai(wire: dict[str, Any]) -> Reasoning | None:
-    told = wire.get("thinking")
-    if not isinstance(told, dict) or told.get("type") not in ("enabled", "disabled"):
+    given = wire.get("thinking")
+    if not isinstance(given, dict) or given.get("type") not in ("enabled", "disabled"):
         return None
-    return _switched(told["type"] == "enabled", whole(told.get("budget_tokens")))
+    return _switched(given["type"] == "enabled", whole(given.get("budget_tokens")))
 
 
 def _read_qwen(wire: dict[str, Any]) -> Reasoning | None:
-    told = flag(wire.get("enable_thinking"))
-    return None if told is None else _switched(told, whole(wire.get("thinking_budget")))
+    given = flag(wire.get("enable_thinking"))
+    return None if given is None else _switched(given, whole(wire.get("thinking_budget")))
 
 
 def _read_template(wire: dict[str, Any]) -> Reasoning | None:
-    told = wire.get("chat_template_kwargs")
-    switch = flag(told.get("enable_thinking")) if isinstance(told, dict) else None
+    given = wire.get("chat_template_kwargs")
+    switch = flag(given.get("enable_thinking")) if isinstance(given, dict) else None
     return None if switch is None else _switched(switch, None)
 
 
@@ -81,16 +81,16 @@ _REASONING_WAYS: dict[str, Callable[[dict[str, Any]], Reasoning | None]] = {
 
 def encode_reasoning(body: dict[str, Any], reasoning: Reasoning, compat: Compat, report: Reporter) -> None:
     way = (reasoning.extra.get(API) or {}).get(AS) or compat.thinking_format
-    said = _REASONING_SAYERS.get(way, _say_effort)(reasoning, compat)
-    body.update(said)
-    read = decode_reasoning(said, compat)
+    encoded = _REASONING_SAYERS.get(way, _say_effort)(reasoning, compat)
+    body.update(encoded)
+    read = decode_reasoning(encoded, compat)
     if read is None:
         report.at("$.options.reasoning", "reasoning", "this host has no word for it")
         return
     for name in ("effort", "budget", "enabled"):
-        told, again = getattr(reasoning, name), getattr(read, name)
-        if told != again:
-            implied = name == "enabled" and (told is True or again is not None)
+        given, again = getattr(reasoning, name), getattr(read, name)
+        if given != again:
+            implied = name == "enabled" and (given is True or again is not None)
             why = "implied by the rest" if implied else "this host has no word for it"
             severity = "record" if implied else "dropped" if again is None else "weakened"
             report.at(f"$.options.reasoning.{name}", name, why, severity)  # type: ignore[arg-type]
@@ -102,21 +102,21 @@ def _say_effort(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
         word = "off" if "off" in compat.reasoning_effort_map else None
     if word is None or not compat.supports_reasoning_effort:
         return {}
-    said = compat.reasoning_effort_map.get(word, word)
-    return {} if said is None else {"reasoning_effort": said}
+    encoded = compat.reasoning_effort_map.get(word, word)
+    return {} if encoded is None else {"reasoning_effort": encoded}
 
 
 def _say_openrouter(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
-    told = {"effort": reasoning.effort, "max_tokens": reasoning.budget, "enabled": reasoning.enabled}
-    said = {key: value for key, value in told.items() if value is not None}
-    return {"reasoning": said} if said else {}
+    fields = {"effort": reasoning.effort, "max_tokens": reasoning.budget, "enabled": reasoning.enabled}
+    encoded = {key: value for key, value in fields.items() if value is not None}
+    return {"reasoning": encoded} if encoded else {}
 
 
 def _say_zai(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
-    told: dict[str, Any] = {"type": "disabled" if reasoning.enabled is False else "enabled"}
+    fields: dict[str, Any] = {"type": "disabled" if reasoning.enabled is False else "enabled"}
     if reasoning.budget is not None:
-        told["budget_tokens"] = reasoning.budget
-    return {"thinking": told}
+        fields["budget_tokens"] = reasoning.budget
+    return {"thinking": fields}
 
 
 def _say_deepseek(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
@@ -125,10 +125,10 @@ def _say_deepseek(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
 
 
 def _say_qwen(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
-    said: dict[str, Any] = {"enable_thinking": reasoning.enabled is not False}
+    encoded: dict[str, Any] = {"enable_thinking": reasoning.enabled is not False}
     if reasoning.budget is not None:
-        said["thinking_budget"] = reasoning.budget
-    return said
+        encoded["thinking_budget"] = reasoning.budget
+    return encoded
 
 
 def _say_template(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:

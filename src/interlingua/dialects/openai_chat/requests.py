@@ -26,7 +26,7 @@ from ..residual import (
     restored,
     say_tools,
 )
-from .facts import API, FATES
+from .facts import API, FIELD_SUPPORT
 from .hosts import PLAIN_HOST, Compat, compat_of
 from .messages import decode_messages, encode_content, encode_messages, say_plain
 from .options import decode_options, encode_options
@@ -59,10 +59,10 @@ def decode_request(
         extra=extra,
     )
     request = Request(model=described, context=context, options=decode_options(wire, stream, compat))
-    said, _ = encode_request(request, quirks=quirks)
+    emitted, _ = encode_request(request, quirks=quirks)
     # `messages` and `tools` keep their own residuals, item by item.
-    lists = {key: said[key] for key in ("messages", "tools") if isinstance(wire.get(key), list) and key in said}
-    return keeping(request, API, {**wire, **lists}, said)
+    lists = {key: emitted[key] for key in ("messages", "tools") if isinstance(wire.get(key), list) and key in emitted}
+    return keeping(request, API, {**wire, **lists}, emitted)
 
 
 def _decode_system(wire: Any) -> tuple[System, str | None, Extra]:
@@ -78,10 +78,10 @@ def _decode_system(wire: Any) -> tuple[System, str | None, Extra]:
             system = blocks  # type: ignore[assignment]
     if system is None:
         return None, None, {}
-    said = say_plain(role, system)
-    given = wire if isinstance(content, str) else {**wire, "content": said["content"]}
-    held = residual(given, said)
-    return system, "developer" if role == "developer" else None, {API: {MESSAGE: held}} if held else {}
+    emitted = say_plain(role, system)
+    given = wire if isinstance(content, str) else {**wire, "content": emitted["content"]}
+    extra_fields = residual(given, emitted)
+    return system, "developer" if role == "developer" else None, {API: {MESSAGE: extra_fields}} if extra_fields else {}
 
 
 def _decode_tools(wire: Any) -> tuple[ToolSpec, ...] | None:
@@ -131,8 +131,8 @@ def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[st
     encode_options(body, request.options, compat, report)
     if compat is not PLAIN_HOST:
         _encode_host(body, compat)
-    said = restored(body, request.extra, API) if request.extra else body
-    return encoded(API, said, request, FATES, report.losses, strict=strict, spoken=api_of(quirks, API))
+    emitted = restored(body, request.extra, API) if request.extra else body
+    return encoded(API, emitted, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
 
 
 def _encode_system(
@@ -140,24 +140,24 @@ def _encode_system(
 ) -> dict[str, Any] | None:
     """The system prompt as the first message. Without one, a system message that comes first is read as it."""
     context = request.context
-    told = context.system_role
+    given = context.system_role
     if context.system is None:
         role = _lifted_role(messages, report)
-        if role != told:
+        if role != given:
             report.at("$.systemRole", "system_role", "the role of the first message", "record")
         return None
-    developer = told == "developer" and compat.supports_developer_role is not False
+    developer = given == "developer" and compat.supports_developer_role is not False
     if compat.supports_developer_role and request.model.reasoning:
         developer = True
-    if told != ("developer" if developer else None):
+    if given != ("developer" if developer else None):
         report.at(
-            "$.systemRole", "system_role", "as the host knows roles", "record" if told == "system" else "weakened"
+            "$.systemRole", "system_role", "as the host knows roles", "record" if given == "system" else "weakened"
         )
     report.root = SYSTEM
     wire = {"role": "developer" if developer else "system", "content": encode_content(context.system, report)}
     report.root = ""
-    held = (context.extra.get(API) or {}).get(MESSAGE) if context.extra else None
-    return put_back(wire, held) if held else wire
+    extra_fields = (context.extra.get(API) or {}).get(MESSAGE) if context.extra else None
+    return put_back(wire, extra_fields) if extra_fields else wire
 
 
 def _lifted_role(messages: list[dict[str, Any]], report: Reporter) -> str | None:

@@ -11,8 +11,8 @@ from .facts import API
 
 
 def decode_citation(wire: dict[str, Any]) -> Citation:
-    told = wire.get("url_citation")
-    inner = told if isinstance(told, dict) else {}
+    given = wire.get("url_citation")
+    inner = given if isinstance(given, dict) else {}
     citation = Citation(
         title=optional(inner.get("title")),
         url=optional(inner.get("url")),
@@ -53,19 +53,21 @@ def signed(signature: str) -> dict[str, Any]:
 
 def sourced(blocks: list[Block], wire: Mapping[str, Any]) -> list[Block]:
     """The blocks with what the message says of its text: its first one is signed, and has the sources."""
-    told: Any = wire.get("annotations")
+    given: Any = wire.get("annotations")
     signature = google_signature(wire)
-    if not told and signature is None:
+    if not given and signature is None:
         return blocks
     for at, block in enumerate(blocks):
         if isinstance(block, TextBlock) and not block.refusal:
-            own = tuple(map(decode_citation, told)) if are_sources(told) else ()
+            own = tuple(map(decode_citation, given)) if are_sources(given) else ()
             return [*blocks[:at], replace(block, citations=own, text_signature=signature), *blocks[at + 1 :]]
     return blocks
 
 
-def are_sources(told: Any) -> bool:
-    return isinstance(told, list) and all(isinstance(item, dict) and isinstance(item.get("type"), str) for item in told)
+def are_sources(given: Any) -> bool:
+    return isinstance(given, list) and all(
+        isinstance(item, dict) and isinstance(item.get("type"), str) for item in given
+    )
 
 
 def shifted(citation: Citation, before: int) -> Citation:

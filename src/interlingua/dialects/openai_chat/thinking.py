@@ -16,8 +16,8 @@ def decode_detail(wire: Any, at: int) -> Block:
     try:
         block, marks = DETAIL_DECODERS[wire["type"]](wire)
         block = replace(block, extra={API: marks}) if marks else block
-        held = {**residual(wire, encode_detail(block, at)), **marks}
-        return replace(block, extra={API: held}) if held else block
+        extra_fields = {**residual(wire, encode_detail(block, at)), **marks}
+        return replace(block, extra={API: extra_fields}) if extra_fields else block
     except (KeyError, TypeError, ValueError, AttributeError):
         return OpaqueBlock(dialect=API, value={DETAILS: [wire]})
 
@@ -52,25 +52,25 @@ def encode_detail(block: ThinkingBlock, at: int) -> dict[str, Any]:
         if block.thinking_signature is not None:
             wire["data"] = block.thinking_signature
     else:
-        wire[WORDS.get(kind, "text")] = block.thinking
+        wire[TEXTS.get(kind, "text")] = block.thinking
         if block.thinking_signature is not None:
             wire["signature"] = block.thinking_signature
     wire["index"] = at
     return restored(wire, block.extra, API)
 
 
-WORDS = {"reasoning.text": "text", "reasoning.summary": "summary"}  # where an entry has its words
+TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}  # where an entry has its words
 
 
 def is_detail(block: ThinkingBlock) -> bool:
     """Whether the thinking needs an entry of its own: signed, sealed, or with more than its words to say."""
     if block.thinking_signature is not None or block.redacted:
         return True
-    held = block.extra.get(API) or {}
-    return DETAIL in held or any(not key.startswith("~") for key in held)
+    extra_fields = block.extra.get(API) or {}
+    return DETAIL in extra_fields or any(not key.startswith("~") for key in extra_fields)
 
 
-def words_of(details: Iterable[Block]) -> str:
+def joined_text(details: Iterable[Block]) -> str:
     return "".join(block.thinking for block in details if isinstance(block, ThinkingBlock))
 
 
@@ -83,11 +83,11 @@ def plain_thought(text: str, names: list[str], compat: Compat) -> ThinkingBlock:
     return ThinkingBlock(thinking=text, extra={} if names == [compat.reasoning_field] else {API: {FIELDS: names}})
 
 
-def words_in(details: list[Any]) -> str:
+def text_in(details: list[Any]) -> str:
     """The words in some entries."""
     if len(details) == 1 and isinstance(details[0], dict):
-        words = details[0].get("text") or details[0].get("summary")
-        return words if isinstance(words, str) else ""
+        text = details[0].get("text") or details[0].get("summary")
+        return text if isinstance(text, str) else ""
     return "".join(
         detail[word]
         for detail in details

@@ -48,8 +48,8 @@ def decode_usage(wire: Any, compat: Compat) -> Usage | None:
 
 def _cached(wire: Mapping[str, Any]) -> tuple[int, int]:
     """Tokens read from and written to the cache, under the names that hosts have for them."""
-    told = wire.get("prompt_tokens_details")
-    details = told if isinstance(told, dict) else {}
+    given = wire.get("prompt_tokens_details")
+    details = given if isinstance(given, dict) else {}
     read = count(details, "cached_tokens")
     for name in ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens", "cache_read_input_tokens"):
         read = read or count(wire, name)

@@ -29,7 +29,7 @@ from .answers import decode_response, encode_response
 from .decoding import StreamDecoder
 from .encoding import StreamEncoder
 from .errors import decode_error, encode_error
-from .facts import API, FATES, STOP_REASONS, UNEVEN
+from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN
 from .items import decode_item, encode_item
 from .messages import decode_messages, encode_messages
 from .requests import decode_request, encode_request
@@ -38,7 +38,7 @@ __all__ = [
     "API",
     "AZURE",
     "CODEX",
-    "FATES",
+    "FIELD_SUPPORT",
     "STOP_REASONS",
     "UNEVEN",
     "StreamDecoder",

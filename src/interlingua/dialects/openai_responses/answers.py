@@ -28,10 +28,10 @@ from ..residual import (
     residual,
     restored,
     whole,
-    with_held,
+    with_residual,
 )
 from .errors import decode_error
-from .facts import ANSWER_FATES, API, REASONS, SAID_STOPS, STOP_REASONS
+from .facts import API, REASONS, RESPONSE_SUPPORT, STOP_REASONS, WIRE_STOP_REASONS
 from .items import decode_item, encode_items
 from .requests import encode_body
 
@@ -65,7 +65,7 @@ def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assist
     word = _stop_word(wire)
     reason = _reason(word, wire.get("status"), content)
     error = wire.get("error")
-    told = optional(error.get("message")) if isinstance(error, dict) else None
+    given = optional(error.get("message")) if isinstance(error, dict) else None
     failed = reason in ("error", "aborted")
     message = replace(
         base,
@@ -73,10 +73,10 @@ def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assist
         **decode_envelope(wire, base),
         stop_reason=reason,
         stop_detail=word,
-        error_message=_explained(word, content) if told is None and failed else told,
+        error_message=_explained(word, content) if given is None and failed else given,
     )
-    held = residual(wire, _encode_answer(message, [], QUIET))
-    return with_held(message, API, **{RESPONSE: held}) if held else message
+    extra_fields = residual(wire, _encode_answer(message, [], QUIET))
+    return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
 
 
 def decode_envelope(wire: Mapping[str, Any], base: AssistantMessage) -> dict[str, Any]:
@@ -91,8 +91,8 @@ def decode_envelope(wire: Mapping[str, Any], base: AssistantMessage) -> dict[str
 
 
 def _decode_time(seconds: Any) -> int | None:
-    told = number(seconds)
-    return round(told * 1000) if told else None
+    given = number(seconds)
+    return round(given * 1000) if given else None
 
 
 def _stop_word(wire: Mapping[str, Any]) -> str | None:
@@ -142,25 +142,25 @@ def encode_response(
     """The body of a whole answer."""
     report = Reporter("$")
     output = encode_items(blocks_of(message.content), report, answer=True)
-    body = answer_said(message, output, report, request)
-    return encoded(API, body, message, ANSWER_FATES, report.losses, spoken=api_of(quirks, API))
+    body = answer_encoded(message, output, report, request)
+    return encoded(API, body, message, RESPONSE_SUPPORT, report.losses, spoken=api_of(quirks, API))
 
 
-def answer_said(
+def answer_encoded(
     message: AssistantMessage, output: list[Any], report: Reporter, request: Request | None = None
 ) -> dict[str, Any]:
     """The answer with its items; what it repeats of the `request`, unless it is an answer as the wire gave it."""
     body = _encode_answer(named(message, request), output, report)
-    held = message.extra.get(API, {}) if message.extra else {}
-    for key in own_fields(held):
+    extra_fields = message.extra.get(API, {}) if message.extra else {}
+    for key in own_fields(extra_fields):
         report.at(f"$.extra.{API}.{key}", key, "held of a request's message, not of an answer", "record")
-    return put_back(body, held[RESPONSE]) if RESPONSE in held else body | _echoed(request)
+    return put_back(body, extra_fields[RESPONSE]) if RESPONSE in extra_fields else body | _echoed(request)
 
 
 def _encode_answer(message: AssistantMessage, output: list[Any], report: Reporter) -> dict[str, Any]:
     """The envelope. It has what the wire's answers always have; settings that are not known are their defaults."""
     content = blocks_of(message.content)
-    word = said_word(message, content)
+    word = encoded_stop(message, content)
     if report is not QUIET:
         _report_envelope(message, word, content, report)
     explained = message.stop_reason in ("error", "aborted") and message.error_message == _explained(word, content)
@@ -169,7 +169,7 @@ def _encode_answer(message: AssistantMessage, output: list[Any], report: Reporte
         "id": message.response_id or generated_id(message, "resp_"),
         "object": "response",
         "created_at": _encode_time(message.timestamp),
-        "status": status_said(word),
+        "status": status_given(word),
         "error": None if error is None else {"code": _error_code(message), "message": error},
         "incomplete_details": {"reason": word} if word in REASONS else None,
         "instructions": None,
@@ -193,15 +193,15 @@ def _error_code(message: AssistantMessage) -> str:
     ) or "server_error"
 
 
-def status_said(word: str) -> str:
+def status_given(word: str) -> str:
     return "incomplete" if word in REASONS else word
 
 
-def said_word(message: AssistantMessage, content: tuple[Block, ...]) -> str:
+def encoded_stop(message: AssistantMessage, content: tuple[Block, ...]) -> str:
     word = message.stop_detail
     if word in STOP_REASONS and _reason(word, None, content) == message.stop_reason:
         return word
-    return SAID_STOPS.get(message.stop_reason or "", "completed")
+    return WIRE_STOP_REASONS.get(message.stop_reason or "", "completed")
 
 
 def _report_envelope(message: AssistantMessage, word: str, content: tuple[Block, ...], report: Reporter) -> None:

@@ -35,7 +35,7 @@ def decode_part(wire: dict[str, Any]) -> Block:
     return OpaqueBlock(dialect=API, value=wire)
 
 
-def _decode_words(wire: dict[str, Any]) -> TextBlock:
+def _decode_text(wire: dict[str, Any]) -> TextBlock:
     return TextBlock(text=string(wire["text"]), cache=_decode_cache(wire))
 
 
@@ -89,8 +89,8 @@ def _sound_type(format: str | None) -> str | None:
 
 
 _PARTS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "input_text": _decode_words,
-    "output_text": _decode_words,
+    "input_text": _decode_text,
+    "output_text": _decode_text,
     "input_image": _decode_image,
     "input_file": _decode_file,
     "input_audio": _decode_audio,
@@ -208,11 +208,11 @@ def _encode_cache(cache: CacheMarker) -> dict[str, Any]:
 def encode_content(content: Content, report: Reporter) -> Any:
     if content is None or isinstance(content, str):
         return content
-    said = []
+    encoded = []
     for at, block in enumerate(content):
         report.block = at
         wire = encode_part(block, report)
         if wire is not None:
-            said.append(wire)
+            encoded.append(wire)
     report.block = None
-    return said
+    return encoded

@@ -12,7 +12,7 @@ from ..residual import JOINED, optional, string, whole
 from ..streaming import Decoder
 from .answers import decode_answer, decode_envelope
 from .errors import decode_error
-from .facts import API, CUSTOM, FORM, MINTED
+from .facts import API, CUSTOM, FORM, GENERATED
 from .items import decode_item
 from .response_residual import NAMES, filed, kind_of
 
@@ -141,7 +141,7 @@ class StreamDecoder(Decoder):
         if item.kind == "message":
             block = None  # opened by its parts
         elif item.kind in ("function_call", CUSTOM):
-            block = _opening_call(wire, self._minted(item.at))
+            block = _opening_call(wire, self._generated(item.at))
         elif item.kind == "reasoning":
             block = ThinkingBlock(thinking="", extra=_opening_extra(wire, "id"))
         else:
@@ -150,7 +150,7 @@ class StreamDecoder(Decoder):
             self._record.open(self._keyed(item, 0), block)
         return item
 
-    def _minted(self, at: int) -> str:
+    def _generated(self, at: int) -> str:
         return str((self._mint or "call_{}".format)(at))
 
     def _keyed(self, item: _Item, place: int) -> tuple[int, int]:
@@ -235,8 +235,8 @@ class StreamDecoder(Decoder):
             came = self._record.text(key)
             part = item.parts.get(place) or ({"type": "refusal"} if refused else {"type": "output_text"})
             field = "refusal" if refused else "text"
-            told = part.get(field)
-            part = {**part, field: told if isinstance(told, str) and told.startswith(came) else came}
+            given = part.get(field)
+            part = {**part, field: given if isinstance(given, str) and given.startswith(came) else came}
             if place in item.notes and not part.get("annotations"):
                 part["annotations"] = item.notes[place]
             parts.append(part)
@@ -245,18 +245,18 @@ class StreamDecoder(Decoder):
     def _fill(self, output: list[Any]) -> None:
         """The output of the terminal event: only for what the events before did not say, or did not finish."""
         left = [item for item in self._items if item.keys or item.done]  # not those of which nothing came
-        told = [(at, wire) for at, wire in enumerate(output) if isinstance(wire, dict)]
+        reported = [(at, wire) for at, wire in enumerate(output) if isinstance(wire, dict)]
         for match in (_same_id, _same_place, self._same_text):
             rest = []
-            for at, wire in told:
+            for at, wire in reported:
                 item = next((item for item in left if match(item, at, wire)), None)
                 if item is None:
                     rest.append((at, wire))
                 else:
                     left.remove(item)
                     self._close(item, wire)
-            told = rest
-        for at, wire in told:
+            reported = rest
+        for at, wire in reported:
             self._close(self._new(wire, at), wire)
 
     def _same_text(self, item: _Item, at: int, wire: dict[str, Any]) -> bool:
@@ -276,12 +276,12 @@ class StreamDecoder(Decoder):
     # Words.
 
     def _text(self, event: dict[str, Any]) -> None:
-        self._words(event, refused=False)
+        self._text_delta(event, refused=False)
 
     def _refusal(self, event: dict[str, Any]) -> None:
-        self._words(event, refused=True)
+        self._text_delta(event, refused=True)
 
-    def _words(self, event: dict[str, Any], *, refused: bool) -> None:
+    def _text_delta(self, event: dict[str, Any], *, refused: bool) -> None:
         item = self._place(event, "message")
         if item is not None:
             key = self._part(item, _index(event, "content_index"), refused)
@@ -301,7 +301,7 @@ class StreamDecoder(Decoder):
         self._key = key
         self._pieces = pieces
 
-    def _part_told(self, event: dict[str, Any]) -> None:
+    def _part_given(self, event: dict[str, Any]) -> None:
         part = event.get("part")
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "reasoning_text":  # in `content_part` events, or in `reasoning_part` ones (vLLM, Bedrock)
@@ -336,8 +336,8 @@ class StreamDecoder(Decoder):
     def _arguments_done(self, event: dict[str, Any]) -> None:
         item = self._place(event, "function_call")
         if item is not None:
-            told = {key: event[key] for key in ("arguments", "name") if isinstance(event.get(key), str)}
-            item.wire = {**item.wire, **told}
+            fields = {key: event[key] for key in ("arguments", "name") if isinstance(event.get(key), str)}
+            item.wire = {**item.wire, **fields}
 
     def _input(self, event: dict[str, Any]) -> None:
         """The text for a custom tool, in the spelling of the argument that it is here."""
@@ -410,10 +410,10 @@ _HANDLERS: dict[Any, Callable[[StreamDecoder, dict[str, Any]], None]] = {
     "response.in_progress": StreamDecoder._began,
     "response.output_item.added": StreamDecoder._added,
     "response.output_item.done": StreamDecoder._done,
-    "response.content_part.added": StreamDecoder._part_told,
-    "response.content_part.done": StreamDecoder._part_told,
-    "response.reasoning_part.added": StreamDecoder._part_told,
-    "response.reasoning_part.done": StreamDecoder._part_told,
+    "response.content_part.added": StreamDecoder._part_given,
+    "response.content_part.done": StreamDecoder._part_given,
+    "response.reasoning_part.added": StreamDecoder._part_given,
+    "response.reasoning_part.done": StreamDecoder._part_given,
     "response.output_text.delta": StreamDecoder._text,
     "response.output_text.done": StreamDecoder._text_done,
     "response.output_text.annotation.added": StreamDecoder._annotated,
@@ -450,18 +450,20 @@ def _index(event: Mapping[str, Any], field: str) -> int:
 
 
 def _opening_extra(wire: Mapping[str, Any], *names: str) -> Extra:
-    held = {name: wire[name] for name in names if isinstance(wire.get(name), str)}
-    return {API: held} if held else {}
+    residual = {name: wire[name] for name in names if isinstance(wire.get(name), str)}
+    return {API: residual} if residual else {}
 
 
-def _opening_call(wire: Mapping[str, Any], minted: str) -> ToolCall:
+def _opening_call(wire: Mapping[str, Any], generated: str) -> ToolCall:
     id = optional(wire.get("call_id"))
     extra = _opening_extra(wire, "id")
     if id is None:
-        extra = filed(extra, {MINTED: True})
+        extra = filed(extra, {GENERATED: True})
     if wire["type"] == CUSTOM:
         extra = filed(extra, {FORM: CUSTOM})
-    return ToolCall(id=minted if id is None else id, name=optional(wire.get("name")) or "", arguments={}, extra=extra)
+    return ToolCall(
+        id=generated if id is None else id, name=optional(wire.get("name")) or "", arguments={}, extra=extra
+    )
 
 
 def _text_of(block: Block) -> str:

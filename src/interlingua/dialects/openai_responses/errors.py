@@ -17,8 +17,8 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
         error = wire if isinstance(wire, dict) else {}
     message = error.get("message")
     if not isinstance(message, str):
-        told = wire.get("error", wire.get("detail")) if isinstance(wire, dict) else wire
-        message = told if isinstance(told, str) else jsontext.compact(wire) if wire else ""
+        given = wire.get("error", wire.get("detail")) if isinstance(wire, dict) else wire
+        message = given if isinstance(given, str) else jsontext.compact(wire) if wire else ""
     code = optional(error.get("code")) or azure_code(error)
     if code is None and error.get("type") != "error":
         code = optional(error.get("type"))

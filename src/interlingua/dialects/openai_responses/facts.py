@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
-from ...values.losses import Fates, bookkeeping, dropped, kept, record, some
+from ...values.losses import SupportTable, bookkeeping, dropped, kept, record, some
 from ...values.messages import StopReason
 
 API = "openai-responses"
@@ -21,7 +21,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "content_filter": "error",
 }
 REASONS = frozenset({"max_output_tokens", "max_messages", "content_filter"})
-SAID_STOPS = {"length": "max_output_tokens", "error": "failed", "aborted": "cancelled"}
+WIRE_STOP_REASONS = {"length": "max_output_tokens", "error": "failed", "aborted": "cancelled"}
 RETENTIONS: dict[Any, Literal["short", "long"]] = {"24h": "long", "in_memory": "short", "in-memory": "short"}
 
 # Calls that the provider runs itself: our name for the tool, and where the item has the arguments. The name of a remote
@@ -71,12 +71,12 @@ ITEM = "~item"  # of a user message: its one block is an item of the input, no p
 INPUT = "~input"  # of a request: the input was a string
 TEXT = "~text"  # of a request: what the wire says of the text beside its format
 FORM = "~type"  # of a tool choice or a call: the less usual of two ways to say it
-MINTED = "~minted"
+GENERATED = "~minted"
 
 # Fields that only one form of an answer carries, as paths into the message: none here, the stream says it all.
 UNEVEN: tuple[str, ...] = ()
 
-FATES: Fates = {
+FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text Citation.title Citation.url Citation.start Citation.end"),
     **some("TextBlock.refusal TextBlock.citations", "answers have them, and citations need a URL; input has neither"),
     **some("TextBlock.cache", "input can be marked, answers cannot"),
@@ -129,8 +129,8 @@ FATES: Fates = {
 Mint: TypeAlias = Callable[[int], str]
 
 
-ANSWER_FATES: Fates = {
-    **FATES,
+RESPONSE_SUPPORT: SupportTable = {
+    **FIELD_SUPPORT,
     **kept("AssistantMessage.usage AssistantMessage.response_id AssistantMessage.timestamp AssistantMessage.content"),
     **some(
         "AssistantMessage.stop_reason AssistantMessage.stop_detail AssistantMessage.error_message",

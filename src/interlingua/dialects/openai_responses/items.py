@@ -10,9 +10,16 @@ from ...values.folding import arguments_text, parse_arguments
 from ...values.losses import Reporter
 from ...values.messages import Block, OpaqueBlock, ServerToolCall, TextBlock, ThinkingBlock, ToolCall
 from ..residual import JOINED, MESSAGE, optional, put_back, residual, string
-from .assistant_encode import decode_message, easy_message, encode_said, finish_message, is_string_said, message_item
-from .facts import API, AS_TEXT, CONTENT, CUSTOM, FORM, MINTED, SERVER_CALLS, SUMMARY, Mint
-from .response_residual import NO_HINTS, answered, filed, held_of, kind_of
+from .assistant_encode import (
+    decode_message,
+    easy_message,
+    encode_content_text,
+    finish_message,
+    is_string_content,
+    message_item,
+)
+from .facts import API, AS_TEXT, CONTENT, CUSTOM, FORM, GENERATED, SERVER_CALLS, SUMMARY, Mint
+from .response_residual import NO_HINTS, answered, filed, kind_of, residual_of
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------
 
@@ -43,8 +50,8 @@ def _decode_reasoning(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -
     hints = {SUMMARY: summary} if content is None else {SUMMARY: summary, CONTENT: content}
     if content is not None or summary != ([len(text)] if text else []):
         block = replace(block, extra={API: hints})
-    held = held_of(wire, _said_reasoning(block), "reasoning", at, answer)
-    return [(0, replace(block, extra=filed(block.extra, held)))]
+    extra_fields = residual_of(wire, _encoded_reasoning(block), "reasoning", at, answer)
+    return [(0, replace(block, extra=filed(block.extra, extra_fields)))]
 
 
 def _measured(parts: Any, kind: str, texts: list[str]) -> list[Any]:
@@ -61,27 +68,27 @@ def _measured(parts: Any, kind: str, texts: list[str]) -> list[Any]:
 def _decode_call(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> list[tuple[int, Block]]:
     id = optional(wire.get("call_id"))
     given = wire.get("arguments", "")
-    hints: dict[str, Any] = {MINTED: True} if id is None else {}
-    told: tuple[dict[str, Any], str | None, str | None]
+    hints: dict[str, Any] = {GENERATED: True} if id is None else {}
+    provided: tuple[dict[str, Any], str | None, str | None]
     if wire["type"] == CUSTOM:
-        told = {"input": string(wire["input"])}, None, None
+        provided = {"input": string(wire["input"])}, None, None
         hints[FORM] = CUSTOM
     elif isinstance(given, dict):  # some servers
-        told = given, None, None
+        provided = given, None, None
     else:
-        told = parse_arguments(string(given))
-        if answer and told[1] is not None and not told[1].strip():
-            told = {}, None, None  # no arguments; how that was spelled is not sent back
+        provided = parse_arguments(string(given))
+        if answer and provided[1] is not None and not provided[1].strip():
+            provided = {}, None, None  # no arguments; how that was spelled is not sent back
     block = ToolCall(
         id=mint(at) if id is None else id,
         name=string(wire["name"]),
-        arguments=told[0],
-        arguments_text=told[1],
-        parse_error=told[2],
+        arguments=provided[0],
+        arguments_text=provided[1],
+        parse_error=provided[2],
         extra={API: hints} if hints else {},
     )
-    held = held_of(wire, said_call(block), wire["type"], at, answer)
-    return [(0, replace(block, extra=filed(block.extra, held)) if held else block)]
+    extra_fields = residual_of(wire, encoded_call(block), wire["type"], at, answer)
+    return [(0, replace(block, extra=filed(block.extra, extra_fields)) if extra_fields else block)]
 
 
 def _decode_server_call(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> list[tuple[int, Block]]:
@@ -99,8 +106,8 @@ def _decode_server_call(wire: dict[str, Any], at: int, answer: bool, mint: Mint)
         arguments=given,
         extra={API: {"type": kind}},
     )
-    held = residual(wire, _said_server_call(block, kind))
-    return [(0, replace(block, extra=filed(block.extra, held)))]
+    extra_fields = residual(wire, _encoded_server_call(block, kind))
+    return [(0, replace(block, extra=filed(block.extra, extra_fields)))]
 
 
 _ITEMS: dict[str, Callable[[dict[str, Any], int, bool, Mint], list[tuple[int, Block]]]] = {
@@ -123,19 +130,19 @@ def encode_items(content: tuple[Block, ...], report: Reporter, *, answer: bool =
     for at, block in enumerate(content):
         report.block = at
         if isinstance(block, TextBlock):
-            held = (block.extra.get(API) if block.extra else None) or NO_HINTS
-            if not answer and is_string_said(block, held):
+            extra_fields = (block.extra.get(API) if block.extra else None) or NO_HINTS
+            if not answer and is_string_content(block, extra_fields):
                 message = None
-                items.append(easy_message(block, held, report))
+                items.append(easy_message(block, extra_fields, report))
                 continue
-            part = encode_said(block, report, answer=answer)
-            if message is not None and held.get(JOINED):
+            part = encode_content_text(block, report, answer=answer)
+            if message is not None and extra_fields.get(JOINED):
                 message["content"].append(part)
                 continue
-            message = message_item(held, [part], len(items), answer)
+            message = message_item(extra_fields, [part], len(items), answer)
             items.append(message)
-            if MESSAGE in held:
-                unfinished.append((message, held[MESSAGE]))
+            if MESSAGE in extra_fields:
+                unfinished.append((message, extra_fields[MESSAGE]))
             continue
         message = None
         item = encode_item(block, report, len(items), answer=answer)
@@ -149,34 +156,34 @@ def encode_items(content: tuple[Block, ...], report: Reporter, *, answer: bool =
 
 def encode_item(block: Block, report: Reporter, at: int, *, answer: bool = False) -> Any:
     """The item that says one block, no words, at place `at` of the output; or None (reported)."""
-    held = block.extra.get(API) if block.extra else None
+    extra_fields = block.extra.get(API) if block.extra else None
     match block:
         case ToolCall():
-            wire = said_call(block)
+            wire = encoded_call(block)
             kind = wire["type"]
         case ThinkingBlock():
-            kind, wire = "reasoning", _said_reasoning(block)
-        case ServerToolCall() if held and held.get("type") in SERVER_CALLS:
+            kind, wire = "reasoning", _encoded_reasoning(block)
+        case ServerToolCall() if extra_fields and extra_fields.get("type") in SERVER_CALLS:
             if block.cache is not None:
                 report.lost("cache", "answers cannot be marked", field="cache")
-            kind, wire = "", _said_server_call(block, held["type"])
+            kind, wire = "", _encoded_server_call(block, extra_fields["type"])
         case OpaqueBlock() if block.dialect == API:
             return block.value
         case _:
             report.lost(type(block).__name__, "an answer of this wire cannot hold such a block")
             return None
-    if held:
-        wire = put_back(wire, held)
-    return answered(wire, held or {}, kind, at) if answer else wire
+    if extra_fields:
+        wire = put_back(wire, extra_fields)
+    return answered(wire, extra_fields or {}, kind, at) if answer else wire
 
 
-def said_call(block: ToolCall) -> dict[str, Any]:
-    held = block.extra.get(API) if block.extra else None
-    if held and is_custom(block):
+def encoded_call(block: ToolCall) -> dict[str, Any]:
+    extra_fields = block.extra.get(API) if block.extra else None
+    if extra_fields and is_custom(block):
         wire = {"type": CUSTOM, "call_id": block.id, "name": block.name, "input": block.arguments["input"]}
     else:
         wire = {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": arguments_text(block)}
-    if held and held.get(MINTED):
+    if extra_fields and extra_fields.get(GENERATED):
         del wire["call_id"]
     return wire
 
@@ -187,7 +194,7 @@ def is_custom(call: ToolCall) -> bool:
     return call.arguments.keys() == {"input"} and isinstance(call.arguments["input"], str)
 
 
-def _said_server_call(block: ServerToolCall, kind: str) -> dict[str, Any]:
+def _encoded_server_call(block: ServerToolCall, kind: str) -> dict[str, Any]:
     name, key = SERVER_CALLS[kind]
     wire: dict[str, Any] = {"type": kind, "id": block.id}
     if name is None:
@@ -198,7 +205,7 @@ def _said_server_call(block: ServerToolCall, kind: str) -> dict[str, Any]:
     return wire
 
 
-def _said_reasoning(block: ThinkingBlock) -> dict[str, Any]:
+def _encoded_reasoning(block: ThinkingBlock) -> dict[str, Any]:
     summary, content = _reasoning_parts(block)
     wire: dict[str, Any] = {"type": "reasoning", "summary": summary}
     if content is not None:
@@ -210,17 +217,17 @@ def _said_reasoning(block: ThinkingBlock) -> dict[str, Any]:
 
 def _reasoning_parts(block: ThinkingBlock) -> tuple[list[Any], list[Any] | None]:
     """The text in the parts in which it came, as long as it still has their lengths; else in one."""
-    held = block.extra.get(API, {}) if block.extra else {}
-    if SUMMARY not in held:
+    extra_fields = block.extra.get(API, {}) if block.extra else {}
+    if SUMMARY not in extra_fields:
         return ([{"type": "summary_text", "text": block.thinking}] if block.thinking else []), None
-    summary, content = held[SUMMARY], held.get(CONTENT)
+    summary, content = extra_fields[SUMMARY], extra_fields.get(CONTENT)
     texts = _cut(block.thinking, [*summary, *(content or ())])
     if texts is None:
         if content and not summary:
             return [], [{"type": "reasoning_text", "text": block.thinking}]
         return [{"type": "summary_text", "text": block.thinking}], None if content is None else []
-    said = _parts_said(texts, summary, "summary_text")
-    return said, None if content is None else _parts_said(texts[len(summary) :], content, "reasoning_text")
+    encoded = _encoded_parts(texts, summary, "summary_text")
+    return encoded, None if content is None else _encoded_parts(texts[len(summary) :], content, "reasoning_text")
 
 
 def _cut(text: str, lengths: list[Any]) -> list[str] | None:
@@ -238,9 +245,9 @@ def _cut(text: str, lengths: list[Any]) -> list[str] | None:
     return texts if at == len(text) else None
 
 
-def _parts_said(texts: list[str], lengths: list[Any], kind: str) -> list[Any]:
-    said = []
+def _encoded_parts(texts: list[str], lengths: list[Any], kind: str) -> list[Any]:
+    encoded = []
     for text, length in zip(texts, lengths, strict=False):
         part = {"type": kind, "text": text}
-        said.append(part if isinstance(length, int) else put_back(part, length[1]))
-    return said
+        encoded.append(part if isinstance(length, int) else put_back(part, length[1]))
+    return encoded

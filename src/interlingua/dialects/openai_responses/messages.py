@@ -30,7 +30,7 @@ def decode_messages(wire: list[Any], api: str = API, first: int = 0) -> tuple[Me
 
     `api` is who minted the answers, `first` the place of the first item that is no system prompt.
     """
-    said: list[Message] = []
+    encoded: list[Message] = []
     calls: dict[str, ToolCall] = {}  # by either id; a repeated one means the latest call
     answer: list[tuple[int, dict[str, Any]]] = []
     for at in range(first, len(wire)):
@@ -39,12 +39,12 @@ def decode_messages(wire: list[Any], api: str = API, first: int = 0) -> tuple[Me
             answer.append((at, item))
             continue
         if answer:
-            said.append(_decode_answer_items(answer, api, calls))
+            encoded.append(_decode_answer_items(answer, api, calls))
             answer = []
-        said.append(_decode_input_item(item, calls))
+        encoded.append(_decode_input_item(item, calls))
     if answer:
-        said.append(_decode_answer_items(answer, api, calls))
-    return tuple(said)
+        encoded.append(_decode_answer_items(answer, api, calls))
+    return tuple(encoded)
 
 
 def _is_answers(item: Any) -> bool:
@@ -74,10 +74,10 @@ def _decode_input_message(item: dict[str, Any]) -> Message:
     role = item["role"]
     if role == "user":
         user = UserMessage(content=decode_content(item.get("content")))
-        return keeping(user, API, item, said_message(role, user.content, QUIET))
+        return keeping(user, API, item, encoded_message(role, user.content, QUIET))
     if role == "system" or role == "developer":
         system = SystemMessage(content=decode_content(item.get("content")), developer=role == "developer")
-        return keeping(system, API, item, said_message(role, system.content, QUIET))
+        return keeping(system, API, item, encoded_message(role, system.content, QUIET))
     return CustomMessage(role, {k: v for k, v in item.items() if k != "role"})  # type: ignore[return-value]
 
 
@@ -90,7 +90,7 @@ def _decode_result(item: dict[str, Any], calls: Mapping[str, ToolCall]) -> ToolR
         content=decode_content(item.get("output")),
         is_error=False,
     )
-    return keeping(result, API, item, _said_result(result, call, QUIET))
+    return keeping(result, API, item, _encoded_result(result, call, QUIET))
 
 
 def _decode_answer_items(
@@ -100,7 +100,7 @@ def _decode_answer_items(
         item = items[0][1]
         content = item.get("content")
         bare = AssistantMessage(content=() if content == [] else content, api=api)
-        return keeping(bare, API, item, _said_bare(bare))
+        return keeping(bare, API, item, _encoded_bare(bare))
     blocks = tuple(block for at, item in items for _, block in decode_item(item, at))
     for block in blocks:
         if isinstance(block, ToolCall):
@@ -116,7 +116,7 @@ def _is_bare(item: Mapping[str, Any]) -> bool:
     return kind_of(item) == "message" and (content is None or content == [])
 
 
-def _said_bare(message: AssistantMessage) -> dict[str, Any]:
+def _encoded_bare(message: AssistantMessage) -> dict[str, Any]:
     if isinstance(message.content, str):
         return {"type": "message", "role": "assistant", "content": message.content}
     return {"role": "assistant", "content": None if message.content is None else []}
@@ -134,7 +134,7 @@ def _note_call(call: ToolCall, calls: dict[str, ToolCall]) -> None:
 
 def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[Any]:
     """Our messages as items of input."""
-    said: list[Any] = []
+    encoded: list[Any] = []
     calls: dict[str, ToolCall] = {}
     before: Message | None = None
     joined = False
@@ -142,37 +142,37 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[Any
         report.message = at
         match message:
             case UserMessage():
-                said.append(_encode_user(message, report))
+                encoded.append(_encode_user(message, report))
             case AssistantMessage():
                 joined = joined or isinstance(before, AssistantMessage)
-                _say_answer(said, message, calls, report)
+                _say_answer(encoded, message, calls, report)
             case ToolResultMessage():
-                said.append(_encode_result(message, calls.get(message.tool_call_id), report))
+                encoded.append(_encode_result(message, calls.get(message.tool_call_id), report))
             case SystemMessage():
-                wire = said_message("developer" if message.developer else "system", message.content, report)
-                said.append(restored(wire, message.extra, API) if message.extra else wire)
+                wire = encoded_message("developer" if message.developer else "system", message.content, report)
+                encoded.append(restored(wire, message.extra, API) if message.extra else wire)
             case CustomMessage():
-                said.append({"role": message.role, **message.fields})
+                encoded.append({"role": message.role, **message.fields})
         before = message
     if joined:
         report.at("$.messages", "message", "answers in a row are one on this wire", "weakened")
-    return said
+    return encoded
 
 
-def said_message(role: str, content: Content, report: Reporter) -> dict[str, Any]:
+def encoded_message(role: str, content: Content, report: Reporter) -> dict[str, Any]:
     return {"role": role, "content": encode_content(content, report)}
 
 
 def _encode_user(message: UserMessage, report: Reporter) -> Any:
-    wire = said_message("user", message.content, report)
+    wire = encoded_message("user", message.content, report)
     if not message.extra:
         return wire
-    held = message.extra.get(API, {})
-    if held.get(ITEM) and isinstance(message.content, tuple) and len(message.content) == 1:
+    residual = message.extra.get(API, {})
+    if residual.get(ITEM) and isinstance(message.content, tuple) and len(message.content) == 1:
         block = message.content[0]
         if isinstance(block, OpaqueBlock) and block.dialect == API:
             return block.value
-    return put_back(wire, held)
+    return put_back(wire, residual)
 
 
 def _encode_result(result: ToolResultMessage, call: ToolCall | None, report: Reporter) -> dict[str, Any]:
@@ -180,11 +180,11 @@ def _encode_result(result: ToolResultMessage, call: ToolCall | None, report: Rep
         report.lost("tool_name", "the wire knows only the name of the call", "record", field="toolName")
     if result.is_error:
         report.lost("is_error", "an error is said in the words of the result", "weakened", field="isError")
-    wire = _said_result(result, call, report)
+    wire = _encoded_result(result, call, report)
     return restored(wire, result.extra, API) if result.extra else wire
 
 
-def _said_result(result: ToolResultMessage, call: ToolCall | None, report: Reporter) -> dict[str, Any]:
+def _encoded_result(result: ToolResultMessage, call: ToolCall | None, report: Reporter) -> dict[str, Any]:
     custom = call is not None and bool(call.extra) and is_custom(call)
     wire: dict[str, Any] = {"type": RESULTS[custom], "call_id": result.tool_call_id}
     if result.content is not None:
@@ -192,7 +192,7 @@ def _said_result(result: ToolResultMessage, call: ToolCall | None, report: Repor
     return wire
 
 
-def _say_answer(said: list[Any], message: AssistantMessage, calls: dict[str, ToolCall], report: Reporter) -> None:
+def _say_answer(encoded: list[Any], message: AssistantMessage, calls: dict[str, ToolCall], report: Reporter) -> None:
     content = message.content if isinstance(message.content, tuple) else ()
     items = encode_items(content, report)
     for block in content:
@@ -201,11 +201,11 @@ def _say_answer(said: list[Any], message: AssistantMessage, calls: dict[str, Too
         elif isinstance(block, OpaqueBlock) and block.dialect == API and not _is_answers(block.value):
             report.at("$.messages", "message", "an item of the client's ends the answer", "weakened")
     if not items:
-        wire = _said_bare(message)
-        said.append(restored(wire, message.extra, API) if message.extra else wire)
+        wire = _encoded_bare(message)
+        encoded.append(restored(wire, message.extra, API) if message.extra else wire)
         return
     if len(items) == 1 and isinstance(content[0], TextBlock) and isinstance(items[0]["content"], str):
         items[0].pop("type", None)  # else it would be read as an answer without blocks
-    said += items
+    encoded += items
     for key in own_fields(message.extra.get(API)) if message.extra else ():
         report.lost(key, "an answer of several items has no place for it", field=f"extra.{API}.{key}")

@@ -38,8 +38,8 @@ from ..residual import (
     whole,
 )
 from .content import decode_content, decode_part
-from .facts import API, FATES, FORM, INPUT, RETENTIONS, TEXT
-from .messages import decode_messages, encode_messages, said_message
+from .facts import API, FIELD_SUPPORT, FORM, INPUT, RETENTIONS, TEXT
+from .messages import decode_messages, encode_messages, encoded_message
 from .response_residual import filed, kind_of
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------
@@ -68,9 +68,9 @@ def decode_request(
         extra={API: hints} if hints else {},
     )
     # Items keep their own residuals, one by one.
-    said = encode_body(request, [], QUIET)
-    held = residual({**wire, "input": []} if "input" in wire else wire, said)
-    return replace(request, extra=filed(request.extra, held)) if held else request
+    emitted = encode_body(request, [], QUIET)
+    extra_fields = residual({**wire, "input": []} if "input" in wire else wire, emitted)
+    return replace(request, extra=filed(request.extra, extra_fields)) if extra_fields else request
 
 
 def _decode_context(wire: dict[str, Any], api: str) -> tuple[Context, dict[str, Any]]:
@@ -86,13 +86,13 @@ def _decode_context(wire: dict[str, Any], api: str) -> tuple[Context, dict[str, 
     # Without instructions, the first system message is the system prompt.
     role = given[0]["role"]
     content = decode_content(given[0]["content"])
-    held = residual(given[0], said_message(role, content, QUIET))
+    extra_fields = residual(given[0], encoded_message(role, content, QUIET))
     context = Context(
         system=content,  # type: ignore[arg-type]
         messages=decode_messages(given, api, 1),
         tools=tools,
         system_role=_prompt_role(given[0]),
-        extra={API: {MESSAGE: held}} if held else {},
+        extra={API: {MESSAGE: extra_fields}} if extra_fields else {},
     )
     return context, {}
 
@@ -213,17 +213,17 @@ def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[st
     items: list[Any] = []
     if context.system is not None and _is_item(context):
         items.append(_encode_prompt(context, report))
-    said = encode_messages(context.messages, report)
-    if context.system is None and said and _is_prompt(said[0]):
+    emitted = encode_messages(context.messages, report)
+    if context.system is None and emitted and _is_prompt(emitted[0]):
         report.at("$.system", "system", "the first system message is the system prompt on this wire", "weakened")
         report.at("$.messages[0]", "message", "the first system message is the system prompt on this wire", "weakened")
-        if context.system_role != _prompt_role(said[0]):
+        if context.system_role != _prompt_role(emitted[0]):
             report.at("$.systemRole", "system_role", "it is that of the first system message", "weakened")
     elif context.system is None and context.system_role is not None:
         report.at("$.systemRole", "system_role", "there is no system prompt", "record")
-    body = encode_body(request, [*items, *said] if items else said, report)
+    body = encode_body(request, [*items, *emitted] if items else emitted, report)
     body = restored(body, request.extra, API) if request.extra else body
-    return encoded(API, body, request, FATES, report.losses, strict=strict, spoken=api_of(quirks, API))
+    return encoded(API, body, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
 
 
 def _is_item(context: Context) -> bool:
@@ -233,7 +233,7 @@ def _is_item(context: Context) -> bool:
 
 def _encode_prompt(context: Context, report: Reporter) -> dict[str, Any]:
     report.root = SYSTEM
-    wire = said_message(context.system_role or "system", context.system, report)
+    wire = encoded_message(context.system_role or "system", context.system, report)
     report.root = ""
     if context.system_role is not None and context.system_role != _prompt_role(wire):
         report.at("$.systemRole", "system_role", "blocks are always said in a system message", "record")
@@ -243,13 +243,13 @@ def _encode_prompt(context: Context, report: Reporter) -> dict[str, Any]:
 def encode_body(request: Request, items: list[Any], report: Reporter) -> dict[str, Any]:
     """The body, but for what the request holds of it."""
     context, options = request.context, request.options
-    held = request.extra.get(API, {}) if request.extra else {}
+    extra_fields = request.extra.get(API, {}) if request.extra else {}
     body: dict[str, Any] = {}
     if request.model.id:
         body["model"] = request.model.id
     if context.system is not None and not _is_item(context):
         body["instructions"] = context.system
-    body["input"] = items[0]["content"] if held.get(INPUT) and _is_string(items) else items
+    body["input"] = items[0]["content"] if extra_fields.get(INPUT) and _is_string(items) else items
     if context.tools is not None:
         body["tools"] = say_tools(context.tools, API, _encode_tool, report)
     if options.tool_choice is not None:
@@ -264,8 +264,8 @@ def encode_body(request: Request, items: list[Any], report: Reporter) -> dict[st
         body["top_p"] = options.top_p
     if options.reasoning is not None:
         body["reasoning"] = _encode_effort(options.reasoning, report)
-    if options.output_schema is not None or TEXT in held:
-        body["text"] = dict(held.get(TEXT, {}))
+    if options.output_schema is not None or TEXT in extra_fields:
+        body["text"] = dict(extra_fields.get(TEXT, {}))
         if options.output_schema is not None:
             body["text"]["format"] = _encode_schema(options.output_schema, report)
     _encode_service(body, options, report)
@@ -342,10 +342,10 @@ def _encode_effort(reasoning: Reasoning, report: Reporter) -> dict[str, Any]:
 
 
 def _encode_schema(schema: OutputSchema, report: Reporter) -> dict[str, Any]:
-    told = {"name": schema.name, "description": schema.description, "strict": schema.strict}
-    told = {key: value for key, value in told.items() if value is not None}
+    fields = {"name": schema.name, "description": schema.description, "strict": schema.strict}
+    fields = {key: value for key, value in fields.items() if value is not None}
     if schema.schema is not None:
-        return {"type": "json_schema", **told, "schema": schema.schema}
-    for key in told:
+        return {"type": "json_schema", **fields, "schema": schema.schema}
+    for key in fields:
         report.at(f"$.options.outputSchema.{key}", key, "said of a schema, and there is none")
     return {"type": "json_object"}

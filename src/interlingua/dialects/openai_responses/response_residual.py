@@ -19,16 +19,18 @@ def kind_of(wire: Mapping[str, Any]) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def held_of(wire: Mapping[str, Any], said: Mapping[str, Any], kind: str, at: int, answer: bool) -> dict[str, Any]:
+def residual_of(
+    wire: Mapping[str, Any], encoded: Mapping[str, Any], kind: str, at: int, answer: bool
+) -> dict[str, Any]:
     """What to hold of an item, of which `said` is known from its blocks.
 
     Of an answer, what is usual there (`usually`) is not held at all, and what input must not say is under `~response`,
     which is put back only into answers.
     """
     if not answer:
-        return residual(wire, said)
+        return residual(wire, encoded)
     usual = usually(kind, at)
-    if same(wire, {**usual, **said}):
+    if same(wire, {**usual, **encoded}):
         return {}
 
     def is_hidden(key: str, value: Any) -> bool:
@@ -36,12 +38,12 @@ def held_of(wire: Mapping[str, Any], said: Mapping[str, Any], kind: str, at: int
             return kind in HIDDEN
         return (value is None and key in NULLS) or (key in usual and same(value, usual[key]))
 
-    lean = {key: value for key, value in wire.items() if key in said or not is_hidden(key, value)}
+    lean = {key: value for key, value in wire.items() if key in encoded or not is_hidden(key, value)}
     if "arguments" in lean and not lean["arguments"]:
-        lean["arguments"] = said["arguments"]  # blank in an answer means none, and is said so when it is sent back
-    held = residual(lean, said)
+        lean["arguments"] = encoded["arguments"]  # blank in an answer means none, and is said so when it is sent back
+    extra_fields = residual(lean, encoded)
     rest = residual(wire, {**usual, **lean})
-    return {**held, RESPONSE: rest} if rest else held
+    return {**extra_fields, RESPONSE: rest} if rest else extra_fields
 
 
 def usually(kind: str, at: int) -> dict[str, Any]:
@@ -61,14 +63,14 @@ def usually(kind: str, at: int) -> dict[str, Any]:
             return {}
 
 
-def filed(extra: Extra, held: Mapping[str, Any]) -> Extra:
+def filed(extra: Extra, extra_fields: Mapping[str, Any]) -> Extra:
     """`extra` with this added to what it holds for this wire."""
-    return {**extra, API: {**extra.get(API, {}), **held}} if held else extra
+    return {**extra, API: {**extra.get(API, {}), **extra_fields}} if extra_fields else extra
 
 
-def answered(wire: dict[str, Any], held: Mapping[str, Any], kind: str, at: int) -> dict[str, Any]:
+def answered(wire: dict[str, Any], extra_fields: Mapping[str, Any], kind: str, at: int) -> dict[str, Any]:
     """What input says of an item, with what answers say besides; changes and returns `wire`."""
     for key, value in usually(kind, at).items():
         wire.setdefault(key, value)
-    rest = held.get(RESPONSE)
+    rest = extra_fields.get(RESPONSE)
     return put_back(wire, rest) if rest else wire

@@ -41,7 +41,7 @@ _BEGIN, _END, _LAST = "*** Begin Patch", "*** End Patch", "*** End of File"
 _ADD, _UPDATE, _DELETE, _MOVE = "*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "
 _NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? @@.*")  # a header of a unified diff: says nothing to look for
 _TYPOGRAPHY = str.maketrans("‘’‚‛“”„‟‐‑‒–—−\u00a0\u2009\u202f", "''''\"\"\"\"------   ")
-_TOLD_WIDTH = 200
+_REPORT_WIDTH = 200
 
 _PARAMETERS = {
     "type": "object",
@@ -104,8 +104,8 @@ def apply_patch_tool(context: ToolContext) -> Tool:
             raise ToolInputError(f"the patch names {len(sections):,} files, at most {MAX_FILES} are changed at once")
         plan = await _Plan(bridge, signal).of(sections)
         stop_if_aborted(signal)
-        await _carry_out(bridge, plan)
-        files = [_told(one) for one in plan]
+        await _execute_run(bridge, plan)
+        files = [_given(one) for one in plan]
         details = {"files": files, "diff": "".join(one.diff for one in plan)}
         return text_result("Applied the patch:\n" + "\n".join(_line(file) for file in files), details)
 
@@ -281,30 +281,30 @@ def patched(raw: str, hunks: list[Hunk], path: str) -> tuple[str, list[Change]]:
     new += whole[at:]
     text = "".join(line + "\n" for line in new)
     changes = [trimmed(whole, change) for change in changes]
-    told = [change for change in changes if change.lines or change.first < change.last]
-    return text if ends else text.removesuffix("\n").removesuffix("\r"), told
+    reported = [change for change in changes if change.lines or change.first < change.last]
+    return text if ends else text.removesuffix("\n").removesuffix("\r"), reported
 
 
 def _applied(whole: list[str], hunk: Hunk, start: int, new: list[str]) -> tuple[Change, int]:
     """Adds the lines of the hunk to `new`. A line that takes another's place ends as that one did, one more as the line
     before it; lines that stay are the file's own."""
-    at, told = start, list[str]()
+    at, given = start, list[str]()
     near = whole[start] if start < len(whole) else whole[-1] if whole else ""
     removed = list[str]()
     for mark, text in hunk.body:
         if mark == "+":
             near = removed.pop(0) if removed else near
-            told.append(text + "\r" * near.endswith("\r"))
-            new.append(told[-1])
+            given.append(text + "\r" * near.endswith("\r"))
+            new.append(given[-1])
             continue
         if mark == " ":
             removed, near = [], whole[at]
-            told.append(whole[at])
+            given.append(whole[at])
             new.append(whole[at])
         else:
             removed.append(whole[at])
         at += 1
-    return Change(start, at, told), at
+    return Change(start, at, given), at
 
 
 def _start(lines: list[str], hunk: Hunk, at: int, where: str) -> int:
@@ -367,7 +367,7 @@ def _mismatch(lines: list[str], wanted: list[str], start: int) -> str:
 Undo = Callable[[], Awaitable[None]]
 
 
-async def _carry_out(bridge: ByteBridge, plan: list[Planned]) -> None:
+async def _execute_run(bridge: ByteBridge, plan: list[Planned]) -> None:
     """Writes what was planned; when one step fails, the steps before it are taken back."""
     undo: list[tuple[str, Undo]] = []
     try:
@@ -417,7 +417,7 @@ async def _taken_back(back: Undo) -> bool:
     return True
 
 
-def _told(one: Planned) -> dict[str, Any]:
+def _given(one: Planned) -> dict[str, Any]:
     action = "added" if one.old is None else "deleted" if one.new is None else "moved" if one.move_to else "updated"
     file: dict[str, Any] = {"path": one.path, "action": action, "bytes": len(one.new or b"")}
     return file | ({"movedTo": one.move_to} if one.move_to else {})
@@ -440,4 +440,4 @@ def _encoded(text: str, path: str) -> bytes:
 
 
 def _cut(line: str) -> str:
-    return shown(line if len(line) <= _TOLD_WIDTH else line[:_TOLD_WIDTH] + "…")
+    return shown(line if len(line) <= _REPORT_WIDTH else line[:_REPORT_WIDTH] + "…")

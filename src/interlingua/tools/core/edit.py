@@ -25,9 +25,9 @@ from ._lines import Change, line_ending_at, raw_lines, split_lines, trimmed, uni
 from ._text import decode_text
 
 MAX_EDITS = 200
-_TOLD_PLACES = 10
-_TOLD_LINES = 20
-_TOLD_WIDTH = 200
+_REPORT_PLACES = 10
+_REPORT_LINES = 20
+_REPORT_WIDTH = 200
 _SEARCHED_LINES = 20_000
 _COMPARED_WIDTH = 200
 _ALIKE = 0.5  # of 1: a line less like the wanted one than this is not worth showing
@@ -100,8 +100,8 @@ def edit_tool(context: ToolContext) -> Tool:
             "newBytes": len(new),
             "diff": edited.diff,
         }
-        told = f"Edited {shown(path)}: {counted(edited.spans, 'replacement')}, the first on line {edited.first_line}."
-        return text_result(told, details)
+        text = f"Edited {shown(path)}: {counted(edited.spans, 'replacement')}, the first on line {edited.first_line}."
+        return text_result(text, details)
 
     return Tool(
         name="edit",
@@ -175,8 +175,8 @@ def _spans(text: str, edit: Edit, path: str) -> list[Span]:
     if not starts:
         raise ToolInputError(_mismatch(text, edit, path))
     if len(starts) > 1 and not edit.all:
-        lines = ", ".join(str(_line_of(text, start)) for start in starts[:_TOLD_PLACES])
-        more = ", …" if len(starts) > _TOLD_PLACES else ""
+        lines = ", ".join(str(_line_of(text, start)) for start in starts[:_REPORT_PLACES])
+        more = ", …" if len(starts) > _REPORT_PLACES else ""
         raise ToolInputError(
             f"{shown(path)}: {edit.label} occurs {counted(len(starts), 'time')} (lines {lines}{more}); "
             "add lines around it so that it occurs once, or set all to true. Nothing was changed."
@@ -238,15 +238,15 @@ def _mismatch(text: str, edit: Edit, path: str) -> str:
     if at is None:
         return f"{head} No line is like it; read the file again."
     there = lines[at : at + len(wanted)]
-    told = "\n".join(_difference(wanted, there))
-    return f"{head} Nearest is line {at + 1}{_why(wanted, there)} (- your text, + the file):\n{told}"
+    reason = "\n".join(_difference(wanted, there))
+    return f"{head} Nearest is line {at + 1}{_why(wanted, there)} (- your text, + the file):\n{reason}"
 
 
 def _nearest(wanted: list[str], lines: list[str]) -> int | None:
     """The line where the most lines of the wanted text stand in their places, spacing and quotes aside."""
     lines = lines[:_SEARCHED_LINES]
     places: dict[str, list[int]] = {}
-    for at, line in enumerate(wanted[:_TOLD_PLACES]):
+    for at, line in enumerate(wanted[:_REPORT_PLACES]):
         if line.strip():
             places.setdefault(_loose(line), []).append(at)
     votes = Counter(max(0, row - at) for row, line in enumerate(lines) for at in places.get(_loose(line), ()))
@@ -281,19 +281,19 @@ def _why(wanted: list[str], there: list[str]) -> str:
 
 def _difference(wanted: list[str], there: list[str]) -> list[str]:
     """Line against line; spaces and tabs are drawn where nothing else differs."""
-    told = list[str]()
+    given = list[str]()
     for at in range(max(len(wanted), len(there))):
         mine, theirs = (lines[at] if at < len(lines) else None for lines in (wanted, there))
         if mine == theirs:
-            told.append(f"  {_cut(mine or '')}")
+            given.append(f"  {_cut(mine or '')}")
             continue
         drawn = mine is not None and theirs is not None and mine.split() == theirs.split()
-        told += [
+        given += [
             f"{mark} {_cut(_drawn(line) if drawn else line)}"
             for mark, line in (("-", mine), ("+", theirs))
             if line is not None
         ]
-    return told if len(told) <= _TOLD_LINES else [*told[:_TOLD_LINES], "…"]
+    return given if len(given) <= _REPORT_LINES else [*given[:_REPORT_LINES], "…"]
 
 
 def _drawn(line: str) -> str:
@@ -301,4 +301,4 @@ def _drawn(line: str) -> str:
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= _TOLD_WIDTH else line[:_TOLD_WIDTH] + "…"
+    return line if len(line) <= _REPORT_WIDTH else line[:_REPORT_WIDTH] + "…"

@@ -150,9 +150,9 @@ class _Runner:
                 pass
             return self._running(session) if session.exit is None else self._result(session)
         yield_ms = self._yield_ms(arguments)
-        patience = min(max(yield_ms, 10), 120_000) / 1000 if yield_ms else None
+        retry_policy = min(max(yield_ms, 10), 120_000) / 1000 if yield_ms else None
         try:
-            await _follow(session, patience, signal, self._reporter(session, on_update))
+            await _follow(session, retry_policy, signal, self._reporter(session, on_update))
         except asyncio.CancelledError:
             session.stop()
             raise
@@ -263,12 +263,12 @@ class _Runner:
         tail = whole_characters(tail)
         session.seen = 0 if passed else len(tail)
         shown = plain(tail).strip("\n")
-        words = (
+        text = (
             f"The command is running in the background (session {session.id}, pid {session.pid}). "
             f"Follow it with the process tool: poll, log, write or kill, with sessionId {session.id}."
         )
         return ToolResult(
-            content=(TextBlock(text=f"{shown}\n\n{words}" if shown else words),),
+            content=(TextBlock(text=f"{shown}\n\n{text}" if shown else text),),
             details={**self._details(session, "running"), "tail": shown},
         )
 
@@ -292,7 +292,7 @@ class _Runner:
 
 
 async def _follow(
-    session: Session, patience: float | None, signal: Abort | None, report: Callable[[], None] | None
+    session: Session, retry_policy: float | None, signal: Abort | None, report: Callable[[], None] | None
 ) -> None:
     """Waits for the end, the signal, or the end of patience; reports new output at most ten times a second."""
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
@@ -304,11 +304,11 @@ async def _follow(
     forget = [session.ended.on_abort(wake)]
     if signal is not None:
         forget.append(signal.on_abort(wake))
-    end = float("inf") if patience is None else time.monotonic() + patience
+    end = float("inf") if retry_policy is None else time.monotonic() + retry_policy
     reported = 0
     try:
         while not woken.is_set() and (left := end - time.monotonic()) > 0:
-            pause = min(left, UPDATE_SECONDS) if report else (None if patience is None else left)
+            pause = min(left, UPDATE_SECONDS) if report else (None if retry_policy is None else left)
             try:
                 await asyncio.wait_for(woken.wait(), pause)
             except TimeoutError:

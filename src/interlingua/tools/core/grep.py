@@ -199,7 +199,7 @@ def _result(seen: list[Seen], outcome: Outcome, limit: int, around: int) -> Tool
     for file in seen:
         numbers = set(file.numbers[: limit - matches])
         files += bool(numbers)
-        for line, is_match in _told(file, numbers, around):
+        for line, is_match in _given(file, numbers, around):
             if line == _PARTING and not out:
                 continue
             size += len(line.encode()) + 1
@@ -229,7 +229,7 @@ def _result(seen: list[Seen], outcome: Outcome, limit: int, around: int) -> Tool
     return text_result("\n".join(out + notices), details)
 
 
-def _told(file: Seen, numbers: set[int], around: int) -> Iterator[tuple[str, bool]]:
+def _given(file: Seen, numbers: set[int], around: int) -> Iterator[tuple[str, bool]]:
     """The lines to show and whether they match; a parting line before each run of lines, when runs are asked for."""
     last = 0
     for number in sorted(numbers):

@@ -211,9 +211,9 @@ async def _answered(
         except Exception as error:  # whoever made the context wrote `complete`
             attempts.append({"model": model, "error": str(error)[:500] or type(error).__name__})
             continue
-        said = untrusted(visible(answer), "a model that looked at the image")
+        given = untrusted(visible(answer), "a model that looked at the image")
         details = {"model": model, "images": images, "attempts": attempts}
-        return ToolResult(content=(TextBlock(text=said),), details=details)
+        return ToolResult(content=(TextBlock(text=given),), details=details)
     text = "image: no model answered. " + "; ".join(f"{attempt['model']}: {attempt['error']}" for attempt in attempts)
     return ToolResult(content=(TextBlock(text=text),), details={"images": images, "attempts": attempts}, is_error=True)
 

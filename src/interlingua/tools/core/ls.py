@@ -82,10 +82,10 @@ async def _line(bridge: ByteBridge, path: str, name: str) -> str:
     return f"{shown(name)}  {info.size:,}" if info.is_file else f"{shown(name)}  (no regular file)"
 
 
-def _notices(told: int, names: int, every: int) -> list[str]:
+def _notices(given: int, names: int, every: int) -> list[str]:
     notices = []
     if not names:
         notices.append("(empty directory)" if not every else f"(only {counted(every, 'hidden name')}; use all=true)")
-    if told < names:
-        notices.append(f"[{told:,} of {names:,} names. List a directory in it, use find, or raise limit.]")
+    if given < names:
+        notices.append(f"[{given:,} of {names:,} names. List a directory in it, use find, or raise limit.]")
     return notices

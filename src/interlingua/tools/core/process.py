@@ -289,10 +289,10 @@ def _key(name: str) -> str:
 def _name(session: Session) -> str:
     """What the command is called in a list: its first words, on one line."""
     try:
-        words = shlex.split(session.command, comments=True)
+        terms = shlex.split(session.command, comments=True)
     except ValueError:
-        words = session.command.split()
-    name = plain(" ".join(words).encode("utf-8", "replace")).replace("\n", " ")
+        terms = session.command.split()
+    name = plain(" ".join(terms).encode("utf-8", "replace")).replace("\n", " ")
     return name if len(name) <= 60 else f"{name[:59]}…"
 
 

@@ -116,15 +116,15 @@ def _page(path: str, data: bytes, offset: int, limit: int | None, numbered: bool
     chosen = lines[offset - 1 : offset - 1 + (limit or MAX_LINES)]
     page, size, cut = list[str](), 0, False
     for number, line in enumerate(chosen, offset):
-        told = f"{number:>6}\t{line}" if numbered else line
-        length = len(told.encode()) + 1
+        given = f"{number:>6}\t{line}" if numbered else line
+        length = len(given.encode()) + 1
         if size + length > most_bytes:
             cut = True
             if not page:  # one line alone is too long
-                page.append(told.encode()[:most_bytes].decode(errors="ignore"))
+                page.append(given.encode()[:most_bytes].decode(errors="ignore"))
                 size = most_bytes
             break
-        page.append(told)
+        page.append(given)
         size += length
     end = offset + len(page)  # the next line
     notices = _notices(decoded, lines, page, offset, end, cut)

@@ -153,7 +153,7 @@ def _result(
     head: dict[str, Any] = {"url": asked.url, "finalUrl": page.final_url, "status": page.status}
     head |= {"contentType": page.content_type, "title": page.title, "extractor": page.extractor}
     wrapped = untrusted(f"{orjson.dumps(head, option=orjson.OPT_INDENT_2).decode()}\n\n{text}", "the web")
-    said = wrapped if not notes else f"{wrapped}\nNote: {'; '.join(notes)}."
+    message = wrapped if not notes else f"{wrapped}\nNote: {'; '.join(notes)}."
     details = head | {
         "extractMode": asked.extract_mode,
         "externalContent": {"untrusted": True, "source": "web_fetch", "wrapped": True},
@@ -167,15 +167,15 @@ def _result(
         "text": text,
         "warning": "; ".join(notes) or None,
     }
-    return ToolResult(content=(TextBlock(text=said),), details=details)
+    return ToolResult(content=(TextBlock(text=message),), details=details)
 
 
 def _failed(asked: WebFetchArguments, page: Page) -> ToolResult:
     """An answer that is an error: its status in our words, its text as what it is."""
     detail = page.text[:_ERROR_CHARS]
-    said = f"web_fetch: the server answered with status {page.status}, so there is no page."
+    message = f"web_fetch: the server answered with status {page.status}, so there is no page."
     details = {"url": asked.url, "finalUrl": page.final_url, "status": page.status, "error": detail}
-    text = f"{said}\n{untrusted(detail, 'the web')}" if detail else said
+    text = f"{message}\n{untrusted(detail, 'the web')}" if detail else message
     return ToolResult(content=(TextBlock(text=text),), details=details, is_error=True)
 
 

@@ -230,9 +230,9 @@ def _result(service: _Service, query: Query, found: Found, *, cached: bool, took
 
 def _failed(service: _Service, answer: Fetched) -> ToolResult:
     remedy = _REMEDIES.get(answer.status, "the search failed")
-    said = f"web_search: {service.backend.label} answered with status {answer.status}: {remedy}."
+    message = f"web_search: {service.backend.label} answered with status {answer.status}: {remedy}."
     detail = visible(answer.body.decode("utf-8", "replace"))
     detail = (detail.replace(service.key, "…") if service.key else detail)[:_ERROR_CHARS]
-    text = f"{said}\n{untrusted(detail, service.backend.label)}" if detail else said
+    text = f"{message}\n{untrusted(detail, service.backend.label)}" if detail else message
     details = {"provider": service.id, "status": answer.status, "error": detail}
     return ToolResult(content=(TextBlock(text=text),), details=details, is_error=True)
