@@ -15,7 +15,7 @@ from interlingua.connect.connector import HttpConnector
 from interlingua.connect.providers import PROVIDERS
 from interlingua.dialects.generations import GENERATIONS, Generation
 from interlingua.dialects.generations import row as known
-from interlingua.dialects.limits import profile
+from interlingua.dialects.limits import limits_of
 from interlingua.values.jsontext import compact
 from interlingua.values.losses import Loss
 
@@ -169,7 +169,7 @@ def forced(row: Generation) -> str:
 def image(row: Generation) -> str:
     if any(loss.what == "media" for loss in sent(row, "image")[1]):
         return "⚠ described in words"
-    rules = profile(served(row)[1])
+    rules = limits_of(served(row)[1])
     limits = {
         f"{rules.max_images} at most": rules.max_images,
         f"{(rules.image_bytes or 0) / 1e6:.3g} MB": rules.image_bytes,

@@ -15,7 +15,7 @@ from interlingua.connect.client import Client, builtin_connectors
 from interlingua.connect.connector import HttpConnector
 from interlingua.connect.providers import ROWS
 from interlingua.dialects import dialect
-from interlingua.dialects.limits import profile
+from interlingua.dialects.limits import limits_of
 from interlingua.testing import Server
 from interlingua.values.messages import (
     AssistantMessage,
@@ -224,7 +224,7 @@ def test_what_is_sent_keeps_the_rules(
     adapted = il.adapt(source, target, caching=caching).request
     assert il.adapt(adapted, target).losses == ()
     found = list(lifetimes(dialect(target.api).encode_request(adapted).body))
-    assert len(found) <= (profile(target).cache_markers or 0)
+    assert len(found) <= (limits_of(target).cache_markers or 0)
     assert found == sorted(found, reverse=True)
 
 

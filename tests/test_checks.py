@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 import interlingua as il
 from agent.making import agent_of, call, calling, noted
 from corpus.cases import DIALECT_OF, cases, corpus
+from interlingua.conversion import media
 from interlingua.conversion.adapting import adapter as handover
 from interlingua.conversion.adapting import cache_markers
 from interlingua.conversion.adapting import options as option_fitting
 from interlingua.conversion.adapting.adapter import adapt
 from interlingua.conversion.checks import ADVICE
-from interlingua.conversion.converting import media
 from interlingua.dialects import DIALECTS, WIRES
 from interlingua.values.request import Conversation, Request
 from laws.wires import every_dialect

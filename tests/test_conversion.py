@@ -13,7 +13,7 @@ import interlingua as il
 from corpus.cases import DIALECT_OF, cases, corpus
 from dialects.trips import accounted, foreign_conversations
 from interlingua.conversion.adapting.adapter import SYNTHETIC, adapt
-from interlingua.dialects import DIALECTS, FILES, WIRES, dialect
+from interlingua.dialects import DIALECTS, FORMATS, WIRES, dialect
 from interlingua.values.canonical import dump
 from interlingua.values.errors import InterlinguaError, Unsupported
 from interlingua.values.losses import Lines
@@ -101,7 +101,7 @@ def test_detecting_never_fails(data: Any) -> None:
     assert found is None or found.dialect in {*DIALECTS, "interlingua"}
 
 
-SAMPLES = [path for path in sorted(WIRE.glob("*/*")) if path.parent.name.replace("_", "-") in FILES]
+SAMPLES = [path for path in sorted(WIRE.glob("*/*")) if path.parent.name.replace("_", "-") in FORMATS]
 
 
 ONE_A_LINE = ("openai-finetune", "sharegpt")
@@ -201,7 +201,7 @@ def test_a_request_of_our_own_is_read() -> None:
 @st.composite
 def conversations_of(draw: st.DrawFn, source: str) -> Conversation:
     """A conversation as it comes from some format: what that one cannot say is gone, and its hints are there."""
-    if source in FILES:
+    if source in FORMATS:
         body = dialect(source).encode(draw(foreign_conversations(source))).body
         return dialect(source).decode(through_json(body))
     drawn = draw(wellformed_requests(own=source, thinking=draw(st.booleans())))

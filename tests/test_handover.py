@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 import interlingua as il
+from interlingua.conversion import schemas
 from interlingua.conversion.adapting.adapter import CONTINUED, NO_OUTPUT, NO_RESULT
-from interlingua.conversion.converting import schemas
-from interlingua.dialects.limits import PROFILES
+from interlingua.dialects.limits import LIMITS
 from interlingua.values.messages import (
     AssistantMessage,
     AudioBlock,
@@ -230,7 +230,7 @@ def test_case_20_to_23_ids_are_such_as_the_target_takes(target: ModelDescriptor,
     assert len(set(results)) == 2
     assert [adapted.ids.get(new, new) for new in results] == [id, OTHER_LONG]
     assert all(results)
-    rule = il.profiles.profile(target).ids
+    rule = il.dialects.limits.limits_of(target).ids
     assert rule is None or all(map(rule.allows, results))
 
 
@@ -599,7 +599,7 @@ def test_a_history_without_a_beginning_gets_one(target: ModelDescriptor) -> None
     """
     assert repaired(request(), target).context.messages[0].content == CONTINUED
     begun = repaired(request(said_by(CHAT, TextBlock(text="Hi"))), target).context.messages[0]
-    assert (begun.content == CONTINUED) == PROFILES[target.api].user_first
+    assert (begun.content == CONTINUED) == LIMITS[target.api].user_first
 
 
 @pytest.mark.parametrize("target", [BEDROCK_CLAUDE, STRICT_CHAT], ids=lambda t: t.id)

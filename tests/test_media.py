@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 import interlingua as il
 from interlingua.connect.providers import PROVIDERS
-from interlingua.conversion.converting import pictures
+from interlingua.conversion import pictures
 from interlingua.dialects import WIRES
 from interlingua.values.messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock, UserMessage
 from interlingua.values.messages import blocks_of as content_of

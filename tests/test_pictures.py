@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.conversion.converting import pictures
+from interlingua.conversion import pictures
 from interlingua.conversion.pictures import Picture, look, sniff
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 640, 480)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlingua.conversion.converting import resizing
+from interlingua.conversion import resizing
 from interlingua.conversion.pictures import look
 from interlingua.conversion.resizing import Limits, resized
 

@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .dialects import DIALECTS, dialect
+from .dialects import DIALECTS, dialect, wire
 from .values.abort import Abort
 from .values.canonical import dump, load
 from .values.errors import (
@@ -84,9 +84,10 @@ if TYPE_CHECKING:
     from .connect.client import Client, complete, stream
     from .connect.connector import Connector
     from .connect.registry import ConnectorRegistry
+    from .conversion import convert, decode, encode
     from .conversion.adapting.adapter import Adapted, adapt
     from .conversion.checks import Finding, check
-    from .conversion.converting import Detection, convert, decode, detect, encode
+    from .conversion.detection import Detection, detect
     from .plugins import ExtensionInfo, LoadedPlugin, PluginDefinition, load_plugins
     from .plugins.toolkit import create_toolkit
     from .sessions.session import Session
@@ -128,7 +129,7 @@ _LATER = {
     "Client": "connect.client",
     "Connector": "connect.connector",
     "ConnectorRegistry": "connect.registry",
-    "Detection": "conversion.converting",
+    "Detection": "conversion.detection",
     "Finding": "conversion.checks",
     "adapt": "conversion.adapting.adapter",
     "check": "conversion.checks",
@@ -136,7 +137,7 @@ _LATER = {
     "convert": "conversion.converting",
     "create_toolkit": "plugins.toolkit",
     "decode": "conversion.converting",
-    "detect": "conversion.converting",
+    "detect": "conversion.detection",
     "encode": "conversion.converting",
     "load_plugins": "plugins",
     "Session": "sessions.session",
@@ -267,4 +268,5 @@ __all__ = [
     "sync",
     "tool",
     "unfold",
+    "wire",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .conversion.converting import convert
+from .conversion import convert
 from .values.errors import InterlinguaError
 
 LOSSES = pa.list_(

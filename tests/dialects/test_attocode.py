@@ -433,7 +433,7 @@ def test_an_answer_of_another_wire_loses_only_what_is_reported(data: st.DataObje
 )
 def test_messages_are_told_from_those_of_others(value: Any, is_it: bool) -> None:
     """Only what Attocode alone would write is claimed."""
-    assert (attocode.sniff(value) is not None) is is_it
+    assert (attocode.detect(value) is not None) is is_it
 
 
 @pytest.mark.parametrize(

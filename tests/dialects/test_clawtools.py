@@ -495,4 +495,4 @@ def test_a_context_of_another_wire_is_explained(context: dict[str, Any], path: s
 )
 def test_contexts_are_told_from_other_things(value: Any, is_it: bool) -> None:
     """Only what clawtools alone would write is claimed."""
-    assert (clawtools.sniff(value) is not None) is is_it
+    assert (clawtools.detect(value) is not None) is is_it

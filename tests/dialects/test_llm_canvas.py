@@ -315,4 +315,4 @@ def test_anything_is_read_or_refused(value: Any) -> None:
 )
 def test_canvases_are_told_from_other_trees(value: Any, is_it: bool) -> None:
     """A list of messages could be anybody's: only a canvas is claimed."""
-    assert (llm_canvas.sniff(value) is not None) is is_it
+    assert (llm_canvas.detect(value) is not None) is is_it

@@ -444,4 +444,4 @@ def test_anything_is_read_or_refused(value: Any) -> None:
 )
 def test_session_files_are_told_from_other_lines(value: Any, is_it: bool) -> None:
     """Only what a session file alone would have is claimed."""
-    assert (openclaw.sniff(value) is not None) is is_it
+    assert (openclaw.detect(value) is not None) is is_it

@@ -13,7 +13,7 @@ import interlingua as il
 from interlingua.conversion.adapting.adapter import NO_RESULT, SYNTHETIC, Adapted
 from interlingua.dialects import dialect
 from interlingua.dialects.foreign_blocks import meant
-from interlingua.dialects.limits import profile
+from interlingua.dialects.limits import limits_of
 from interlingua.values.canonical import dump
 from interlingua.values.messages import AssistantMessage, TextBlock, ToolResultMessage
 from interlingua.values.request import ModelDescriptor, Request
@@ -144,7 +144,7 @@ def test_calls_and_results_are_paired_one_to_one(name: str, data: st.DataObject)
     source, target = data.draw(histories(name)), data.draw(targets(name))
     adapted = il.adapt(source, target)
     open_calls: list[Any] = []
-    rules = profile(target if isinstance(target, ModelDescriptor) else ModelDescriptor(id="", api=name))
+    rules = limits_of(target if isinstance(target, ModelDescriptor) else ModelDescriptor(id="", api=name))
     in_one = rules.joined_calls or rules.alternating
     before: Any = None
     for message in adapted.request.context.messages:
@@ -216,7 +216,7 @@ def what_became(at: int, result: ToolResultMessage, adapted: Adapted, body: str)
 
 
 def ids_lead_back(source: Request, adapted: Adapted, target: ModelDescriptor | str, name: str) -> None:
-    rule = profile(target if isinstance(target, ModelDescriptor) else ModelDescriptor(id="", api=name)).ids
+    rule = limits_of(target if isinstance(target, ModelDescriptor) else ModelDescriptor(id="", api=name)).ids
     made = [c.id for m in adapted.request.context.messages if isinstance(m, AssistantMessage) for c in m.tool_calls]
     had = [c.id for m in meant(source.context.messages) if isinstance(m, AssistantMessage) for c in m.tool_calls]
     assert not Counter(adapted.ids.get(id, id) for id in made) - Counter(had)
@@ -234,7 +234,7 @@ def test_no_blank_text_is_sent_where_it_is_refused(name: str, data: st.DataObjec
     request = il.adapt(data.draw(histories(name)), name).request
     for message in request.context.messages:
         assert message.content or isinstance(message, ToolResultMessage) or isinstance(message.content, str)
-        if not profile(ModelDescriptor(id="", api=name)).blank_text:
+        if not limits_of(ModelDescriptor(id="", api=name)).blank_text:
             assert message.content
             blocks = (message.content,) if isinstance(message.content, str) else message.content
             assert not any(isinstance(b, str) and not b.strip() for b in blocks)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import interlingua as il
 from interlingua.conversion.pictures import look, sniff
-from interlingua.dialects.limits import profile
+from interlingua.dialects.limits import limits_of
 from interlingua.values.messages import (
     AssistantMessage,
     AudioBlock,
@@ -123,7 +123,7 @@ def test_media_that_are_sent_are_within_the_limits_of_the_target(name: str, data
     In number, size, type and source; and nothing is left to do or to report the second time.
     """
     source, target = request_of(data.draw(histories())), data.draw(targets(name))
-    adapted, rules = il.adapt(source, target), profile(target)
+    adapted, rules = il.adapt(source, target), limits_of(target)
     images, documents, sounds = (in_request(adapted.request, kind) for kind in (ImageBlock, DocumentBlock, AudioBlock))
     note(f"losses: {adapted.losses}")
     assert len(images) <= (rules.max_images if rules.max_images is not None else len(images))

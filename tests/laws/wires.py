@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlingua.dialects import FILES, WIRES, Dialect, dialect
+from interlingua.dialects import FORMATS, WIRES, Dialect, dialect
 from interlingua.dialects.framing import Frame
 from interlingua.values.errors import BadWire
 from interlingua.values.events import StreamEvent
@@ -15,8 +15,8 @@ from interlingua.values.messages import AssistantMessage
 from interlingua.values.request import Request
 
 every_dialect = pytest.mark.parametrize("name", sorted(WIRES))
-RETURNED = frozenset(name for name in FILES if getattr(dialect(name), "RETURNED", False))  # never made of others
-every_file = pytest.mark.parametrize("name", sorted(FILES.keys() - RETURNED))
+RETURNED = frozenset(name for name in FORMATS if getattr(dialect(name), "RETURNED", False))  # never made of others
+every_file = pytest.mark.parametrize("name", sorted(FORMATS.keys() - RETURNED))
 every_returned = pytest.mark.parametrize("name", sorted(RETURNED))
 
 

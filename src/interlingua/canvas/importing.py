@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from ..conversion import converting as conversion
+from .. import conversion
 from ..conversion import sources
 from ..sessions import Session, save
 from ..sessions.files import FileStore

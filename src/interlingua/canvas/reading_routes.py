@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from msgspec import field
 
-from ..dialects import FILES, WIRES
+from ..dialects import FORMATS, WIRES
 from ..serving.problems import HttpProblem
 from ..sessions.texts import Query
 from . import server
@@ -394,7 +394,7 @@ async def dialects(call: Call) -> Dialects:
     """The formats that conversations can be shown and written in."""
     return Dialects(
         wires=tuple(DialectView(id=name, label=name) for name in WIRES),
-        files=tuple(DialectView(id=name, label=name) for name in FILES),
+        files=tuple(DialectView(id=name, label=name) for name in FORMATS),
     )
 
 

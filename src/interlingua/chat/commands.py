@@ -6,13 +6,13 @@ from pathlib import Path
 
 from rich.text import Text
 
+from .. import conversion
 from ..cli import output
 from ..connect import models as catalogue
 from ..connect.auth.resolver import resolve_auth
 from ..connect.client import default_client
 from ..connect.foreign import models_of
 from ..connect.providers import PROVIDERS
-from ..conversion import converting as conversion
 from ..conversion.adapting.adapter import adapt
 from ..dialects import DIALECTS
 from ..sessions import SessionInfo

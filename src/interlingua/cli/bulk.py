@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import IO
 
-from ..conversion import converting as conversion
+from .. import conversion
 from ..dialects.files import transcript
 from ..values import jsontext
 from ..values.errors import InterlinguaError

@@ -11,7 +11,7 @@ from typing import IO, Any
 import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..conversion import converting as conversion
+from .. import conversion
 from ..dialects import DIALECTS
 from ..values.errors import InterlinguaError
 from ..values.losses import Encoded, Lines

@@ -18,7 +18,7 @@ from ..agent import Agent
 from ..connect.client import Client
 from ..connect.debug import DebugConnector, ScriptedCall, Step
 from ..connect.registry import ConnectorRegistry
-from ..conversion.converting import encode
+from ..conversion import encode
 from ..dialects import DIALECTS, dialect
 from ..sessions.session import Session
 from ..tools.catalog import discover_core_tools

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from ..conversion.converting import detect
+from ..conversion import detect
 from . import output, sources
 
 

@@ -3,7 +3,7 @@
 import click
 from rich.table import Table
 
-from ..dialects import DIALECTS, FILES, dialect
+from ..dialects import DIALECTS, FORMATS, dialect
 from . import output
 
 
@@ -11,7 +11,7 @@ from . import output
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def command(as_json: bool) -> None:
     """List the formats: provider wires (requests, answers, streams) and files."""
-    rows = [(name, "file" if name in FILES else "wire", _summary(name)) for name in DIALECTS]
+    rows = [(name, "file" if name in FORMATS else "wire", _summary(name)) for name in DIALECTS]
     if as_json:
         output.say_json([{"name": name, "kind": kind, "summary": summary} for name, kind, summary in rows])
         return

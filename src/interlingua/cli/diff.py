@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from ..conversion import converting as conversion
+from .. import conversion
 from ..sessions.comparison import aligned, comparable
 from ..values.errors import InterlinguaError
 from ..values.messages import text_of

@@ -18,7 +18,7 @@ from ..connect.auth.resolver import resolve_auth
 from ..connect.client import default_client
 from ..connect.overrides import known_rows, own_notes
 from ..connect.stream import Stream
-from ..conversion.converting import decode, detect, encode
+from ..conversion import decode, detect, encode
 from ..sessions.summary import is_foreign
 from ..values import jsontext
 from ..values.abort import Abort

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..conversion import converting as conversion
+from .. import conversion
 from ..sessions import Session, SessionError, SessionInfo, SessionNotFound, save, store_at, tree
 from ..sessions import compaction as compacting
 from ..sessions.gc import Collected, collect_blobs, collect_branches

@@ -10,7 +10,7 @@ from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.text import Text
 
-from ..conversion import converting as conversion
+from .. import conversion
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.messages import (

@@ -5,7 +5,7 @@ import sys
 import click
 from rich.table import Table
 
-from ..conversion import converting as conversion
+from .. import conversion
 from ..sessions.totals import TOKENS, Totals
 from ..values.errors import InterlinguaError
 from . import output, sources

@@ -212,7 +212,7 @@ def _context_of(given: Any, wire_options: Options) -> tuple[Context, Options]:
         return Context(messages=(UserMessage(content=given),)), wire_options
     are_json = [isinstance(message, dict) for message in given] if isinstance(given, list | tuple) else []
     if isinstance(given, bytes | dict) or (are_json and all(are_json)):
-        from ..conversion.converting import decode
+        from ..conversion import decode
 
         return _context_of(decode(given if isinstance(given, bytes | dict) else list(given)), wire_options)
     messages = tuple(given) if isinstance(given, list | tuple) else (given,)

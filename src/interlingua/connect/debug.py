@@ -298,7 +298,7 @@ def _written(path: str) -> tuple[Step, ...]:
 
 @functools.lru_cache(maxsize=4)
 def _recorded(path: str) -> tuple[AssistantMessage, ...]:
-    from ..conversion.converting import decode
+    from ..conversion import decode
 
     return tuple(m for m in decode(_file(path)).messages if isinstance(m, AssistantMessage))
 

@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..dialects import Decoding, Dialect
 from ..dialects.framing import Frame, actual_type
+from ..dialects.protocols import Decoding, Dialect
 from ..dialects.provider_errors import failure_of
 from ..values.abort import Abort
 from ..values.containment import must_propagate

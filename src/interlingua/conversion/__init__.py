@@ -1,1 +1,18 @@
-"""Conversion between formats: detection, decoding, encoding, checks, adapting."""
+"""Conversion between formats: detect, decode, encode, convert, and the reading of documents behind them."""
+
+from .converting import convert, decode, encode, split, stands_alone
+from .detection import SELF, Detection, detect
+from .documents import is_stream, value_of
+
+__all__ = [
+    "SELF",
+    "Detection",
+    "convert",
+    "decode",
+    "detect",
+    "encode",
+    "is_stream",
+    "split",
+    "stands_alone",
+    "value_of",
+]

@@ -17,8 +17,10 @@ from ..values.errors import DialectError, FormatError
 from ..values.losses import Loss
 from ..values.messages import AgentMessage
 from ..values.request import Conversation, ModelDescriptor, Request
-from . import converting as conversion
 from .adapting import adapter as handover
+from .converting import decode
+from .detection import SELF, detect
+from .documents import is_stream, value_of
 
 
 class Finding(Struct, frozen=True):
@@ -86,9 +88,9 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
     if isinstance(data, Conversation):
         return _checked(data.request(), target)
     try:
-        value = data if conversion.is_stream(data) else conversion.value_of(data)
+        value = data if is_stream(data) else value_of(data)
         mistakes = _mistakes(value, dialect)
-        conversation = conversion.decode(value, dialect)
+        conversation = decode(value, dialect)
     except (DialectError, FormatError) as error:
         return (Finding(error.path, "error", error.message, "write it as the format has it, or name the format"),)
     findings = _checked(conversation.request(), target)
@@ -98,12 +100,12 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
 
 
 # Formats with our own names for roles and blocks: other wires' names are mistakes there.
-_OURS = ("clawtools", "openclaw", "transcript", conversion.SELF)
+_OURS = ("clawtools", "openclaw", "transcript", SELF)
 
 
 def _mistakes(value: Any, dialect: str | None) -> tuple[Finding, ...]:
     """Foreign spellings in what is meant to be the format's own messages."""
-    found = conversion.detect(value) if dialect is None else None
+    found = detect(value) if dialect is None else None
     name = found.dialect if found is not None else dialect
     if name not in _OURS or not isinstance(value, dict | list):
         return ()

@@ -14,7 +14,7 @@ from urllib.parse import unquote, unquote_to_bytes
 
 from msgspec.structs import replace
 
-from ..dialects.limits import Profile, Source
+from ..dialects.limits import Limits, Source
 from ..values.losses import Severity
 from ..values.messages import (
     AssistantMessage,
@@ -44,7 +44,7 @@ class Change(NamedTuple):
 class MediaFitter:
     """Fits the media of one request, block by block, in their order; counts what the target takes only so much of."""
 
-    def __init__(self, rules: Profile, model: ModelDescriptor) -> None:
+    def __init__(self, rules: Limits, model: ModelDescriptor) -> None:
         self._rules = rules
         self._sees = model.input is None or "image" in model.input
         self._images = 0

@@ -14,7 +14,9 @@ import zstandard
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines
-from . import converting as conversion
+from .converting import split, stands_alone
+from .detection import Detection, detect
+from .documents import is_stream
 
 STDIN = "-"
 ENDINGS = (".json", ".jsonl", ".ndjson", ".sse", ".txt", ".log")
@@ -171,7 +173,7 @@ def documents(
         problems.append(Problem(source.name, message))
         return
     value = _whole(source, data, problems)
-    parts = conversion.split(value, dialect) if value is not None else []
+    parts = split(value, dialect) if value is not None else []
     for number, part in enumerate(parts, 1):
         yield Document(source, number if len(parts) > 1 else None, part)
 
@@ -196,8 +198,8 @@ def _holds_a_conversation(line: bytes, dialect: str | None) -> bool:
         return bool(value)
     if not isinstance(value, dict) or "role" in value:
         return False
-    found = conversion.detect(value) if dialect is None else conversion.Detection(dialect, "told")
-    return found is not None and conversion.stands_alone(value, found.dialect)
+    found = detect(value) if dialect is None else Detection(dialect, "told")
+    return found is not None and stands_alone(value, found.dialect)
 
 
 def _line_documents(
@@ -223,7 +225,7 @@ def _whole(source: Source, data: bytes, problems: list[Problem]) -> Any:
     if not data.strip():
         problems.append(Problem(source.name, "empty"))
         return None
-    if conversion.is_stream(data):
+    if is_stream(data):
         return data
     try:
         return jsontext.read(data)

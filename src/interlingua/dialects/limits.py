@@ -35,7 +35,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 WORD = r"[A-Za-z0-9_-]+"
 
 
-class Profile(Struct, frozen=True, kw_only=True):
+class Limits(Struct, frozen=True, kw_only=True):
     """The rules of one target. `api` is the dialect that files what only this wire can say."""
 
     api: str
@@ -113,7 +113,7 @@ CLAUDE = "claude"
 # https://platform.claude.com/docs/en/build-with-claude/vision, General limits: 5 MB of base64 and 8000 px a picture;
 # 100 pictures (600 where the window is larger than 200k tokens); in requests of more than 20 pictures 2000 px each.
 # A request has at most 32 MB (…/api/overview, Request size limits), of which 2 are left for text here.
-ANTHROPIC = Profile(
+ANTHROPIC = Limits(
     api="anthropic-messages",
     ids=NameRule(WORD, 64),
     names=NameRule(WORD, 128),
@@ -145,7 +145,7 @@ BEDROCK_ANTHROPIC = replace(ANTHROPIC, images=("data",), image_bytes=5_000_000, 
 # …/guides/file-inputs, Accepted file types: PDF, text and code, office documents.
 OFFICE = ("application/vnd.openxmlformats-*", "application/vnd.ms-*", "application/vnd.oasis.*", "application/msword")
 OPENAI_FILES = (PDF, "text/*", "application/json", "application/xml", "application/*+xml", "application/rtf", *OFFICE)
-COMPLETIONS = Profile(
+COMPLETIONS = Limits(
     api="openai-completions",
     ids=NameRule(WORD, 40),
     error_flag=False,
@@ -168,7 +168,7 @@ COMPLETIONS = Profile(
     stops=4,
     max_temperature=2,
 )
-RESPONSES = Profile(
+RESPONSES = Limits(
     api="openai-responses",
     ids=NameRule(WORD, 64),
     error_flag=False,
@@ -190,7 +190,7 @@ RESPONSES = Profile(
 # https://ai.google.dev/gemini-api/docs/image-understanding: these types, 3,600 files; …/file-input-methods: 100 MB of
 # inline data; …/document-processing: PDF and text. Vertex AI, docs.cloud.google.com/vertex-ai/generative-ai/docs/
 # multimodal/image-understanding: 3,000 pictures, 7 MB each where they are inline.
-GOOGLE = Profile(
+GOOGLE = Limits(
     api="google-generative-ai",
     names=NameRule(r"[A-Za-z_][A-Za-z0-9_.:-]*", 64),
     blank_text=False,
@@ -215,7 +215,7 @@ VERTEX = replace(GOOGLE, max_images=3000, image_bytes=7_000_000 * 4 // 3)
 # five documents of 4.5 MB, a text beside a document, S3 locations besides bytes; …/API_runtime_DocumentBlock.html: pdf,
 # csv, doc, docx, xls, xlsx, html, txt, md. The newer page
 # …/userguide/inference-api-restrictions.html leaves pictures to the models, and the size of some PDF and DOCX files.
-BEDROCK = Profile(
+BEDROCK = Limits(
     api="bedrock-converse-stream",
     ids=NameRule(WORD, 64),
     typed_tools=True,
@@ -244,7 +244,7 @@ BEDROCK = Profile(
     strict="closed",
     max_temperature=1,
 )
-OLLAMA = Profile(
+OLLAMA = Limits(
     api="ollama-chat",
     error_flag=False,
     later_system=True,
@@ -257,7 +257,7 @@ OLLAMA = Profile(
     default_window=4096,  # github.com/ollama/ollama/blob/main/docs/context-length.mdx
 )
 
-PROFILES: dict[str, Profile] = {
+LIMITS: dict[str, Limits] = {
     "anthropic-messages": ANTHROPIC,
     "bedrock-invoke-anthropic": BEDROCK_ANTHROPIC,
     "openai-completions": COMPLETIONS,
@@ -290,7 +290,7 @@ FAMILIES: list[tuple[str, str]] = [
 ]
 # Whose models an api serves, where the id does not tell.
 HOUSES: dict[str, str] = {
-    api: rules.families[0] for api, rules in PROFILES.items() if rules.families and rules is not BEDROCK
+    api: rules.families[0] for api, rules in LIMITS.items() if rules.families and rules is not BEDROCK
 }
 
 OTHERS = rf"nova|titan|llama|{MISTRAL}|deepseek|qwen|gpt|kimi|glm|minimax|cohere|jamba"
@@ -356,16 +356,16 @@ def family(model: str | None, api: str | None) -> str | None:
     return HOUSES.get(api or "") or model or None
 
 
-def profile(target: ModelDescriptor) -> Profile:
+def limits_of(target: ModelDescriptor) -> Limits:
     """The rules of a target: its wire's, refined by its model and by its `compat`."""
-    rules = PROFILES.get(target.api) or Profile(api=target.api)
+    rules = LIMITS.get(target.api) or Limits(api=target.api)
     for api, pattern, changes in MODELS:
         if api == rules.api and re.search(pattern, target.id, re.IGNORECASE):
             rules = replace(rules, **changes)
     return replace(rules, **_given(target.compat, rules)) if target.compat else rules
 
 
-def _given(compat: dict[str, Any], rules: Profile) -> dict[str, Any]:
+def _given(compat: dict[str, Any], rules: Limits) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if rules.api == "openai-completions":
         fields |= _host(compat)

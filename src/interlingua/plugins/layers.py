@@ -4,9 +4,9 @@ import logging
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from .. import dialects
 from ..connect.connector import Connector
 from ..connect.registry import ConnectorRegistry
+from ..dialects import registry
 from ..tools.registry import ToolRegistry
 
 _log = logging.getLogger(__name__)
@@ -74,7 +74,9 @@ def _layer_of(registry: Any, make: Callable[[], Layer[Any]]) -> Layer[Any]:
     return current_layer
 
 
-dialect_layer: Layer["PluginDialect"] = Layer(dialects.added, dialects.add, dialects.remove)
+dialect_layer: Layer[Any] = Layer(
+    registry.registered, lambda name, value: registry.register(registry.as_value(name, value)), registry.unregister
+)
 """The dialects are the same for the whole process."""
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..conversion import converting as conversion
+from .. import conversion
 from ..conversion.adapting.adapter import NO_OUTPUT, NO_RESULT, SYNTHETIC
 from ..dialects.foreign_blocks import CALL_TYPES, IMAGE_TYPES, OTHER_ROLES, RESULT_ROLES, RESULT_TYPES, TEXT_TYPES
 from ..values import jsontext

@@ -101,7 +101,7 @@ def foreign_summary(path: Path, base: SessionInfo) -> SessionInfo | None:
         data = first + stream.read(_FOREIGN_LIMIT)
     if base.size > len(data):
         return base
-    from ..conversion import converting as conversion
+    from .. import conversion
 
     try:
         return _of(conversion.decode(data), base)

@@ -52,6 +52,7 @@ class Row(NamedTuple):
 
 
 _AT = "interlingua.host.session_tools"
+_MESSAGE = "interlingua.host.message_tool:message_tool"
 _HOST = "sessions session_key"
 
 # fmt: off
@@ -75,7 +76,7 @@ ROWS: tuple[Row, ...] = (
     Row("sessions_spawn", "sessions", "c", True, f"{_AT}:sessions_spawn_tool", _HOST, "Begin a sub-agent"),
     Row("subagents", "sessions", "c", True, f"{_AT}:subagents_tool", _HOST, "Manage sub-agents"),
     Row("session_status", "sessions", "mcg", True, f"{_AT}:session_status_tool", _HOST, "Show how a session stands"),
-    Row("message", "messaging", "g", False, "interlingua.host.message_tool:message_tool", "channel", "Write to a chat channel"),
+    Row("message", "messaging", "g", False, _MESSAGE, "channel", "Write to a channel"),
     Row("image", "media", "c", False, "image:image_tool", "complete", "Ask a vision model about an image"),
 )
 # fmt: on

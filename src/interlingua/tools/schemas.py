@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..conversion import schemas
-from ..dialects.limits import PROFILES
+from ..dialects.limits import LIMITS
 from ..values.errors import FormatError
 from ..values.interop import attribute, attributes
 from ..values.losses import Loss
@@ -45,7 +45,7 @@ def extract_tool_schemas(
     tools: Iterable[Tool | Mapping[str, Any] | Any], provider_or_api: str | None = None
 ) -> tuple[list[ToolSpec], list[Loss]]:
     """The tools as they are offered to this provider or api, in their order, and what it could not be told."""
-    rules = PROFILES.get(_PROVIDERS.get(provider_or_api or "", provider_or_api or ""))
+    rules = LIMITS.get(_PROVIDERS.get(provider_or_api or "", provider_or_api or ""))
     specs: list[ToolSpec] = []
     losses: list[Loss] = []
     for at, tool in enumerate(tools):

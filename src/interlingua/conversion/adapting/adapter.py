@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ...dialects.foreign_blocks import understood
 from ...dialects.generations import UNKNOWN, bare, generation
-from ...dialects.limits import HOUSES, PROFILES, NameRule, Profile, family, profile
+from ...dialects.limits import HOUSES, LIMITS, Limits, NameRule, family, limits_of
 from ...dialects.reasoning import is_on
 from ...dialects.result_media import PLACEHOLDER, label
 from ...values import jsontext
@@ -223,7 +223,7 @@ class _Work:
     def __init__(self, request: Request, target: ModelDescriptor | str, thinking: str) -> None:
         self.source = request
         self.model = _model(request, target)
-        self.rules: Profile = profile(self.model)
+        self.rules: Limits = limits_of(self.model)
         self.home = family(self.model.id, self.model.api)
         self.generation = generation(self.model)
         if isinstance(target, str) and request.model.api != target:
@@ -292,14 +292,14 @@ class _Work:
 def _model(request: Request, target: ModelDescriptor | str) -> ModelDescriptor:
     if isinstance(target, ModelDescriptor):
         return target
-    if target not in PROFILES:
-        raise InterlinguaError(f"no target is called {target!r}; there are: {', '.join(sorted(PROFILES))}")
+    if target not in LIMITS:
+        raise InterlinguaError(f"no target is called {target!r}; there are: {', '.join(sorted(LIMITS))}")
     return replace(request.model, api=target)
 
 
 def _owner(api: str | None) -> str | None:
     """The dialect that files what a wire says: a variant's base."""
-    rules = PROFILES.get(api or "")
+    rules = LIMITS.get(api or "")
     return rules.api if rules else api
 
 
@@ -608,12 +608,12 @@ def _judge(turn: _Turn, native: bool, leads_on: bool, work: _Work) -> bool:
     return dropped
 
 
-def _remains(block: Block, rules: Profile) -> bool:
+def _remains(block: Block, rules: Limits) -> bool:
     """Whether a block is sent, and is something that reasoning led to."""
     return not isinstance(block, ThinkingBlock) and (rules.blank_text or not _is_blank(block))
 
 
-def _unverifiable(block: ThinkingBlock, follows: bool, native: bool, rules: Profile) -> str | None:
+def _unverifiable(block: ThinkingBlock, follows: bool, native: bool, rules: Limits) -> str | None:
     if not native:
         return "minted by another model: the target cannot verify it"
     if block.thinking_signature is None and (rules.signed_thinking or not block.thinking.strip()):
@@ -1003,7 +1003,7 @@ def _take_turns(work: _Work) -> None:
         work.turns.insert(0, _Turn(None, UserMessage(content=CONTINUED, extra=SYNTHETIC)))
 
 
-def _must_join(before: _Turn, turn: _Turn, rules: Profile) -> bool:
+def _must_join(before: _Turn, turn: _Turn, rules: Limits) -> bool:
     """Where calls must be in the last message of a step, the messages from the first call or bare reasoning on."""
     if rules.alternating:
         return True

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from msgspec.structs import replace
 
 from ...dialects.generations import UNKNOWN, Generation
-from ...dialects.limits import CLAUDE, Profile
+from ...dialects.limits import CLAUDE, Limits
 from ...values.losses import Severity
 from ...values.messages import (
     AssistantMessage,
@@ -58,7 +58,7 @@ class Work(Protocol):
     """A request under repair, as far as its markers are concerned."""
 
     source: Request
-    rules: Profile
+    rules: Limits
     generation: Generation
     home: str | None  # the family of the model
     options: Options

@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ...dialects.generations import Generation
-from ...dialects.limits import Profile
+from ...dialects.limits import Limits
 from ...dialects.reasoning import Fitted, asks, fit, is_off, is_on
 from ...values.losses import Severity
 from ...values.request import Context, ModelDescriptor, Options, Reasoning, Request, ToolChoice, ToolSpec
@@ -25,7 +25,7 @@ class Work(Protocol):
 
     source: Request
     model: ModelDescriptor
-    rules: Profile
+    rules: Limits
     generation: Generation
     options: Options
     tools: tuple[ToolSpec, ...] | None

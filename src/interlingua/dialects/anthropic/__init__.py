@@ -9,12 +9,7 @@ Also, as a Variant, the same bodies in AWS event-stream frames (Bedrock's Invoke
 To read in this order: facts, content, messages, requests, answers, streams; errors and chunks beside them.
 """
 
-import sys
-
-from ..framing import framing_for
-from ..variants import Variant
 from .answers import decode_response, encode_response
-from .chunks import AWSChunks, chunked
 from .content import decode_block, encode_block
 from .errors import decode_error, encode_error
 from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, WIRE_STOP_REASONS
@@ -24,7 +19,6 @@ from .streams import StreamDecoder, StreamEncoder, framing
 
 __all__ = [
     "API",
-    "BEDROCK",
     "FIELD_SUPPORT",
     "STOP_REASONS",
     "UNEVEN",
@@ -46,11 +40,3 @@ __all__ = [
     "framing",
     "path",
 ]
-
-BEDROCK = Variant(
-    sys.modules[__name__],
-    "bedrock-invoke-anthropic",
-    quirks={"hosted": True, "version": "bedrock-2023-05-31"},
-    framing=lambda content_type: framing_for(content_type, AWSChunks),
-    reframe=chunked,
-)

@@ -5,6 +5,7 @@ cached; calls stand beside it (`toolCalls`), and so may results (`toolResults`);
 first message, when it is a system message, is the conversation's system text. Thinking exists in responses only.
 """
 
+import sys
 from typing import Any
 
 from msgspec.structs import replace
@@ -60,6 +61,7 @@ from ..residual import (
     whole,
     with_residual,
 )
+from ..wire import FileFormat
 from .lines import LINEAR, NO_CALL, OWN, is_null
 
 API = "attocode"
@@ -836,7 +838,7 @@ RESPONSE_SUPPORT: SupportTable = {
 }
 
 
-def sniff(value: Any) -> str | None:
+def detect(value: Any) -> str | None:
     """Whether a JSON document is Attocode's: `toolCalls` or `toolCallId` on its four roles, or a `ChatResponse`."""
     messages = value.get("messages") if isinstance(value, dict) else value if type(value) is list else None
     if isinstance(messages, list):
@@ -852,3 +854,6 @@ def sniff(value: Any) -> str | None:
         if value.get("stopReason") in STOP_REASONS or (isinstance(usage, dict) and "inputTokens" in usage):
             return "a response with `content` beside `stopReason` or `usage.inputTokens`"
     return None
+
+
+FORMAT = FileFormat(name="attocode", codec=sys.modules[__name__], detect=detect)

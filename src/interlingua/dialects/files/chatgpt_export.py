@@ -6,6 +6,7 @@ tool, and messages of the role `tool` are what it gave; neither has an id of its
 Nodes without a message, and messages of other kinds, are kept in their places as messages of their own role.
 """
 
+import sys
 from typing import Any
 
 from ...values.errors import BadWire, Unsupported
@@ -38,6 +39,7 @@ from ..residual import (
     string,
     with_residual,
 )
+from ..wire import FileFormat
 from . import records as _records
 from .lines import is_null
 from .records import FILE, Records
@@ -299,7 +301,10 @@ def encode(conversation: Conversation) -> Encoded:
     return Encoded([body] if extra_fields[FILE] == "list" else body, tuple(losses))
 
 
-def sniff(value: Any) -> str | None:
+def detect(value: Any) -> str | None:
     """Whether a document is a conversation of an export, or a whole export."""
     found = split(value if isinstance(value, list) else [value])
     return "a `mapping` of nodes with `message` and `children`" if found else None
+
+
+FORMAT = FileFormat(name="chatgpt-export", codec=sys.modules[__name__], detect=detect, split=split, writable=False)

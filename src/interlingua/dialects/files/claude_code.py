@@ -6,6 +6,7 @@ words of Anthropic's wire, and is read by that dialect: an answer as it streamed
 lines (summaries, snapshots of files, notices, …) are kept in their places as messages of their own role.
 """
 
+import sys
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,12 +16,12 @@ from ...values.messages import AssistantMessage, Message, ToolResultMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
 from ..residual import JOINED, reading
+from ..wire import FileFormat
 from . import records as _records
 from .lines import lines_of
 from .records import FILE, Records, milliseconds, time_in, with_time
 
 API = "claude-code"
-LINES = True  # a file is one conversation, a line is a part of it
 RETURNED = True  # read and returned, not made from other formats
 WIRE = "anthropic-messages"
 
@@ -112,7 +113,7 @@ def encode(conversation: Conversation) -> Encoded:
     return Encoded(Lines(lines), tuple(losses))
 
 
-def sniff(value: Any) -> str | None:
+def detect(value: Any) -> str | None:
     """Whether lines are a session: messages with `uuid` and `sessionId`, or the kinds of lines that only it has."""
     lines = value if isinstance(value, list) else [value]
     if not all(isinstance(line, dict) for line in lines):
@@ -126,3 +127,6 @@ def sniff(value: Any) -> str | None:
         if line.get("type") == "file-history-snapshot" and "snapshot" in line:
             return "a `file-history-snapshot` line"
     return None
+
+
+FORMAT = FileFormat(name="claude-code", codec=sys.modules[__name__], detect=detect, lines=True, writable=False)

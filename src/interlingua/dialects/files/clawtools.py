@@ -9,6 +9,7 @@ has no place here.
 other wires that people write here; `decode` reads all of them without loss, so that they can be explained.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
@@ -49,6 +50,7 @@ from ...values.messages import (
     text_of,
 )
 from ...values.request import Context, Conversation, Entry, System, ToolSpec
+from .. import shapes
 from ..data_urls import data_url, read_data_url
 from ..foreign_blocks import (
     CALL_KEYS,
@@ -81,6 +83,7 @@ from ..residual import (
     string,
     with_residual,
 )
+from ..wire import Evidence, FileFormat
 from .lines import LINEAR, NO_CALL, OWN, is_null
 
 API = "clawtools"
@@ -441,7 +444,7 @@ def read_context(value: Any) -> Context:
     )
 
 
-def sniff(value: Any) -> str | None:
+def detect(value: Any) -> str | None:
     """Whether a JSON document is a clawtools context: `toolResult` messages, `toolCall` blocks, or a `systemPrompt`."""
     messages = value.get("messages") if isinstance(value, dict) else value if type(value) is list else None
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
@@ -913,3 +916,18 @@ def _joined_text(content: Any) -> str:
     if isinstance(content, dict) and isinstance(content.get("parts"), list):
         content = content["parts"]
     return shown(_short_text(_text_in(content))["text"])
+
+
+FORMAT = FileFormat(
+    name="clawtools",
+    codec=sys.modules[__name__],
+    detect=detect,
+    evidence=(
+        Evidence(
+            "plain",
+            40,
+            "plain messages",
+            lambda v: shapes.is_plain(v, "user", "assistant") and not shapes.has_any(v, frozenset(("model",))),
+        ),
+    ),
+)

@@ -5,6 +5,7 @@ The first line (`session_meta`) belongs to the whole session, and so do the inst
 for the screen, the settings of a turn, compactions, …) are kept in their places as messages of their own role.
 """
 
+import sys
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,12 +15,12 @@ from ...values.messages import Message, ToolResultMessage, text_of
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
 from ..residual import put_back, reading, residual
+from ..wire import FileFormat
 from . import records as _records
 from .lines import lines_of
 from .records import FILE, Records, milliseconds, time_in, with_time
 
 API = "codex-cli"
-LINES = True  # a file is one conversation, a line is a part of it
 RETURNED = True  # read and returned, not made from other formats
 WIRE = "openai-responses"
 HEADER = "~header"  # of a conversation: residual of the first line
@@ -145,7 +146,7 @@ def encode(conversation: Conversation) -> Encoded:
     return Encoded(Lines(lines), tuple(losses))
 
 
-def sniff(value: Any) -> str | None:
+def detect(value: Any) -> str | None:
     """Whether lines are a rollout: a header of either age, or lines of `timestamp`, `type` and `payload`."""
     lines = value if isinstance(value, list) else [value]
     if not lines or not all(isinstance(line, dict) for line in lines):
@@ -156,3 +157,6 @@ def sniff(value: Any) -> str | None:
     if first.keys() >= {"id", "timestamp", "instructions"} and "type" not in first and "role" not in first:
         return "a first line with `id`, `timestamp` and `instructions`"
     return None
+
+
+FORMAT = FileFormat(name="codex-cli", codec=sys.modules[__name__], detect=detect, lines=True, writable=False)

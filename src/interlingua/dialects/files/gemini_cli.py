@@ -9,6 +9,7 @@ request: a bare list, or an object with the list in `history` or `clientHistory`
 """
 
 import re
+import sys
 from typing import Any
 
 from msgspec.structs import replace
@@ -44,12 +45,12 @@ from ..residual import (
     string,
     with_residual,
 )
+from ..wire import FileFormat
 from . import records as _records
 from .lines import is_null, lines_of
 from .records import FILE, Records, milliseconds, time_in, with_time
 
 API = "gemini-cli"
-LINES = True  # where a file has lines, they are one conversation
 RETURNED = True  # read and returned, not made from other formats
 WIRE = "google-generative-ai"
 
@@ -360,7 +361,7 @@ def encode(conversation: Conversation) -> Encoded:
     return Encoded(body, tuple(losses))
 
 
-def sniff(value: Any) -> str | None:
+def detect(value: Any) -> str | None:
     """Whether a document is a session of this program, or a checkpoint in an object."""
     if isinstance(value, list) and value and _is_header(value[0]) and "projectHash" in value[0]:
         return "lines behind a header with `sessionId` and `projectHash`"
@@ -379,3 +380,6 @@ def sniff(value: Any) -> str | None:
 
 def _is_content(value: Any) -> bool:
     return isinstance(value, dict) and value.get("role") in ("user", "model") and isinstance(value.get("parts"), list)
+
+
+FORMAT = FileFormat(name="gemini-cli", codec=sys.modules[__name__], detect=detect, lines=True, writable=False)

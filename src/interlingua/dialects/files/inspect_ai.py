@@ -5,6 +5,7 @@ system, user, assistant and tool; reasoning, pictures and what the provider's ow
 calls stand beside it. A tool's message says of its error what kind it is.
 """
 
+import sys
 from typing import Any
 
 from ...values.errors import BadWire, Unsupported
@@ -30,6 +31,7 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import an_object, body_of, keeping, optional, put_back, reading, residual, restored, string
+from ..wire import FileFormat
 from . import records as _records
 from .records import FILE, Records
 
@@ -319,10 +321,13 @@ def encode(conversation: Conversation) -> Encoded:
     return Encoded(body, tuple(losses))
 
 
-def sniff(value: Any) -> str | None:
+def detect(value: Any) -> str | None:
     """Whether a document is a log or one of its samples."""
     if _is_log(value):
         return "`samples` with `messages` and `epoch`, beside `eval`"
     if _is_sample(value) and "input" in value and ("scores" in value or "target" in value):
         return "`messages` beside `input`, `epoch` and a target or scores"
     return None
+
+
+FORMAT = FileFormat(name="inspect-ai", codec=sys.modules[__name__], detect=detect, split=split, writable=False)

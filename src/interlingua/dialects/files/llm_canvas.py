@@ -8,6 +8,7 @@ its model (`meta`).
 The system text is the first of a list of messages; on a canvas, the node that everything else hangs from.
 """
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -61,6 +62,7 @@ from ..residual import (
     string,
     with_residual,
 )
+from ..wire import FileFormat
 from .lines import NO_CALL, OWN, is_null
 
 API = "llm-canvas"
@@ -792,7 +794,7 @@ class _Canvas:
         }
 
 
-def sniff(value: Any) -> str | None:
+def detect(value: Any) -> str | None:
     """Whether a JSON document is a canvas; its messages alone are Anthropic's, and not claimed."""
     canvas = value.get("data") if isinstance(value, dict) and "nodes" not in value else value
     nodes = canvas.get("nodes") if isinstance(canvas, dict) else None
@@ -801,3 +803,6 @@ def sniff(value: Any) -> str | None:
     if any(isinstance(node, dict) and "message" in node and "child_ids" in node for node in nodes.values()):
         return "`nodes` with a `message` and `child_ids`"
     return "`nodes` beside a `canvas_id`" if isinstance(canvas, dict) and "canvas_id" in canvas else None
+
+
+FORMAT = FileFormat(name="llm-canvas", codec=sys.modules[__name__], detect=detect)

@@ -7,6 +7,7 @@ conversation stands at the end of the first.
 """
 
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from ...values.messages import Message, UserMessage
 from ...values.request import Context, Conversation, Entry, ModelDescriptor, Options, Request
 from .. import dialect
 from ..residual import HINTS, an_object, body_of, put_back, reading, residual, with_residual
+from ..wire import FileFormat
 from .lines import LINEAR, NO_CALL
 
 API = "openai-finetune"
@@ -199,7 +201,7 @@ def _say_output(messages: tuple[Message, ...]) -> list[Any]:
     return encoded
 
 
-def sniff(value: Any) -> str | None:
+def detect(value: Any) -> str | None:
     """Whether a line is training data: a preference, or messages with a `weight`."""
     if not isinstance(value, dict):
         return None
@@ -210,3 +212,6 @@ def sniff(value: Any) -> str | None:
         weighed = [m for m in messages if isinstance(m, dict) and m.get("role") == "assistant" and "weight" in m]
         return "messages with a `weight`" if weighed else None
     return None
+
+
+FORMAT = FileFormat(name="openai-finetune", codec=sys.modules[__name__], detect=detect)

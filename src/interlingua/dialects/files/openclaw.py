@@ -11,6 +11,7 @@ id behind a bar, and a redacted thought a notice. Here each is where the wire's 
 the way back; the message's `api` says whose it is.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -71,10 +72,10 @@ from ..residual import (
     whole,
     with_residual,
 )
+from ..wire import FileFormat
 from .lines import NO_CALL, is_null, lines_of
 
 API = "openclaw"
-LINES = True  # a file is one conversation, a line is a part of it
 
 # The wires whose items pi packs, and the name under which their dialects file what only they can say.
 RESPONSES = "openai-responses"
@@ -766,7 +767,7 @@ def _executed(conversation: Conversation) -> Iterator[str]:
                     yield from (loss.path for loss in extra_losses(owner, block.extra[owner], inner))
 
 
-def sniff(value: Any) -> str | None:
+def detect(value: Any) -> str | None:
     """Whether lines are a session file: the header of a tree, its entries, or the specification's messages."""
     lines = value if isinstance(value, list) else [value]
     if not lines or not all(isinstance(line, dict) for line in lines):
@@ -789,3 +790,6 @@ def _is_emitting(line: dict[str, Any]) -> bool:
         or (line["role"] == "assistant" and "api" in line and "stopReason" in line)
         or (line["role"] == "user" and whole(line.get("timestamp")) is not None)
     )
+
+
+FORMAT = FileFormat(name="openclaw", codec=sys.modules[__name__], detect=detect, lines=True)

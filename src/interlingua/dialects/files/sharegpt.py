@@ -5,6 +5,7 @@ in other words for these. Calls have no ids: results answer them in their order.
 is one message with them. What else a turn or a set holds is kept; turns of other kinds are messages of their own role.
 """
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,6 +42,7 @@ from ..residual import (
     restored,
     with_residual,
 )
+from ..wire import FileFormat
 from .lines import LINEAR, NO_CALL, OWN
 from .records import ROLES
 
@@ -344,7 +346,7 @@ def _say(conversation: Conversation) -> tuple[dict[str, Any], list[int]]:
     return encoded, places
 
 
-def sniff(value: Any) -> str | None:
+def detect(value: Any) -> str | None:
     """Whether a document is of this shape: turns with `from` and `value`."""
     example = value[0] if isinstance(value, list) and value and _is_example(value[0]) else value
     turns = example.get("conversations") if isinstance(example, dict) else example
@@ -352,3 +354,6 @@ def sniff(value: Any) -> str | None:
         return None
     spoken = all(isinstance(turn, dict) and "from" in turn and "value" in turn for turn in turns)
     return "turns with `from` and `value`" if spoken else None
+
+
+FORMAT = FileFormat(name="sharegpt", codec=sys.modules[__name__], detect=detect, split=split)

@@ -6,6 +6,7 @@ root. A line without `id` may be named by its number (`line-3`), as sessions do.
 kind.
 """
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from ...values.losses import Encoded, Lines, SupportTable
 from ...values.messages import AssistantMessage, Extra, Message, SystemMessage, ToolResultMessage, UserMessage
 from ...values.request import FOLLOWS, Conversation, Entry, arrange, is_aside
 from ..residual import with_residual
+from ..wire import FileFormat
 from .lines import lines_of
 
 API = "transcript"
@@ -27,7 +29,6 @@ VERSION = 1
 SPELLED = "~version"  # what the session line said, where it is not what we would say
 OMITTED = "~omitted"  # of an entry: what its line leaves to its position (`id`, `parentId`)
 ROOT = "~root"  # of an entry: its line says that it has no parent where that goes without saying, or is not so
-LINES = True  # a file is one conversation, a line is a part of it
 
 FIELD_SUPPORT: SupportTable = {}  # everything is kept: the lines are our own JSON
 
@@ -192,7 +193,7 @@ def kept_extra(entry: Entry) -> Extra:
     return {owner: kept for owner, kept in entry.extra.items() if owner != API or not kept.keys() <= {OMITTED, ROOT}}
 
 
-def sniff(value: Any) -> str | None:
+def detect(value: Any) -> str | None:
     if not isinstance(value, list) or not value or not isinstance(value[0], dict):
         return None
     if value[0].get("role") == "session":
@@ -250,3 +251,6 @@ def copy_line(raw: bytes) -> bytes:
         if isinstance(line.get(key), kind) or (key == "parentId" and _says_none(line))
     }
     return jsontext.write({**plain(decode_entry(line).message), **place})
+
+
+FORMAT = FileFormat(name="transcript", codec=sys.modules[__name__], detect=detect, lines=True)

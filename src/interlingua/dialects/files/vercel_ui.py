@@ -6,6 +6,7 @@ they are one again. Parts that are only for the screen (data, sources) stay as t
 in `content` and their tools in `toolInvocations`, or in parts of the type `tool-invocation`.
 """
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,6 +50,7 @@ from ..residual import (
     string,
     with_residual,
 )
+from ..wire import FileFormat
 from .lines import LINEAR, NO_CALL
 from .records import RECORD, Records
 
@@ -527,7 +529,7 @@ def _is_encoded(message: Any, group: list[tuple[int, Entry]]) -> bool:
     return any(call.id == message.tool_call_id for answer in answers for call in answer.tool_calls)
 
 
-def sniff(value: Any) -> str | None:
+def detect(value: Any) -> str | None:
     """Whether a document is made of UI messages: `parts` of the SDK's types, or `toolInvocations`."""
     messages = value.get("messages") if isinstance(value, dict) else value if type(value) is list else None
     if not isinstance(messages, list) or not messages or not all(map(_is_message, messages)):
@@ -540,3 +542,6 @@ def sniff(value: Any) -> str | None:
 
 def _is_message(value: Any) -> bool:
     return isinstance(value, dict) and value.get("role") in ("user", "assistant", "system", "data")
+
+
+FORMAT = FileFormat(name="vercel-ui", codec=sys.modules[__name__], detect=detect)

@@ -10,9 +10,6 @@ Also, as Variants, the same bodies at Vertex AI, and in the envelope of Gemini C
 To read in this order: facts, spelling, content, messages, requests, citations, answers, streams; errors beside them.
 """
 
-import sys
-
-from ..variants import Variant
 from .answers import decode_response, encode_response
 from .content import decode_block, encode_block
 from .errors import decode_error, encode_error
@@ -24,10 +21,8 @@ from .streams import StreamDecoder, StreamEncoder, framing
 __all__ = [
     "API",
     "FIELD_SUPPORT",
-    "GEMINI_CLI",
     "STOP_REASONS",
     "UNEVEN",
-    "VERTEX",
     "WIRE_STOP_REASONS",
     "StreamDecoder",
     "StreamEncoder",
@@ -46,6 +41,3 @@ __all__ = [
     "framing",
     "path",
 ]
-
-VERTEX = Variant(sys.modules[__name__], "google-vertex", quirks={"publisher": "google"})
-GEMINI_CLI = Variant(sys.modules[__name__], "google-gemini-cli", quirks={"envelope": True})

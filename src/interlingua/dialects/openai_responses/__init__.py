@@ -16,7 +16,6 @@ In reading order: `facts`, `holding`, `content`, `speech`, `items`, `messages`, 
 `decoding` and `encoding`; none knows those after it.
 """
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +23,6 @@ from ...values.losses import Encoded
 from ...values.request import Conversation
 from ..framing import SSE, Framing, framing_for
 from ..residual import decode_conversation, encode_conversation
-from ..variants import Variant
 from .answers import decode_response, encode_response
 from .decoding import StreamDecoder
 from .encoding import StreamEncoder
@@ -36,8 +34,6 @@ from .requests import decode_request, encode_request
 
 __all__ = [
     "API",
-    "AZURE",
-    "CODEX",
     "FIELD_SUPPORT",
     "STOP_REASONS",
     "UNEVEN",
@@ -74,8 +70,3 @@ def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversatio
 
 def encode(conversation: Conversation, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
     return encode_conversation(conversation, API, lambda request: encode_request(request, quirks=quirks), "input")
-
-
-# The same bodies elsewhere. The address of an Azure deployment ends in /openai/v1; the model is the deployment's name.
-AZURE = Variant(sys.modules[__name__], "azure-openai-responses", quirks={"path": "/responses?api-version=v1"})
-CODEX = Variant(sys.modules[__name__], "openai-codex-responses", quirks={"path": "/codex/responses"})

@@ -1,0 +1,118 @@
+"""Anthropic's wire as one value, and the same bodies in AWS frames (Bedrock's InvokeModel)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...values import jsontext
+from ...values.errors import ProviderError
+from .. import anthropic, shapes
+from ..bedrock_http import BEDROCK_HTTP
+from ..framing import framing_for, write_aws, write_sse
+from ..limits import ANTHROPIC as LIMITS
+from ..wire import Evidence, Http, Wire
+from .chunks import AWSChunks, chunked
+
+
+def _models(names: Sequence[str]) -> dict[str, Any]:
+    created = "2025-01-01T00:00:00Z"
+    entries = [{"type": "model", "id": name, "display_name": name, "created_at": created} for name in names]
+    return {"data": entries, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+
+
+def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
+    return write_sse(jsontext.write(body), "error")
+
+
+def _is_request(value: Any) -> bool:
+    roles = [message.get("role") for message in shapes.messages(value)]
+    if roles[:1] == ["system"] or not {"developer", "tool"}.isdisjoint(roles):
+        return False
+    return (isinstance(value, dict) and "messages" in value and _has_own_keys(value)) or any(
+        map(_is_own_part, shapes.parts(value))
+    )
+
+
+def _is_own_part(part: dict[str, Any]) -> bool:
+    kind = part.get("type")
+    if kind == "thinking":
+        return isinstance(part.get("thinking"), str)  # a list of chunks is Mistral's
+    return kind in ("tool_use", "tool_result", "redacted_thinking", "server_tool_use") or (
+        kind in ("image", "document") and "source" in part
+    )
+
+
+def _has_own_keys(body: dict[str, Any]) -> bool:
+    if body.keys() & {"system", "anthropic_version", "stop_sequences", "mcp_servers", "output_config"}:
+        return True
+    if any(isinstance(tool, dict) and "input_schema" in tool for tool in body.get("tools") or ()):
+        return True
+    return "claude" in str(body.get("model")) and "max_tokens" in body and not shapes.has_any(body, shapes.CHAT_ONLY)
+
+
+ANTHROPIC = Wire(
+    api=anthropic.API,
+    codec=anthropic,
+    limits=LIMITS,
+    http=Http(
+        route=r"/messages",
+        route_rank=70,
+        auth="x-api-key",
+        headers={"anthropic-version": "2023-06-01"},
+        models_route=r"/v1/models",
+        models_path="/v1/models?limit=1",
+        list_models=_models,
+        charset="; charset=utf-8",
+        request_id="request-id",
+        response_id="msg_",
+        ping=write_sse(b'{"type": "ping"}', "ping"),
+        usage_first=True,
+        error_event=_error_event,
+    ),
+    evidence=(
+        Evidence("event", 20, "`message_…` events", lambda v: v["type"].startswith(("message_", "content_block_"))),
+        Evidence(
+            "response",
+            60,
+            "an answer of type `message`",
+            lambda v: v["type"] == "message" and "id" in v and "role" in v,
+        ),
+        Evidence("request", 60, "Anthropic's content blocks or top-level `system`", _is_request),
+        Evidence(
+            "plain",
+            10,
+            "plain messages",
+            lambda v: shapes.is_plain(v, "user", "assistant") and not shapes.has_any(v, shapes.CHAT_ONLY),
+        ),
+    ),
+    telemetry="anthropic",
+)
+
+BEDROCK_INVOKE = ANTHROPIC.variant(
+    "bedrock-invoke-anthropic",
+    quirks={"hosted": True, "version": "bedrock-2023-05-31"},
+    framing=lambda content_type: framing_for(content_type, AWSChunks),
+    reframe=chunked,
+    # On Amazon Bedrock media come as base64 only, and a picture has at most 3.75 MB.
+    limits={"images": ("data",), "image_bytes": 5_000_000, "documents": ("data", "text")},
+    http={
+        **BEDROCK_HTTP,
+        "route": r"/model/([^/]+)/(invoke|invoke-with-response-stream)",
+        "route_rank": 50,
+        "headers": {},
+        "models_path": None,
+        "charset": "",
+        "streaming": "invoke-with-response-stream",
+        "response_id": "msg_bdrk_",
+        "ping": write_aws("chunk", b'{"bytes":"eyJ0eXBlIjoicGluZyJ9"}'),
+    },
+    evidence=(
+        Evidence("frame", 10, "AWS frames of `chunk` events", lambda frame: frame.event == "chunk"),
+        Evidence(
+            "request",
+            50,
+            "an `anthropic_version` in the body",
+            lambda v: "messages" in v and v["anthropic_version"].startswith("bedrock"),
+        ),
+    ),
+    telemetry="aws.bedrock",
+)

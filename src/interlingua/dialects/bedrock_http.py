@@ -1,0 +1,48 @@
+"""What Amazon Bedrock's two wires share over HTTP: signing, lists of models, frames and exceptions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..values import jsontext
+from ..values.errors import BadRequest, Overloaded, ProviderError, RateLimited
+from .framing import write_aws
+from .wire import AWS
+
+# The exceptions that a ConverseStream may hold in place of an event: Bedrock's API reference, ConverseStreamOutput.
+_EXCEPTIONS: tuple[tuple[type[ProviderError], str], ...] = (
+    (RateLimited, "throttlingException"),
+    (Overloaded, "serviceUnavailableException"),
+    (BadRequest, "validationException"),
+)
+
+
+def _models(names: Sequence[str]) -> dict[str, Any]:
+    arn = "arn:aws:bedrock:us-east-1::foundation-model/"
+    entries = [
+        {
+            "modelArn": arn + name,
+            "modelId": name,
+            "modelName": name,
+            "providerName": "Interlingua",
+            "inputModalities": ["TEXT"],
+            "outputModalities": ["TEXT"],
+            "responseStreamingSupported": True,
+        }
+        for name in names
+    ]
+    return {"modelSummaries": entries}
+
+
+def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
+    name = next((name for kind, name in _EXCEPTIONS if isinstance(error, kind)), "internalServerException")
+    return write_aws(name, jsontext.write({"message": error.message}), message_type="exception")
+
+
+BEDROCK_HTTP: dict[str, Any] = {
+    "auth": "aws",
+    "models_route": r"/foundation-models",
+    "list_models": _models,
+    "content_type": AWS,
+    "request_id": "x-amzn-requestid",
+    "error_event": _error_event,
+}

@@ -1,0 +1,69 @@
+"""Ollama's chat wire as one value."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...values import jsontext
+from ...values.errors import ProviderError
+from .. import shapes
+from ..framing import write_ndjson
+from ..limits import OLLAMA as LIMITS
+from ..wire import NDJSON, Evidence, Http, Wire
+from . import codec
+
+
+def _models(names: Sequence[str]) -> dict[str, Any]:
+    details = {"format": "gguf", "family": "test", "parameter_size": "1B", "quantization_level": "Q4_0"}
+    modified = "2025-01-01T00:00:00Z"
+    entries = [
+        {"name": name, "model": name, "modified_at": modified, "size": 1, "digest": "0" * 64, "details": details}
+        for name in names
+    ]
+    return {"models": entries}
+
+
+def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
+    return write_ndjson(jsontext.write(body))
+
+
+def _is_request(value: Any) -> bool:
+    if isinstance(value, dict) and ("keep_alive" in value or isinstance(value.get("options"), dict)):
+        return "messages" in value
+    return any(map(_is_own_message, shapes.messages(value)))
+
+
+def _is_own_message(message: dict[str, Any]) -> bool:
+    if isinstance(message.get("images"), list) or "tool_name" in message:
+        return True
+    calls = message.get("tool_calls")
+    return any(isinstance(call["function"]["arguments"], dict) for call in calls or ())
+
+
+OLLAMA = Wire(
+    api=codec.API,
+    codec=codec,
+    limits=LIMITS,
+    http=Http(
+        route=r"/api/chat",
+        route_rank=60,
+        models_route=r"/api/tags",
+        models_path="/api/tags",
+        list_models=_models,
+        content_type=NDJSON,
+        stream_default=True,
+        ping=b"\n",
+        error_event=_error_event,
+    ),
+    evidence=(
+        Evidence("chunk", 60, "lines with `message` and `done`", shapes.has("message", "done")),
+        Evidence("response", 70, "an answer with `done` beside `message`", shapes.has("message", "done")),
+        Evidence("request", 70, "Ollama's `options`, `images` or arguments as objects", _is_request),
+        Evidence(
+            "plain",
+            20,
+            "plain messages",
+            lambda v: shapes.is_plain(v, "system", "user", "assistant") and not shapes.has_any(v, shapes.CHAT_ONLY),
+        ),
+    ),
+    telemetry="ollama",
+)

@@ -1,0 +1,81 @@
+"""OpenAI's Responses wire as one value, and its relatives at Azure and at the Codex backend."""
+
+import re
+from typing import Any
+
+from ...values import jsontext
+from ...values.errors import ProviderError
+from .. import openai_responses, shapes
+from ..framing import write_sse
+from ..limits import RESPONSES as LIMITS
+from ..model_lists import openai_models
+from ..wire import Evidence, Http, Wire
+
+_ITEM = re.compile(r".*_call(_output)?|reasoning|item_reference|compaction|additional_tools")
+_PARTS = ("input_text", "output_text", "input_image", "input_file")
+
+
+def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
+    event = {
+        "type": "error",
+        "sequence_number": sent,
+        "code": error.code or body["error"]["type"],
+        "message": error.message,
+        "param": None,
+    }
+    return write_sse(jsontext.write(event), "error")
+
+
+def _is_request(value: Any) -> bool:
+    if isinstance(value, dict):
+        return "messages" not in value and ("input" in value or isinstance(value.get("prompt"), dict))
+    items = shapes.messages(value)
+    return any("role" not in item and _ITEM.fullmatch(str(item.get("type"))) for item in items) or any(
+        part.get("type") in _PARTS for part in shapes.parts(value)
+    )
+
+
+OPENAI_RESPONSES = Wire(
+    api=openai_responses.API,
+    codec=openai_responses,
+    limits=LIMITS,
+    http=Http(
+        route=r"/responses",
+        route_rank=90,
+        base="/v1",
+        models_path="/models",
+        list_models=openai_models,
+        charset="; charset=utf-8",
+        response_id="resp_",
+        error_event=_error_event,
+    ),
+    evidence=(
+        Evidence("event", 10, "`response.…` events", lambda v: v["type"].startswith("response.")),
+        Evidence(
+            "response", 40, "an answer with `output` items", lambda v: v["object"] == "response" and "output" in v
+        ),
+        Evidence("request", 30, "`input` items", _is_request),
+        Evidence(
+            "plain",
+            30,
+            "plain messages",
+            lambda v: isinstance(v, list) and shapes.is_plain(v, "system", "user", "assistant"),
+        ),
+    ),
+    telemetry="openai",
+)
+
+# The address of an Azure deployment ends in /openai/v1; the model is the deployment's name.
+AZURE = OPENAI_RESPONSES.variant(
+    "azure-openai-responses",
+    quirks={"path": "/responses?api-version=v1"},
+    http={"base": "/openai/v1", "auth": "api-key", "request_id": "apim-request-id"},
+    is_detected=False,
+    telemetry="azure.ai.openai",
+)
+CODEX = OPENAI_RESPONSES.variant(
+    "openai-codex-responses",
+    quirks={"path": "/codex/responses"},
+    http={"route": r"/codex/responses", "route_rank": 20, "base": "/backend-api", "models_path": None},
+    is_detected=False,
+)

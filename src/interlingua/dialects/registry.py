@@ -1,0 +1,133 @@
+"""Every wire and every file format by name: the built-in ones, loaded on first use, and those that plugins register."""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar, cast
+
+from ..values.errors import InterlinguaError
+from .protocols import Dialect
+from .wire import FileFormat, Wire
+
+# name -> "module:attribute" inside this package.
+_WIRES: dict[str, str] = {
+    "anthropic-messages": "anthropic.wire:ANTHROPIC",
+    "openai-completions": "openai_chat.wire:OPENAI_CHAT",
+    "openai-responses": "openai_responses.wire:OPENAI_RESPONSES",
+    "azure-openai-responses": "openai_responses.wire:AZURE",
+    "openai-codex-responses": "openai_responses.wire:CODEX",
+    "google-generative-ai": "google.wire:GOOGLE",
+    "google-vertex": "google.wire:VERTEX",
+    "google-gemini-cli": "google.wire:GEMINI_CLI",
+    "bedrock-converse-stream": "bedrock.wire:BEDROCK",
+    "bedrock-invoke-anthropic": "anthropic.wire:BEDROCK_INVOKE",
+    "ollama-chat": "ollama.wire:OLLAMA",
+}
+_FORMATS: dict[str, str] = {
+    "transcript": "files.transcript:FORMAT",
+    "clawtools": "files.clawtools:FORMAT",
+    "openclaw": "files.openclaw:FORMAT",
+    "attocode": "files.attocode:FORMAT",
+    "llm-canvas": "files.llm_canvas:FORMAT",
+    "claude-code": "files.claude_code:FORMAT",
+    "codex-cli": "files.codex_cli:FORMAT",
+    "gemini-cli": "files.gemini_cli:FORMAT",
+    "chatgpt-export": "files.chatgpt_export:FORMAT",
+    "inspect-ai": "files.inspect_ai:FORMAT",
+    "openai-finetune": "files.openai_finetune:FORMAT",
+    "sharegpt": "files.sharegpt:FORMAT",
+    "vercel-ui": "files.vercel_ui:FORMAT",
+}
+_BUILT_IN = _WIRES | _FORMATS
+_loaded: dict[str, Wire | FileFormat] = {}
+_registered: dict[str, Wire | FileFormat] = {}  # by plugins, for the whole process
+
+
+def register(value: Wire | FileFormat) -> None:
+    """Makes a wire or a file format known under its name, in place of one that has the name already."""
+    _registered[value.name] = value
+
+
+def unregister(name: str) -> None:
+    """Takes back what `register` did; a built-in of the same name counts again."""
+    _registered.pop(name, None)
+
+
+def registered(name: str) -> Wire | FileFormat | None:
+    """What a plugin registered under this name."""
+    return _registered.get(name)
+
+
+def _find(name: str) -> Wire | FileFormat:
+    found = _registered.get(name) or _loaded.get(name)
+    if found is None:
+        module, _, attribute = _BUILT_IN[name].partition(":")
+        found = _loaded[name] = getattr(importlib.import_module(f".{module}", __package__), attribute)
+    return found
+
+
+_Value = TypeVar("_Value", bound=Wire | FileFormat)
+
+
+class Registry(Mapping[str, _Value]):
+    """The wires, the file formats, or both, by name. Names load nothing; a value is loaded when it is read."""
+
+    def __init__(self, kind: str, built_in: Mapping[str, str], types: tuple[type, ...]) -> None:
+        self._kind = kind
+        self._built_in = built_in
+        self._types = types
+
+    def __contains__(self, name: object) -> bool:
+        covering = _registered.get(name) if isinstance(name, str) else None
+        return name in self._built_in if covering is None else isinstance(covering, self._types)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in dict.fromkeys((*self._built_in, *_registered)) if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __getitem__(self, name: str) -> _Value:
+        if name not in self:
+            raise UnknownName(f"unknown {self._kind} {name!r}; valid {self._kind}s: {', '.join(sorted(self))}")
+        return cast(_Value, _find(name))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} {self._kind}s: {', '.join(self)}>"
+
+
+class UnknownName(InterlinguaError, KeyError):
+    """No wire or file format has this name."""
+
+    __str__ = InterlinguaError.__str__
+
+
+WIRES: Registry[Wire] = Registry("wire", _WIRES, (Wire,))
+FORMATS: Registry[FileFormat] = Registry("file format", _FORMATS, (FileFormat,))
+DIALECTS: Registry[Wire | FileFormat] = Registry("dialect", _BUILT_IN, (Wire, FileFormat))
+
+
+def wire(name: str) -> Wire:
+    """The wire of this name: its codec, limits, HTTP facts, and how it is recognised."""
+    return WIRES[name]
+
+
+def dialect(name: str) -> Dialect:
+    """The codec of this name: a module, or an object with the same names."""
+    codec: Dialect = DIALECTS[name].codec
+    return codec
+
+
+def as_value(name: str, codec: Any) -> Wire | FileFormat:
+    """A wire or file format as it is; a module or object with `decode` and `encode` as the file format that it is.
+
+    It may have `detect` (or `sniff`), `split` and `LINES` beside them.
+    """
+    if isinstance(codec, Wire | FileFormat):
+        return codec
+    return FileFormat(
+        name=name,
+        codec=codec,
+        detect=getattr(codec, "detect", None) or getattr(codec, "sniff", None),
+        split=getattr(codec, "split", None),
+        lines=bool(getattr(codec, "LINES", False)),
+    )

@@ -1,0 +1,137 @@
+"""A wire is one value: whatever the package wants to know about a provider's wire format, it asks the `Wire`.
+
+A `Wire` holds the codec (pure translation), the limits of the target, the facts of its HTTP side, the tests that
+recognise its bodies, its name in telemetry and what its usage counts beyond the four buckets. No other module has a
+table keyed by the name of a wire, so a wire that a plugin registers works everywhere a built-in one does:
+
+    il.wire("ollama-chat").variant("my-wire", http={"base": "/llm"})
+
+A `FileFormat` is the same for a format that holds conversations and makes no calls.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..values.errors import ProviderError
+from .limits import Limits
+from .variants import Variant
+
+AuthStyle: TypeAlias = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "aws", "google", "none"]
+
+SSE = "text/event-stream"
+NDJSON = "application/x-ndjson"
+AWS = "application/vnd.amazon.eventstream"
+JSON = "application/json"
+
+Shape: TypeAlias = Literal["frame", "event", "chunk", "response", "request", "plain"]
+
+
+class Evidence(NamedTuple):
+    """One test by which a wire is recognised.
+
+    `shape` says what the test is given: one AWS frame or one event of a recorded stream, one element of a list of
+    chunks, a whole answer, a request body or bare list of messages, or (`plain`) messages of nothing but text, which
+    several wires share. Tests of one shape are tried by `rank`, lowest first:
+    the more particular a test, the lower its rank.
+    """
+
+    shape: Shape
+    rank: int
+    reason: str
+    test: Callable[[Any], Any]
+
+
+class Http(Struct, frozen=True, kw_only=True):
+    """One wire over HTTP: what a client and a server must know beside the bodies.
+
+    `route` matches the end of a path; its groups are the model and the verb, where the path has them. `base` goes
+    between a server's own address and the codec's `path`; `streaming` is the verb that asks for a stream where the path
+    says so; `stream_default` is what a body without `stream` means. `error_event` writes a failure in the middle of a
+    stream: given the error, the number of events sent so far, and the body that the codec writes for the error.
+    """
+
+    route: str
+    route_rank: int = 50  # among wires whose routes match the same path
+    base: str = ""
+    model_prefix: str = ""  # of a model's name in a path
+    auth: AuthStyle = "bearer"
+    headers: Mapping[str, str] = {}  # sent with every request
+    models_route: str = r"/models"
+    models_path: str | None = None  # a cheap GET that only a valid key may make; None where there is none
+    list_models: Callable[[Sequence[str]], dict[str, Any]]
+    content_type: str = SSE
+    charset: str = ""
+    json_streams: bool = False  # a stream is a JSON array unless the query asks for server-sent events
+    streaming: str | None = None
+    stream_default: bool = False
+    request_id: str = "x-request-id"
+    response_id: str = ""
+    ping: bytes = b": ping\n\n"
+    usage_first: bool = False
+    error_event: Callable[[ProviderError, int, Any], bytes]
+
+
+class Wire(Struct, frozen=True, kw_only=True):
+    """Everything about one wire. See the module's docstring."""
+
+    api: str
+    codec: Any  # a Dialect: a module or a Variant of one
+    limits: Limits
+    http: Http
+    evidence: tuple[Evidence, ...] = ()
+    is_detected: bool = True  # False: its bodies look like another wire's, which is named instead
+    telemetry: str = ""  # gen_ai.provider.name, where the provider's row does not say
+
+    @property
+    def name(self) -> str:
+        return self.api
+
+    @property
+    def base(self) -> str:
+        """The api whose codec this is: a variant's residuals are filed under the name of the original."""
+        return self.limits.api
+
+    def variant(
+        self,
+        api: str,
+        *,
+        quirks: Mapping[str, Any] | None = None,
+        framing: Callable[[str | None], Any] | None = None,
+        reframe: Callable[[Any], bytes] | None = None,
+        limits: Mapping[str, Any] | None = None,
+        http: Mapping[str, Any] | None = None,
+        **changes: Any,
+    ) -> "Wire":
+        """A relative of this wire under another name: `quirks`, `framing` and `reframe` change the codec, `limits` and
+        `http` single facts of theirs, and `changes` whole fields."""
+        module = self.codec.module if isinstance(self.codec, Variant) else self.codec
+        own = self.codec.quirks if isinstance(self.codec, Variant) else {}
+        codec = Variant(module, api, quirks={**own, **(quirks or {}), "api": api}, framing=framing, reframe=reframe)
+        return replace(
+            self,
+            api=api,
+            codec=codec,
+            limits=replace(self.limits, **(limits or {})),
+            http=replace(self.http, **(http or {})),
+            **changes,
+        )
+
+
+class FileFormat(Struct, frozen=True, kw_only=True):
+    """A format that holds conversations and makes no calls.
+
+    `detect` gives the reason why some JSON value is in this format, or something false. `split` gives the
+    conversations of a document that holds several, else None. `lines` says that a file is JSON lines which together
+    make one conversation. `writable` says that any conversation can be written, not only one that was read from it.
+    """
+
+    name: str
+    codec: Any
+    detect: Callable[[Any], Any] | None = None
+    split: Callable[[Any], Sequence[Any] | None] | None = None
+    evidence: tuple[Evidence, ...] = ()
+    lines: bool = False
+    writable: bool = True
