@@ -179,7 +179,7 @@ PARTS = {
     ),
     "call without id": (
         {"functionCall": {"name": "f", "args": {}}},
-        ToolCall(id="call_0", name="f", arguments={}, extra=held(_generated=True)),
+        ToolCall(id="call_0", name="f", arguments={}, extra=held(_minted=True)),
     ),
     "call without arguments": (
         {"functionCall": {"id": "c", "name": "f"}},
@@ -336,8 +336,8 @@ def test_signature_stays_on_the_part_it_came_with_case_4_13_18_19() -> None:
         TextBlock(text="words"),
         ThinkingBlock(thinking="second"),
         TextBlock(text="", text_signature="b"),
-        ToolCall(id="call_0", name="f", arguments={}, thought_signature="c", extra=held(_generated=True)),
-        ToolCall(id="call_1", name="g", arguments={}, extra=held(_generated=True)),
+        ToolCall(id="call_0", name="f", arguments={}, thought_signature="c", extra=held(_minted=True)),
+        ToolCall(id="call_1", name="g", arguments={}, extra=held(_minted=True)),
     ] == list(message.content or ())
     assert [model(*parts)] == said(message)
 
@@ -1351,12 +1351,12 @@ MERGES: dict[str, tuple[list[Any], list[Any]]] = {
     "parallel calls (case 39)": (
         [chunk({"functionCall": {"name": "f", "args": {"n": 1}}}), chunk({"functionCall": {"name": "f"}})],
         [
-            ToolCall(id="call_0", name="f", arguments={"n": 1}, extra=held(_generated=True)),
+            ToolCall(id="call_0", name="f", arguments={"n": 1}, extra=held(_minted=True)),
             ToolCall(
                 id="call_1",
                 name="f",
                 arguments={},
-                extra=held(_generated=True, _={"functionCall": {"in": {"~": {"args": {"said": {}}}}}}),
+                extra=held(_minted=True, _={"functionCall": {"in": {"~": {"args": {"said": {}}}}}}),
             ),
         ],
     ),
