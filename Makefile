@@ -41,7 +41,13 @@ check: setup ## Lint, types and unit tests: the fast part
 	$(BIN)/mypy
 	$(BIN)/pytest -q -n $(JOBS) $(addprefix --ignore=tests/,$(SLOW))
 
-test: programs check ## All tests: the fast part, the laws, the fuzzers, attacks, crashes, servers, recorded traffic
+# The page's packages, when npm is there and the lock file is newer than what is installed.
+web/node_modules/.package-lock.json: web/package-lock.json
+	@if ! command -v npm >/dev/null; then echo "!!!! npm is NOT INSTALLED: the page of the canvas is not compared with its source"; \
+	elif ! npm ci --prefix web --ignore-scripts --no-audit --no-fund --loglevel=error; then rm -f $@; \
+		echo "!!!! npm ci FAILED (is the registry reachable?): the page of the canvas is not compared with its source"; fi
+
+test: programs check web/node_modules/.package-lock.json ## All tests: the fast part, the laws, the fuzzers, attacks, crashes, servers, recorded traffic
 	$(BIN)/pytest -q -n $(JOBS) $(addprefix tests/,$(SLOW))
 
 corpus: setup ## Recorded provider traffic through every dialect: pass counts, and what fails
@@ -81,7 +87,7 @@ interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama
 
 web: setup ## Build the page of the canvas into the package; needs Node
 	@command -v npm >/dev/null || { echo "make web needs Node 20 or newer (npm is not on PATH); the built page is in src/interlingua/canvas/assets"; exit 1; }
-	npm ci --prefix web --ignore-scripts --no-audit --no-fund
+	@$(MAKE) -s web/node_modules/.package-lock.json
 	cd web && npx tsc --noEmit && npx vite build && npx vite build --config vite.export.config.ts
 
 docs: setup ## Write the generated parts of the documentation
