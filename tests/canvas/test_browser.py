@@ -1,11 +1,6 @@
-"""The page itself, in Chromium, against a server of its own process: what a person does, and what must not happen."""
+"""Seeing: the page in Chromium, with sessions of every dialect, in every view, by mouse and by keyboard alone."""
 
-import os
 import re
-import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,117 +8,19 @@ from typing import Any
 import pytest
 
 import interlingua as il
+from canvas.sample import courier
+from canvas.tabs import Tab, Threaded, expect, needs_chromium
 
-playwright = pytest.importorskip("playwright.sync_api", reason="!!!! playwright is NOT INSTALLED: no browser test runs")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="!!!! chromium is NOT INSTALLED: no browser test runs")
-expect = playwright.expect
-LONG = int(os.environ.get("CANVAS_TIMEOUT", "60000"))  # milliseconds: a loaded machine is no failure
-expect.set_options(timeout=LONG)
-
-
-class Served:
-    """A canvas in a process of its own, which can be killed and started again."""
-
-    def __init__(self, home: Path, *files: Path, program: str | None = None, env: dict[str, str] | None = None) -> None:
-        self.home = home
-        self._files = files
-        self._program = program
-        self._env = {**os.environ, "INTERLINGUA_HOME": str(home), **(env or {})}
-        self.port = 0
-        self.start()
-
-    def start(self) -> None:
-        cli = [
-            str(Path(sys.executable).parent / "interlingua"),
-            "canvas",
-            *map(str, self._files),
-            "--no-open",
-            f"--port={self.port}",
-        ]
-        command = cli if self._program is None else [sys.executable, "-c", self._program, str(self.home)]
-        self.process = subprocess.Popen(
-            command, env=self._env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        assert self.process.stdout is not None
-        said = []
-        for line in self.process.stdout:
-            said.append(line)
-            if found := re.search(r"http://[^/]+:(\d+)/\S*token=\S+", line):
-                self.link, self.port = found.group(0), int(found.group(1))
-                return
-        raise AssertionError("the canvas did not start: " + "".join(said))
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.kill()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-class Tab:
-    """A page that is logged in, and all that it complained about or asked of other hosts."""
-
-    def __init__(self, browser: Any, served: Served | None = None, **how: Any) -> None:
-        self.context = browser.new_context(
-            **{"viewport": {"width": 1440, "height": 900}, "reduced_motion": "reduce", **how}
-        )
-        self.context.set_default_timeout(LONG)
-        self.page = self.context.new_page()
-        self.complaints: list[str] = []
-        self.foreign: list[str] = []
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", self._encoded)
-        self.page.on("request", self._asked)
-        self.base = ""
-        if served is not None:
-            self.base = f"http://127.0.0.1:{served.port}"
-            self.page.goto(served.link)
-            expect(self.page.get_by_role("heading", name="Sessions", exact=True)).to_be_visible()
-
-    def _encoded(self, message: Any) -> None:
-        # Chromium writes every answer of 4xx and every lost connection there; those are looked at where they matter.
-        if message.type == "error" and "Failed to load resource" not in message.text and "net::ERR" not in message.text:
-            self.complaints.append(message.text)
-
-    def _asked(self, request: Any) -> None:
-        if not request.url.startswith((self.base or "file://", "data:", "blob:")):
-            self.foreign.append(request.url)
-
-    def go(self, path: str) -> Any:
-        self.page.goto(self.base + path)
-        return self.page
-
-    def key(self, *keys: str) -> None:
-        for key in keys:
-            self.page.keyboard.press(key)
-
-    def card(self, id: str) -> Any:
-        return self.page.locator(f'[data-card="{id}"]')
-
-    def fine(self) -> None:
-        assert self.complaints == []
-        assert self.foreign == []
-
-
-# --- seeing ----------------------------------------------------------------------------------------------------------
-
+pytestmark = needs_chromium
+WIRE = Path(__file__).parents[1] / "wire"
+# Formats that are read and returned, never made from others: a small file of each.
+HISTORIES = {
+    "claude-code": "claude-code/session.jsonl",
+    "codex-cli": "codex-cli/rollout.jsonl",
+    "gemini-cli": "gemini-cli/session.json",
+    "chatgpt-export": "chatgpt-export/conversation.json",
+    "inspect-ai": "inspect-ai/log.json",
+}
 MESSAGES: tuple[il.AgentMessage, ...] = (
     il.UserMessage(content="Which way is north?"),
     il.AssistantMessage(
@@ -136,31 +33,223 @@ MESSAGES: tuple[il.AgentMessage, ...] = (
     il.AssistantMessage(content="Up is north.", model="some-model", provider="some", stop_reason="stop"),
 )
 CONVERSATION = il.Conversation(system="Be brief.", entries=tuple(il.Entry(message=message) for message in MESSAGES))
+KEY = "own~main~courier"
 
 
-def test_a_session_of_every_dialect_that_can_be_written_opens(chromium: Any, tmp_path: Path) -> None:
-    """Every format that holds this conversation shows it, on the canvas and as a transcript, without an error."""
-    files = []
-    for name in il.DIALECTS:
-        try:
-            raw = il.encode(CONVERSATION, name).bytes()
-            il.decode(raw)
-        except il.InterlinguaError:
-            continue  # a dialect that is only read, or whose files cannot be told apart without its name
-        path = tmp_path / f"{name}.json"
-        path.write_bytes(raw)
-        files.append(path)
-    server = Served(tmp_path / "home", *files)
-    try:
-        tab = Tab(chromium, server)
-        listed = tab.page.evaluate("fetch('/api/sessions?limit=500').then((answer) => answer.json())")["sessions"]
-        assert len({session["writtenAs"] for session in listed}) >= 10, [session["writtenAs"] for session in listed]
-        for session in listed:
-            page = tab.go(f"/s/{session['key']}/canvas")
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threaded]:
+    home = tmp_path_factory.mktemp("home")
+    courier(home)
+    with Threaded(home) as server:
+        yield server
+
+
+@pytest.fixture
+def tab(chromium: Any, server: Threaded) -> Iterator[Tab]:
+    with Tab(chromium, server) as tab:
+        yield tab
+
+
+def test_a_session_of_every_dialect_opens(chromium: Any, tmp_path: Path) -> None:
+    """Every format shows its conversation, on the canvas and as a transcript, without an error."""
+    with Threaded(tmp_path / "home") as server, Tab(chromium, server) as tab:
+        for name in il.DIALECTS:
+            data = (WIRE / HISTORIES[name]).read_bytes() if name in HISTORIES else il.encode(CONVERSATION, name).bytes()
+            opened, _ = server.canvas.library.open_data(data, name, name)
+            page = tab.go(f"/s/{opened[0].key}/canvas")
             expect(page.locator("[data-card]").first).to_be_visible()
-            tab.key("2")
+            if name not in HISTORIES:
+                expect(page.locator("[data-card]", has_text="Which way is north?")).to_be_visible()
+            tab.press("2")
             expect(page.locator("article.turn").first).to_be_visible()
-            assert tab.complaints == [], session
-        tab.fine()
-    finally:
-        server.stop()
+            if name not in HISTORIES:
+                expect(page.locator("article.turn", has_text="Up is north.")).to_be_visible()
+            assert tab.complaints == [], name
+
+
+def test_a_dropped_file_is_opened(chromium: Any, tmp_path: Path) -> None:
+    """A file of any dialect that is dropped on the gallery becomes a session, and one that is none says so."""
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        drop = """([name, text]) => {
+            const data = new DataTransfer();
+            data.items.add(new File([text], name));
+            const dropped = new DragEvent("drop", {bubbles: true, dataTransfer: data});
+            document.querySelector(".gallery").dispatchEvent(dropped);
+        }"""
+        tab.page.evaluate(drop, ["broken.json", "{"])
+        expect(tab.page.get_by_role("alert")).to_contain_text("broken.json")
+        tab.page.evaluate(drop, ["any.json", il.encode(CONVERSATION, "openai-completions").bytes().decode()])
+        expect(tab.page.locator("[data-card]", has_text="Up is north.")).to_be_visible()
+
+
+def test_the_gallery_leads_to_a_session_and_search_to_a_message(tab: Tab) -> None:
+    """A row opens its session; a search over all of them opens the message that has the words, inside results too."""
+    expect(tab.page.get_by_role("link", name=re.compile("Duplicate webhook deliveries"))).to_be_visible()
+    tab.press("/")
+    tab.page.keyboard.type("advisory lock enough")
+    tab.page.locator("a.hit", has_text="advisory").first.click()
+    expect(tab.turn("lock1")).to_be_visible()
+    assert "at=lock1" in tab.page.url
+
+
+def test_canvas_outline_and_transcript_stay_in_step(tab: Tab) -> None:
+    """What is chosen in one is chosen in the others, and is the address."""
+    page = tab.go(f"/s/{KEY}/canvas")
+    tab.card("lock2").click()
+    expect(page.locator('[data-card][aria-selected="true"]')).to_have_attribute("data-card", "lock2")
+    expect(page.locator(".flow article.here")).to_have_attribute("data-entry", "lock2")
+    tab.press("o")
+    expect(page.locator('.outline [aria-selected="true"]')).to_contain_text("Not across hosts")
+    assert "at=lock2" in page.url
+    page.locator(".outline [role=treeitem]", has_text="Since Tuesday").click()
+    expect(tab.card("q")).to_have_attribute("aria-selected", "true")
+
+
+def test_a_link_opens_the_same_message_again(tab: Tab) -> None:
+    """Reload keeps the view and the selection."""
+    page = tab.go(f"/s/{KEY}/transcript?at=outbox2")
+    expect(page.locator("article.here")).to_have_attribute("data-entry", "outbox2")
+    page.reload()
+    expect(page.locator("article.here")).to_have_attribute("data-entry", "outbox2")
+
+
+def test_a_subtree_folds_and_stays_folded(tab: Tab) -> None:
+    """The cards below go, their number is said, and after a reload it is as it was; unfolding brings them back."""
+    page = tab.go(f"/s/{KEY}/canvas?at=a2")
+    expect(tab.card("lock2")).to_be_visible()
+    with page.expect_response(lambda answer: answer.url.endswith("/view") and answer.request.method == "PUT"):
+        tab.press("f")
+    expect(tab.card("lock2")).to_have_count(0)
+    expect(tab.card("a2")).to_contain_text("9 folded")
+    page.reload()
+    expect(tab.card("a2")).to_contain_text("9 folded")
+    with page.expect_response(lambda answer: answer.url.endswith("/view") and answer.request.method == "PUT"):
+        tab.press("f")
+    expect(tab.card("lock2")).to_be_visible()
+
+
+def test_find_reaches_folded_and_unrendered_text(tab: Tab) -> None:
+    """Line 41 of a result that shows twelve lines is found, and leads to the call that it answers."""
+    page = tab.go(f"/s/{KEY}/canvas?at=q")
+    expect(tab.card("q")).to_be_visible()
+    tab.press("/")
+    page.get_by_role("textbox", name="search in this session").fill('"41: line of the worker"')
+    page.locator(".hit").first.click()
+    assert "at=r2" in page.url
+
+
+def test_a_result_stands_with_its_call(tab: Tab) -> None:
+    """Opened, a call shows its arguments and twelve lines of its result, then the rest on demand; failures say so."""
+    tab.go(f"/s/{KEY}/transcript?at=a1")
+    turn = tab.turn("a1")
+    turn.locator("button.call", has_text="courier/worker.py").click()
+    expect(turn).to_contain_text("12: line of the worker")
+    expect(turn).not_to_contain_text("13: line of the worker")
+    turn.get_by_role("button", name="Show 31 more lines").click()
+    expect(turn).to_contain_text("43: line of the worker")
+    failed = turn.locator("button.call", has_text="exec")
+    expect(failed).to_contain_text("failed")
+    failed.click()
+    expect(turn.locator(".a-brick")).to_have_text("FAILED")  # its ANSI red
+
+
+def test_two_branches_are_compared(tab: Tab) -> None:
+    """Aligned from the fork, word by word, with cost and time; swapping swaps the sides."""
+    page = tab.go(f"/s/{KEY}/compare?a=lease4&b=outbox3")
+    expect(page.locator(".cmp")).to_contain_text("alike from the beginning")
+    expect(page.locator(".cmp .wa").first).to_be_visible()
+    expect(page.locator(".cmp .wb").first).to_be_visible()
+    expect(page.locator(".cmp")).to_contain_text("$0.27")
+    page.get_by_role("button", name="Swap").click()
+    expect(page.get_by_label("branch A")).to_have_value("outbox3")
+
+
+def test_the_wire_view_marks_every_loss_where_it_strikes(tab: Tab) -> None:
+    """Stored and sent side by side; each loss has its number on the stored line and in the list with its reason."""
+    page = tab.go(f"/s/{KEY}/wire?at=lease4")
+    page.get_by_label("dialect").select_option("openai-completions")
+    losses = tab.get(f"/api/sessions/{KEY}/wire?to=lease4&as=openai-completions")["losses"]
+    shown = [loss for loss in losses if loss["severity"] != "record"]
+    assert shown
+    expect(page.locator(".whylist .w")).to_have_count(len(shown))
+    for loss in shown[:3]:
+        row = page.locator(".whylist .w").nth(shown.index(loss))
+        expect(row).to_contain_text(loss["why"])
+        row.click()
+        expect(page.locator(".json .ln.sel").first).to_be_visible()
+
+
+def test_the_doctor_says_what_a_model_would_refuse(tab: Tab) -> None:
+    """Findings stand beside the canvas with their remedy, or it says that there is nothing."""
+    page = tab.go(f"/s/{KEY}/canvas?at=lock2&model=openai-completions")
+    expect(tab.card("lock2")).to_be_visible()
+    tab.press("d")
+    found = tab.get(f"/api/sessions/{KEY}/doctor?to=lock2&model=openai-completions")
+    if found.get("findings"):
+        expect(page.locator(".doctor .fd")).to_have_count(len(found["findings"]))
+    else:
+        expect(page.locator(".doctor")).to_contain_text("Nothing to repair")
+
+
+def test_the_context_ruler_opens_a_bar_per_answer(tab: Tab) -> None:
+    """What the model read at the selected message, and at each answer of the path."""
+    page = tab.go(f"/s/{KEY}/canvas?at=lease4")
+    expect(page.locator("button.ruler")).to_contain_text("read at message")
+    tab.press("x")
+    expect(page.locator(".drawer .abar")).to_have_count(4)
+
+
+def test_the_stored_json_is_behind_each_message(tab: Tab) -> None:
+    """`r` shows the entry as it is in the file."""
+    page = tab.go(f"/s/{KEY}/transcript?at=lease2")
+    expect(tab.turn("lease2")).to_be_visible()
+    tab.press("r")
+    expect(page.get_by_role("dialog")).to_contain_text('"db.claim(lease=30)"')
+    tab.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_everything_is_reached_by_keyboard_alone(tab: Tab) -> None:
+    """From the gallery to a message on another branch, through all views and layers, and back, without a mouse."""
+    page = tab.page
+    expect(page.get_by_role("link", name=re.compile("Duplicate"))).to_be_visible()
+    for _ in range(40):
+        tab.press("Tab")
+        if "Duplicate" in page.evaluate("document.activeElement.textContent ?? ''"):
+            break
+    tab.press("Enter")
+    expect(tab.card("lease4")).to_have_attribute("aria-selected", "true")
+    tab.press("g")
+    expect(tab.card("q")).to_have_attribute("aria-selected", "true")
+    tab.press("j")
+    expect(tab.card("a1")).to_have_attribute("aria-selected", "true")
+    tab.press("G")
+    expect(tab.card("lease4")).to_have_attribute("aria-selected", "true")
+    tab.press("l")
+    expect(tab.card("outbox1")).to_have_attribute("aria-selected", "true")
+    tab.press("h")
+    expect(tab.card("lease1")).to_have_attribute("aria-selected", "true")
+    for key, view in ("2", "transcript"), ("3", "compare"), ("4", "wire"), ("1", "canvas"):
+        tab.press(key)
+        expect(page.locator(f'.app[data-view="{view}"]')).to_be_visible()
+    tab.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
+    tab.press("Escape", "c")
+    expect(page.get_by_label("your words")).to_be_focused()
+    tab.press("Escape", "/")
+    expect(page.get_by_role("textbox", name="search in this session")).to_be_focused()
+    tab.press("Escape")
+    before = page.evaluate("document.documentElement.dataset.theme ?? ''")
+    tab.press("t")
+    assert page.evaluate("document.documentElement.dataset.theme ?? ''") != before
+
+
+def test_a_phone_reads_first_and_has_the_tree_below_a_map(chromium: Any, server: Threaded) -> None:
+    """At 390 pixels nothing is wider than the screen, and four tabs lead to the views."""
+    with Tab(chromium, server, viewport={"width": 390, "height": 844}, has_touch=True) as tab:
+        page = tab.go(f"/s/{KEY}/transcript")
+        expect(tab.turn("lease4")).to_be_visible()
+        for name in "Tree", "Compare", "Wire", "Read":
+            page.get_by_role("navigation", name="view").last.get_by_role("button", name=name).click()
+            expect(page.get_by_role("button", name=name, exact=True)).to_have_attribute("aria-current", "page")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, name

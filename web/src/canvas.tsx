@@ -45,6 +45,7 @@ const FrameNode = memo(function FrameNode({ data }: NodeProps<Node<FrameData>>) 
 });
 const NODE_TYPES = { card: CardNode, chip: ChipNode, frame: FrameNode };
 const NO_EDGES: never[] = [];
+const NOTHING = () => undefined;
 
 export type CanvasProps = {
   store: SessionStore;
@@ -261,6 +262,8 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
           nodesConnectable={false}
           nodesFocusable={false}
           elementsSelectable={false}
+          // Without a listener of its own the flow library lets no pointer through to a card that cannot be dragged.
+          onNodeClick={NOTHING}
           disableKeyboardA11y
           panOnScroll
           proOptions={{ hideAttribution: true }}

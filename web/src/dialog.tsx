@@ -9,6 +9,8 @@ export function Dialog({ title, onClose, children, wide }: { title: string; onCl
   useEffect(() => {
     const element = dialog.current;
     element?.showModal();
+    // The browser would choose the button that closes it.
+    element?.querySelector<HTMLElement>(".dialogbody :is(input, textarea, select)")?.focus();
     return () => element?.close();
   }, []);
   return (

@@ -26,7 +26,7 @@ export default function Find({ store, onClose, onSelect }: { store: SessionStore
   return (
     <Dialog title="Search in this session" onClose={onClose} wide>
       <div className="finder">
-        <input className="field big" autoFocus value={query} onChange={(event) => setQuery(event.target.value)} placeholder='words, "a phrase", -without' aria-label="search in this session" />
+        <input className="field big" value={query} onChange={(event) => setQuery(event.target.value)} placeholder='words, "a phrase", -without' aria-label="search in this session" />
         <select className="field" value={role} onChange={(event) => setRole(event.target.value)} aria-label="role">{ROLES.map((one) => <option key={one} value={one}>{one === "" ? "any role" : one}</option>)}</select>
         <label className="opt"><input type="checkbox" checked={errors} onChange={(event) => setErrors(event.target.checked)} /> failed only</label>
       </div>

@@ -17,7 +17,7 @@ export default function NameBranch({ store, entry, onClose }: { store: SessionSt
   return (
     <Dialog title="Name this branch" onClose={onClose}>
       <form className="finder" onSubmit={(event) => { event.preventDefault(); save(); }}>
-        <input className="field big" autoFocus value={name} onChange={(event) => setName(event.target.value)} placeholder="a short name" aria-label="name of the branch" />
+        <input className="field big" value={name} onChange={(event) => setName(event.target.value)} placeholder="a short name" aria-label="name of the branch" />
         <Button label="Save" kind="go" disabled={name.trim() === "" || name.trim() === before} onClick={save} />
       </form>
       {problem !== undefined && <p className="err" role="alert"><Icon name="alert" />{problem}</p>}

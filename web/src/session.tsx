@@ -232,7 +232,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       )}
       <Suspense fallback={<div className="waiting">…</div>}>
         {route.view === "compare" && <Compare store={store} path={path} onSelect={(entry) => { select(entry); go("transcript"); }} />}
-        {route.view === "wire" && <Wire store={store} path={path} selected={selected} onSelect={select} />}
+        {route.view === "wire" && <Wire store={store} path={path} selected={selected} />}
         {layer === "branch" && selected !== undefined && <NameBranch store={store} entry={path.at(-1) ?? selected} onClose={() => setLayer(undefined)} />}
         {layer === "export" && <Export store={store} path={path} onClose={() => setLayer(undefined)} />}
         {layer === "raw" && rawOf !== undefined && <Raw session={store.key} entry={rawOf} onClose={() => setLayer(undefined)} />}

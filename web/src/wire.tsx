@@ -12,7 +12,7 @@ import { setQuery, useRoute } from "./route";
 import type { SessionStore } from "./store";
 import type { WireLine, WireLoss, WireView } from "./types";
 
-export default function Wire({ store, path, selected, onSelect }: { store: SessionStore; path: readonly string[]; selected?: string; onSelect: (entry: string) => void }) {
+export default function Wire({ store, path, selected }: { store: SessionStore; path: readonly string[]; selected?: string }) {
   const route = useRoute();
   const [dialects, setDialects] = useState<{ wires: { id: string; label: string }[] }>({ wires: [] });
   const as = route.query.get("as") ?? "anthropic-messages";
@@ -54,12 +54,12 @@ export default function Wire({ store, path, selected, onSelect }: { store: Sessi
       {problem !== undefined && <p className="err" role="alert"><Icon name="alert" />{problem}</p>}
       <div className="heads"><div><b>Stored</b><span className="dim">never changed by sending</span></div><div><b>Sent</b><span className="dim">{as}</span></div><div><b>What is lost, and why</b></div></div>
       <div className="cols">
-        <Lines lines={view?.stored ?? []} losses={losses} chosen={chosen} onChoose={setChosen} onSelect={onSelect} />
-        <Lines lines={sent} losses={losses} chosen={chosen} onChoose={setChosen} onSelect={onSelect} />
+        <Lines lines={view?.stored ?? []} losses={losses} chosen={chosen} onChoose={setChosen} />
+        <Lines lines={sent} losses={losses} chosen={chosen} onChoose={setChosen} />
         <section className="whylist" aria-label="losses">
           {losses.length === 0 && view !== undefined && <p className="empty"><Icon name="check" /> Nothing is lost on the way to this wire.</p>}
           {losses.map((loss) => (
-            <button key={loss.n} type="button" className={`w ${chosen === loss.n ? "open" : ""}`} onClick={() => { setChosen(loss.n); if (loss.entry !== undefined) onSelect(loss.entry); }}>
+            <button key={loss.n} type="button" className={`w ${chosen === loss.n ? "open" : ""}`} onClick={() => setChosen(loss.n)}>
               <span className="n">{loss.n}</span><Loss severity={loss.severity}>{loss.what}</Loss>
               <code className="p cut">{loss.path}</code><span className="y">{loss.why}</span>
               {chosen === loss.n && loss.keptBy !== undefined && loss.keptBy.length > 0 && <span className="y">kept by {loss.keptBy.join(", ")}</span>}
@@ -79,7 +79,7 @@ function Json({ text }: { text: string }) {
   return <>{key !== undefined && <><span className="k">{visible(key)}</span><span className="pn">: </span></>}<span className={kind}>{visible(rest)}</span></>;
 }
 
-function Lines({ lines, losses, chosen, onChoose, onSelect }: { lines: readonly (WireLine | { ghost: WireLoss })[]; losses: readonly WireLoss[]; chosen?: number; onChoose: (n: number) => void; onSelect: (entry: string) => void }) {
+function Lines({ lines, losses, chosen, onChoose }: { lines: readonly (WireLine | { ghost: WireLoss })[]; losses: readonly WireLoss[]; chosen?: number; onChoose: (n: number) => void }) {
   const scroller = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({ count: lines.length, getScrollElement: () => scroller.current, estimateSize: () => 22, overscan: 30 });
   const marked = useMemo(() => new Map(losses.map((loss) => [loss.n, loss])), [losses]);
@@ -98,7 +98,7 @@ function Lines({ lines, losses, chosen, onChoose, onSelect }: { lines: readonly 
             return <div key={item.key} className={`ln ghost ${chosen === line.ghost.n ? "sel" : ""}`} style={style} onClick={() => onChoose(line.ghost.n)}><span className="no" /><code>{line.ghost.what} is not sent</code><Loss severity={line.ghost.severity}>{line.ghost.n}</Loss></div>;
           const loss = line.loss?.map((n) => marked.get(n)).find((one) => one !== undefined);
           return (
-            <div key={item.key} className={`ln ${loss?.severity === "weakened" ? "wk" : ""} ${loss !== undefined && chosen === loss.n ? "sel" : ""}`} style={style} onClick={() => { if (loss !== undefined) onChoose(loss.n); else if (line.entry !== undefined) onSelect(line.entry); }}>
+            <div key={item.key} className={`ln ${loss?.severity === "weakened" ? "wk" : ""} ${loss !== undefined && chosen === loss.n ? "sel" : ""}`} style={style} onClick={() => loss !== undefined && onChoose(loss.n)}>
               <span className="no">{item.index + 1}</span><code style={{ paddingLeft: `${line.depth * 14}px` }}><Json text={line.text} /></code>
               {line.cut !== undefined && <span className="blob">{line.cut.toLocaleString()} more</span>}
               {loss !== undefined && <Loss severity={loss.severity}>{loss.n}</Loss>}

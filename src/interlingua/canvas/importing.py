@@ -12,14 +12,17 @@ from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .. import conversion
 from ..conversion import sources
 from ..sessions import Session, save
 from ..sessions.files import FileStore
+from ..sessions.lines import PLACES
 from ..sessions.repair import examine
 from ..values.errors import InterlinguaError
-from ..values.request import Conversation
+from ..values.messages import CustomMessage
+from ..values.request import Conversation, Entry
 
 OWN = "transcript"
 _VERSION = 1  # of what is cached: raised when reading changes
@@ -131,7 +134,7 @@ class Cache:
         numbers = count(1)
         self.store.delete(agent, one.id)
         save(
-            conversation,
+            replace(conversation, entries=tuple(map(_with_free_places, conversation.entries))),
             new_id=lambda: f"n{next(numbers)}",
             id=one.id,
             agent=agent,
@@ -145,6 +148,16 @@ class Cache:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.store.delete(agent, one.id)
         _write(path, data if data.endswith(b"\n") else data + b"\n")
+
+
+def _with_free_places(entry: Entry) -> Entry:
+    """A line's own keys name its place in the tree: what a foreign record has under these names moves to `record`."""
+    message = entry.message
+    if not isinstance(message, CustomMessage) or message.fields.keys().isdisjoint(PLACES):
+        return entry
+    taken = {key: value for key, value in message.fields.items() if key in PLACES}
+    fields = {key: value for key, value in message.fields.items() if key not in PLACES}
+    return replace(entry, message=CustomMessage(message.role, {**fields, "record": taken}))
 
 
 def _conversations(
