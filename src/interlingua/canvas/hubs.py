@@ -57,6 +57,14 @@ class Hub:
             self._tasks.append(asyncio.ensure_future(self._follow(self.tree.sessions[-1])))
         await self.update()
 
+    async def set_spawned(self, spawned: dict[str, list[str]]) -> None:
+        """Shows which sub-agents each entry started."""
+        async with self._lock:
+            changed = self.tree.set_spawned(spawned)
+            rows = await asyncio.to_thread(lambda: [self.tree.row(id) for id in changed])
+            if rows:
+                self._publish_rows(rows, self._head)
+
     def commit(self, entry: str, node: str) -> None:
         """Says that a live node became an entry, so that viewers put the row in its place."""
         self.committed[entry] = node

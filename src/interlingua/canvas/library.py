@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ..serving.problems import HttpProblem
 from ..sessions import Session, SessionInfo, Store, store_at
 from ..sessions.files import ENDING, FileStore
+from ..sessions.store import SpawnedBy
 from ..values.errors import InterlinguaError
 from ..values.places import home as default_home
 from .importing import OWN, Cache, FileNote, ImportedFile
@@ -37,6 +38,8 @@ class Place(Struct, frozen=True, kw_only=True):
     read_only: bool = False
     where: str | None = None
     name: str | None = None
+    project: str | None = None
+    spawned_by: SpawnedBy | None = None  # the session whose sub-agent this is, where another program's file says so
     problems: tuple[FileNote, ...] = ()
     info: SessionInfo | None = None
 
@@ -70,6 +73,11 @@ class Library:
         if kind == "own" and agent and id:
             return self._own(unquote(agent), unquote(id))
         raise HttpProblem(404, f"no session {key!r}", code="session_not_found", remedy="reload the list of sessions")
+
+    def current(self, place: Place) -> Place:
+        """A place as it is known now: what is wrong with a file changes as it grows."""
+        with self._lock:
+            return self._opened.get(place.key, place)
 
     def _own(self, agent: str, id: str, info: SessionInfo | None = None) -> Place:
         source: Source = "client" if agent == CLIENT else "gateway" if agent.startswith(GATEWAY) else "own"
@@ -111,7 +119,7 @@ class Library:
 
     def open_path(self, path: Path, dialect: str | None = None) -> tuple[list[Place], list[FileProblem]]:
         """Opens a file: a session of ours where it is one, else its conversations, read-only."""
-        own = self._own_file(path)
+        own = self.own_session(path)
         if own is not None:
             return [own], []
         try:
@@ -135,12 +143,26 @@ class Library:
             self._opened.pop(place.key, None)
         self.cache.forget(FILES, place.id)
 
-    def register_watched(self, source: str, found: ImportedFile, project: str | None = None) -> list[Place]:
+    def register_watched(
+        self, agent: str, label: str, found: ImportedFile, project: str | None, spawned_by: SpawnedBy | None
+    ) -> list[Place]:
         """Adds what another program wrote to the list."""
-        return self._register(found, source="watch", group=source, project=project)
+        places = self._register(found, "watch", agent, label)
+        about = {place.key: replace(place, project=project, spawned_by=spawned_by) for place in places}
+        with self._lock:
+            self._opened.update(about)
+        return list(about.values())
 
-    def _own_file(self, path: Path) -> Place | None:
-        """A file in the folders of this home is a session like any other."""
+    def unregister(self, where: str) -> list[Place]:
+        """Takes the conversations of a file that is gone out of the list."""
+        with self._lock:
+            gone = [place for place in self._opened.values() if place.where == where and place.source == "watch"]
+            for place in gone:
+                del self._opened[place.key]
+        return gone
+
+    def own_session(self, path: Path) -> Place | None:
+        """The session of this home that a file is; None for other files."""
         resolved = path.resolve()
         if not isinstance(self.store, FileStore) or resolved.suffix != ENDING:
             return None
@@ -149,14 +171,14 @@ class Library:
         return self._own(agent, resolved.name.removesuffix(ENDING)) if is_ours else None
 
     def _register(
-        self, found: ImportedFile, source: Source = "file", group: str = FILES, project: str | None = None
+        self, found: ImportedFile, source: Source = "file", agent: str = FILES, group: str = FILES
     ) -> list[Place]:
         places = []
         for one in found.conversations:
-            key = f"file~{one.id}" if source == "file" else f"watch~{quote(group, safe='')}~{one.id}"
+            key = f"file~{one.id}" if source == "file" else f"watch~{quote(agent, safe='')}~{one.id}"
             place = Place(
                 key=key,
-                agent=group,
+                agent=agent,
                 id=one.id,
                 source=source,
                 group=group,

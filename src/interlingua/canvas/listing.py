@@ -49,6 +49,7 @@ class Describer:
             titled=False,
             source=place.source,
             group=place.group,
+            project=place.project,
             written_as=place.written_as,
             models=card.models or ((info.model,) if info.model else ()),
             messages=info.messages,
@@ -105,7 +106,7 @@ class Describer:
         """By entry, the sessions of the sub-agents that it started."""
         found: dict[str, list[str]] = {}
         for other in self.places():
-            origin = other.info.spawned_by if other.info is not None else None
+            origin = other.spawned_by or (other.info.spawned_by if other.info is not None else None)
             if origin is not None and origin.session == place.id:
                 entry = tree.spawner(origin.call_id, origin.entry)
                 if entry is not None:
@@ -123,7 +124,7 @@ class Describer:
         return ForkedFrom(key=key, entry=info.forked_at) if key is not None else None
 
     def _spawned_by(self, place: Place, info: SessionInfo) -> SpawnedBy | None:
-        origin = info.spawned_by
+        origin = place.spawned_by or info.spawned_by
         if origin is None:
             return None
         key = self._by_id([origin.session]).get(origin.session)

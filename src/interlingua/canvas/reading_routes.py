@@ -158,9 +158,8 @@ def _sources(canvas: Any) -> SourceList:
     library, places = canvas.library, canvas.describer.places()
     counts: dict[str, int] = {}
     for place in places:
-        counts[place.source if place.source != "watch" else place.group] = (
-            counts.get(place.source if place.source != "watch" else place.group, 0) + 1
-        )
+        name = place.agent if place.source == "watch" else place.source
+        counts[name] = counts.get(name, 0) + 1
     own = SourceView(
         id="home",
         kind="home",

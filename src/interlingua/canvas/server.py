@@ -22,6 +22,7 @@ from ..serving.listener import Listener, is_loopback
 from ..serving.problems import HttpProblem
 from ..serving.sse import Channel
 from ..sessions import deletion
+from ..sessions.files import FileStore
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from .client_listener import ClientListener
@@ -36,6 +37,7 @@ from .runs import Runs
 from .shapes import IndexState, LiveState, Me, SessionView, SourceView
 from .toolbox import Toolbox
 from .trees import Tree
+from .watchers import Watcher, follow_home
 
 ASSETS = Path(__file__).parent / "assets"
 PORT = 8642
@@ -72,6 +74,7 @@ class Canvas:
         toolbox: Toolbox | None = None,
         client: Client | None = None,
         client_port: int | None = None,
+        watch: Sequence[str] = (),
     ) -> None:
         self.library = library
         self.epoch = secrets.token_hex(4)
@@ -88,7 +91,8 @@ class Canvas:
         self._host = host
         self._assets = assets
         self._hubs: dict[str, asyncio.Task[Hub]] = {}
-        self._sweeper: asyncio.Task[None] | None = None
+        self.watchers = [Watcher(library, given) for given in dict.fromkeys(watch)]
+        self._tasks: list[asyncio.Task[None]] = []
         self._emitter: set[asyncio.Task[None]] = set()
         self._listener = Listener(self._app(), host, port, fallback=fallback_port)
         self.client_listener = ClientListener(self, client_port) if client_port is not None else None
@@ -107,13 +111,17 @@ class Canvas:
         where = jsontext.write({"address": self.address, "pid": os.getpid()})
         write_private(self.library.folder / "server.json", where)
         self.finder.start()
-        self._sweeper = asyncio.ensure_future(self._sweep())
+        followed = [self._sweep(), *(watcher.follow(self) for watcher in self.watchers)]
+        if isinstance(self.library.store, FileStore):
+            followed.append(follow_home(self))
+        self._tasks = [asyncio.ensure_future(one) for one in followed]
 
     async def stop(self) -> None:
         """Tells viewers, lets open requests end, closes every session."""
         self.events.close("shutdown")
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.client_listener is not None:
             await self.client_listener.stop()
         await self.lingering.close()
@@ -179,7 +187,7 @@ class Canvas:
 
     def describe(self, place: Place) -> SessionView:
         """What the list says of a session, with what runs in it now."""
-        view = self.describer.view(place)
+        view = self.describer.view(place if place.info is not None else self.library.current(place))
         live = self.live_state(place.key)
         return view if live is None else replace(view, live=live)
 
@@ -225,7 +233,20 @@ class Canvas:
         return self.finder.state()
 
     def watched_sources(self, counts: dict[str, int]) -> list[SourceView]:
-        return []
+        return [watcher.view(counts.get(watcher.id, 0)) for watcher in self.watchers]
+
+    def sources_changed(self) -> None:
+        """Has whoever follows the list know that there may be other sessions in it."""
+        self.describer.forget("")
+        self.finder.poke()
+        self.events.publish("sources", b"{}")
+
+    async def update_spawned(self, key: str) -> None:
+        """Shows the sub-agents that were started since in an open tree."""
+        opening = self._hubs.get(key)
+        if opening is not None and opening.done() and not opening.exception():
+            hub = opening.result()
+            await hub.set_spawned(await asyncio.to_thread(self.describer.spawned_of, hub.place, hub.tree))
 
     def live_sessions(self) -> list[SessionView]:
         """The sessions in which something runs now."""

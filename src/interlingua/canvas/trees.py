@@ -325,7 +325,8 @@ class Tree:
 
     def problems(self) -> tuple[LineProblem, ...]:
         """What is wrong with the stored lines, each with the entry that it follows."""
-        noted = [LineProblem(line=note.line, message=note.message) for note in self.place.problems]
+        place = self._library.current(self.place)
+        noted = [LineProblem(line=note.line, message=note.message) for note in place.problems]
         found = [
             LineProblem(line=problem.line, message=problem.message, after=self._before(problem.line))
             for part in self._parts
@@ -353,10 +354,11 @@ class Tree:
                 marks.changed = []
             return list(changed)
 
-    def set_spawned(self, spawned: dict[str, list[str]]) -> None:
-        """Which sub-agents' sessions each entry started."""
+    def set_spawned(self, spawned: dict[str, list[str]]) -> list[str]:
+        """Which sub-agents' sessions each entry started; gives the entries for which that changed."""
         with self._lock:
-            self._spawned = spawned
+            before, self._spawned = self._spawned, spawned
+            return [id for id in {**before, **spawned} if before.get(id) != spawned.get(id)]
 
     def spawner(self, call_id: str | None, entry: str | None) -> str | None:
         """The entry that started a sub-agent: the one named, or the one with that call."""

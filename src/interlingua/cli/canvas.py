@@ -2,47 +2,120 @@
 
 import asyncio
 import contextlib
+import sys
+import time
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from rich.table import Table
 from rich.text import Text
 
+from ..tools.registry import PROFILES
 from ..values.errors import InterlinguaError
+from ..values.places import home as default_home
 from . import output
 
 if TYPE_CHECKING:
-    from ..canvas.library import Place
+    from ..canvas.library import Library, Place
+    from ..serving.access import KeyRing
+
+HOME = click.option("--home", type=click.Path(path_type=Path, file_okay=False), help="Where the sessions are.")
+STORE = click.option("--store", help="sqlite:FILE or postgresql://… in place of files.")
 
 
-@click.command("canvas")
+class _Canvas(click.Group):
+    """Opens what is given, unless the first argument is one of the commands."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        given = args if args and args[0] in self.commands else ["open", *args]
+        return super().parse_args(context, given)
+
+
+@click.group("canvas", cls=_Canvas)
+def command() -> None:
+    """See, search, compare and continue conversations in the browser.
+
+    Without a command, `open`: interlingua canvas [FILES, SESSIONS or FOLDERS]…
+    """
+
+
+@command.command("open")
 @click.argument("inputs", nargs=-1, metavar="[FILES, SESSIONS or FOLDERS]…")
 @click.option("--port", type=click.IntRange(0, 65535), default=None, help="The port; 8642, or any that is free.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; further than here needs keys.")
 @click.option("--no-open", is_flag=True, help="Print the address and open no browser.")
-@click.option("--home", type=click.Path(path_type=Path, file_okay=False), help="Where the sessions are.")
-@click.option("--store", help="sqlite:FILE or postgresql://… in place of files.")
-def command(
-    inputs: tuple[str, ...], port: int | None, host: str, no_open: bool, home: Path | None, store: str | None
+@click.option(
+    "--client-port",
+    type=click.IntRange(0, 65535),
+    help="Listen here for programs that use the llm-canvas package; for them alone.",
+)
+@click.option(
+    "--watch",
+    multiple=True,
+    metavar="PROGRAM|FOLDER",
+    help="Follow claude-code, codex-cli, gemini-cli or a folder of conversations, live and read-only.",
+)
+@click.option("--tools", "profile", type=click.Choice(PROFILES), help="Let answers use the tools of this profile.")
+@click.option("--root", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Where the tools work.")
+@HOME
+@STORE
+def open_(
+    inputs: tuple[str, ...],
+    port: int | None,
+    host: str,
+    no_open: bool,
+    client_port: int | None,
+    watch: tuple[str, ...],
+    profile: str | None,
+    root: Path | None,
+    home: Path | None,
+    store: str | None,
 ) -> None:
-    """Open conversations of any format in the browser: a tree to see, search, compare and continue."""
-    asyncio.run(_serve(inputs, port, host, no_open, home, store))
+    """Open conversations of any format in the browser: a tree to see, search, compare and continue.
+
+    Prints an address that lets one browser in, once. Further commands: interlingua canvas keys.
+    """
+    if root is not None and profile is None:
+        raise click.UsageError("--root says where tools work; choose them with --tools")
+    asyncio.run(_serve(inputs, port, host, no_open, client_port, watch, profile, root, home, store))
 
 
 async def _serve(
-    inputs: tuple[str, ...], port: int | None, host: str, no_open: bool, home: Path | None, store: str | None
+    inputs: tuple[str, ...],
+    port: int | None,
+    host: str,
+    no_open: bool,
+    client_port: int | None,
+    watch: tuple[str, ...],
+    profile: str | None,
+    root: Path | None,
+    home: Path | None,
+    store: str | None,
 ) -> None:
     from ..canvas.library import Library
     from ..canvas.server import PORT, Canvas
+    from ..canvas.toolbox import Toolbox
     from ..serving.listener import until_signalled
 
     library = Library(home.expanduser().absolute() if home is not None else None, store)
+    canvas = Canvas(
+        library,
+        host=host,
+        port=PORT if port is None else port,
+        fallback_port=port is None,
+        toolbox=Toolbox(profile, root) if profile is not None else None,
+        client_port=client_port,
+        watch=watch,
+    )
     places = await asyncio.to_thread(_opened, library, inputs)
-    canvas = Canvas(library, host=host, port=PORT if port is None else port, fallback_port=port is None)
     async with until_signalled() as stop, canvas:
         address = canvas.link(f"/s/{places[0].key}/canvas" if len(places) == 1 else "/")
         click.echo(address)
+        if canvas.client_listener is not None:
+            click.echo(f"llm-canvas clients: {canvas.client_listener.address}", err=True)
+        sys.stdout.flush()
         if not no_open:
             with contextlib.suppress(webbrowser.Error):
                 await asyncio.to_thread(webbrowser.open, address)
@@ -82,5 +155,62 @@ def _session(library: "Library", given: str) -> "Place | None":
     return next(iter(exact or found), None)
 
 
-if TYPE_CHECKING:
-    from ..canvas.library import Library
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+@command.group("keys")
+def keys() -> None:
+    """Make, list and remove keys: for programs, and for a canvas that is shared.
+
+    A program sends a key as `Authorization: Bearer KEY`; a browser trades it for a login on the page. With at least one
+    key, `--host` may be an address that other machines reach.
+    """
+
+
+def _ring(home: Path | None) -> "KeyRing":
+    from ..serving.access import KeyRing
+
+    return KeyRing((home.expanduser().absolute() if home is not None else default_home()) / "canvas" / "keys.json")
+
+
+@keys.command("add")
+@click.argument("name")
+@click.option(
+    "--scope", type=click.Choice(["read", "write"]), default="read", show_default=True, help="What it may do."
+)
+@HOME
+def add_key(name: str, scope: Any, home: Path | None) -> None:
+    """Make a key and print it. It is shown this once: only its digest is kept."""
+    if not name.strip() or not name.isprintable() or len(name) > 100:
+        raise InterlinguaError(f"{name!r} is no name for a key; use up to 100 printable characters")
+    click.echo(_ring(home).add(name, scope))
+
+
+@keys.command("list")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@HOME
+def list_keys(as_json: bool, home: Path | None) -> None:
+    """List the keys: names, scopes, and when they were made."""
+    found = _ring(home).keys()
+    if as_json:
+        output.say_json([{"name": key.name, "scope": key.scope, "created": int(key.created * 1000)} for key in found])
+        return
+    if not found:
+        output.console().print("no keys")
+        return
+    table = Table(box=None)
+    for title in ("name", "scope", "made"):
+        table.add_column(title)
+    for key in found:
+        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(key.created))
+        table.add_row(Text(key.name), key.scope, made)
+    output.console().print(table)
+
+
+@keys.command("remove")
+@click.argument("name")
+@HOME
+def remove_key(name: str, home: Path | None) -> None:
+    """Remove a key, and log out whoever used it."""
+    if not _ring(home).remove(name):
+        raise InterlinguaError(f"no key {name!r}; see: interlingua canvas keys list")

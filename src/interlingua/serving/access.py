@@ -23,6 +23,7 @@ from .problems import HttpProblem
 
 Scope: TypeAlias = Literal["read", "write"]
 
+LOCAL = "local"  # the name of this user's own programs on this machine
 COOKIE_LIFE = 7 * 24 * 3600  # seconds
 MAX_GUESSES = 20  # wrong tokens, keys and cookies within a minute, before all are refused for the rest of it
 _MINUTE = 60.0
@@ -76,6 +77,10 @@ class KeyRing:
             write_private(self._path, msgspec.json.encode(kept))
         return len(kept) != len(keys)
 
+    def has(self, digest: str) -> bool:
+        """Whether the key with this digest is still there."""
+        return any(key.digest == digest for key in self.keys())
+
     def find(self, value: str) -> Key | None:
         wanted = digest_of(value)
         found = None
@@ -90,6 +95,7 @@ class _Claims(Struct, array_like=True, frozen=True):
     scope: Scope
     until: int
     only: str | None = None
+    key: str | None = None  # the digest of the key that bought the cookie: without that key it is worthless
 
 
 class Access:
@@ -123,12 +129,15 @@ class Access:
         return self.cookie(found[0], only=found[1])
 
     def redeem_key(self, value: str) -> str | None:
-        """The cookie that a key buys."""
+        """The cookie that a key buys; it is worthless once the key is removed."""
         visitor = self.by_key(value)
-        return None if visitor is None else self.cookie(visitor.scope)
+        if visitor is None:
+            return None
+        return self.cookie(visitor.scope, key=digest_of(value) if visitor.name != LOCAL else None)
 
-    def cookie(self, scope: Scope, *, only: str | None = None) -> str:
-        claims = msgspec.msgpack.encode(_Claims(secrets.token_hex(16), scope, int(time.time()) + COOKIE_LIFE, only))
+    def cookie(self, scope: Scope, *, only: str | None = None, key: str | None = None) -> str:
+        until = int(time.time()) + COOKIE_LIFE
+        claims = msgspec.msgpack.encode(_Claims(secrets.token_hex(16), scope, until, only, key))
         return f"{_text(claims)}.{_text(self._signature(b'cookie', claims))}"
 
     def by_cookie(self, value: str) -> Visitor | None:
@@ -139,12 +148,14 @@ class Access:
         found = msgspec.msgpack.decode(claims, type=_Claims)
         if found.until < time.time() or found.id in self._revoked:
             return None
+        if found.key is not None and (self._keys is None or not self._keys.has(found.key)):
+            return None
         return Visitor(found.scope, _text(self._signature(b"csrf", found.id.encode())), "viewer", found.only)
 
     def by_key(self, value: str) -> Visitor | None:
         self._refuse_guessing()
         if hmac.compare_digest(value.encode("utf-8", "replace"), self.local_key.encode()):
-            return Visitor("write", None, "local")
+            return Visitor("write", None, LOCAL)
         key = self._keys.find(value) if self._keys is not None else None
         if key is None:
             self._wrong.append(time.monotonic())

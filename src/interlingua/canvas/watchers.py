@@ -1,0 +1,432 @@
+"""Conversations that other programs are writing: their files are followed, and read, never written.
+
+A `FolderWatch` says which files below a folder changed. A `Watcher` imports those of one program (or of any folder)
+and has viewers know; a `HomeWatcher` does the same for the sessions of this home that other processes write.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..conversion.sources import ENDINGS, PACKED
+from ..sessions.files import ENDING
+from ..sessions.store import SpawnedBy
+from ..sessions.watching import PathWatch
+from ..values import jsontext
+from ..values.errors import InterlinguaError
+from .importing import imported_id
+from .library import Library, Place
+from .shapes import SourceView
+
+if TYPE_CHECKING:
+    from .server import Canvas
+
+RESCAN = 30.0 if sys.platform == "linux" else 2.0  # seconds; elsewhere a folder does not tell that its files grow
+SETTLE = 0.15  # seconds: a program writes an answer in several pieces
+BUSY_SHARE = 4  # a file that takes a second to read is read again after as many seconds
+MAX_FOLDERS = 20_000
+_HEAD = 64 << 10  # bytes at the beginning of a file that say whose it is
+_log = logging.getLogger(__name__)
+
+
+# --- which files -----------------------------------------------------------------------------------------------------
+
+
+class Program(NamedTuple):
+    """Where a program keeps its conversations. `variable` is the environment variable that moves `home`."""
+
+    name: str
+    variable: str
+    home: str
+    folder: str
+    patterns: tuple[str, ...]
+
+    def root(self, env: Mapping[str, str] | None = None) -> Path:
+        moved = (os.environ if env is None else env).get(self.variable)
+        return (Path(moved).expanduser() if moved else Path.home() / self.home) / self.folder
+
+
+PROGRAMS = {
+    program.name: program
+    for program in (
+        # Sub-agents: beside the sessions in versions before 2.1, below `SESSION/subagents` since.
+        Program("claude-code", "CLAUDE_CONFIG_DIR", ".claude", "projects", ("*/*.jsonl", "*/*/subagents/*.jsonl")),
+        Program("codex-cli", "CODEX_HOME", ".codex", "sessions", ("rollout-*.jsonl", "*/*/*/rollout-*.jsonl")),
+        # GEMINI_CLI_HOME is the folder in which `.gemini` is.
+        Program(
+            "gemini-cli",
+            "GEMINI_CLI_HOME",
+            "",
+            ".gemini/tmp",
+            ("*/chats/*.json", "*/chats/*.jsonl", "*/chats/*/*.json*"),
+        ),
+    )
+}
+
+
+class FolderWatch:
+    """Which files below a folder changed, those of folders that come later included."""
+
+    def __init__(self, root: Path, wanted: Callable[[Path], bool], depth: int | None = None) -> None:
+        self.root = root
+        self._wanted = wanted
+        self._depth = depth
+        self._watch = PathWatch([root])
+        self._folders: set[Path] = set()
+        self._states: dict[Path, tuple[int, int]] = {}
+
+    async def scan(self) -> list[Path]:
+        """The files that changed since the last scan, the latest first; at first, all of them."""
+        while True:
+            folders, states = await asyncio.to_thread(self._walk)
+            new, self._folders = folders - self._folders, folders
+            for folder in new:
+                self._watch.add(folder)
+            if not new:  # else files may have changed before their folder was watched
+                break
+        before, self._states = self._states, states
+        changed = [path for path, state in states.items() if before.get(path) != state]
+        changed += [path for path in before if path not in states]
+        return sorted(changed, key=lambda path: states.get(path, (0, 0)), reverse=True)
+
+    async def wait(self, timeout: float) -> list[Path]:
+        """Waits for a change, and gives the files that changed."""
+        told = await self._watch.wait(min(timeout, RESCAN))
+        changed = self._watch.taken()
+        known = {path for path in changed if path in self._states}
+        if told and changed and known == changed:
+            return [path for path in known if self._note(path)]
+        return await self.scan() if told or timeout >= RESCAN else []
+
+    def _note(self, path: Path) -> bool:
+        try:
+            found = path.stat()
+        except OSError:
+            self._states.pop(path, None)
+            return True
+        state = (found.st_mtime_ns, found.st_size)
+        is_new, self._states[path] = self._states.get(path) != state, state
+        return is_new
+
+    def _walk(self) -> tuple[set[Path], dict[Path, tuple[int, int]]]:
+        folders: set[Path] = set()
+        states: dict[Path, tuple[int, int]] = {}
+        if not self.root.is_dir():  # its coming is seen from the nearest folder that is there
+            return {next(folder for folder in self.root.parents if folder.is_dir())}, {}
+        waiting = [(self.root, 0)]
+        while waiting and len(folders) < MAX_FOLDERS:
+            folder, depth = waiting.pop()
+            try:
+                entries = list(os.scandir(folder))
+            except OSError:  # not there yet, or not ours to read
+                continue
+            folders.add(folder)
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.is_dir(follow_symlinks=False):
+                        if self._depth is None or depth < self._depth:
+                            waiting.append((Path(entry.path), depth + 1))
+                    elif self._wanted(Path(entry.path)):
+                        found = entry.stat()
+                        states[Path(entry.path)] = (found.st_mtime_ns, found.st_size)
+        return folders, states
+
+    def close(self) -> None:
+        self._watch.close()
+
+
+# --- other programs' histories ---------------------------------------------------------------------------------------
+
+
+class Watcher:
+    """Follows the conversations of a program, or of a folder, into the list and into open trees."""
+
+    def __init__(self, library: Library, given: str, env: Mapping[str, str] | None = None) -> None:
+        self._library = library
+        program = PROGRAMS.get(given)
+        if program is None and not Path(given).expanduser().is_dir():
+            known = ", ".join(PROGRAMS)
+            raise InterlinguaError(f"cannot watch {given!r}; name a folder, or one of {known}")
+        self.root = program.root(env) if program is not None else Path(given).expanduser().absolute()
+        self.label = program.name if program is not None else self.root.name or str(self.root)
+        self.id = self.label if program is not None else _folder_id(self.root)
+        self._dialect = program.name if program is not None else None
+        self._patterns = program.patterns if program is not None else ()
+        self.error: str | None = None
+        self.is_watching = False
+        self._parents = Parents(self.root)
+
+    def _wants(self, path: Path) -> bool:
+        if self._patterns:
+            relative = path.relative_to(self.root)
+            return any(len(Path(p).parts) == len(relative.parts) and relative.match(p) for p in self._patterns)
+        name = path.name.lower()
+        for ending in PACKED:
+            name = name.removesuffix(ending)
+        return name.endswith(ENDINGS) and not name.startswith(".")
+
+    async def follow(self, canvas: "Canvas") -> None:
+        """Imports what is there and then what changes, until cancelled."""
+        depth = max(len(Path(pattern).parts) for pattern in self._patterns) - 1 if self._patterns else None
+        watch = FolderWatch(self.root, self._wants, depth)
+        due: dict[Path, float] = {}  # files to read, and when
+        free: dict[Path, float] = {}  # when a file may be read again
+        self.is_watching = True
+        try:
+            await asyncio.to_thread(self._register_known)
+            await self._take_all(canvas, await watch.scan())
+            while True:
+                now = time.monotonic()
+                timeout = min((at - now for at in due.values()), default=RESCAN)
+                for path in await watch.wait(max(0.0, timeout)):
+                    due.setdefault(path, max(time.monotonic() + SETTLE, free.get(path, 0.0)))
+                for path in [path for path, at in due.items() if at <= time.monotonic()]:
+                    del due[path]
+                    began = time.monotonic()
+                    await self._take(canvas, path)
+                    free[path] = time.monotonic() + BUSY_SHARE * (time.monotonic() - began)
+        finally:
+            self.is_watching = False
+            watch.close()
+
+    def _register_known(self) -> None:
+        """Lists what was read before, so that links are good while the files are looked at again."""
+        for found in self._library.cache.known(self.id):
+            self._library.register_watched(self.id, self.label, found, None, None)
+
+    async def _take_all(self, canvas: "Canvas", paths: list[Path]) -> None:
+        """Reads a whole history; viewers are told from time to time that there is more, not of each file."""
+        told = time.monotonic()
+        for path in paths:
+            with contextlib.suppress(Exception):
+                await asyncio.to_thread(self._read, path)
+            if time.monotonic() - told > 1.0:
+                canvas.sources_changed()
+                told = time.monotonic()
+        canvas.sources_changed()
+
+    async def _take(self, canvas: "Canvas", path: Path) -> None:
+        try:
+            places, gone = await asyncio.to_thread(self._read, path)
+        except Exception as error:  # one file must not end the watching of the others
+            self.error = f"{path.name}: {error}"
+            _log.warning("%s could not be read: %s", path, error)
+            return
+        for place in gone:
+            canvas.describer.forget(place.key)
+            await canvas.close_hub(place.key, "deleted")
+            canvas.session_gone(place.key)
+        for place in places:
+            canvas.describer.forget(place.key)
+            await canvas.update_open(place.key)
+            canvas.session_changed(place)
+            if place.spawned_by is not None:
+                await canvas.update_spawned(f"watch~{self.id}~{place.spawned_by.session}")
+
+    def _read(self, path: Path) -> tuple[list[Place], list[Place]]:
+        if not path.is_file():
+            return [], self._library.unregister(str(path.absolute()))
+        found = self._library.cache.open_path(path, self.id, self._dialect, growing=True)
+        head = _beginning(path)
+        spawned = self._parents.of(path, head) if self._dialect is not None else None
+        return self._library.register_watched(self.id, self.label, found, _project(path, head), spawned), []
+
+    def view(self, sessions: int) -> SourceView:
+        return SourceView(
+            id=self.id,
+            kind="watch",
+            label=self.label,
+            where=str(self.root),
+            sessions=sessions,
+            read_only=True,
+            watching=self.is_watching,
+            error=self.error if self.root.is_dir() else f"{self.root} is not there yet",
+        )
+
+
+def _folder_id(root: Path) -> str:
+    """A name for a folder's sessions in the cache."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "-", root.name).lstrip("-") or "folder"
+    return f"{name[:40]}-{hashlib.blake2b(str(root).encode('utf-8', 'surrogateescape'), digest_size=4).hexdigest()}"
+
+
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(_HEAD)
+
+
+_CWD = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*")')
+
+
+def _project(path: Path, head: bytes) -> str | None:
+    """The folder that a conversation is about: the one in which the program was started."""
+    found = _CWD.search(head)
+    if found is not None:
+        with contextlib.suppress(InterlinguaError):
+            return str(jsontext.read(found[1])).replace("\\", "/").rstrip("/").rpartition("/")[2] or None
+    root = path.parent.parent / ".project_root"  # Gemini CLI
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return Path(root.read_text().strip()).name or None
+    return None
+
+
+# --- sub-agents ------------------------------------------------------------------------------------------------------
+
+
+class _Origin(NamedTuple):
+    """The file of the parent, what names the sub-agent in it, and the text with which it was started."""
+
+    parent: Path
+    name: str
+    prompt: str | None = None
+
+
+class Parents:
+    """Which conversation, and which call in it, started a sub-agent's: each program has its own way of saying so."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._threads: dict[str, Path] = {}  # files of Codex and Gemini by the ids of their sessions
+
+    def of(self, path: Path, head: bytes) -> SpawnedBy | None:
+        found = self._origin(path, head)
+        if found is None or found.parent == path or not found.parent.is_file():
+            return None
+        return SpawnedBy(session=imported_id(found.parent), call_id=_call_of(found.parent, found.name, found.prompt))
+
+    def _origin(self, path: Path, head: bytes) -> "_Origin | None":
+        lines = [line for line in head.split(b"\n")[:20] if line.strip()]
+        first = _object(lines[0]) if lines else {}
+        payload = first.get("payload")
+        if isinstance(payload, dict) and first.get("type") == "session_meta":
+            return self._codex(path, payload)
+        if isinstance(first.get("sessionId"), str) and ("kind" in first or "projectHash" in first):
+            return self._gemini(path, first)
+        return _claude(path, lines)
+
+    def _codex(self, path: Path, meta: dict[str, Any]) -> "_Origin | None":
+        # SessionSource::SubAgent(ThreadSpawn { parent_thread_id, … }) in codex-rs/protocol.
+        source = meta.get("source")
+        spawn = source.get("subagent") if isinstance(source, dict) else None
+        spawn = spawn.get("thread_spawn") if isinstance(spawn, dict) else None
+        parent = spawn.get("parent_thread_id") if isinstance(spawn, dict) else None
+        own = meta.get("id")
+        if not isinstance(parent, str) or not isinstance(own, str):
+            return None
+        if parent not in self._threads or not self._threads[parent].is_file():
+            found = next(self._root.rglob(f"rollout-*{parent}.jsonl"), None) if _is_plain(parent) else None
+            if found is not None:
+                self._threads[parent] = found
+        return _Origin(self._threads[parent], own) if parent in self._threads else None
+
+    def _gemini(self, path: Path, header: dict[str, Any]) -> "_Origin | None":
+        # A sub-agent's file is in a folder that is named by its parent's session.
+        if header.get("kind") != "subagent" or path.parent.name == "chats":
+            return None
+        parent = path.parent.name
+        for other in sorted(path.parent.parent.glob(f"session-*{parent[:8]}*.json*")):
+            if _object(_beginning(other).split(b"\n")[0]).get("sessionId", parent) == parent:
+                return _Origin(other, str(header["sessionId"]))
+        return None
+
+
+def _claude(path: Path, lines: list[bytes]) -> "_Origin | None":
+    """Each line of a sub-agent's file names the session of its parent, and the agent."""
+    for raw in lines:
+        line = _object(raw)
+        session, agent = line.get("sessionId"), line.get("agentId")
+        if line.get("isSidechain") is True and isinstance(session, str) and isinstance(agent, str):
+            if not _is_plain(session) or session == path.stem:
+                return None
+            project = path.parent.parent.parent if path.parent.name == "subagents" else path.parent
+            message = line.get("message")
+            content = message.get("content") if isinstance(message, dict) else None
+            return _Origin(project / f"{session}.jsonl", agent, content if isinstance(content, str) else None)
+    return None
+
+
+def _call_of(parent: Path, name: str, prompt: str | None) -> str | None:
+    """The call that started a sub-agent: its result names the agent; until there is one, its arguments are the text."""
+    started = None
+    with parent.open("rb") as stream:
+        for raw in stream:
+            if name.encode() in raw:
+                found = _answered(_object(raw), name)
+                if found is not None:
+                    return found
+            if started is None and prompt is not None and b'"prompt"' in raw:
+                started = _started(_object(raw), prompt)
+    return started
+
+
+def _answered(line: dict[str, Any], name: str) -> str | None:
+    """The call whose result, or progress, says that it started this sub-agent."""
+    data, result, payload = line.get("data"), line.get("toolUseResult"), line.get("payload")
+    if isinstance(data, dict) and data.get("agentId") == name and isinstance(line.get("parentToolUseID"), str):
+        return str(line["parentToolUseID"])
+    if isinstance(result, dict) and result.get("agentId") == name:
+        return next((str(b["tool_use_id"]) for b in _blocks(line) if isinstance(b.get("tool_use_id"), str)), None)
+    if isinstance(payload, dict) and payload.get("type") == "function_call_output":
+        return payload["call_id"] if isinstance(payload.get("call_id"), str) else None
+    calls = line.get("toolCalls")
+    named = (call for call in calls if name in str(call)) if isinstance(calls, list) else ()
+    return next((call["id"] for call in named if isinstance(call, dict) and isinstance(call.get("id"), str)), None)
+
+
+def _started(line: dict[str, Any], prompt: str) -> str | None:
+    for block in _blocks(line):
+        given = block.get("input")
+        if block.get("type") == "tool_use" and isinstance(given, dict) and given.get("prompt") == prompt:
+            return str(block.get("id"))
+    return None
+
+
+def _blocks(line: dict[str, Any]) -> list[dict[str, Any]]:
+    message = line.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    with contextlib.suppress(InterlinguaError):
+        value = jsontext.read(raw)
+        return value if isinstance(value, dict) else {}
+    return {}
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name can be part of a file's name and no pattern."""
+    return re.fullmatch(r"[A-Za-z0-9_-]{1,200}", name) is not None
+
+
+# --- this home -------------------------------------------------------------------------------------------------------
+
+
+async def follow_home(canvas: "Canvas") -> None:
+    """Has the list know of sessions that other processes write: agents, the gateway's recordings, a host."""
+    library = canvas.library
+    root = library.home / "agents"
+    watch = FolderWatch(root, lambda path: path.suffix == ENDING and path.parent.name == "sessions", depth=2)
+    try:
+        await watch.scan()
+        while True:
+            for path in await watch.wait(RESCAN):
+                place = library.own_session(path)
+                if place is None:
+                    continue
+                canvas.describer.forget(place.key)
+                if path.is_file():
+                    canvas.session_changed(place)
+                else:
+                    canvas.session_gone(place.key)
+            await asyncio.sleep(SETTLE)
+    finally:
+        watch.close()

@@ -1,0 +1,144 @@
+"""`interlingua canvas`: what it opens, where it listens, and its keys."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.cookiejar import CookieJar
+from pathlib import Path
+from typing import Any
+
+from cli.running import COMMAND, run
+
+MESSAGES = {"model": "gpt-5", "messages": [{"role": "user", "content": "Is it raining?"}]}
+
+
+class Page:
+    """A browser that follows the printed address."""
+
+    def __init__(self, address: str) -> None:
+        self.base = address.partition("?")[0].partition("/s/")[0].rstrip("/")
+        self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        with self._opener.open(address, timeout=20) as response:
+            self.landed = response.geturl()
+
+    def ask(self, path: str, body: dict[str, Any] | None = None, **headers: str) -> tuple[int, Any]:
+        """Status and JSON of an answer."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json", **headers})
+        try:
+            with self._opener.open(request, timeout=20) as response:
+                return response.status, json.load(response)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    def get(self, path: str) -> Any:
+        status, found = self.ask(path)
+        assert status == 200, found
+        return found
+
+
+@contextlib.contextmanager
+def serving(*arguments: str | Path, home: Path) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """The command in a process of its own, and the address that it prints."""
+    command = [*COMMAND, "canvas", *map(str, arguments), "--no-open", "--port", "0", "--home", str(home)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip(), process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_file_opens_at_the_printed_address_and_a_signal_ends_it(tmp_path: Path) -> None:
+    """One session is shown at once; SIGTERM ends the server with success."""
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps(MESSAGES))
+    with serving(path, home=tmp_path / "home") as (address, process):
+        page = Page(address)
+        assert page.landed.endswith("/canvas") and "token" not in page.landed
+        [found] = page.get("/api/sessions")["sessions"]
+        assert (found["title"], found["writtenAs"]) == ("Is it raining?", "openai-completions")
+        assert Page(address).ask("/api/sessions")[0] == 401  # the token worked once
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_what_cannot_be_opened_is_said_and_the_rest_opens(tmp_path: Path) -> None:
+    """A folder may hold other things than conversations."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "chat.json").write_text(json.dumps(MESSAGES))
+    (tmp_path / "logs" / "cut.json").write_text('{"nothing": [')
+    with serving(tmp_path / "logs", home=tmp_path / "home") as (address, process):
+        assert [one["title"] for one in Page(address).get("/api/sessions")["sessions"]] == ["Is it raining?"]
+        process.terminate()
+        assert "cut.json" in process.communicate(timeout=20)[1]
+
+
+def test_nothing_to_open_is_an_error(tmp_path: Path) -> None:
+    """A name that is neither a file nor a session."""
+    done = run("canvas", "no-such-thing", "--no-open", "--home", tmp_path)
+    assert (done.code, done.out) == (1, "") and "nothing to open in no-such-thing; name files" in done.err
+
+
+def test_a_program_that_is_not_known_cannot_be_watched(tmp_path: Path) -> None:
+    """The error names those that are."""
+    done = run("canvas", "--watch", "copilot", "--no-open", "--home", tmp_path)
+    assert done.code == 1 and "claude-code, codex-cli, gemini-cli" in done.err
+
+
+def test_a_history_is_watched_and_clients_have_a_port(tmp_path: Path) -> None:
+    """--watch names a folder; --client-port opens the second listener and says where."""
+    (tmp_path / "logs").mkdir()
+    with serving("--watch", tmp_path / "logs", "--client-port", "0", home=tmp_path / "home") as (address, process):
+        assert process.stderr is not None
+        listener = process.stderr.readline().strip().rpartition(" ")[2]
+        with urllib.request.urlopen(f"{listener}/api/v1/health", timeout=20) as response:
+            assert json.load(response)["status"] == "healthy"
+        kinds = [source["kind"] for source in Page(address).get("/api/sources")["sources"]]
+        assert kinds == ["home", "file", "watch"]
+
+
+def test_tools_are_lent_only_when_asked_for(tmp_path: Path) -> None:
+    """--tools names a profile; --root alone is a mistake."""
+    with serving("--tools", "coding", "--root", tmp_path, home=tmp_path / "home") as (address, _):
+        names = {tool["name"] for tool in Page(address).get("/api/tools")["tools"]}
+        assert {"read", "write"} <= names
+    with serving(home=tmp_path / "home") as (address, _):
+        assert Page(address).get("/api/tools").get("tools", []) == []
+    assert run("canvas", "--root", tmp_path, "--no-open").code == 2
+
+
+def test_without_keys_it_listens_on_this_machine_alone(tmp_path: Path) -> None:
+    """The error says how to make a key."""
+    done = run("canvas", "--host", "0.0.0.0", "--port", "0", "--no-open", "--home", tmp_path)
+    assert done.code == 1 and "interlingua canvas keys add NAME" in done.err
+
+
+def test_keys_are_made_listed_used_and_removed(tmp_path: Path) -> None:
+    """A key is printed once and kept as a digest; once removed it lets nobody in, not by its cookie either."""
+    made = run("canvas", "keys", "add", "ci", "--scope", "read", "--home", tmp_path)
+    key = made.out.strip()
+    assert made.code == 0 and key.startswith("il-")
+    assert run("canvas", "keys", "add", "ci", "--home", tmp_path).code == 1
+    [listed] = run("canvas", "keys", "list", "--json", "--home", tmp_path).json
+    assert (listed["name"], listed["scope"]) == ("ci", "read")
+    kept = tmp_path / "canvas" / "keys.json"
+    assert key not in kept.read_text() and kept.stat().st_mode & 0o777 == 0o600
+    with serving("--host", "0.0.0.0", home=tmp_path) as (address, _):
+        base = address.partition("/?")[0].replace("0.0.0.0", "127.0.0.1")
+        program, browser, bearer = Page(base), Page(base), {"Authorization": f"Bearer {key}"}
+        assert program.ask("/api/me", **bearer)[0] == 200
+        assert program.ask("/api/sessions", {"title": "new"}, **bearer)[0] == 403  # it may only read
+        assert browser.ask("/api/login", {"key": key})[0] == 200
+        assert browser.ask("/api/me")[0] == 200
+        assert run("canvas", "keys", "remove", "ci", "--home", tmp_path).code == 0
+        assert program.ask("/api/me", **bearer)[0] == 401
+        assert browser.ask("/api/me")[0] == 401
+    assert run("canvas", "keys", "remove", "ci", "--home", tmp_path).code == 1
+    assert "no keys" in run("canvas", "keys", "list", "--home", tmp_path).out
