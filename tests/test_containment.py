@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from interlingua.values.containment import ForeignExit, call_contained, describe, must_propagate
+from interlingua.values.interop import ForeignExit, call_contained, describe, must_propagate
 
 
 class Odd(BaseException):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 import interlingua as il
 from interlingua.connect.providers import PROVIDERS
-from interlingua.conversion import pictures
+from interlingua.conversion import resizing
 from interlingua.dialects import WIRES
 from interlingua.values.messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock, UserMessage
 from interlingua.values.messages import blocks_of as content_of
@@ -228,7 +228,7 @@ def test_a_picture_that_is_too_large_is_made_smaller(target: ModelDescriptor, ki
     """
     source = request(UserMessage(content=(ImageBlock(data=saved(9000, 30, kind)),)))
     (made,) = blocks_of(repaired(source, target))
-    seen = pictures.look(made.data)
+    seen = resizing.look(made.data)
     assert seen is not None
     assert seen.width == (2000 if target is CLAUDE else 8000)
     loss = next(loss for loss in il.adapt(source, target).losses if loss.what == "media")
@@ -243,7 +243,7 @@ def test_the_limit_for_many_pictures_is_kept_from_the_first_on() -> None:
     large = ImageBlock(data=saved(2100, 10), mime_type="image/png")
     few, many = (blocks_of(repaired(request(UserMessage(content=(large,) * n)), CLAUDE)) for n in (1, 21))
     assert many == few * 21
-    seen = pictures.look(few[0].data)
+    seen = resizing.look(few[0].data)
     assert seen is not None
     assert seen.width == 2000
 
@@ -271,7 +271,7 @@ def test_a_type_that_the_target_does_not_take_is_converted(kind: str) -> None:
     target = GEMINI if kind == "GIF" else CLAUDE
     got, losses = sent(ImageBlock(data=saved(3, 2, kind)), target)
     assert "image/png" == got.mime_type
-    assert pictures.Picture("image/png", 3, 2) == pictures.look(got.data)
+    assert resizing.Picture("image/png", 3, 2) == resizing.look(got.data)
     assert "weakened" in {loss.severity for loss in losses}
 
 
@@ -436,8 +436,8 @@ def test_a_conversation_without_media_is_not_looked_at(monkeypatch: pytest.Monke
     """
     Nothing is sniffed, decoded or resized.
     """
-    monkeypatch.setattr(pictures, "sniff", None)
-    monkeypatch.setattr(pictures, "look", None)
+    monkeypatch.setattr(resizing, "sniff", None)
+    monkeypatch.setattr(resizing, "look", None)
     source = request(HI, said_by(CLAUDE, TextBlock(text="Yes?")), UserMessage(content=(TextBlock(text="Go on"),)))
     for target in ALL:
         il.adapt(source, target)

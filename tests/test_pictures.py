@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.conversion import pictures
-from interlingua.conversion.pictures import Picture, look, sniff
+from interlingua.conversion import resizing
+from interlingua.conversion.resizing import Picture, look, sniff
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 640, 480)
 GIF = b"GIF89a" + struct.pack("<HH", 640, 480)
@@ -82,7 +82,7 @@ def test_only_the_bytes_that_are_looked_at_are_decoded(monkeypatch: pytest.Monke
         decoded.append(len(data))
         return real(data, *how)
 
-    monkeypatch.setattr(pictures.base64, "b64decode", counting)
+    monkeypatch.setattr(resizing.base64, "b64decode", counting)
     preview = b"\xff\xe1\xff\xff" + bytes(65533)
     for raw in (JPEG[:2] + preview * 20 + FRAME + bytes(3_000_000), PNG + bytes(3_000_000)):
         assert look(encoded(raw)) is not None

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interlingua as il
-from interlingua.host.cleaning import Cleaner, without_reasoning
-from interlingua.host.replies import ReplyOptions, ReplyStream, replies
+from interlingua.host.replies import Cleaner, ReplyOptions, ReplyStream, replies, without_reasoning
 from interlingua.values.canonical import dump
 from interlingua.values.events import (
     AgentEnd,

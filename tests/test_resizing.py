@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from interlingua.conversion import resizing
-from interlingua.conversion.pictures import look
-from interlingua.conversion.resizing import Limits, resized
+from interlingua.conversion.resizing import Limits, look, resized
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -129,7 +129,7 @@ def check_pairing(messages: Iterable[AgentMessage]) -> None:
 
 def check_wires(messages: Iterable[AgentMessage], tools: Sequence[il.ToolSpec] = ()) -> None:
     """Raises AssertionError unless every wire can say the history, after `adapt`."""
-    from interlingua.agent.conversion import for_models
+    from interlingua.agent.history import for_models
 
     context = il.Context(messages=tuple(for_models(messages)), tools=tuple(tools) or None)
     for name in WIRES:

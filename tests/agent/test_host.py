@@ -21,8 +21,8 @@ from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector, Step
 from interlingua.connect.registry import ConnectorRegistry
 from interlingua.connect.retry import NEVER
+from interlingua.host import AgentHost
 from interlingua.host.directory import AgentSetup, Caller, Forbidden
-from interlingua.host.host import AgentHost
 from interlingua.host.runs import Run, Spawning, Task
 from interlingua.sessions import Session
 from interlingua.sessions.store import SessionNotFound
@@ -775,7 +775,7 @@ async def test_a_model_that_is_switched_while_it_works_holds_from_the_next_answe
 
 CRASH = """
     import asyncio, os, sys
-    from interlingua.host.host import AgentHost
+    from interlingua.host import AgentHost
     from interlingua.host.directory import Caller
     from interlingua.connect.client import Client
     from interlingua.connect.debug import DebugConnector, ScriptedCall, Step

@@ -8,9 +8,9 @@ import pytest
 import interlingua as il
 from agent.grammar import check_events, check_pairing
 from agent.making import Asked, agent_of, call, calling, client_of, events_of, noted, said, texts, tool_of
-from interlingua.agent import Agent, conversion
-from interlingua.agent.conversion import for_models, register_message
-from interlingua.agent.structured import output_of
+from interlingua.agent import Agent, history
+from interlingua.agent.history import for_models, register_message
+from interlingua.agent.loop import output_of
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector, Step
 from interlingua.connect.registry import ConnectorRegistry
@@ -27,10 +27,10 @@ SCHEMA = {
 @pytest.fixture(autouse=True)
 def own_roles() -> Iterator[None]:
     """Roles that a test registers are gone after it."""
-    before = dict(conversion._ROLES)
+    before = dict(history._ROLES)
     yield
-    conversion._ROLES.clear()
-    conversion._ROLES.update(before)
+    history._ROLES.clear()
+    history._ROLES.update(before)
 
 
 def asked(script: Asked, **how: Any) -> Agent:

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.chat.blocks import MOST_CHARACTERS, MOST_LINES, Blocks, Piece
+from interlingua.chat.rendering import MOST_CHARACTERS, MOST_LINES, Blocks, Piece
 
 WORDS = st.sampled_from(
     [

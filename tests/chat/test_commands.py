@@ -13,8 +13,7 @@ from prompt_toolkit.document import Document
 import interlingua as il
 from chat.talking import talking
 from connect.asking import PNG
-from interlingua.chat.attaching import attach
-from interlingua.chat.command import nearest, parse
+from interlingua.chat.command import attach, nearest, parse
 from interlingua.chat.commands import COMMANDS
 from interlingua.chat.completion import ChatCompleter
 from interlingua.values.messages import AgentMessage, CustomMessage, UserMessage, text_of

@@ -8,9 +8,9 @@ from rich.console import RenderableType
 
 import interlingua as il
 from interlingua.chat import rendering
+from interlingua.chat.opening import Spending, by_model
 from interlingua.chat.plain import plainly
 from interlingua.chat.screen import drawn
-from interlingua.chat.spending import Spending, by_model
 from interlingua.values.errors import AuthFailed, ContextTooLong, InterlinguaError, RateLimited
 from interlingua.values.losses import Loss
 from interlingua.values.messages import Cost, Usage

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interlingua as il
-from interlingua.agent import Agent, AgentHost, Compaction
+from interlingua.agent import Agent, Compaction
 from interlingua.connect.candidates import chain
 from interlingua.connect.client import Client, builtin_connectors
 from interlingua.connect.providers import Provider
 from interlingua.connect.retry import Retry
+from interlingua.host import AgentHost
 from interlingua.testing import RateLimit, Server, Status
 from interlingua.testing.server import Received
 from interlingua.values.request import StreamOptions

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import interlingua as il
-from interlingua.dialects.result_media import PLACEHOLDER
+from interlingua.dialects.results import PLACEHOLDER
 from interlingua.values.canonical import dump, load
 from interlingua.values.messages import (
     AudioBlock,

@@ -9,7 +9,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import interlingua as il
-from interlingua.conversion.pictures import look, sniff
+from interlingua.conversion.resizing import look, sniff
 from interlingua.dialects.limits import limits_of
 from interlingua.values.messages import (
     AssistantMessage,

@@ -9,8 +9,7 @@ import pytest
 
 import interlingua as il
 from interlingua.sessions import Session, SessionBusy, SessionNotFound, Store, store_at
-from interlingua.sessions.deletion import delete, purge, register_forgetter, restore
-from interlingua.sessions.gc import collect_blobs, collect_branches
+from interlingua.sessions.gc import collect_blobs, collect_branches, delete, purge, register_forgetter, restore
 from interlingua.sessions.text_index import TextIndex
 from interlingua.sessions.texts import Query
 from sessions.making import texts, user

@@ -10,8 +10,8 @@ from interlingua.tools.decorator import tool as made
 from interlingua.tools.registry import Resolution, Skipped, ToolRegistry
 from interlingua.tools.results import text_result
 from interlingua.tools.tool import MissingContext, Tool, ToolContext, ToolMeta, ToolResult, ToolSection, needed
-from interlingua.values.containment import describe
 from interlingua.values.errors import FormatError
+from interlingua.values.interop import describe
 
 
 def tool(name: str, text: str = "ok", **fields: Any) -> Tool:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from agent.making import AT_ONCE, Asked, call, calling, client_of, texts, waiting
+from interlingua.host import AgentHost
 from interlingua.host.channels import Channels, Receipt, TerminalSink
 from interlingua.host.directory import Caller
-from interlingua.host.host import AgentHost
 from interlingua.host.message_tool import message_tool
 from interlingua.host.runs import Run, Spawning
 from interlingua.tools.calling import call_tool

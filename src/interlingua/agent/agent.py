@@ -19,7 +19,6 @@ from ..tools.decorator import tool
 from ..tools.tool import Tool, ToolContext, ToolResult, as_tool
 from ..values.abort import Abort
 from ..values.canonical import message_of
-from ..values.containment import describe, must_propagate
 from ..values.errors import CannotCompact, FormatError, InterlinguaError
 from ..values.events import (
     AgentEvent,
@@ -31,6 +30,7 @@ from ..values.events import (
     ToolExecutionStart,
     TurnEnd,
 )
+from ..values.interop import describe, must_propagate
 from ..values.messages import (
     AgentMessage,
     AssistantMessage,
@@ -45,10 +45,8 @@ from ..values.messages import (
 from ..values.request import CallOptions, ModelDescriptor, OutputSchema, StreamOptions
 from .batch import UNKNOWN, AfterCall, BeforeCall, Rules
 from .compaction import Compacted, Compaction
-from .conversion import for_models
-from .history import History, Memory, opened
-from .loop import Limits, Loop, Pending, Setup, Spent
-from .structured import output_of, validator
+from .history import History, Memory, for_models, opened
+from .loop import Limits, Loop, Pending, Setup, Spent, output_of, validator
 
 _log = logging.getLogger(__name__)
 

@@ -22,10 +22,9 @@ from ..tools.tool import Tool, ToolContext, ToolResult
 from ..values import jsontext
 from ..values.abort import Abort
 from ..values.canonical import plain
-from ..values.containment import describe, must_propagate
 from ..values.errors import FormatError
 from ..values.events import MessageEnd, MessageStart, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
-from ..values.interop import struct_of
+from ..values.interop import describe, must_propagate, struct_of
 from ..values.messages import AssistantMessage, TextBlock, ToolCall, ToolResultMessage
 from .emitter import Emit
 

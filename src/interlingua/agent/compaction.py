@@ -13,7 +13,7 @@ from ..tools.schemas import extract_tool_schema
 from ..values.errors import CannotCompact, ContextTooLong
 from ..values.messages import text_of
 from ..values.request import Context, Entry, ModelDescriptor
-from .conversion import for_models
+from .history import for_models
 
 Summarise: TypeAlias = Callable[[str, int], Awaitable[str]]
 """Gets the words of a summary request and the most tokens the summary may have; gives the summary."""

@@ -1,12 +1,160 @@
 """Where an agent keeps what was said: in memory, or in a session."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from ..dialects.foreign_blocks import meant
 from ..sessions.compaction import ROLE, summary_message, unsigned
-from ..values.messages import AgentMessage, CustomMessage, ToolCall, ToolResultMessage
+from ..sessions.session import Session, UnfinishedCall
+from ..values.canonical import build, plain
+from ..values.messages import AgentMessage, CustomMessage, Message, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from ..values.request import Entry
 from .batch import Journal
+
+# From what an agent's history holds to what a model reads.
+#
+# Messages of an application's own are kept in the history and dropped here, unless their role is registered with a
+# way to say them.
+
+
+Answered = Callable[[CustomMessage], "Message | str | None"]
+
+_ROLES: dict[str, Answered] = {}
+
+
+def register_message(role: str, say: Answered) -> None:
+    """Has models read messages of this role as `say` gives them: a message, a text as the user's, or nothing."""
+    _ROLES[role] = say
+
+
+def for_models(messages: Iterable[AgentMessage]) -> list[Message]:
+    """The messages that models read, in order."""
+    messages = tuple(messages)
+    if not any(issubclass(kind, CustomMessage) for kind in set(map(type, messages))):
+        return [*messages]  # type: ignore[list-item]
+    entries = (_encoded(message) if isinstance(message, CustomMessage) else message for message in messages)
+    return [message for message in entries if message is not None]
+
+
+def _encoded(message: CustomMessage) -> Message | None:
+    say = _ROLES.get(message.role)
+    text = say(message) if say is not None else None
+    if isinstance(text, str):
+        return UserMessage(content=(TextBlock(text=text),), timestamp=_time(message.fields.get("timestamp")))
+    return text
+
+
+def _time(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+# --- the roles of pi's coding agent -----------------------------------------------------------------------------------
+
+
+def _bash(message: CustomMessage) -> str | None:
+    fields = message.fields
+    if fields.get("excludeFromContext"):
+        return None
+    output = fields.get("output") or ""
+    lines = [f"Ran `{fields.get('command', '')}`", f"```\n{output}\n```" if output else "(no output)"]
+    if fields.get("cancelled"):
+        lines.append("(the command was cancelled)")
+    elif fields.get("exitCode"):
+        lines.append(f"The command ended with exit code {fields['exitCode']}.")
+    if fields.get("truncated") and fields.get("fullOutputPath"):
+        lines.append(f"(output cut short; all of it is in {fields['fullOutputPath']})")
+    return "\n".join(lines)
+
+
+def _custom(message: CustomMessage) -> Message | str | None:
+    content = message.fields.get("content")
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        from ..values.canonical import build
+
+        user: UserMessage = build({"role": "user", "content": content}, UserMessage)
+        return user
+    return None
+
+
+def _branch(message: CustomMessage) -> str:
+    return (
+        "This is a summary of another branch of this conversation, which was left:\n"
+        f"<summary>\n{message.fields.get('summary', '')}\n</summary>"
+    )
+
+
+def _compaction(message: CustomMessage) -> str:
+    return (
+        "What came before in this conversation was summed up to make room:\n"
+        f"<summary>\n{message.fields.get('summary', '')}\n</summary>"
+    )
+
+
+register_message("bashExecution", _bash)
+register_message("custom", _custom)
+register_message("branchSummary", _branch)
+register_message("compactionSummary", _compaction)
+
+
+# An agent's history in a session: what was said as entries, what was begun as journal lines beside them.
+
+
+class Stored(Journal):
+    """A history that another process can take up. In memory is only what the model reads."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.journal: Journal = self
+        self.messages: list[AgentMessage] = []
+        self._open: dict[str, UnfinishedCall] = {}
+        self.reload()
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return self.session.context_entries()
+
+    def append(self, message: AgentMessage) -> None:
+        self.session.append(message)
+        self.messages.append(message)
+        if isinstance(message, ToolResultMessage):
+            self._open.pop(message.tool_call_id, None)
+
+    def note_begun(self, call: ToolCall) -> None:
+        self.session.journal("tool_start", call_id=call.id, name=call.name)
+
+    def note_finished(self, call: ToolCall, result: ToolResultMessage) -> None:
+        self.session.journal("tool_end", call_id=call.id, name=call.name, result=plain(result))
+
+    def begun(self, call_id: str) -> bool:
+        found = self._open.get(call_id)
+        return found is not None and found.started
+
+    def finished(self, call_id: str) -> ToolResultMessage | None:
+        found = self._open.get(call_id)
+        given: Any = found.result if found is not None else None
+        if not isinstance(given, dict):
+            return None
+        result: ToolResultMessage = build(given, ToolResultMessage)
+        return result
+
+    def sync(self) -> None:
+        self.session.sync()
+
+    def compact(self, summary: str, first_kept: str | None, **about: Any) -> None:
+        self.session.compact(summary, first_kept, **about)
+        self.sync()
+        self.reload()
+
+    def reload(self) -> None:
+        self.messages[:] = meant(self.session.context_messages())  # or a call with a result would run again
+        self._open = {}
+        for found in self.session.unfinished_calls():
+            same = self._open.get(found.call.id)
+            if same is not None:  # calls of one id cannot be told apart here: none is run again if one of them began
+                found = found._replace(started=found.started or same.started, ended=False, result=None)
+            self._open[found.call.id] = found
 
 
 class History(Protocol):
@@ -98,7 +246,6 @@ def opened(session: Any, messages: Iterable[AgentMessage]) -> History:
     """The history for an agent: the session's, else one in memory."""
     if session is None:
         return Memory(messages)
-    from .stored import Stored
 
     history = Stored(session)
     for message in messages:

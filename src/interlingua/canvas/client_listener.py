@@ -133,13 +133,13 @@ class ClientListener:
         return _json({"canvas_id": id, "message": "Canvas created successfully"})
 
     async def _delete(self, request: web.Request) -> web.Response:
-        from ..sessions import deletion
+        from ..sessions import gc
 
         id = request.match_info["id"]
         await self._canvas.lingering.let_go(self._nodes.key(id))
         try:
             store, finder = self._canvas.library.store, self._canvas.finder
-            await asyncio.to_thread(deletion.delete, store, CLIENT, id, index=finder)
+            await asyncio.to_thread(gc.delete, store, CLIENT, id, index=finder)
         except SessionNotFound:
             raise no_canvas(id) from None
         await self._canvas.close_hub(self._nodes.key(id), "deleted")

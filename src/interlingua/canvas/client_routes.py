@@ -6,7 +6,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from ..serving.problems import HttpProblem, problem_of
-from ..sessions import EntryExists, Session, SessionNotFound, StaleHead, deletion
+from ..sessions import EntryExists, Session, SessionNotFound, StaleHead, gc
 from ..values.canonical import build
 from ..values.errors import InterlinguaError
 from ..values.messages import AgentMessage, Message
@@ -102,7 +102,7 @@ async def delete_canvas(call: Call) -> Nothing:
     key = canvas.nodes.key(id)
     await canvas.lingering.let_go(key)
     try:
-        await asyncio.to_thread(deletion.delete, canvas.library.store, CLIENT, id, index=canvas.finder)
+        await asyncio.to_thread(gc.delete, canvas.library.store, CLIENT, id, index=canvas.finder)
     except SessionNotFound:
         raise no_canvas(id) from None
     await canvas.close_hub(key, "deleted")

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..sessions.cards import Totals
 from ..sessions.compaction import is_bookkeeping
 from ..sessions.comparison import Pair as Aligned
 from ..sessions.comparison import aligned, alike, comparable, spans
-from ..sessions.totals import Totals
 from ..values import jsontext
 from ..values.canonical import plain
 from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, ToolCall, blocks_of, text_of

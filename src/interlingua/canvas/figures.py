@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..sessions.totals import Totals
+from ..sessions.cards import Totals
 from ..values.messages import AgentMessage, AssistantMessage, ToolResultMessage
 from ..values.request import Entry
 from .shapes import ModelTotals, Point, Row, Timeline, Tokens, TotalsView

@@ -21,8 +21,7 @@ from ..connect.client import Client, default_client
 from ..conversion.adapting.adapter import adapt
 from ..serving.problems import HttpProblem
 from ..sessions import Session, SessionBusy
-from ..tools.policy import ApprovalRequest, Rule
-from ..tools.standing import standing_rule
+from ..tools.policy import ApprovalRequest, Rule, standing_rule
 from ..values.errors import InterlinguaError, ProviderError
 from ..values.messages import (
     AgentMessage,
@@ -490,7 +489,7 @@ def _as_text(model: ModelDescriptor) -> Any:
 
 def _losses(history: BranchHistory, system: Any, model: ModelDescriptor, thinking: Any) -> LossCounts:
     """What the hand-over to this model loses, as counts."""
-    from ..agent.conversion import for_models
+    from ..agent.history import for_models
 
     if not model.api:
         return LossCounts()

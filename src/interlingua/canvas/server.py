@@ -21,7 +21,7 @@ from ..serving.access import COOKIE_LIFE, Access, KeyRing, Visitor, write_privat
 from ..serving.listener import Listener, is_loopback
 from ..serving.problems import HttpProblem
 from ..serving.sse import Channel
-from ..sessions import deletion
+from ..sessions import gc
 from ..sessions.files import FileStore
 from ..values import jsontext
 from ..values.errors import InterlinguaError
@@ -260,7 +260,7 @@ class Canvas:
             if time.monotonic() - purged > PURGE_EVERY or not purged:
                 purged = time.monotonic()
                 with contextlib.suppress(InterlinguaError, OSError):
-                    await asyncio.to_thread(deletion.purge, self.library.store)
+                    await asyncio.to_thread(gc.purge, self.library.store)
             await asyncio.sleep(IDLE / 4)
             for key, opening in list(self._hubs.items()):
                 if not opening.done() or opening.exception():

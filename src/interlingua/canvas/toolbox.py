@@ -7,9 +7,8 @@ from msgspec.structs import replace
 from ..serving.problems import HttpProblem
 from ..tools.catalog import discover_core_tools
 from ..tools.fs import local_bridge
-from ..tools.policy import ASK, Policy
+from ..tools.policy import ASK, Permissions, Policy
 from ..tools.registry import PROFILES, ToolRegistry
-from ..tools.standing import Permissions
 from ..tools.tool import Tool, ToolContext
 from .shapes import ToolList, ToolView
 

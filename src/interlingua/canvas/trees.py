@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from ..conversion.pictures import look
+from ..conversion.resizing import look
 from ..serving.problems import HttpProblem
 from ..sessions import Branch, Session, SessionNotFound, compaction
 from ..sessions import Note as StoredNote

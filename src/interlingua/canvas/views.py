@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..conversion.pictures import look
+from ..conversion.resizing import look
 from ..sessions.blobs import SCHEME
 from ..values import jsontext
 from ..values.canonical import plain

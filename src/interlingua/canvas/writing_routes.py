@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType, field
 from msgspec.structs import replace
 
 from ..serving.problems import HttpProblem
-from ..sessions import EntryExists, Session, SessionNotFound, StaleHead, StaleVersion, deletion
+from ..sessions import EntryExists, Session, SessionNotFound, StaleHead, StaleVersion, gc
 from ..values.canonical import build
 from ..values.errors import FormatError
 from ..values.messages import AgentMessage, CustomMessage, Message, UserMessage
@@ -218,8 +218,8 @@ async def delete_session(call: Call) -> DeletedSession:
         gone = DeletedSession(key=place.key)
     else:
         store, finder = canvas.library.store, canvas.finder
-        made = await asyncio.to_thread(deletion.delete, store, place.agent, place.id, index=finder)
-        gone = DeletedSession(key=place.key, undo_until=made.at + int(deletion.UNDO * 1000))
+        made = await asyncio.to_thread(gc.delete, store, place.agent, place.id, index=finder)
+        gone = DeletedSession(key=place.key, undo_until=made.at + int(gc.UNDO * 1000))
     await canvas.close_hub(place.key, "deleted")
     canvas.describer.forget(place.key)
     canvas.session_gone(place.key)
@@ -231,7 +231,7 @@ async def restore_session(call: Call) -> SessionView:
     """Bring a deleted session back."""
     canvas = call.canvas
     place = canvas.library.place(call["key"])
-    await asyncio.to_thread(deletion.restore, canvas.library.store, place.agent, place.id)
+    await asyncio.to_thread(gc.restore, canvas.library.store, place.agent, place.id)
     canvas.describer.forget(place.key)
     canvas.session_changed(place)
     return await asyncio.to_thread(canvas.describe, place)

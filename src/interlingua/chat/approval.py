@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..tools.policy import ApprovalRequest, Decision, Rule
-from ..tools.standing import Permissions as Permissions
-from ..tools.standing import standing_rule as standing_rule
+from ..tools.policy import Permissions as Permissions
+from ..tools.policy import standing_rule as standing_rule
 from ..tools.tool import FsBridge
 from ..values import jsontext
 from .rendering import coloured_diff, headline, note, safe

@@ -29,11 +29,11 @@ from ..values.errors import InterlinguaError
 from ..values.events import AgentEvent, MessageEnd, MessageStart
 from ..values.messages import AssistantMessage, UserMessage, text_of
 from ..values.request import ModelDescriptor
-from . import approval, attaching, opening
-from .command import Command, nearest, parse
+from . import approval, opening
+from .command import Command, attach, nearest, parse
 from .display import Display
+from .opening import Spending
 from .rendering import duration, error_line, error_text, note, one_line
-from .spending import Spending
 
 TIMEOUT = 2.0  # seconds within which a second Ctrl-C means stop
 _LOG = logging.getLogger("interlingua")
@@ -339,7 +339,7 @@ class Chat:
     async def _message(self, text: str) -> UserMessage | None:
         """What was typed, with the files that it names."""
         try:
-            found = await asyncio.to_thread(attaching.attach, text, self.settings.root)
+            found = await asyncio.to_thread(attach, text, self.settings.root)
         except InterlinguaError as error:
             await self.screen.aside(error_line(error))
             self.screen.offer(text)

@@ -22,8 +22,8 @@ from ..values.request import Context, Entry, ModelDescriptor, Request
 from . import opening, tree
 from .chat import Chat
 from .command import Command
+from .opening import Spending, by_model
 from .rendering import error_text, loss_report, note, one_line, session_rows, table, unfolded
-from .spending import Spending, by_model
 
 _TREE_ROWS = 200
 

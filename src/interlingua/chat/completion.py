@@ -8,8 +8,7 @@ from pathlib import Path
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from .attaching import place
-from .command import Command
+from .command import Command, place
 
 _MOST = 100
 _ARGUMENT = re.compile(r"/([a-z]+)\s+(.*)", re.DOTALL)

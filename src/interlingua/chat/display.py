@@ -28,9 +28,10 @@ from ..values.events import (
     TurnStart,
 )
 from ..values.messages import AssistantMessage, TextBlock, ThinkingBlock, UserMessage, blocks_of
-from .blocks import Blocks, Piece
 from .rendering import (
     LIVE_LINES,
+    Blocks,
+    Piece,
     duration,
     finished_call,
     folded,

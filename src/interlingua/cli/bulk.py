@@ -17,7 +17,7 @@ from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.losses import Lines
 from . import output
-from .sources import PACKED, Problem, Source, as_utf8
+from .output import PACKED, Problem, Source, as_utf8
 
 PIECE = 16 * 1024 * 1024
 SMALL = 8 * 1024 * 1024

@@ -15,8 +15,8 @@ from .. import conversion
 from ..dialects import DIALECTS
 from ..values.errors import InterlinguaError
 from ..values.losses import Encoded, Lines
-from . import bulk, output, sources
-from .sources import Document, Problem, Source
+from . import bulk, output
+from .output import Document, Problem, Source
 
 NAMES = click.Choice(sorted([*DIALECTS, conversion.SELF]))
 
@@ -66,7 +66,7 @@ def command(
     IN is a file, a glob, a folder, or - for standard input; plain, gzip or zstd; a JSON body, JSON lines, a session
     file or a recorded stream.
     """
-    found = sources.expand(inputs)
+    found = output.expand(inputs)
     out = Path(place) if place is not None else None
     into_folder = out is not None and (len(found) > 1 or out.is_dir() or str(place).endswith(os.sep))
     workers = jobs or os.cpu_count() or 1
@@ -117,7 +117,7 @@ def _run(
                     advance(source)
         else:
             for source in found:
-                for document in sources.documents(source, origin, problems, limit=limit):
+                for document in output.documents(source, origin, problems, limit=limit):
                     yield _converted(document, origin, target, strict)
                 advance(source)
 
@@ -125,7 +125,7 @@ def _run(
 def _file(task: tuple[Source, str | None, str, bool, int]) -> tuple[list[Result], list[Problem]]:
     source, origin, target, strict, limit = task
     problems: list[Problem] = []
-    documents = sources.documents(source, origin, problems, limit=limit)
+    documents = output.documents(source, origin, problems, limit=limit)
     return [_converted(document, origin, target, strict) for document in documents], problems
 
 

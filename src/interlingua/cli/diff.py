@@ -14,7 +14,7 @@ from ..sessions.comparison import aligned, comparable
 from ..values.errors import InterlinguaError
 from ..values.messages import text_of
 from ..values.request import Conversation
-from . import output, sources
+from . import output
 from .convert import NAMES
 
 
@@ -37,9 +37,9 @@ def command(first: str, second: str, origin: str | None, everything: bool, as_js
 
 
 def _one(name: str, origin: str | None) -> Conversation:
-    problems: list[sources.Problem] = []
-    (source,) = sources.expand([name])
-    documents = list(sources.documents(source, origin, problems))
+    problems: list[output.Problem] = []
+    (source,) = output.expand([name])
+    documents = list(output.documents(source, origin, problems))
     if problems or len(documents) != 1:
         why = problems[0].message if problems else f"holds {len(documents)} conversations; compare one with one"
         raise InterlinguaError(f"{name}: {why}")

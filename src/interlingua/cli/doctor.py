@@ -8,7 +8,7 @@ import click
 from rich.text import Text
 
 from ..sessions.repair import Examined, Finding, examine
-from . import output, sources
+from . import output
 
 
 @click.command("doctor")
@@ -21,8 +21,8 @@ def command(file: str, place: str | None, force: bool, as_json: bool) -> None:
 
     The file itself is never changed. The exit code is 0 when it is healthy or was repaired, 1 when it needs repair.
     """
-    source = sources.Source(None if file == sources.STDIN else Path(file))
-    found = examine(sources.read_all(source))
+    source = output.Source(None if file == output.STDIN else Path(file))
+    found = examine(output.read_all(source))
     if place is not None:
         _write(Path(place), source, found.data, force)
     if as_json:
@@ -33,7 +33,7 @@ def command(file: str, place: str | None, force: bool, as_json: bool) -> None:
         sys.exit(1)
 
 
-def _write(place: Path, source: sources.Source, data: bytes, force: bool) -> None:
+def _write(place: Path, source: output.Source, data: bytes, force: bool) -> None:
     if source.path is not None and place.exists() and place.samefile(source.path):
         raise click.UsageError("the repaired session goes into a new file: name another with -o")
     if place.exists() and not force:
@@ -42,7 +42,7 @@ def _write(place: Path, source: sources.Source, data: bytes, force: bool) -> Non
         stream.write(data)
 
 
-def _shown(source: sources.Source, found: Examined, place: str | None) -> dict[str, Any]:
+def _shown(source: output.Source, found: Examined, place: str | None) -> dict[str, Any]:
     return {
         "source": source.name,
         "healthy": not found.findings,
@@ -51,7 +51,7 @@ def _shown(source: sources.Source, found: Examined, place: str | None) -> dict[s
     }
 
 
-def _say(source: sources.Source, found: Examined, place: str | None) -> None:
+def _say(source: output.Source, found: Examined, place: str | None) -> None:
     out = output.console()
     for finding in found.findings:
         out.print(_line(finding, done=place is not None))

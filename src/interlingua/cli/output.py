@@ -1,6 +1,8 @@
 """Where a command's output goes: atomically into files, or to standard output; reports to standard error."""
 
+import base64
 import contextlib
+import mimetypes
 import os
 import stat
 import sys
@@ -15,9 +17,25 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..values.errors import InterlinguaError
+from ..conversion import resizing as pictures
+from ..conversion.sources import (
+    DEFAULT_LIMIT,
+    ENDINGS,
+    PACKED,
+    STDIN,
+    Document,
+    Problem,
+    Source,
+    SourceError,
+    as_utf8,
+    documents,
+    expand,
+    open_binary,
+    read_all,
+)
+from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Loss
-from .sources import Problem
+from ..values.messages import AudioBlock, DocumentBlock, ImageBlock
 
 
 @contextlib.contextmanager
@@ -133,3 +151,68 @@ def note_losses(name: str, losses: Sequence[Sequence[Loss]], remedy: str = REMED
 def report_problems(problems: Sequence[Problem]) -> None:
     for problem in problems:
         click.echo(f"interlingua: {problem.name}: {problem.message}", err=True)
+
+
+# Where a command's input comes from; see `interlingua.conversion.sources`.
+
+
+__all__ = [
+    "DEFAULT_LIMIT",
+    "ENDINGS",
+    "PACKED",
+    "STDIN",
+    "Document",
+    "Problem",
+    "Source",
+    "SourceError",
+    "as_utf8",
+    "documents",
+    "expand",
+    "open_binary",
+    "read_all",
+]
+
+
+# Files beside a prompt, as the blocks that models read.
+
+
+MOST = 50 * 1024 * 1024
+
+Attached = ImageBlock | AudioBlock | DocumentBlock
+
+
+def attached(path: str) -> Attached:
+    """The block for a file: what it is tells its first bytes, else its name. A web address is passed on as one."""
+    if path.startswith(("http://", "https://")):
+        return _linked(path)
+    place = Path(path).expanduser()
+    if not place.is_file():
+        raise FormatError(f"{path}: there is no such file to attach", "--attach")
+    if place.stat().st_size > MOST:
+        raise FormatError(f"{path}: {place.stat().st_size} bytes are too many to attach (at most {MOST})", "--attach")
+    return _block(place, place.read_bytes())
+
+
+def _linked(url: str) -> Attached:
+    kind = mimetypes.guess_type(url.partition("?")[0])[0] or ""
+    return ImageBlock(url=url) if kind.startswith("image/") else DocumentBlock(url=url, mime_type=kind or None)
+
+
+def _block(place: Path, raw: bytes) -> Attached:
+    data = base64.b64encode(raw).decode("ascii")
+    kind = pictures.sniff(data) or mimetypes.guess_type(place.name)[0] or ""
+    if kind.startswith("audio/"):
+        return AudioBlock(data=data, mime_type=kind)
+    if kind.startswith("image/"):
+        return ImageBlock(data=data, mime_type=kind)
+    if kind != "application/pdf" and (text := _text(raw)) is not None:
+        return DocumentBlock(text=text, mime_type="text/plain", title=place.name)
+    return DocumentBlock(data=data, mime_type=kind or "application/octet-stream", title=place.name)
+
+
+def _text(raw: bytes) -> str | None:
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
-from ..agent.structured import output_of
+from ..agent.loop import output_of
 from ..connect.auth.resolver import resolve_auth
 from ..connect.client import default_client
 from ..connect.overrides import known_rows, own_notes
@@ -29,7 +29,7 @@ from ..values.losses import Loss
 from ..values.messages import AssistantMessage, Message, TextBlock, UserMessage, text_of
 from ..values.request import Context, Conversation, Entry
 from . import output
-from .attachments import attached
+from .output import attached
 
 OFFLINE = "debug/dummy-echo-1"
 MODEL_VARIABLE = "INTERLINGUA_MODEL"

@@ -27,7 +27,7 @@ from ..values.messages import (
     text_of,
 )
 from ..values.request import Conversation, is_aside
-from . import output, sources
+from . import output
 from .convert import NAMES
 
 _STYLES = {UserMessage: ("user", "bold cyan"), AssistantMessage: ("assistant", "bold green")}
@@ -51,7 +51,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Show conversations in the terminal: thinking folded, tool calls with their results."""
-    problems: list[sources.Problem] = []
+    problems: list[output.Problem] = []
     out = Console(highlight=False)
     view = _View(thinking=thinking, full=full, plain=plain)
     found = _conversations(inputs, origin, problems)
@@ -69,14 +69,14 @@ def command(
 
 
 def _conversations(
-    inputs: tuple[str, ...], origin: str | None, problems: list[sources.Problem]
+    inputs: tuple[str, ...], origin: str | None, problems: list[output.Problem]
 ) -> Iterator[tuple[str, Conversation]]:
-    for source in sources.expand(inputs):
-        for document in sources.documents(source, origin, problems):
+    for source in output.expand(inputs):
+        for document in output.documents(source, origin, problems):
             try:
                 yield document.name, conversion.decode(document.data, origin)
             except InterlinguaError as error:
-                problems.append(sources.Problem(document.name, str(error)))
+                problems.append(output.Problem(document.name, str(error)))
 
 
 def _show(out: Console, found: Iterator[tuple[str, Conversation]], view: "_View") -> None:

@@ -15,7 +15,6 @@ from ..dialects.files.clawtools import read_context
 from ..dialects.provider_errors import failure_of
 from ..values.abort import Abort
 from ..values.canonical import message_of
-from ..values.containment import must_propagate
 from ..values.errors import Aborted, ContextTooLong, FormatError, InterlinguaError, TransportError
 from ..values.events import (
     BlockStart,
@@ -33,6 +32,7 @@ from ..values.events import (
     ToolCallStart,
 )
 from ..values.folding import CUT_OFF
+from ..values.interop import must_propagate
 from ..values.messages import AssistantMessage, CustomMessage, Message, UserMessage
 from ..values.request import Context, Conversation, ModelDescriptor, Options, Request, StreamOptions
 from . import models as catalogue

@@ -12,13 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..dialects.framing import Frame, actual_type
-from ..dialects.protocols import Decoding, Dialect
 from ..dialects.provider_errors import failure_of
+from ..dialects.wire import Decoding, Dialect
 from ..values.abort import Abort
-from ..values.containment import must_propagate
 from ..values.errors import Aborted, BadWire, DialectError, InterlinguaError, ProviderError
 from ..values.events import Done, Error, StreamEvent
 from ..values.folding import renamed, unfold
+from ..values.interop import must_propagate
 from ..values.jsontext import read
 from ..values.messages import AssistantMessage, blocks_of
 from .timeouts import Timeouts, Watch

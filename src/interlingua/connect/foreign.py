@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from ..dialects.files.clawtools import EventReader
 from ..values.abort import Abort
 from ..values.canonical import build
-from ..values.containment import call_contained, describe, must_propagate
 from ..values.errors import Aborted, BadWire, FormatError, InterlinguaError, TransportError
 from ..values.events import (
     BlockEnd,
@@ -36,7 +35,7 @@ from ..values.events import (
     ToolCallStart,
 )
 from ..values.folding import CUT_OFF, Recorder
-from ..values.interop import attribute, with_arguments
+from ..values.interop import attribute, call_contained, describe, must_propagate, with_arguments
 from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall, blocks_of
 from ..values.request import Context, ModelDescriptor, StreamOptions
 from .auth.resolver import resolve_auth

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from ..dialects.provider_errors import failure_of
-from ..values.containment import must_propagate
 from ..values.errors import Aborted, InterlinguaError
 from ..values.events import Done, Error, Start, StreamEvent
 from ..values.folding import CUT_OFF
+from ..values.interop import must_propagate
 from ..values.messages import AssistantMessage
 from .exchange import Batch, contained
 

@@ -1,8 +1,7 @@
 """Conversion between formats: detect, decode, encode, convert, and the reading of documents behind them."""
 
 from .converting import convert, decode, encode, split, stands_alone
-from .detection import SELF, Detection, detect
-from .documents import is_stream, value_of
+from .detection import SELF, Detection, detect, is_stream, value_of
 
 __all__ = [
     "SELF",

@@ -19,8 +19,7 @@ from ..values.messages import AgentMessage
 from ..values.request import Conversation, ModelDescriptor, Request
 from .adapting import adapter as handover
 from .converting import decode
-from .detection import SELF, detect
-from .documents import is_stream, value_of
+from .detection import SELF, detect, is_stream, value_of
 
 
 class Finding(Struct, frozen=True):

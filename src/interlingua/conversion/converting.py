@@ -19,8 +19,7 @@ from ..values.losses import Encoded, Loss, Losses, extra_losses, off_path
 from ..values.messages import AssistantMessage
 from ..values.request import Conversation, Entry, ModelDescriptor, Request
 from .adapting import adapter
-from .detection import SELF, chunks_of, detect, is_response
-from .documents import as_bytes, stream_kind, value_of
+from .detection import SELF, as_bytes, chunks_of, detect, is_response, stream_kind, value_of
 
 
 def decode(data: Any, dialect: str | None = None) -> Conversation:

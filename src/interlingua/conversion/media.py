@@ -27,7 +27,7 @@ from ..values.messages import (
     ToolResultMessage,
 )
 from ..values.request import ModelDescriptor
-from . import pictures, resizing
+from . import resizing
 
 MEDIA = (ImageBlock, AudioBlock, DocumentBlock)
 
@@ -143,7 +143,7 @@ class MediaFitter:
         sides = [side for side in (rules.image_side, (rules.many_images or (0, None))[1]) if side is not None]
         side = min(sides, default=None)
         measured = side is not None or rules.image_pixels is not None
-        seen = pictures.look(data) if measured else None
+        seen = resizing.look(data) if measured else None
         large = seen is not None and side is not None and max(seen.width, seen.height) > side
         why = self._oversize(block, seen)
         if why is None and not large:
@@ -160,12 +160,12 @@ class MediaFitter:
         self._has_large_image = True
         return block, None
 
-    def _oversize(self, block: ImageBlock, seen: pictures.Picture | None) -> str | None:
+    def _oversize(self, block: ImageBlock, seen: resizing.Picture | None) -> str | None:
         """Why the target takes no such picture, however few there are."""
         rules = self._rules
         if block.mime_type not in rules.image_types:
             return f"the target takes no {block.mime_type or 'data without a type'}"
-        if not rules.animations and block.mime_type == "image/gif" and pictures.is_animated(block.data or ""):
+        if not rules.animations and block.mime_type == "image/gif" and resizing.is_animated(block.data or ""):
             return "the target takes no pictures that move"
         if rules.image_bytes is not None and len(block.data or "") > rules.image_bytes:
             return f"larger than {rules.image_bytes} bytes as sent"
@@ -204,11 +204,11 @@ def _is_document(block: Any) -> bool:
     return isinstance(block, DocumentBlock) and not (block.mime_type or "").startswith("video/")
 
 
-def _measure(seen: pictures.Picture | None) -> str:
+def _measure(seen: resizing.Picture | None) -> str:
     return f"{seen.width} by {seen.height} pixels" if seen else "too large"
 
 
-def _resizing(block: ImageBlock, seen: pictures.Picture | None, smaller: resizing.Resized) -> str:
+def _resizing(block: ImageBlock, seen: resizing.Picture | None, smaller: resizing.Resized) -> str:
     before = f"{seen.width} by {seen.height} pixels" if seen else block.mime_type or "a picture"
     frames = f", the first of {smaller.frames} frames" if smaller.frames > 1 else ""
     return f"{before}: sent as {smaller.mime_type} of {smaller.width} by {smaller.height}{frames}"
@@ -276,7 +276,7 @@ def _typed(block: Any, changes: list[Change]) -> Any:
     given = block.mime_type or ""
     label = given.partition(";")[0].strip().lower()
     label = _ALIASES.get(label, label)
-    seen = pictures.sniff(block.data) if block.data else None
+    seen = resizing.sniff(block.data) if block.data else None
     if seen is None or seen == label or _agree(seen, label):
         if label != given:
             changes.append(Change(".mimeType", "media type", f"written as {label}", "record"))

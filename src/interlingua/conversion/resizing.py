@@ -1,19 +1,173 @@
-"""Pictures made smaller, or brought into another file type, with Pillow (`pip install "interlingua[images]"`).
-
-The same picture and the same limits give the same bytes, turn after turn: providers cache requests by their prefix.
-Results are remembered, so that a picture of the history is worked on once in the life of a program, not once a turn.
-"""
+"""Pictures: what a file is and how large, from its first bytes; made smaller or converted with Pillow."""
 
 import base64
+import binascii
 import hashlib
 import io
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from .pictures import look
+# What a file is, and how large a picture, from a few bytes of its base64: no decoder is needed to know that.
+#
+# Only the bytes that are looked at are decoded, however large the file is.
+
+
+class Picture(NamedTuple):
+    """The media type and the size in pixels; zero where the head does not tell it."""
+
+    mime_type: str
+    width: int = 0
+    height: int = 0
+
+
+def look(data: str) -> Picture | None:
+    """The picture in this base64; None when it is none of the four kinds that every provider takes."""
+    kind = sniff(data) or ""
+    return Picture(kind, *_SIZES[kind](data)) if kind in _SIZES else None
+
+
+def is_animated(data: str) -> bool:
+    """Whether a GIF says in its head that its frames are to be repeated, as those that move do."""
+    return b"NETSCAPE2.0" in _read(data, 0, 1024)  # behind the header and the colours, 13 to 781 bytes
+
+
+def sniff(data: str) -> str | None:
+    """The media type that the first bytes of this base64 show; None for text, archives and whatever is not known.
+
+    Signatures of less than three bytes are not trusted: `BM` and the frame headers of MP3 need more to be believed.
+    """
+    head = _read(data, 0, 36)
+    for signature, kind in _SIGNATURES:
+        if head.startswith(signature):
+            return kind
+    if head[:4] == b"RIFF":
+        return _RIFF.get(head[8:12])
+    if head[:4] == b"FORM" and head[8:12] in (b"AIFF", b"AIFC"):
+        return "audio/aiff"
+    if head[4:8] == b"ftyp":  # ISO base media: the brand tells pictures from sound and film
+        return _BRANDS.get(head[8:12], "video/mp4")
+    if head[:2] == b"BM" and head[6:10] == bytes(4) and _little(head[14:18]) in _BMP_HEADERS:
+        return "image/bmp"
+    return "audio/mpeg" if _is_mpeg_audio(head) else None
+
+
+_SIGNATURES: tuple[tuple[bytes, str], ...] = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"II*\0", "image/tiff"),
+    (b"MM\0*", "image/tiff"),
+    (b"%PDF-", "application/pdf"),
+    (b"ID3\x02", "audio/mpeg"),
+    (b"ID3\x03", "audio/mpeg"),
+    (b"ID3\x04", "audio/mpeg"),
+    (b"fLaC", "audio/flac"),
+    (b"OggS", "audio/ogg"),
+)
+_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+_BRANDS = {
+    **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc"), "image/heic"),
+    **dict.fromkeys((b"mif1", b"msf1"), "image/heif"),
+    **dict.fromkeys((b"avif", b"avis"), "image/avif"),
+    **dict.fromkeys((b"M4A ", b"M4B "), "audio/mp4"),
+    b"qt  ": "video/quicktime",
+}
+_BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # the lengths that the second header of a bitmap may have
+
+
+def _is_mpeg_audio(head: bytes) -> bool:
+    """A frame header of layer III (ISO 11172-3, 2.4.1.3): sync, and no field with a reserved value."""
+    if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE6 != 0xE2 or head[1] & 0x18 == 0x08:
+        return False
+    bit_rate, sampling = head[2] >> 4, head[2] >> 2 & 3
+    return 0 < bit_rate < 15 and sampling != 3 and head[3] & 3 != 2
+
+
+def _read(data: str, at: int, count: int) -> bytes:
+    """`count` bytes from the place `at`; fewer at the end, and none where this is no base64."""
+    first = at // 3
+    piece = data[first * 4 : ((at + count + 2) // 3) * 4]
+    try:
+        return base64.b64decode(piece + "=" * (-len(piece) % 4))[at - first * 3 :][:count]
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _big(raw: bytes) -> int:
+    return int.from_bytes(raw, "big")
+
+
+def _little(raw: bytes) -> int:
+    return int.from_bytes(raw, "little")
+
+
+# --- sizes -----------------------------------------------------------------------------------------------------------
+
+
+def _png(data: str) -> tuple[int, int]:
+    head = _read(data, 16, 8)
+    return _big(head[:4]), _big(head[4:])
+
+
+def _gif(data: str) -> tuple[int, int]:
+    head = _read(data, 6, 4)
+    return _little(head[:2]), _little(head[2:])
+
+
+def _jpeg(data: str) -> tuple[int, int]:
+    """The size is in the frame header: the first segment C0 to CF that is no table (C4, C8, CC).
+
+    Previews and colour profiles, which may be megabytes, stand before it and are skipped unread.
+    """
+    at = 2
+    for _ in range(_MOST_SEGMENTS):
+        segment = _read(data, at, 9)
+        if len(segment) < 9 or segment[0] != 0xFF:
+            break
+        kind = segment[1]
+        if kind == 0xFF:  # a fill byte before the marker
+            at += 1
+        elif kind == 0x01 or 0xD0 <= kind <= 0xD7:  # markers without a length
+            at += 2
+        elif 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
+            return _big(segment[7:9]), _big(segment[5:7])
+        else:
+            at += 2 + max(2, _big(segment[2:4]))
+    return 0, 0
+
+
+_MOST_SEGMENTS = 1000
+
+
+def _webp(data: str) -> tuple[int, int]:
+    head = _read(data, 0, 30)
+    kind = head[12:16]
+    if kind == b"VP8X":
+        return _little(head[24:27]) + 1, _little(head[27:30]) + 1
+    if kind == b"VP8L":
+        bits = _little(head[21:25])
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    return _little(head[26:28]) & 0x3FFF, _little(head[28:30]) & 0x3FFF
+
+
+_SIZES: dict[str, Callable[[str], tuple[int, int]]] = {
+    "image/png": _png,
+    "image/jpeg": _jpeg,
+    "image/gif": _gif,
+    "image/webp": _webp,
+}
+
+
+# Pictures made smaller, or brought into another file type, with Pillow (`pip install "interlingua[images]"`).
+#
+# The same picture and the same limits give the same bytes, turn after turn: providers cache requests by their prefix.
+# Results are remembered, so that a picture of the history is worked on once in the life of a program, not once a
+# turn.
+
 
 MOST_PIXELS = 80_000_000  # decoded at up to four bytes each; a larger picture may be a decompression bomb
 MOST_REMEMBERED = 64 * 1024 * 1024  # characters of base64

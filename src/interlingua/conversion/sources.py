@@ -15,8 +15,7 @@ from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines
 from .converting import split, stands_alone
-from .detection import Detection, detect
-from .documents import is_stream
+from .detection import Detection, detect, is_stream
 
 STDIN = "-"
 ENDINGS = (".json", ".jsonl", ".ndjson", ".sse", ".txt", ".log")

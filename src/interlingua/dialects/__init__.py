@@ -1,8 +1,7 @@
 """The dialects: pure codecs for every wire and every file format, and the registry of them all."""
 
-from .protocols import Dialect
 from .registry import DIALECTS, FORMATS, WIRES, dialect, register, unregister, wire
-from .wire import Evidence, FileFormat, Http, Wire
+from .wire import Dialect, Evidence, FileFormat, Http, Wire
 
 __all__ = [
     "DIALECTS",

@@ -29,7 +29,7 @@ from ..values.messages import (
     UserMessage,
     blocks_of,
 )
-from .data_urls import read_data_url
+from .openai_shared import read_data_url
 
 _log = logging.getLogger(__name__)
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from ..values.errors import InterlinguaError
-from .protocols import Dialect
-from .wire import FileFormat, Wire
+from .wire import Dialect, FileFormat, Wire
 
 # name -> "module:attribute" inside this package.
 _WIRES: dict[str, str] = {

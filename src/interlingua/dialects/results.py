@@ -3,11 +3,28 @@
 Ours are messages of their own. Results in a row share a wire message as a rule; `~joined` says where it was otherwise.
 """
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-from ..values.messages import Block, Message, ToolResultMessage, UserMessage
-from .residual import JOINED, MESSAGE, put_back, with_residual
+from msgspec.structs import replace
+
+from ..values.losses import Reporter
+from ..values.messages import (
+    AudioBlock,
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ToolResultMessage,
+    UserMessage,
+    blocks_of,
+)
+from ..values.messages import (
+    ToolResultMessage as Result,
+)
+from .residual import JOINED, MESSAGE, put_back, residual_of, with_residual
 
 
 def apart(
@@ -69,3 +86,182 @@ def say_result(
     else:
         wire = {"role": "user", "content": blocks}
         encoded.append(put_back(wire, residual[MESSAGE]) if MESSAGE in residual else wire)
+
+
+# Media of tool results on wires whose results hold text only.
+#
+# There `adapt` moves them behind the run of results, into a message of the user's, under a label for each result.
+# Reading such a body gathers them into their results again; `~moved` on a result says how many of its last blocks
+# came that way, so that the body is written as it was. A result whose content was changed since is written as it is.
+
+
+MEDIA = (ImageBlock, AudioBlock, DocumentBlock)
+PLACEHOLDER = "(see what follows the results)"  # the text of a result that had media only
+MOVED = "~moved"
+_BEGINNING = "Attached to tool result "
+
+E = TypeVar("E")
+
+
+def label(number: int, tool_name: str | None) -> str:
+    """What stands before the media of a result: its number in the run, counted from 1, and the tool's name."""
+    return f"{_BEGINNING}{number} ({tool_name}):" if tool_name else f"{_BEGINNING}{number}:"
+
+
+class Layout(NamedTuple):
+    """How a wire lays media out: its name; whether a message may have several texts; whether text alone is a string."""
+
+    api: str
+    mixed: bool = True
+    strings: bool = False
+
+
+# --- wire to ours ----------------------------------------------------------------------------------------------------
+
+
+def gathered(messages: tuple[Message, ...], layout: Layout) -> tuple[Message, ...]:
+    """The messages with labelled media back in their results, wherever writing them gives the same messages again."""
+    return _gathered(messages, layout)[0]
+
+
+def _gathered(messages: tuple[Message, ...], layout: Layout) -> tuple[tuple[Message, ...], list[str]]:
+    """The same, and the paths of what that changes: the messages that go, the content of the results that get more."""
+    api = layout.api
+    if not any(_is_labelled(message, api) for message in messages):
+        return messages, []
+    out: list[Message] = []
+    changed: list[str] = []
+    run: dict[int, int] = {}  # the places in `out` of the latest results -> those in `messages`
+    for at, message in enumerate(messages):
+        if isinstance(message, Result):
+            run = {**(run if out and isinstance(out[-1], Result) else {}), len(out): at}
+            out.append(message)
+            continue
+        filled = _gather(message, out, list(run), api) if run and _is_labelled(message, api) else []
+        if filled:
+            changed += [f"$.messages[{at}]", *(f"$.messages[{run[place]}].content" for place in filled)]
+        else:
+            run = {}
+            out.append(message)
+    made = tuple(out)
+    undone = spread(made, layout)
+    return (made, changed) if undone is not None and _are_same(undone.messages, messages) else (messages, [])
+
+
+def _are_same(some: tuple[Message, ...], others: tuple[Message, ...]) -> bool:
+    """Whether the same is said in the same order, by string or by blocks; extras of other wires do not matter."""
+    return len(some) == len(others) and all(
+        one is other or (type(one) is type(other) and blocks_of(one.content) == blocks_of(other.content))
+        for one, other in zip(some, others, strict=True)
+    )
+
+
+def _is_labelled(message: Message, api: str) -> bool:
+    if not isinstance(message, UserMessage) or residual_of(message.extra, api):
+        return False
+    first = next(iter(blocks_of(message.content)), None)
+    return isinstance(first, TextBlock) and first.text.startswith(_BEGINNING)
+
+
+def _gather(message: Message, out: list[Message], run: list[int], api: str) -> list[int]:
+    """Puts labelled media into their results, whose places it gives; none if the message holds anything else."""
+    labels = {label(number, out[place].tool_name): place for number, place in enumerate(run, 1)}  # type: ignore[union-attr]
+    media: dict[int, list[Block]] = {}
+    latest: list[Block] | None = None
+    for block in blocks_of(message.content):
+        if isinstance(block, MEDIA) and latest is not None:
+            latest.append(block)
+        elif isinstance(block, TextBlock) and block.text in labels and block == TextBlock(text=block.text):
+            latest = media.setdefault(labels.pop(block.text), [])
+        else:
+            return []
+    for place, blocks in media.items():
+        result: Any = out[place]
+        own = tuple(block for block in blocks_of(result.content) if block != TextBlock(text=PLACEHOLDER))
+        out[place] = with_residual(replace(result, content=(*own, *blocks)), api, **{MOVED: len(blocks)})
+    return list(media)
+
+
+# --- ours to wire ----------------------------------------------------------------------------------------------------
+
+
+class Spread(NamedTuple):
+    """Messages with gathered media behind their results, and where in the source each message and block is."""
+
+    messages: tuple[Message, ...]
+    places: tuple[tuple[int, tuple[str, ...]], ...]  # of each message; and the paths of its blocks, where those moved
+
+    def restate(self, report: Reporter, since: int) -> None:
+        """Gives the losses that were reported of these messages their places in the source."""
+        for at in range(since, len(report.losses)):
+            found = _PLACE.fullmatch(report.losses[at].path)
+            if found is not None:
+                report.losses[at] = replace(report.losses[at], path=self.source(int(found[1]), found[2], found[3]))
+
+    def source(self, message: int, block: str | None, rest: str) -> str:
+        where, blocks = self.places[message]
+        if block is None:
+            return f"$.messages[{where}]{rest}"
+        return f"{blocks[int(block)] if blocks else f'$.messages[{where}].content[{block}]'}{rest}"
+
+
+_PLACE = re.compile(r"\$\.messages\[(\d+)\](?:\.content\[(\d+)\])?(.*)", re.DOTALL)
+
+
+def encoded(messages: tuple[Message, ...], layout: Layout, encode: Callable[..., E], report: Reporter) -> E:
+    """`encode` of the messages, gathered media behind the results; what it reports has its place in `messages`."""
+    found = spread(messages, layout)
+    if found is None:
+        for path in _gathered(messages, layout)[1]:
+            report.at(path, "media", "what is labelled as a result's is read as the result's", "record")
+        return encode(messages)
+    since = len(report.losses)
+    body = encode(found.messages)
+    found.restate(report, since)
+    return body
+
+
+def spread(messages: tuple[Message, ...], layout: Layout) -> Spread | None:
+    """The messages as they were read, gathered media behind the results; None where nothing was gathered."""
+    if not any(isinstance(message, Result) and message.extra and _moved(message, layout.api) for message in messages):
+        return None
+    made: list[tuple[Message, int, tuple[str, ...]]] = []
+    behind: list[tuple[Message, int, tuple[str, ...]]] = []  # what follows the run of results
+    number = 0
+    for at, message in enumerate(messages):
+        if not isinstance(message, Result):
+            made += [*behind, (message, at, ())]
+            behind, number = [], 0
+            continue
+        number += 1
+        count = _moved(message, layout.api)
+        made.append((_without(message, count, layout) if count else message, at, ()))
+        if count:
+            content: Any = message.content
+            path = f"$.messages[{at}].content"
+            paths = (path, *(f"{path}[{place}]" for place in range(len(content) - count, len(content))))
+            shown = (TextBlock(text=label(number, message.tool_name)), *content[-count:])
+            if behind and layout.mixed:
+                first, where, known = behind[0]
+                behind = [(replace(first, content=(*blocks_of(first.content), *shown)), where, (*known, *paths))]
+            else:
+                behind.append((UserMessage(content=shown), at, paths))
+    made += behind
+    return Spread(tuple(message for message, _, _ in made), tuple((at, places) for _, at, places in made))
+
+
+def _moved(result: Result, api: str) -> int:
+    """How many of the last blocks were gathered; none where they are not there any more."""
+    count, content = residual_of(result.extra, api).get(MOVED), result.content
+    if not isinstance(count, int) or not isinstance(content, tuple) or not 0 < count <= len(content):
+        return 0
+    return count if all(isinstance(block, MEDIA) for block in content[-count:]) else 0
+
+
+def _without(result: Result, count: int, layout: Layout) -> Result:
+    own: Any = result.content[:-count] or (TextBlock(text=PLACEHOLDER),)  # type: ignore[index]
+    if layout.strings and len(own) == 1 and own[0] == TextBlock(text=getattr(own[0], "text", "")):
+        own = own[0].text
+    residual = {key: value for key, value in residual_of(result.extra, layout.api).items() if key != MOVED}
+    others = {key: value for key, value in result.extra.items() if key != layout.api}
+    return replace(result, content=own, extra={**others, layout.api: residual} if residual else others)

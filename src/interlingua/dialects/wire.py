@@ -9,15 +9,153 @@ table keyed by the name of a wire, so a wire that a plugin registers works every
 A `FileFormat` is the same for a format that holds conversations and makes no calls.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from types import ModuleType
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..values.errors import ProviderError
+from ..values.errors import InterlinguaError, ProviderError
+from ..values.events import StreamEvent
+from ..values.losses import Encoded, Loss, SupportTable
+from ..values.messages import AssistantMessage
+from ..values.request import Conversation, Request
+from .framing import Frame
 from .limits import Limits
-from .variants import Variant
+
+# What a codec offers, as protocols: modules satisfy them (mypy accepts that), and so do variants of modules.
+
+
+class Framing(Protocol):
+    """Bytes to frames, however the bytes are cut."""
+
+    name: ClassVar[str]
+
+    def feed(self, chunk: bytes, /) -> list[Frame]: ...
+    def close(self) -> list[Frame]: ...
+
+
+class Decoding(Protocol):
+    """Frames to events. `close` gives the terminal event unless `feed` already did; later input is ignored."""
+
+    failure: InterlinguaError | None
+
+    def renaming(self, names: Mapping[str, str]) -> None: ...
+    def feed(self, frame: Frame, /) -> list[StreamEvent]: ...
+    def close(self, error: str | None = None, *, aborted: bool = False) -> list[StreamEvent]: ...
+
+
+class Encoding(Protocol):
+    """Events to bytes. `losses` is what the wire could not carry of the message so far."""
+
+    @property
+    def losses(self) -> Sequence[Loss]: ...
+    def fail(self, error: InterlinguaError) -> bytes: ...
+    def feed(self, event: StreamEvent, /) -> bytes: ...
+    def close(self) -> bytes: ...
+
+
+class Dialect(Protocol):
+    """What a wire dialect offers. A module satisfies it; so does a Variant of one."""
+
+    API: str
+    FIELD_SUPPORT: SupportTable
+    UNEVEN: tuple[str, ...]
+
+    def decode_request(self, body: Any, *, model: Any = None, stream: bool | None = None) -> Request: ...
+    def encode_request(self, request: Request, *, strict: bool = False) -> Encoded: ...
+    def decode_response(
+        self, body: Any, *, model: str | None = None, provider: str | None = None, timestamp: int | None = None
+    ) -> AssistantMessage: ...
+    def encode_response(self, message: AssistantMessage, *, request: Request | None = None) -> Encoded: ...
+    def framing(self, content_type: str | None = None) -> Framing: ...
+    @property
+    def StreamDecoder(self) -> Any: ...
+    @property
+    def StreamEncoder(self) -> Any: ...
+    def decode_error(self, status: int, body: Any, headers: Any = ...) -> ProviderError: ...
+    def encode_error(self, error: InterlinguaError) -> tuple[int, Any]: ...
+    def path(self, model: str, stream: bool) -> str: ...
+    def decode(self, data: Any) -> Conversation: ...
+    def encode(self, conversation: Conversation) -> Encoded: ...
+
+
+# The same wire under another name: other quirks, another framing, or an envelope around every body.
+
+
+class Variant:
+    """A module's dialect with its `api`, `quirks` and `framing` exchanged. All of the module's names are here."""
+
+    def __init__(
+        self,
+        module: ModuleType,
+        api: str,
+        *,
+        quirks: Mapping[str, Any] | None = None,
+        framing: Callable[[str | None], Any] | None = None,
+        reframe: Callable[[Frame], bytes] | None = None,
+    ) -> None:
+        self.module = module
+        self.API = api
+        self.quirks = {"api": api, **(quirks or {})}
+        self._framing = framing
+        self._reframe = reframe
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.module, name)
+        if name in _TAKES_QUIRKS:
+            return functools.partial(found, quirks=self.quirks)
+        return found
+
+    def __repr__(self) -> str:
+        return f"Variant({self.module.__name__.rpartition('.')[2]}, {self.API!r})"
+
+    def framing(self, content_type: str | None = None) -> Any:
+        return (self._framing or self.module.framing)(content_type)
+
+    def StreamEncoder(self, *, request: Any = None) -> Any:
+        encoder = self.module.StreamEncoder(request=request, quirks=self.quirks)
+        return encoder if self._reframe is None else _Reframed(encoder, self.module.framing(None), self._reframe)
+
+
+_TAKES_QUIRKS = frozenset(
+    {
+        "decode_request",
+        "encode_request",
+        "decode_response",
+        "encode_response",
+        "StreamDecoder",
+        "path",
+        "decode",
+        "encode",
+    }
+)
+
+
+class _Reframed:
+    """Takes the base encoder's bytes apart into frames and writes each in the variant's own way."""
+
+    def __init__(self, encoder: Any, frames: Any, write: Callable[[Frame], bytes]) -> None:
+        self._encoder = encoder
+        self._frames = frames
+        self._write = write
+
+    @property
+    def losses(self) -> Any:
+        return self._encoder.losses
+
+    def fail(self, error: Any) -> bytes:
+        return b"".join(map(self._write, self._frames.feed(self._encoder.fail(error))))
+
+    def feed(self, event: Any) -> bytes:
+        return b"".join(map(self._write, self._frames.feed(self._encoder.feed(event))))
+
+    def close(self) -> bytes:
+        frames = self._frames.feed(self._encoder.close()) + self._frames.close()
+        return b"".join(map(self._write, frames))
+
 
 AuthStyle: TypeAlias = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "aws", "google", "none"]
 

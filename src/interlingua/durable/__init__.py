@@ -3,8 +3,7 @@
 DBOS keeps the queue and says who runs what; the session keeps what was said and done. Needs the extra `durable`.
 """
 
-from .agents import agent
-from .orders import Outcome, Run, RunError, RunFailed
+from .orders import Outcome, Run, RunError, RunFailed, agent
 from .runs import Runs
 from .worker import Worker, run_worker
 

@@ -11,17 +11,15 @@ from msgspec.structs import replace
 
 from ..agent import Agent, Limits
 from ..agent.batch import NOT_RUN, UNKNOWN, result_message
-from ..agent.loop import Spent
-from ..agent.stored import Stored
-from ..agent.structured import output_of
+from ..agent.history import Stored
+from ..agent.loop import Spent, output_of
 from ..sessions import Session, SessionError, SessionNotFound
 from ..tools.tool import ToolResult
 from ..values.abort import Abort
 from ..values.canonical import build
-from ..values.containment import must_propagate
+from ..values.interop import must_propagate
 from ..values.messages import AgentMessage, AssistantMessage, TextBlock, ToolResultMessage, text_of
-from .agents import made
-from .orders import Order, Outcome, RunFailed
+from .orders import Order, Outcome, RunFailed, made
 
 
 async def executed(order: Order, session: Session, signal: Abort) -> Outcome:

@@ -20,9 +20,8 @@ from typing import Any
 from ..sessions import Session, SessionBusy, SessionError
 from ..values.abort import Abort
 from ..values.canonical import build, plain
-from .agents import load
 from .execution import executed
-from .orders import QUEUE, WORKFLOW, Order, Outcome, RunError, RunFailed
+from .orders import QUEUE, WORKFLOW, Order, Outcome, RunError, RunFailed, load
 from .place import NAME, Place
 from .presence import presence
 from .runs import Runs

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from ..connect.retry import Retry
 from ..tools.fs import adapted_bridge
+from ..tools.results import visible
 from ..tools.tool import FsBridge
-from ..tools.untrusted import visible
 from ..tools.web import Fetched, FetchRules, LookUp, fetch, look_up
 from ..values import jsontext
 from ..values.abort import Abort

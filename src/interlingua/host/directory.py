@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import itertools
+import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -14,12 +15,175 @@ from ..agent.agent import Agent, Result
 from ..sessions.session import Session
 from ..sessions.store import SessionError, SessionInfo, SessionNotFound, Store
 from ..tools.tool import Tool, ToolContext
+from ..values import jsontext
+from ..values.canonical import plain
 from ..values.errors import ToolAuthorizationError, ToolInputError
-from ..values.messages import AgentMessage, CustomMessage
+from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage
 from ..values.request import ModelDescriptor
-from .excerpt import excerpt, is_tool_message
-from .rows import milliseconds, name_of, parts, row_of, spawned, standing, usage_in
 from .runs import Run, Status
+
+# What one agent may read of another's session: bounded, and without what is not for its eyes. Pure.
+#
+# Text is cut, signatures and media data are taken out (how many bytes they had stays), details, usage and prices are
+# left out. The whole stays below a size: the oldest messages go first.
+
+
+LONGEST_TEXT = 4_000
+LARGEST = 80 * 1024  # bytes of JSON
+_LEFT_OUT = ("details", "usage", "cost", "extra", "cache", "api", "responseId", "stopDetail")
+_SEALED = ("textSignature", "thinkingSignature", "thoughtSignature", "argumentsText")
+_PLACEHOLDER = {"role": "system", "content": "[this message is too large to be shown]"}
+
+
+class Excerpt(NamedTuple):
+    """Messages as plain JSON, and what was done to them."""
+
+    messages: list[dict[str, Any]]
+    dropped: int
+    cut: bool
+    redacted: bool
+    size: int
+
+
+def is_tool_message(message: AgentMessage) -> bool:
+    """Whether nothing of a message is left when tools are left out."""
+    if isinstance(message, ToolResultMessage):
+        return True
+    return isinstance(message, AssistantMessage) and bool(message.tool_calls) and not message.text.strip()
+
+
+def excerpt(messages: Sequence[AgentMessage], *, tools: bool = False) -> Excerpt:
+    """The messages as another agent may read them; those of tools only where asked for."""
+    reading = _Reading()
+    reported = [
+        reading.message(message, tools)
+        for message in messages
+        if not isinstance(message, CustomMessage) and (tools or not is_tool_message(message))
+    ]
+    kept, size = _bounded(reported)
+    return Excerpt(kept, len(reported) - len(kept), reading.cut, reading.redacted, size)
+
+
+def _bounded(reported: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+    kept: list[dict[str, Any]] = []
+    size = 2
+    for message in reversed(reported):
+        more = len(jsontext.write(message)) + 1
+        if size + more > LARGEST:
+            break
+        kept.insert(0, message)
+        size += more
+    if reported and not kept:
+        return [_PLACEHOLDER], len(jsontext.write([_PLACEHOLDER]))
+    return kept, size
+
+
+class _Reading:
+    """Notes what was cut and what was taken out."""
+
+    def __init__(self) -> None:
+        self.cut = False
+        self.redacted = False
+
+    def message(self, message: AgentMessage, tools: bool) -> dict[str, Any]:
+        fields: dict[str, Any] = self._given(plain(message))
+        content = fields.get("content")
+        if not tools and isinstance(content, list):
+            fields["content"] = [block for block in content if block.get("type") != "toolCall"]
+        return fields
+
+    def _given(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._short(value)
+        if isinstance(value, list):
+            return [self._given(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        fields = {}
+        for key, item in value.items():
+            if key in _SEALED:
+                self.redacted = True
+            elif key == "data" and isinstance(item, str):
+                self.redacted = True
+                fields["bytes"] = len(item) * 3 // 4 - item[-2:].count("=")
+            elif key not in _LEFT_OUT:
+                fields[key] = self._given(item)
+        return fields
+
+    def _short(self, text: str) -> str:
+        if len(text) <= LONGEST_TEXT:
+            return text
+        self.cut = True
+        return f"{text[:LONGEST_TEXT]}… ({len(text) - LONGEST_TEXT} more characters)"
+
+
+# Sessions as rows of a list, and how one stands that nobody runs. Pure.
+
+
+_KEY = re.compile(r"agent:(?P<agent>\w[\w.@+=-]{0,100}):(?P<id>\w[\w.:@+=-]{0,200})", re.ASCII)
+_KINDS = ("group", "cron", "hook", "node")
+
+
+def parts(key: str) -> tuple[str, str]:
+    """The agent and the id in a key. Raises `SessionNotFound` for what is no key: a path, above all."""
+    found = _KEY.fullmatch(key)
+    if found is None or key.endswith(".jsonl"):
+        raise SessionNotFound(f"{key[:200]!r} is no name of a session: give its id, or agent:NAME:ID")
+    return found["agent"], found["id"]
+
+
+def spawned(about: Mapping[str, Any]) -> dict[str, Any]:
+    given = about.get("spawn")
+    return given if isinstance(given, dict) else {}
+
+
+def row_of(info: SessionInfo) -> dict[str, Any]:
+    row = {
+        "key": f"agent:{info.agent}:{info.id}",
+        "agentId": info.agent,
+        "sessionId": info.id,
+        "kind": _kind(info.id),
+        "displayName": info.title or info.id,
+        "updatedAt": info.modified,
+        "model": info.model,
+        "transcriptPath": info.where,
+    }
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _kind(id: str) -> str:
+    if id == "main":
+        return "main"
+    return next((kind for kind in _KINDS if id.startswith(kind) and id[len(kind) : len(kind) + 1] in ":-_."), "other")
+
+
+def usage_in(tail: Sequence[AgentMessage]) -> dict[str, Any]:
+    """How much of the model's window the last answer filled."""
+    for message in reversed(tail):
+        if isinstance(message, AssistantMessage) and message.usage is not None:
+            return {"contextTokens": message.usage.total_tokens}
+    return {}
+
+
+def standing(tail: Sequence[AgentMessage]) -> Status:
+    """How a session was left that nobody runs: at the end of an answer, or in the middle of something."""
+    last = next((message for message in reversed(tail) if not isinstance(message, CustomMessage)), None)
+    if last is None:
+        return "done"
+    if not isinstance(last, AssistantMessage) or (last.tool_calls and last.stop_reason not in ("error", "aborted")):
+        return "paused"
+    return {"error": "failed", "aborted": "killed"}.get(last.stop_reason or "", "done")  # type: ignore[return-value]
+
+
+def name_of(model: str | ModelDescriptor) -> str:
+    if isinstance(model, str):
+        return model
+    return f"{model.provider}/{model.id}" if model.provider else model.id
+
+
+def milliseconds() -> int:
+    return int(time.time() * 1000)
+
 
 Visibility: TypeAlias = Literal["self", "tree", "all"]
 MakeTools: TypeAlias = Callable[[ToolContext], "Iterable[Tool] | Awaitable[Iterable[Tool]]"]

@@ -25,14 +25,27 @@ from ..sessions.store import SessionError, Store
 from ..tools.tool import Tool, ToolContext
 from ..values.abort import Abort
 from ..values.canonical import SELF
-from ..values.containment import must_propagate
 from ..values.errors import InterlinguaError, ToolInputError
 from ..values.events import AgentEnd, AgentEvent, AgentStart
+from ..values.interop import must_propagate
 from ..values.messages import AgentMessage, AssistantMessage, CustomMessage
 from ..values.request import Conversation, ModelDescriptor
-from .directory import CHILD, AgentSetup, Caller, Directory, Forbidden, Lane, MakeTools, Visibility, override
+from .directory import (
+    CHILD,
+    AgentSetup,
+    Caller,
+    Directory,
+    Forbidden,
+    Lane,
+    MakeTools,
+    Visibility,
+    milliseconds,
+    name_of,
+    override,
+    parts,
+    spawned,
+)
 from .replies import replies
-from .rows import milliseconds, name_of, parts, spawned
 from .runs import (
     SPAWN,
     TIMEOUT,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from ..tools.core._arguments import read_arguments, schema_of
+from ..tools.core._files import read_arguments, schema_of
 from ..tools.fs import context_bridge
 from ..tools.results import json_result
 from ..tools.tool import FsBridge, MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback, needed
@@ -19,7 +19,7 @@ from ..values.canonical import SELF
 from ..values.errors import FormatError, InterlinguaError, ToolAuthorizationError, ToolInputError
 from ..values.messages import ReplyPayload
 from .channels import Channels, Sink, channels_of
-from .cleaning import without_reasoning
+from .replies import without_reasoning
 
 DESCRIPTION = "Writes to a chat channel: sends a message with or without media"
 _MAX_TARGETS = 20

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from ..agent.agent import Result
 from ..agent.loop import Spent
 from ..tools.fs import context_bridge, local_bridge
+from ..tools.results import untrusted
 from ..tools.tool import MissingContext, ToolContext
-from ..tools.untrusted import untrusted
 from ..values.abort import Abort
 from ..values.canonical import SELF
 from ..values.errors import ToolInputError

@@ -8,7 +8,7 @@ from ..values.errors import InterlinguaError
 if TYPE_CHECKING:
     from .client import mcp_tools
     from .server import make_server, serve_http, serve_stdio
-    from .servers import HttpServer, StdioServer
+    from .stdio import HttpServer, StdioServer
 
 # Loaded on first use: the official package is large.
 _LATER = {

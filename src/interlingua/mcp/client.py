@@ -11,17 +11,17 @@ from urllib.parse import unquote, urlsplit
 
 import mcp_types as types
 
-from ..conversion.pictures import sniff
+from ..conversion.resizing import sniff
 from ..plugins.adding import reserved
 from ..tools.calling import failure
+from ..tools.results import visible
 from ..tools.tool import ContentBlock, Execute, Tool, ToolResult, ToolUpdateCallback
-from ..tools.untrusted import visible
 from ..values import jsontext
 from ..values.abort import Abort
 from ..values.errors import TransportError
 from ..values.messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock
 from .connection import Connection
-from .servers import Server, server_of
+from .stdio import Server, server_of
 
 MAX_MESSAGE = 32 * 1024 * 1024
 MAX_TEXT = 400_000  # characters of a result that the model reads

@@ -15,8 +15,7 @@ from mcp.shared.dispatcher import ProgressFnT
 
 from .. import __version__
 from ..values.errors import TimedOut, TransportError
-from .servers import HttpServer, Server
-from .stdio import Ending, stdio_transport
+from .stdio import Ending, HttpServer, Server, stdio_transport
 
 CONNECT_SECONDS = 30.0
 SHUT_SECONDS = 10.0

@@ -15,7 +15,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from .. import __version__
-from ..conversion.pictures import sniff
+from ..conversion.resizing import sniff
 from ..tools.calling import Approve, Judge, call_tool
 from ..tools.policy import READ_ONLY
 from ..tools.schemas import normalize_schema

@@ -9,15 +9,71 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import AsyncGenerator
-from typing import Any
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 import anyio
+import msgspec
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
+from msgspec import Struct
 
-from ..tools.environment import scrubbed
-from .servers import StdioServer
+from ..tools.sandbox import scrubbed
+from ..values.errors import FormatError
+
+# Where an MCP server is: a command to run, or an address.
+
+
+class StdioServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A server that is a program: it is started, spoken to over its standard streams, and ended.
+
+    It gets the environment that commands of the `exec` tool get, which holds no keys; what it needs beyond that is
+    given in `env`, or named in `inherit`.
+    """
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    inherit: tuple[str, ...] = ()
+    cwd: str | None = None
+
+    @property
+    def label(self) -> str:
+        return self.command.rsplit("/", 1)[-1]
+
+
+class HttpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A server behind an address, over streamable HTTP. `headers` carry what it wants to know, such as a key."""
+
+    url: str
+    headers: dict[str, str] = {}
+
+    @property
+    def label(self) -> str:
+        return urlsplit(self.url).netloc.rpartition("@")[2]
+
+
+Server: TypeAlias = StdioServer | HttpServer
+
+
+def server_of(given: Server | str | Mapping[str, Any]) -> Server:
+    """A server from an address, or from a mapping as configuration files have them: `command` or `url` first."""
+    if isinstance(given, StdioServer | HttpServer):
+        return given
+    if isinstance(given, str):
+        given = {"url": given}
+    value = {name: item for name, item in given.items() if name not in ("type", "transport", "disabled")}
+    try:
+        server = msgspec.convert(value, HttpServer) if "url" in value else msgspec.convert(value, StdioServer)
+    except msgspec.ValidationError as error:
+        raise FormatError(f"not an MCP server: {error}; give command and args, or url and headers", "server") from None
+    if isinstance(server, HttpServer) and urlsplit(server.url).scheme not in ("http", "https"):
+        raise FormatError(
+            f"{server.url} is no http address; a program is given as a mapping with its command", "server"
+        )
+    return server
+
 
 GRACE = 2.0  # seconds that a server has to end when its input is closed, and again when it is told to
 LAST_TEXT = 2000

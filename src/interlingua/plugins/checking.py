@@ -16,8 +16,8 @@ from msgspec import to_builtins
 
 from ..connect.registry import ConnectorRegistry
 from ..tools.catalog import discover_core_tools
-from ..tools.environment import scrubbed
 from ..tools.registry import ToolRegistry
+from ..tools.sandbox import scrubbed
 from ..values import jsontext
 from ..values.errors import FormatError
 from .loading import LoadedPlugin, PluginProblem, aload_plugins

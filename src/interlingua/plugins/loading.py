@@ -18,9 +18,8 @@ from msgspec import Struct, structs
 from ..connect.registry import ConnectorRegistry
 from ..tools.registry import ToolRegistry
 from ..tools.tool import Tool
-from ..values.containment import describe, must_propagate
 from ..values.errors import FormatError
-from ..values.interop import struct_of, with_arguments
+from ..values.interop import describe, must_propagate, struct_of, with_arguments
 from .adding import Additions
 from .api import Log, Logger, PluginApi, PluginDefinition, PluginFactory, Registration
 from .manifest import Manifest, check_id, find_entry, folders, manifest_path, read_manifest

@@ -18,9 +18,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from ..tools.tool import as_tool
 from ..tools.validation import validated
 from ..values import jsontext
-from ..values.containment import describe
 from ..values.errors import FormatError
-from ..values.interop import attribute, attributes, with_arguments
+from ..values.interop import attribute, attributes, describe, with_arguments
 from .api import PluginApi, PluginDefinition
 
 Stage: TypeAlias = Literal["discover", "manifest", "config", "entry", "import", "register", "add", "unload"]

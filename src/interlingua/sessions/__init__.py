@@ -1,6 +1,5 @@
 """Sessions: conversations on disk, as append-only trees."""
 
-from .marks import Branch, Note
 from .session import Session, UnfinishedCall, save, store_at
 from .store import (
     EntryExists,
@@ -14,6 +13,7 @@ from .store import (
     StaleVersion,
     Store,
 )
+from .tree import Branch, Note
 
 __all__ = [
     "Branch",

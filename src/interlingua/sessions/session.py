@@ -34,7 +34,6 @@ from .executions import Execution, Executions, OpenCall, open_calls
 from .files import ENDING, FileLog, FileStore
 from .index import StaleIndex
 from .lines import decode_line, encode_line, placed, read_line
-from .marks import Branch, Marks, Note
 from .store import (
     EntryExists,
     Log,
@@ -62,6 +61,9 @@ from .tree import (
     REVISION,
     ROOT,
     SESSION,
+    Branch,
+    Marks,
+    Note,
 )
 from .watching import Watch
 

@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeAlias
 
 from ..values import jsontext
 from ..values.abort import Abort
-from ..values.containment import describe, must_propagate
 from ..values.errors import FormatError, ToolAuthorizationError, ToolInputError
+from ..values.interop import describe, must_propagate
 from ..values.messages import TextBlock
 from .policy import Action
 from .policy import ApprovalRequest as ApprovalRequest

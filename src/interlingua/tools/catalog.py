@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from ..values.containment import describe, must_propagate
+from ..values.interop import describe, must_propagate
 from .registry import OPENCLAW, ToolRegistry, named, no_match, unknown_group
 from .tool import Tool, ToolContext, ToolMeta, ToolProfile, ToolSection
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, overload
 import msgspec
 
 from ..values.abort import Abort
-from ..values.containment import call_contained
 from ..values.errors import FormatError, ToolInputError
+from ..values.interop import call_contained
 from .results import as_result
 from .tool import Execute, Tool, ToolResult, ToolUpdateCallback
 

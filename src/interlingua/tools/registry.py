@@ -12,9 +12,8 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, structs
 
-from ..values.containment import describe, must_propagate
 from ..values.errors import FormatError
-from ..values.interop import attribute, snake_case, struct_of, with_arguments
+from ..values.interop import attribute, describe, must_propagate, snake_case, struct_of, with_arguments
 from .tool import MissingContext, Tool, ToolContext, ToolFactory, ToolMeta, ToolProfile, ToolSection, as_tool
 
 _log = logging.getLogger(__name__)

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from interlingua.tools.environment import looks_secret, scrubbed
 from interlingua.tools.processes import marked, process_table
-from interlingua.tools.sandbox import sandbox_status
+from interlingua.tools.sandbox import looks_secret, sandbox_status, scrubbed
 from interlingua.values.errors import ToolAuthorizationError
 
 KEYS = {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.tools.core._lines import raw_lines
+from interlingua.tools.core._text import raw_lines
 from interlingua.tools.core.edit import Edit, edit_text
 from interlingua.tools.tool import FsBridge
 from interlingua.values.errors import ToolInputError

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlingua.tools.core._globs import Glob
-from interlingua.tools.core._ignore import Level, ignored, parse_rules
+from interlingua.tools.core._engine import Glob, Level, ignored, parse_rules
 from interlingua.values.errors import ToolInputError
 
 

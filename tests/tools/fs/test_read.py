@@ -6,7 +6,7 @@ import io
 import pytest
 
 from interlingua import Abort
-from interlingua.conversion.pictures import look
+from interlingua.conversion.resizing import look
 from interlingua.tools.core import read
 from interlingua.tools.tool import FsBridge
 from interlingua.values.errors import ToolInputError

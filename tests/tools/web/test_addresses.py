@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.tools.addresses import read_url, refusal, special
+from interlingua.tools.web import read_url, refusal, special
 from interlingua.values.errors import ToolInputError
 
 

@@ -5,8 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from interlingua.tools.core._search_backends import BACKENDS, Query
-from interlingua.tools.core.web_search import web_search_tool
+from interlingua.tools.core.web_search import BACKENDS, Query, web_search_tool
 from interlingua.tools.tool import ToolContext
 from interlingua.values.errors import FormatError, ToolAuthorizationError, ToolInputError, TransportError
 from tools.web.serving import always, says, serving

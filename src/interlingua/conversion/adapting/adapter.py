@@ -17,7 +17,7 @@ from ...dialects.foreign_blocks import understood
 from ...dialects.generations import UNKNOWN, bare, generation
 from ...dialects.limits import HOUSES, LIMITS, Limits, NameRule, family, limits_of
 from ...dialects.reasoning import is_on
-from ...dialects.result_media import PLACEHOLDER, label
+from ...dialects.results import PLACEHOLDER, label
 from ...values import jsontext
 from ...values.errors import InterlinguaError
 from ...values.folding import parse_arguments

@@ -9,13 +9,10 @@ Also, as a Variant, the same bodies in AWS event-stream frames (Bedrock's Invoke
 To read in this order: facts, content, messages, requests, answers, streams; errors and chunks beside them.
 """
 
-from .answers import decode_response, encode_response
-from .content import decode_block, encode_block
-from .errors import decode_error, encode_error
-from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, WIRE_STOP_REASONS
-from .messages import decode_messages, encode_messages
+from .content import decode_block, decode_messages, encode_block, encode_messages
+from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, WIRE_STOP_REASONS, decode_error, encode_error
 from .requests import decode, decode_request, encode, encode_request, path
-from .streams import StreamDecoder, StreamEncoder, framing
+from .responses import StreamDecoder, StreamEncoder, decode_response, encode_response, framing
 
 __all__ = [
     "API",

@@ -38,9 +38,8 @@ from ..residual import (
     strings,
     whole,
 )
-from .content import decode_block, decode_cache, encode_cache, encode_content
+from .content import decode_block, decode_cache, decode_messages, encode_cache, encode_content, encode_messages
 from .facts import API, CHOICES, FIELD_SUPPORT, OFF_WORD, SUMMARIZED
-from .messages import decode_messages, encode_messages
 
 
 @reading(API)

@@ -1,16 +1,69 @@
 """Anthropic's wire as one value, and the same bodies in AWS frames (Bedrock's InvokeModel)."""
 
+import base64
 from collections.abc import Sequence
 from typing import Any
 
 from ...values import jsontext
-from ...values.errors import ProviderError
+from ...values.errors import BadWire, FormatError, ProviderError
 from .. import anthropic, shapes
 from ..bedrock_http import BEDROCK_HTTP
-from ..framing import framing_for, write_aws, write_sse
+from ..framing import AWSEventStream, Frame, framing_for, write_aws, write_sse
 from ..limits import ANTHROPIC as LIMITS
 from ..wire import Evidence, Http, Wire
-from .chunks import AWSChunks, chunked
+from .facts import API
+
+# The wire's events as chunks in AWS frames.
+
+
+class AWSChunks:
+    """AWS frames whose payload holds the wire's own event, in base64 under `bytes`."""
+
+    name = AWSEventStream.name
+
+    def __init__(self) -> None:
+        self._frames = AWSEventStream()
+        self._fault: BadWire | None = None
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        self._raise_fault()
+        return self._unchunked(self._frames.feed(chunk))
+
+    def close(self) -> list[Frame]:
+        self._raise_fault()
+        return self._unchunked(self._frames.close())
+
+    def _unchunked(self, frames: list[Frame]) -> list[Frame]:
+        """The events, up to a bad one: that is raised when the good ones before it have been taken."""
+        events: list[Frame] = []
+        for frame in frames:
+            try:
+                events.append(_unchunked(frame))
+            except BadWire as fault:
+                if not events:
+                    raise
+                self._fault = fault
+                break
+        return events
+
+    def _raise_fault(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+
+
+def _unchunked(frame: Frame) -> Frame:
+    try:
+        payload = jsontext.read(frame.data)
+        if "bytes" in payload:
+            return Frame(base64.b64decode(payload["bytes"]))
+        message = payload.get("message") or frame.event
+    except (FormatError, TypeError, AttributeError, ValueError) as error:
+        raise BadWire(API, f"an AWS frame without a chunk of the answer: {error}") from None
+    return Frame(jsontext.write({"type": "error", "error": {"type": frame.event, "message": message}}))
+
+
+def chunked(frame: Frame) -> bytes:
+    return write_aws("chunk", jsontext.write({"bytes": base64.b64encode(frame.data).decode()}))
 
 
 def _models(names: Sequence[str]) -> dict[str, Any]:

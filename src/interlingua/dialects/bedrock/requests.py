@@ -40,9 +40,17 @@ from ..residual import (
     whole,
     with_residual,
 )
-from .content import decode_block, decode_cache, encode_block, encode_cache, takes_cache, with_points
+from .content import (
+    decode_block,
+    decode_cache,
+    decode_messages,
+    encode_block,
+    encode_cache,
+    encode_messages,
+    takes_cache,
+    with_points,
+)
 from .facts import API, EFFORT, FIELD, FIELD_SUPPORT, NOVA, OFF_WORD, SPELLED, SUMMARIZED
-from .messages import decode_messages, encode_messages
 
 
 @reading(API)

@@ -62,7 +62,7 @@ from ..residual import (
     with_residual,
 )
 from ..wire import FileFormat
-from .lines import LINEAR, NO_CALL, OWN, is_null
+from .records import LINEAR, NO_CALL, OWN, is_null
 
 API = "attocode"
 

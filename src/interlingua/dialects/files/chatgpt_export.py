@@ -41,8 +41,7 @@ from ..residual import (
 )
 from ..wire import FileFormat
 from . import records as _records
-from .lines import is_null
-from .records import FILE, Records
+from .records import FILE, Records, is_null
 
 API = "chatgpt-export"
 RETURNED = True  # read and returned, not made from other formats

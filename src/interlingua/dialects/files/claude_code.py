@@ -18,8 +18,7 @@ from .. import dialect
 from ..residual import JOINED, reading
 from ..wire import FileFormat
 from . import records as _records
-from .lines import lines_of
-from .records import FILE, Records, milliseconds, time_in, with_time
+from .records import FILE, Records, lines_of, milliseconds, time_in, with_time
 
 API = "claude-code"
 RETURNED = True  # read and returned, not made from other formats

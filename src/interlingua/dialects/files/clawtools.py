@@ -51,7 +51,6 @@ from ...values.messages import (
 )
 from ...values.request import Context, Conversation, Entry, System, ToolSpec
 from .. import shapes
-from ..data_urls import data_url, read_data_url
 from ..foreign_blocks import (
     CALL_KEYS,
     CALL_TYPES,
@@ -68,6 +67,7 @@ from ..foreign_blocks import (
     result_parts,
     shown,
 )
+from ..openai_shared import data_url, read_data_url
 from ..residual import (
     BARE,
     S,
@@ -84,7 +84,7 @@ from ..residual import (
     with_residual,
 )
 from ..wire import Evidence, FileFormat
-from .lines import LINEAR, NO_CALL, OWN, is_null
+from .records import LINEAR, NO_CALL, OWN, is_null
 
 API = "clawtools"
 

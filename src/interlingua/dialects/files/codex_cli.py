@@ -17,8 +17,7 @@ from .. import dialect
 from ..residual import put_back, reading, residual
 from ..wire import FileFormat
 from . import records as _records
-from .lines import lines_of
-from .records import FILE, Records, milliseconds, time_in, with_time
+from .records import FILE, Records, lines_of, milliseconds, time_in, with_time
 
 API = "codex-cli"
 RETURNED = True  # read and returned, not made from other formats

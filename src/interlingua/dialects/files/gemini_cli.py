@@ -47,8 +47,7 @@ from ..residual import (
 )
 from ..wire import FileFormat
 from . import records as _records
-from .lines import is_null, lines_of
-from .records import FILE, Records, milliseconds, time_in, with_time
+from .records import FILE, Records, is_null, lines_of, milliseconds, time_in, with_time
 
 API = "gemini-cli"
 RETURNED = True  # read and returned, not made from other formats

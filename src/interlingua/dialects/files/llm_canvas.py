@@ -63,7 +63,7 @@ from ..residual import (
     with_residual,
 )
 from ..wire import FileFormat
-from .lines import NO_CALL, OWN, is_null
+from .records import NO_CALL, OWN, is_null
 
 API = "llm-canvas"
 

@@ -21,7 +21,7 @@ from ...values.request import Context, Conversation, Entry, ModelDescriptor, Opt
 from .. import dialect
 from ..residual import HINTS, an_object, body_of, put_back, reading, residual, with_residual
 from ..wire import FileFormat
-from .lines import LINEAR, NO_CALL
+from .records import LINEAR, NO_CALL
 
 API = "openai-finetune"
 WIRE = "openai-completions"

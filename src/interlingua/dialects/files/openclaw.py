@@ -73,7 +73,7 @@ from ..residual import (
     with_residual,
 )
 from ..wire import FileFormat
-from .lines import NO_CALL, is_null, lines_of
+from .records import NO_CALL, is_null, lines_of
 
 API = "openclaw"
 

@@ -1,9 +1,4 @@
-"""What formats share that are read and returned, but not made from other formats: the session files of programs.
-
-A file of these is a list of records. A record that holds a message becomes one entry or, where it holds several of our
-messages, a few that hang together; what else it holds is kept beside its first entry. Every other record, and one that
-is not as it should be, is an entry of its own role that holds the record as it is.
-"""
+"""What the file formats share: lines of JSON, rows for their tables, and records that are read and returned."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,13 +8,89 @@ from msgspec import Struct
 from msgspec.structs import fields as struct_fields
 from msgspec.structs import replace
 
+from ...values import jsontext
 from ...values import messages as _messages
 from ...values import request as _request
-from ...values.errors import InterlinguaError, Unsupported
-from ...values.losses import QUIET, Loss, Reporter, SupportTable, places, some
-from ...values.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage
+from ...values.errors import BadWire, FormatError, InterlinguaError, Unsupported
+from ...values.losses import QUIET, Loss, Reporter, SupportTable, dropped, kept, places, record, some
+from ...values.messages import AssistantMessage, Block, CustomMessage, Message, OpaqueBlock, ToolResultMessage
 from ...values.request import Conversation, Entry, Options
 from ..residual import JOINED, put_back, residual, same, with_residual
+
+# What the conversation formats share: lines of JSON, and what files say nothing about, as rows for their tables.
+
+
+OWN = "~own"  # a role that the format does not know, but that stood in it
+
+# Rows for formats that hold messages and not the call they were made with.
+NO_CALL: SupportTable = {
+    **dropped(
+        "Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.seed"
+        " Options.reasoning Options.tool_choice Options.parallel_tools Options.output_schema Options.cache_retention"
+        " Options.session_id Options.service_tier Options.metadata Options.stream"
+        " Reasoning.effort Reasoning.budget Reasoning.enabled Reasoning.summary ToolChoice.mode ToolChoice.names"
+        " OutputSchema.schema OutputSchema.name OutputSchema.description OutputSchema.strict",
+        "the format holds messages, not the options of a call",
+    ),
+    **record(
+        "ModelDescriptor.id ModelDescriptor.name ModelDescriptor.api ModelDescriptor.provider ModelDescriptor.base_url"
+        " ModelDescriptor.reasoning ModelDescriptor.input ModelDescriptor.cost ModelDescriptor.context_window"
+        " ModelDescriptor.max_tokens ModelDescriptor.headers ModelDescriptor.compat ModelDescriptor.extra",
+        "the format holds messages, not the model that is asked",
+    ),
+    **dropped("Options.extra Reasoning.extra ToolChoice.extra OutputSchema.extra", "no place in this format"),
+}
+
+# Rows for formats that are a list of messages.
+LINEAR: SupportTable = {
+    **dropped("Conversation.entries", "a list holds one path through the tree: this is not on the way to the head"),
+    **record("Entry.id Entry.parent_id Entry.parents", "the messages of a list have no ids"),
+    **kept("Conversation.head"),  # a list stands at its end
+}
+
+
+def is_null(block: Block, api: str) -> bool:
+    """A null that stood where a block should be: to be told from a block that cannot be said."""
+    return isinstance(block, OpaqueBlock) and block.dialect == api and block.value is None
+
+
+def lines_of(data: Any, api: str) -> list[dict[str, Any]]:
+    """The lines of a line format as JSON values; one that is no JSON object is named by its number."""
+    if isinstance(data, dict):  # a file of one line
+        return [data]
+    if isinstance(data, bytes | bytearray):
+        return _read_lines(bytes(data).split(b"\n"), api)
+    if isinstance(data, str):
+        return _read_lines(data.split("\n"), api)  # not splitlines(): U+2028 may stand raw inside a JSON string
+    if not isinstance(data, list | tuple):
+        raise BadWire(api, f"expected lines of JSON objects, got {type(data).__name__}")
+    return [_line(value, number, api) for number, value in enumerate(data, 1)]
+
+
+def _read_lines(lines: Sequence[bytes | str], api: str) -> list[dict[str, Any]]:
+    out = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                value = jsontext.read(line)
+            except FormatError as error:
+                raise BadWire(api, f"line {number}: {error.message}", f"$[{number - 1}]") from None
+            out.append(_line(value, number, api))
+    return out
+
+
+def _line(value: Any, number: int, api: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadWire(api, f"line {number}: expected an object, got {type(value).__name__}", f"$[{number - 1}]")
+    return value
+
+
+# What formats share that are read and returned, but not made from other formats: the session files of programs.
+#
+# A file of these is a list of records. A record that holds a message becomes one entry or, where it holds several of
+# our messages, a few that hang together; what else it holds is kept beside its first entry. Every other record, and
+# one that is not as it should be, is an entry of its own role that holds the record as it is.
+
 
 RECORD = "~record"  # of an entry: a record of the file begins here
 FILE = "~file"  # of a conversation: it was a file of this format

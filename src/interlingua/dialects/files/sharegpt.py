@@ -43,8 +43,7 @@ from ..residual import (
     with_residual,
 )
 from ..wire import FileFormat
-from .lines import LINEAR, NO_CALL, OWN
-from .records import ROLES
+from .records import LINEAR, NO_CALL, OWN, ROLES
 
 API = "sharegpt"
 

@@ -22,7 +22,7 @@ from ...values.messages import AssistantMessage, Extra, Message, SystemMessage, 
 from ...values.request import FOLLOWS, Conversation, Entry, arrange, is_aside
 from ..residual import with_residual
 from ..wire import FileFormat
-from .lines import lines_of
+from .records import lines_of
 
 API = "transcript"
 VERSION = 1

@@ -51,8 +51,7 @@ from ..residual import (
     with_residual,
 )
 from ..wire import FileFormat
-from .lines import LINEAR, NO_CALL
-from .records import RECORD, Records
+from .records import LINEAR, NO_CALL, RECORD, Records
 
 API = "vercel-ui"
 

@@ -12,8 +12,7 @@ To read in this order: facts, spelling, content, messages, requests, citations, 
 
 from .answers import decode_response, encode_response
 from .content import decode_block, encode_block
-from .errors import decode_error, encode_error
-from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, WIRE_STOP_REASONS
+from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, WIRE_STOP_REASONS, decode_error, encode_error
 from .messages import decode_messages, encode_messages
 from .requests import decode, decode_request, encode, encode_request, path
 from .streams import StreamDecoder, StreamEncoder, framing

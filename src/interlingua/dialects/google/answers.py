@@ -31,9 +31,7 @@ from ..residual import (
     whole,
     with_residual,
 )
-from .citations import with_citations, without_citations
-from .content import decode_block, encode_content
-from .errors import decode_error, is_error
+from .content import decode_block, encode_content, with_citations, without_citations
 from .facts import (
     API,
     APIS,
@@ -46,9 +44,12 @@ from .facts import (
     STOP_NUMBERS,
     STOP_REASONS,
     WIRE_STOP_REASONS,
+    decode_error,
     has_envelope,
+    is_error,
+    keeping,
+    restored,
 )
-from .spelling import keeping, restored
 
 
 @reading(API)

@@ -1,10 +1,14 @@
 """The words of generateContent, and what becomes of every field of ours."""
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
+from ...values.errors import InterlinguaError, ProviderError, seconds
 from ...values.losses import SupportTable, bookkeeping, dropped, kept, record, some
-from ...values.messages import StopReason
+from ...values.messages import Extra, StopReason
+from ..provider_errors import as_provider_error, error_of, joined_text, provider_error, status_of, word_status, worded
+from ..residual import S, lenient, optional, put_back, residual, whole, with_residual
 
 API = "google-generative-ai"
 APIS = frozenset({API, "google-vertex", "google-gemini-cli"})  # with the variants
@@ -154,3 +158,174 @@ NO_CANDIDATE = "~none"  # the answer had no candidate
 def has_envelope(quirks: Mapping[str, Any] | None) -> bool:
     """Whether bodies are wrapped, as Gemini CLI's host has them."""
     return bool(quirks and quirks.get("envelope"))
+
+
+# Names in camelCase or snake_case: read either way, said as they were spelled.
+
+
+Names: TypeAlias = dict[str, tuple[str, Any]]  # any spelling -> (camelCase, names inside)
+
+
+def _snake(name: str) -> str:
+    return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
+
+
+def _names(plain: str, **nested: Names) -> Names:
+    inner: dict[str, Names] = {**{name: {} for name in plain.split()}, **nested}
+    return {spelled: (name, inner[name]) for name in inner for spelled in (name, _snake(name))}
+
+
+PART_NAMES = _names(
+    "thoughtSignature functionCall functionResponse executableCode codeExecutionResult",
+    inlineData=_names("mimeType"),
+    fileData=_names("mimeType fileUri"),
+    toolCall=_names("toolType"),
+    toolResponse=_names("toolType"),
+)
+DECLARATION_NAMES = _names("parametersJsonSchema")
+REQUEST_NAMES = _names(
+    "systemInstruction serviceTier sessionId",
+    toolConfig=_names("", functionCallingConfig=_names("allowedFunctionNames")),
+    generationConfig=_names(
+        "topP topK maxOutputTokens stopSequences responseMimeType responseSchema responseJsonSchema",
+        thinkingConfig=_names("includeThoughts thinkingBudget thinkingLevel"),
+    ),
+)
+
+
+def camel(wire: dict[str, Any], names: Names, snakes: list[str], path: str = "") -> dict[str, Any]:
+    """The object with the names that are read here in camelCase; `snakes` gets the places that had them otherwise."""
+    out: dict[str, Any] = {}
+    for key, value in wire.items():
+        name, inner = names.get(key, (key, None))
+        if name != key:
+            if name in wire:  # said twice: the other spelling is unknown
+                out[key] = value
+                continue
+            snakes.append(path + name)
+        out[name] = camel(value, inner, snakes, f"{path}{name}.") if inner and isinstance(value, dict) else value
+    return out
+
+
+def _respell(place: dict[str, Any], path: list[str]) -> None:
+    """Puts one name back into snake_case; objects on the way are copied, for they may not be ours to change."""
+    name = path[0]
+    if name not in place:
+        return
+    if len(path) == 1:
+        place[_snake(name)] = place.pop(name)
+    elif isinstance(place[name], dict):
+        place[name] = dict(place[name])
+        _respell(place[name], path[1:])
+
+
+def restored(encoded: dict[str, Any], extra: Extra) -> dict[str, Any]:
+    """`said` with the residual put back, and the names as the wire spelled them."""
+    extra_fields = extra.get(API)
+    if extra_fields:
+        put_back(encoded, extra_fields)
+        respelled(encoded, extra_fields)
+    return encoded
+
+
+def respelled(encoded: dict[str, Any], extra_fields: Mapping[str, Any]) -> None:
+    for path in reversed(extra_fields.get(SNAKE, ())):  # inner names first, while the outer ones can be found
+        _respell(encoded, path.split("."))
+
+
+def keeping(
+    value: S, wire: Mapping[str, Any], encoded: Mapping[str, Any], snakes: list[str] | None = None, **marks: Any
+) -> S:
+    """The value with what `said`, its own encoding, gets wrong about `wire`, beside hints that it already holds."""
+    extra_fields = residual(wire, encoded)
+    if snakes:
+        marks[SNAKE] = snakes
+    return with_residual(value, API, **extra_fields, **marks) if extra_fields or marks else value
+
+
+# Error answers and the errors of a stream.
+
+
+def is_error(wire: Any) -> bool:
+    if isinstance(wire, list) and len(wire) == 1:
+        wire = wire[0]
+    return isinstance(wire, dict) and "error" in wire and "candidates" not in wire
+
+
+def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
+    """An error answer, alone or in a list of one, or the error of a stream (status 0: the body has it)."""
+    wire = lenient(body)
+    first = wire[0] if isinstance(wire, list) and wire else wire
+    error = error_of(first)
+    found = provider_error(
+        joined_text(error.get("message"), wire),
+        status=status or whole(error.get("code")) or 0,
+        code=_reason(error) or optional(error.get("status")),
+        headers=headers,
+        body=wire,
+    )
+    if found.retry_after is None:
+        found.retry_after = _delay(error)
+    return found
+
+
+def _details(error: dict[str, Any]) -> list[dict[str, Any]]:
+    details = error.get("details")
+    return [item for item in details if isinstance(item, dict)] if isinstance(details, list) else []
+
+
+def _reason(error: dict[str, Any]) -> str | None:
+    """A wrong key is an invalid argument like any other, but for its reason."""
+    return next((item["reason"] for item in _details(error) if item.get("reason") == "API_KEY_INVALID"), None)
+
+
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_TIME = r"([0-9]+(?:\.[0-9]+)?)\s*(ms|h|m|s)"
+_WAIT = re.compile(rf"\b(?:reset|retry) (?:after|in) ((?:{_TIME}\s*)+)", re.IGNORECASE)
+
+
+def _delay(error: dict[str, Any]) -> float | None:
+    """Seconds to wait: from RetryInfo (google.rpc.Duration, which may be negative), else from the message's text."""
+    given = next((item["retryDelay"] for item in _details(error) if isinstance(item.get("retryDelay"), str)), None)
+    if given is None:
+        found = _WAIT.search(str(error.get("message")))
+        given = found[1] if found else ""
+    times = re.findall(_TIME, given.lower())
+    sign = -1 if given.lstrip().startswith("-") else 1
+    return seconds(sign * sum(float(amount) * _UNITS[unit] for amount, unit in times)) if times else None
+
+
+STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ABORTED",
+    413: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    500: "INTERNAL",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+    529: "UNAVAILABLE",
+}
+CODES = {word: status for status, word in reversed(STATUSES.items())}
+
+
+def error_body(code: int, message: str, word: str | None) -> dict[str, Any]:
+    # Google's own client takes a chunk for an error only if `error` is its first key.
+    return {"error": {"code": code, "message": message, **({"status": word} if word else {})}}
+
+
+def encode_error(error: InterlinguaError) -> tuple[int, Any]:
+    error = as_provider_error(error)
+    status = status_of(error)
+    word = STATUSES.get(word_status(error), "INTERNAL" if status >= 500 else "INVALID_ARGUMENT")
+    body = error_body(status, worded(error), word)
+    if error.retry_after is not None:
+        delay = f"{error.retry_after:.3f}".rstrip("0").rstrip(".")
+        body["error"]["details"] = [
+            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{delay}s"},
+        ]
+    return status, body

@@ -24,11 +24,9 @@ from ...values.messages import (
     blocks_of,
 )
 from ..residual import JOINED, MESSAGE, Ids, Mint, S, an_object, each, put_back, residual, residual_of, with_residual
-from ..result_media import Layout, encoded, gathered
-from ..results import apart, marked
+from ..results import Layout, apart, encoded, gathered, marked
 from .content import DATA, decode_block, encode_block, encode_content, is_generated, listed
-from .facts import ALONE, API, AS_JSON, GENERATED, KEY
-from .spelling import PART_NAMES, camel, keeping, restored
+from .facts import ALONE, API, AS_JSON, GENERATED, KEY, PART_NAMES, camel, keeping, restored
 
 LAYOUT = Layout(API)
 

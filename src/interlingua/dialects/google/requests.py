@@ -45,6 +45,7 @@ from .facts import (
     ALONE,
     API,
     CHOICES,
+    DECLARATION_NAMES,
     ENVELOPE,
     FIELD,
     FIELD_SUPPORT,
@@ -53,12 +54,16 @@ from .facts import (
     MODEL,
     MODES,
     PLAIN,
+    REQUEST_NAMES,
     TEXT,
     UPPER,
+    camel,
     has_envelope,
+    keeping,
+    respelled,
+    restored,
 )
 from .messages import decode_messages, encode_messages
-from .spelling import DECLARATION_NAMES, REQUEST_NAMES, camel, keeping, respelled, restored
 
 
 @reading(API)

@@ -92,8 +92,8 @@ from ..residual import (
     whole,
     with_residual,
 )
-from ..result_media import Layout, gathered
-from ..result_media import encoded as encode_gathered
+from ..results import Layout, gathered
+from ..results import encoded as encode_gathered
 from ..streaming import Decoder, Encoder
 
 API = "ollama-chat"

@@ -18,9 +18,17 @@ the details); on blocks: `~part` (a part of `content`), `~fields` and `~detail` 
 from .answers import decode_response, encode_response
 from .decoding import StreamDecoder, framing
 from .encoding import StreamEncoder
-from .errors import decode_error, encode_error
-from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, WIRE_STOP_REASONS
-from .hosts import Compat, compat_of
+from .facts import (
+    API,
+    FIELD_SUPPORT,
+    STOP_REASONS,
+    UNEVEN,
+    WIRE_STOP_REASONS,
+    Compat,
+    compat_of,
+    decode_error,
+    encode_error,
+)
 from .requests import decode, decode_request, encode, encode_request, path
 
 __all__ = [

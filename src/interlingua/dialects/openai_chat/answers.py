@@ -25,13 +25,25 @@ from ..residual import (
     whole,
     with_residual,
 )
-from .assistant_decode import decode_spoken
-from .assistant_encode import say
-from .calls import Pairing
-from .errors import decode_error
-from .facts import API, CHOICE, CHOICES, FILTERED, NONE, RESPONSE_SUPPORT, STOP_REASONS, UNSAID, WIRE_STOP_REASONS
-from .hosts import Compat, compat_of
-from .usage import decode_usage, encode_usage, find_usage
+from .assistant import decode_spoken, say
+from .content import Pairing
+from .facts import (
+    API,
+    CHOICE,
+    CHOICES,
+    FILTERED,
+    NONE,
+    RESPONSE_SUPPORT,
+    STOP_REASONS,
+    UNSAID,
+    WIRE_STOP_REASONS,
+    Compat,
+    compat_of,
+    decode_error,
+    decode_usage,
+    encode_usage,
+    find_usage,
+)
 
 
 def read_answer(

@@ -12,26 +12,53 @@ from ..framing import SSE, Frame, Framing, framing_for
 from ..residual import MESSAGE, residual
 from ..streaming import Decoder
 from .answers import decode_envelope, is_prompt_filtered, read_answer
-from .assistant_decode import decode_spoken_part, decode_spoken_sound, is_legacy_call, is_sound
-from .assistant_encode import say
-from .call_accumulator import ACCUMULATING, CallAccumulator, begins_another, grow, index_of, joined
-from .calls import Pairing, decode_call, real_id
-from .errors import decode_error
-from .facts import API, CHOICES, DETAILS, PART, PARTS, PIECES, PLAIN, RANKS, REPEATS, STRINGS, THOUGHTS, TRACKS
-from .hosts import PLAIN_HOST, compat_of
-from .parts import chunks_in, decode_part, text_chunk
-from .sources import are_sources, decode_citation, google_signature, shifted
-from .thinking import (
+from .assistant import (
     DETAIL_DECODERS,
     TEXTS,
     decode_detail,
+    decode_spoken_part,
+    decode_spoken_sound,
     is_detail,
+    is_legacy_call,
+    is_sound,
     joined_text,
     plain_thought,
+    say,
     text_in,
     usual_repeats,
 )
-from .usage import decode_usage, find_usage
+from .content import (
+    Pairing,
+    are_sources,
+    chunks_in,
+    decode_call,
+    decode_citation,
+    decode_part,
+    google_signature,
+    real_id,
+    shifted,
+    text_chunk,
+)
+from .facts import (
+    API,
+    CHOICES,
+    DETAILS,
+    PART,
+    PARTS,
+    PIECES,
+    PLAIN,
+    PLAIN_HOST,
+    RANKS,
+    REPEATS,
+    STRINGS,
+    THOUGHTS,
+    TRACKS,
+    compat_of,
+    decode_error,
+    decode_usage,
+    find_usage,
+)
+from .fragments import ACCUMULATING, CallAccumulator, begins_another, grow, index_of, joined
 
 _SIDE_BY_SIDE = ("tool_calls", "function_call", "audio")
 

@@ -32,14 +32,9 @@ from ..provider_errors import failure_of
 from ..residual import MESSAGE, put_back, restored
 from ..streaming import Encoder
 from .answers import encode_envelope, encode_response, response_residual, stop_word, whole_answer
-from .assistant_encode import say
-from .calls import encode_answered_call
-from .errors import encode_error
-from .facts import API, CUSTOM, DETAILS, FIELDS, PART, PARTS, PIECES, PLAIN, REPEATS, TRACKS
-from .hosts import compat_of
-from .parts import say_part, text_chunk
-from .sources import encode_citation, signed
-from .thinking import TEXTS, encode_detail, is_detail
+from .assistant import TEXTS, encode_detail, is_detail, say
+from .content import encode_answered_call, encode_citation, say_part, signed, text_chunk
+from .facts import API, CUSTOM, DETAILS, FIELDS, PART, PARTS, PIECES, PLAIN, REPEATS, TRACKS, compat_of, encode_error
 
 
 class StreamEncoder(Encoder):

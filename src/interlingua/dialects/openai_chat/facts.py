@@ -1,8 +1,18 @@
 """What Chat Completions has: its words, its places, our hints about them, and what becomes of each of our fields."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import fields as struct_fields
+
+from ...values import jsontext
+from ...values.errors import FormatError, InterlinguaError, ProviderError
 from ...values.losses import Support, SupportTable, bookkeeping, dropped, kept, record, some
-from ...values.messages import StopReason
-from ..residual import MESSAGE, RESPONSE
+from ...values.messages import Cost, StopReason, Usage
+from ...values.request import ModelDescriptor
+from ..provider_errors import as_provider_error, azure_code, code_of, provider_error, status_of
+from ..residual import MESSAGE, RESPONSE, count, keeping, lenient, number, optional, restored, whole
 
 API = "openai-completions"
 
@@ -125,3 +135,187 @@ RESPONSE_SUPPORT: SupportTable = {
     **kept("Cost.input Cost.output Cost.total"),
     **record("Cost.cache_read Cost.cache_write Cost.extra", "the price of the cache is not told apart"),
 }
+
+
+# What hosts do differently, as data.
+
+
+class Compat(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How a host departs from OpenAI's own service. The JSON names are those of `ModelDescriptor.compat`."""
+
+    supports_store: bool | None = None  # True: say `store: false`, so that nothing is kept
+    supports_developer_role: bool | None = None  # True: reasoning models get `developer`; False: nobody does
+    supports_reasoning_effort: bool = True
+    reasoning_effort_map: dict[str, str | None] = {}  # our word -> the host's, null where it has none; `off` too
+    supports_usage_in_streaming: bool = True
+    max_tokens_field: str = "max_completion_tokens"
+    seed_field: str = "seed"
+    requires_tool_result_name: bool = False
+    # openai: reasoning_effort · openrouter: reasoning{effort, max_tokens, enabled} · zai: thinking{type}
+    # deepseek: thinking{type} and reasoning_effort · qwen: enable_thinking · qwen-chat-template: the same, nested
+    thinking_format: str = "openai"
+    supports_strict_mode: bool = True
+    supports_long_cache_retention: bool = True
+    open_router_routing: dict[str, Any] = {}
+    vercel_gateway_routing: dict[str, Any] = {}
+    reasoning_field: str = "reasoning_content"
+    usage_includes_reasoning: bool | None = None  # whether completion_tokens count the thinking; None: see the total
+    path: str = "/chat/completions"  # {model} is the model's id
+
+
+PLAIN_HOST = Compat()
+_COMPAT_NAMES = frozenset(field.encode_name for field in struct_fields(Compat))
+
+
+def compat_of(quirks: Mapping[str, Any] | None, model: ModelDescriptor | None = None) -> Compat:
+    """The host's ways: the quirks of the variant, overruled field by field by what the model's description says."""
+    if not quirks and (model is None or not model.compat):
+        return PLAIN_HOST
+    fields = {**(quirks or {}), **((model and model.compat) or {})}
+    try:
+        return convert({name: fields[name] for name in fields.keys() & _COMPAT_NAMES}, Compat)
+    except ValidationError as error:
+        raise FormatError(str(error), "$.model.compat") from None
+
+
+# Tokens and dollars, under the names and in the ways that hosts count them.
+
+
+def find_usage(envelope: Mapping[str, Any], choice: Mapping[str, Any]) -> Any:
+    """Groq has it in a field of its own too, and in some streams only there; Moonshot inside the choice."""
+    if envelope.get("usage"):
+        return envelope["usage"]
+    groq = envelope.get("x_groq")
+    return (groq.get("usage") if isinstance(groq, dict) else None) or choice.get("usage")
+
+
+def decode_usage(wire: Any, compat: Compat) -> Usage | None:
+    if not isinstance(wire, dict):
+        return None
+    prompt, output, total = (
+        count(wire, "prompt_tokens"),
+        count(wire, "completion_tokens"),
+        whole(wire.get("total_tokens")),
+    )
+    read, written = _cached(wire)
+    if max(read, written) > prompt or (read + written and total == prompt + output + read + written):
+        prompt += read + written  # this host counts the cache beside the prompt
+    elif read + written > prompt:
+        written = 0  # this host counts what it wrote among what it read
+    details = wire.get("completion_tokens_details")
+    reasoning = whole(details.get("reasoning_tokens")) if isinstance(details, dict) else None
+    if reasoning and _is_apart(compat, prompt, output, reasoning, total):
+        output += reasoning
+    usage = Usage.of(
+        prompt - read - written,
+        output,
+        cache_read=read,
+        cache_write=written,
+        total_tokens=total,
+        reasoning=reasoning,
+        cost=_decode_cost(wire.get("cost")),
+    )
+    return keeping(usage, API, wire, encode_usage(usage, compat))
+
+
+def _cached(wire: Mapping[str, Any]) -> tuple[int, int]:
+    """Tokens read from and written to the cache, under the names that hosts have for them."""
+    given = wire.get("prompt_tokens_details")
+    details = given if isinstance(given, dict) else {}
+    read = count(details, "cached_tokens")
+    for name in ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens", "cache_read_input_tokens"):
+        read = read or count(wire, name)
+    return read, count(details, "cache_write_tokens") or count(wire, "cache_creation_input_tokens")
+
+
+def _is_apart(compat: Compat, prompt: int, output: int, reasoning: int, total: int | None) -> bool:
+    """Whether the host counts thinking beside the output and not in it (xAI); if nobody says, the total tells."""
+    if compat.usage_includes_reasoning is not None:
+        return not compat.usage_includes_reasoning
+    return total == prompt + output + reasoning
+
+
+def _decode_cost(wire: Any) -> Cost | None:
+    """Dollars, as a number or with its parts."""
+    if isinstance(wire, dict):
+        total, spent, made = (number(wire.get(f"{name}_cost")) for name in ("total", "input_tokens", "output_tokens"))
+        return None if total is None else Cost(total=total, input=spent, output=made)
+    total = number(wire)
+    return None if total is None else Cost(total=total)
+
+
+def encode_usage(usage: Usage, compat: Compat) -> dict[str, Any]:
+    output = usage.output
+    if usage.reasoning and compat.usage_includes_reasoning is False:
+        output -= usage.reasoning
+    wire: dict[str, Any] = {
+        "prompt_tokens": usage.input + usage.cache_read + usage.cache_write,
+        "completion_tokens": output,
+        "total_tokens": usage.total_tokens,
+    }
+    if usage.cache_read or usage.cache_write:
+        wire["prompt_tokens_details"] = {"cached_tokens": usage.cache_read}
+        if usage.cache_write:
+            wire["prompt_tokens_details"]["cache_write_tokens"] = usage.cache_write
+    if usage.reasoning is not None:
+        wire["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
+    if usage.cost is not None:
+        wire["cost"] = _encode_cost(usage.cost)
+    return restored(wire, usage.extra, API) if usage.extra else wire
+
+
+def _encode_cost(cost: Cost) -> Any:
+    if cost.input is None and cost.output is None:
+        return cost.total
+    parts = {"input_tokens_cost": cost.input, "output_tokens_cost": cost.output, "total_cost": cost.total}
+    return {key: value for key, value in parts.items() if value is not None}
+
+
+# Answers that are errors, and errors inside answers.
+
+
+def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
+    """An error answer, an error inside a stream (status 0), or one that came with status 200."""
+    wire = lenient(body)
+    given = wire[0] if isinstance(wire, list) and wire else wire  # Google's endpoint wraps it in a list
+    error = given.get("error") if isinstance(given, dict) else None
+    if not isinstance(error, dict):
+        error = (
+            {"message": error} if isinstance(error, str) else given if isinstance(given, dict) else {"message": given}
+        )
+    message = error.get("message") or error.get("detail")
+    text = message if isinstance(message, str) else jsontext.compact(message or wire) if wire else ""
+    code = error.get("code")
+    if isinstance(code, int) and not isinstance(code, bool) and status in (0, 200):
+        status = code if 400 <= code < 600 else status
+    return provider_error(
+        _with_details(text, error),
+        status=status,
+        code=optional(code) or azure_code(error) or optional(error.get("type")) or (str(code) if code else None),
+        headers=headers,
+        body=wire,
+    )
+
+
+def _with_details(text: str, error: Mapping[str, Any]) -> str:
+    """OpenRouter says in `metadata.raw` what the provider behind it said."""
+    metadata = error.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    if not raw:
+        return text
+    return f"{text}: {raw if isinstance(raw, str) else jsontext.compact(raw)}"
+
+
+ERROR_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+
+
+def encode_error(error: InterlinguaError) -> tuple[int, Any]:
+    error = as_provider_error(error)
+    status = status_of(error)
+    kind = ERROR_TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
+    return status, {"error": {"message": error.message, "type": kind, "param": None, "code": code_of(error)}}

@@ -21,14 +21,10 @@ from ...values.messages import (
     UserMessage,
 )
 from ..residual import an_object, each, optional, put_back, residual, restored
-from ..result_media import Layout, encoded, gathered
-from .assistant_decode import decode_spoken
-from .assistant_encode import say
-from .calls import Pairing, encode_call, real_id
-from .facts import API, GENERATED, PARTS
-from .hosts import Compat
-from .parts import decode_cache, decode_part, encode_part, say_cache
-from .thinking import is_detail
+from ..results import Layout, encoded, gathered
+from .assistant import decode_spoken, is_detail, say
+from .content import Pairing, decode_cache, decode_part, encode_call, encode_part, real_id, say_cache
+from .facts import API, GENERATED, PARTS, Compat
 
 LAYOUT = Layout(API)
 M = TypeVar("M", UserMessage, SystemMessage, ToolResultMessage)

@@ -7,7 +7,7 @@ from ...values.errors import ProviderError
 from .. import openai_chat, shapes
 from ..framing import write_sse
 from ..limits import COMPLETIONS as LIMITS
-from ..model_lists import openai_models
+from ..openai_shared import openai_models
 from ..wire import Evidence, Http, Wire
 
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))

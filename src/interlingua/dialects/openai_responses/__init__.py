@@ -24,11 +24,10 @@ from ...values.request import Conversation
 from ..framing import SSE, Framing, framing_for
 from ..residual import decode_conversation, encode_conversation
 from .answers import decode_response, encode_response
+from .content import decode_item, encode_item
 from .decoding import StreamDecoder
 from .encoding import StreamEncoder
-from .errors import decode_error, encode_error
-from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN
-from .items import decode_item, encode_item
+from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, decode_error, encode_error
 from .messages import decode_messages, encode_messages
 from .requests import decode_request, encode_request
 

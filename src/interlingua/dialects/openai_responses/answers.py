@@ -30,9 +30,8 @@ from ..residual import (
     whole,
     with_residual,
 )
-from .errors import decode_error
-from .facts import API, REASONS, RESPONSE_SUPPORT, STOP_REASONS, WIRE_STOP_REASONS
-from .items import decode_item, encode_items
+from .content import decode_item, encode_items
+from .facts import API, REASONS, RESPONSE_SUPPORT, STOP_REASONS, WIRE_STOP_REASONS, decode_error
 from .requests import encode_body
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------

@@ -4,20 +4,130 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
+from ...values import jsontext
+from ...values.folding import arguments_text, parse_arguments
 from ...values.losses import QUIET, Reporter
 from ...values.messages import (
     AudioBlock,
     Block,
     CacheMarker,
+    Citation,
     Content,
     DocumentBlock,
+    Extra,
     ImageBlock,
     OpaqueBlock,
+    ServerToolCall,
     TextBlock,
+    ThinkingBlock,
+    ToolCall,
 )
-from ..data_urls import data_url, read_data_url
-from ..residual import keeping, media_type, optional, restored, string
-from .facts import API
+from ..openai_shared import data_url, read_data_url
+from ..residual import (
+    HINTS,
+    JOINED,
+    MESSAGE,
+    RESPONSE,
+    keeping,
+    media_type,
+    optional,
+    put_back,
+    residual,
+    restored,
+    same,
+    string,
+    whole,
+)
+from .facts import (
+    API,
+    AS_TEXT,
+    CITATIONS,
+    CONTENT,
+    CUSTOM,
+    FORM,
+    GENERATED,
+    HIDDEN,
+    NULLS,
+    PARTS,
+    SERVER_CALLS,
+    STRING,
+    SUMMARY,
+    Mint,
+)
+
+# What is held of an item beside what its blocks say, and what every answer says of its items.
+
+
+NAMES = ("id", "phase")  # of a message item: these are held with its first block itself
+NO_HINTS: Mapping[str, Any] = {}
+
+
+def kind_of(wire: Mapping[str, Any]) -> str:
+    """The type of an item; messages may leave it out."""
+    kind = wire.get("type")
+    if kind is None:
+        return "message" if "role" in wire else "item_reference"
+    return kind if isinstance(kind, str) else ""
+
+
+def residual_of(
+    wire: Mapping[str, Any], encoded: Mapping[str, Any], kind: str, at: int, answer: bool
+) -> dict[str, Any]:
+    """What to hold of an item, of which `said` is known from its blocks.
+
+    Of an answer, what is usual there (`usually`) is not held at all, and what input must not say is under `~response`,
+    which is put back only into answers.
+    """
+    if not answer:
+        return residual(wire, encoded)
+    usual = usually(kind, at)
+    if same(wire, {**usual, **encoded}):
+        return {}
+
+    def is_hidden(key: str, value: Any) -> bool:
+        if key == "status":
+            return kind in HIDDEN
+        return (value is None and key in NULLS) or (key in usual and same(value, usual[key]))
+
+    lean = {key: value for key, value in wire.items() if key in encoded or not is_hidden(key, value)}
+    if "arguments" in lean and not lean["arguments"]:
+        lean["arguments"] = encoded["arguments"]  # blank in an answer means none, and is said so when it is sent back
+    extra_fields = residual(lean, encoded)
+    rest = residual(wire, {**usual, **lean})
+    return {**extra_fields, RESPONSE: rest} if rest else extra_fields
+
+
+def usually(kind: str, at: int) -> dict[str, Any]:
+    """What an answer says of an item or part of this kind, even of one that was minted elsewhere."""
+    match kind:
+        case "message":
+            return {"id": f"msg_{at}", "status": "completed"}
+        case "reasoning":
+            return {"id": f"rs_{at}"}
+        case "function_call":
+            return {"id": f"fc_{at}", "status": "completed"}
+        case "custom_tool_call":
+            return {"id": f"ctc_{at}", "status": "completed"}
+        case "output_text":
+            return {"logprobs": []}
+        case _:
+            return {}
+
+
+def filed(extra: Extra, extra_fields: Mapping[str, Any]) -> Extra:
+    """`extra` with this added to what it holds for this wire."""
+    return {**extra, API: {**extra.get(API, {}), **extra_fields}} if extra_fields else extra
+
+
+def answered(wire: dict[str, Any], extra_fields: Mapping[str, Any], kind: str, at: int) -> dict[str, Any]:
+    """What input says of an item, with what answers say besides; changes and returns `wire`."""
+    for key, value in usually(kind, at).items():
+        wire.setdefault(key, value)
+    rest = extra_fields.get(RESPONSE)
+    return put_back(wire, rest) if rest else wire
+
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------
 
@@ -215,4 +325,399 @@ def encode_content(content: Content, report: Reporter) -> Any:
         if wire is not None:
             encoded.append(wire)
     report.block = None
+    return encoded
+
+
+# Message items: what a model said in words, in parts.
+
+
+# --- wire to ours -----------------------------------------------------------------------------------------------------
+
+
+def decode_message(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> list[tuple[int, Block]]:
+    """A block for each part. The content may be a string, but only in input."""
+    if wire["role"] != "assistant":
+        raise ValueError(wire["role"])
+    content = wire["content"]
+    about: dict[str, Any] = {}
+    if isinstance(content, str) and not answer:
+        blocks: list[tuple[int, TextBlock]] = [(0, TextBlock(text=content))]
+        extra_fields = residual_of(wire, {"role": "assistant", "content": content}, "message", at, answer)
+        if extra_fields:
+            about[STRING] = True
+    else:
+        blocks, others = _decode_parts(content, answer)
+        extra_fields = residual_of(
+            wire, {"type": "message", "role": "assistant", "content": content}, "message", at, answer
+        )
+        if others:
+            about[PARTS] = others
+        elif not answer and not extra_fields:
+            about[STRING] = False
+    # The item's id and phase stand with the block itself; all else that the wire said of the item, apart from it.
+    named = {key: extra_fields.pop(key) for key in NAMES if key in extra_fields}
+    about.update(extra_fields)
+    place, first = blocks[0]
+    extra = filed(first.extra, {**named, MESSAGE: about} if about else named)
+    joined = [(n, replace(b, extra=filed(b.extra, {JOINED: True}))) for n, b in blocks[1:]]
+    return [(place, replace(first, extra=extra)), *joined]
+
+
+def _decode_parts(content: Any, answer: bool) -> tuple[list[tuple[int, TextBlock]], list[Any]]:
+    """The words in a message item with their places, and the other parts with theirs."""
+    if not isinstance(content, list):
+        raise TypeError(f"expected a list of parts, got {type(content).__name__}")
+    blocks: list[tuple[int, TextBlock]] = []
+    others: list[Any] = []
+    for place, part in enumerate(content):
+        try:
+            blocks.append((place, _decode_encoded(part, answer)))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            others.append([place, part])
+    if not blocks:
+        raise ValueError("a message item without words")
+    return blocks, others
+
+
+def _decode_encoded(wire: Any, answer: bool) -> TextBlock:
+    """A part of an answer's message."""
+    kind = wire["type"]
+    if kind == "refusal":
+        block = TextBlock(text=string(wire["refusal"]), refusal=True)
+    elif kind in ("output_text", "input_text"):
+        noted = wire.get("annotations")
+        citations = tuple(map(_decode_citation, noted)) if isinstance(noted, list) else ()
+        block = TextBlock(text=string(wire["text"]), citations=citations)
+    else:
+        raise ValueError(kind)
+    extra_fields = residual_of(wire, _encoded_part(block, QUIET), kind, 0, answer)
+    for name in NAMES:  # of the part, not of the item: kept from being taken for that
+        if name in extra_fields:
+            extra_fields.setdefault(HINTS, {})[name] = {"wire": extra_fields.pop(name)}
+    return replace(block, extra={API: extra_fields}) if extra_fields else block
+
+
+def _decode_citation(wire: dict[str, Any]) -> Citation:
+    kind = string(wire["type"])
+    title, start, end = CITATIONS.get(kind, (None, None, None))
+    citation = Citation(
+        title=optional(wire.get(title)) if title else None,
+        url=optional(wire.get("url")) if kind == "url_citation" else None,
+        start=whole(wire.get(start)) if start else None,
+        end=whole(wire.get(end)) if end else None,
+    )
+    if kind != "url_citation" or citation.url is None:
+        citation = replace(citation, extra={API: {"type": kind}})
+    extra_fields = residual(wire, _encoded_citation(citation))
+    return replace(citation, extra=filed(citation.extra, extra_fields)) if extra_fields else citation
+
+
+# --- ours to wire -----------------------------------------------------------------------------------------------------
+
+
+def is_string_content(block: TextBlock, extra_fields: Mapping[str, Any]) -> bool:
+    """Whether words go into the input as a message with a string: such as have nothing but their text.
+
+    A message item in parts is an answer's own: its type wants an id and a status, which only the provider can mint.
+    """
+    if block.refusal or block.citations:
+        return False
+    return not extra_fields or bool(extra_fields.get(MESSAGE, NO_HINTS).get(STRING))
+
+
+def easy_message(block: TextBlock, extra_fields: Mapping[str, Any], report: Reporter) -> dict[str, Any]:
+    if block.cache is not None:
+        report.lost("cache", "answers cannot be marked", field="cache")
+    wire: dict[str, Any] = {"role": "assistant", "content": block.text}
+    if extra_fields:
+        wire.update((name, extra_fields[name]) for name in NAMES if name in extra_fields)
+        wire = put_back(wire, extra_fields[MESSAGE])
+    return wire
+
+
+def message_item(extra_fields: Mapping[str, Any], parts: list[Any], at: int, answer: bool) -> dict[str, Any]:
+    wire: dict[str, Any] = {"type": "message", "role": "assistant", "content": parts}
+    about = extra_fields.get(MESSAGE, NO_HINTS)
+    if extra_fields:
+        wire.update((name, extra_fields[name]) for name in NAMES if name in extra_fields)
+        put_back(wire, about)
+    return answered(wire, about, "message", at) if answer else wire
+
+
+def finish_message(wire: dict[str, Any], about: Mapping[str, Any]) -> None:
+    """Puts the parts that are not modelled into their places; possible when all words are there."""
+    for place, part in about.get(PARTS, ()):
+        wire["content"].insert(place, part)
+
+
+def encode_content_text(block: TextBlock, report: Reporter, *, answer: bool = False) -> dict[str, Any]:
+    """Words of an answer, as a part of a message item."""
+    if block.cache is not None:
+        report.lost("cache", "answers cannot be marked", field="cache")
+    wire = _encoded_part(block, report)
+    extra_fields = block.extra.get(API) if block.extra else None
+    if extra_fields:
+        wire = put_back(wire, {key: value for key, value in extra_fields.items() if key not in NAMES})
+    return answered(wire, extra_fields or {}, wire.get("type", ""), 0) if answer else wire
+
+
+def _encoded_part(block: TextBlock, report: Reporter) -> dict[str, Any]:
+    if block.refusal:
+        if block.citations:
+            report.lost("citations", "a refusal cites nothing", field="citations")
+        return {"type": "refusal", "refusal": block.text}
+    noted = _encode_citations(block.citations, report) if block.citations else []
+    return {"type": "output_text", "text": block.text, "annotations": noted}
+
+
+def _encode_citations(citations: tuple[Citation, ...], report: Reporter) -> list[Any]:
+    encoded = [c for c in citations if c.url is not None or "type" in c.extra.get(API, ())]
+    if len(encoded) < len(citations):
+        report.lost("citations", "only a URL can be cited", field="citations")
+    return [restored(_encoded_citation(citation), citation.extra, API) for citation in encoded]
+
+
+def _encoded_citation(citation: Citation) -> dict[str, Any]:
+    kind = citation.extra.get(API, {}).get("type", "url_citation") if citation.extra else "url_citation"
+    wire: dict[str, Any] = {"type": kind}
+    if kind == "url_citation" and citation.url is not None:
+        wire["url"] = citation.url
+    values = (citation.title, citation.start, citation.end)
+    given = zip(CITATIONS.get(kind, ()), values, strict=False)
+    wire.update((key, value) for key, value in given if key is not None and value is not None)
+    return wire
+
+
+# Items of answers: reasoning, calls and messages, and a model's words among them.
+
+
+# --- wire to ours -----------------------------------------------------------------------------------------------------
+
+
+def decode_item(
+    wire: dict[str, Any], at: int, *, answer: bool = False, mint: Mint | None = None
+) -> list[tuple[int, Block]]:
+    """The blocks of an item at place `at`, each with its place among the item's parts.
+
+    `answer` says that the item is of an answer, and not of the input, which may say less (see `held_of`). Whatever is
+    not as this wire has it is kept as it is, opaque.
+    """
+    decode = _ITEMS.get(kind_of(wire))
+    if decode is not None:
+        try:
+            return decode(wire, at, answer, mint or "call_{}".format)
+        except (KeyError, TypeError, ValueError):
+            pass
+    return [(0, OpaqueBlock(dialect=API, value=wire))]
+
+
+def _decode_reasoning(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> list[tuple[int, Block]]:
+    texts: list[str] = []
+    summary = _measured(wire.get("summary") or [], "summary_text", texts)
+    content = _measured(wire["content"], "reasoning_text", texts) if isinstance(wire.get("content"), list) else None
+    text = "\n\n".join(texts)
+    block = ThinkingBlock(thinking=text, thinking_signature=optional(wire.get("encrypted_content")))
+    hints = {SUMMARY: summary} if content is None else {SUMMARY: summary, CONTENT: content}
+    if content is not None or summary != ([len(text)] if text else []):
+        block = replace(block, extra={API: hints})
+    extra_fields = residual_of(wire, _encoded_reasoning(block), "reasoning", at, answer)
+    return [(0, replace(block, extra=filed(block.extra, extra_fields)))]
+
+
+def _measured(parts: Any, kind: str, texts: list[str]) -> list[Any]:
+    """How long the text of each part is, with what else the wire said of it; the texts are added to `texts`."""
+    lengths: list[Any] = []
+    for part in parts:
+        text = string(part["text"])
+        rest = residual(part, {"type": kind, "text": text})
+        lengths.append([len(text), rest] if rest else len(text))
+        texts.append(text)
+    return lengths
+
+
+def _decode_call(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> list[tuple[int, Block]]:
+    id = optional(wire.get("call_id"))
+    given = wire.get("arguments", "")
+    hints: dict[str, Any] = {GENERATED: True} if id is None else {}
+    provided: tuple[dict[str, Any], str | None, str | None]
+    if wire["type"] == CUSTOM:
+        provided = {"input": string(wire["input"])}, None, None
+        hints[FORM] = CUSTOM
+    elif isinstance(given, dict):  # some servers
+        provided = given, None, None
+    else:
+        provided = parse_arguments(string(given))
+        if answer and provided[1] is not None and not provided[1].strip():
+            provided = {}, None, None  # no arguments; how that was spelled is not sent back
+    block = ToolCall(
+        id=mint(at) if id is None else id,
+        name=string(wire["name"]),
+        arguments=provided[0],
+        arguments_text=provided[1],
+        parse_error=provided[2],
+        extra={API: hints} if hints else {},
+    )
+    extra_fields = residual_of(wire, encoded_call(block), wire["type"], at, answer)
+    return [(0, replace(block, extra=filed(block.extra, extra_fields)) if extra_fields else block)]
+
+
+def _decode_server_call(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> list[tuple[int, Block]]:
+    kind = wire["type"]
+    if wire.get("execution") == "client":
+        raise ValueError("a call for the client to run")
+    name, key = SERVER_CALLS[kind]
+    given = wire.get(key) if key else None
+    if kind in AS_TEXT and given is not None:
+        arguments, _, broken = parse_arguments(string(given))
+        given = arguments if broken is None and given.strip() else given
+    block = ServerToolCall(
+        id=string(wire["id"]),
+        name=string(wire["name"]) if name is None else name,
+        arguments=given,
+        extra={API: {"type": kind}},
+    )
+    extra_fields = residual(wire, _encoded_server_call(block, kind))
+    return [(0, replace(block, extra=filed(block.extra, extra_fields)))]
+
+
+_ITEMS: dict[str, Callable[[dict[str, Any], int, bool, Mint], list[tuple[int, Block]]]] = {
+    "message": decode_message,
+    "reasoning": _decode_reasoning,
+    "function_call": _decode_call,
+    CUSTOM: _decode_call,
+    **dict.fromkeys(SERVER_CALLS, _decode_server_call),
+}
+
+
+# --- ours to wire -----------------------------------------------------------------------------------------------------
+
+
+def encode_items(content: tuple[Block, ...], report: Reporter, *, answer: bool = False) -> list[Any]:
+    """The items that say these blocks; of an `answer`, with all that answers say of items."""
+    items: list[Any] = []
+    message: dict[str, Any] | None = None  # the item of the words before, if words were before
+    unfinished: list[tuple[dict[str, Any], Mapping[str, Any]]] = []
+    for at, block in enumerate(content):
+        report.block = at
+        if isinstance(block, TextBlock):
+            extra_fields = (block.extra.get(API) if block.extra else None) or NO_HINTS
+            if not answer and is_string_content(block, extra_fields):
+                message = None
+                items.append(easy_message(block, extra_fields, report))
+                continue
+            part = encode_content_text(block, report, answer=answer)
+            if message is not None and extra_fields.get(JOINED):
+                message["content"].append(part)
+                continue
+            message = message_item(extra_fields, [part], len(items), answer)
+            items.append(message)
+            if MESSAGE in extra_fields:
+                unfinished.append((message, extra_fields[MESSAGE]))
+            continue
+        message = None
+        item = encode_item(block, report, len(items), answer=answer)
+        if item is not None:
+            items.append(item)
+    report.block = None
+    for message, about in unfinished:
+        finish_message(message, about)
+    return items
+
+
+def encode_item(block: Block, report: Reporter, at: int, *, answer: bool = False) -> Any:
+    """The item that says one block, no words, at place `at` of the output; or None (reported)."""
+    extra_fields = block.extra.get(API) if block.extra else None
+    match block:
+        case ToolCall():
+            wire = encoded_call(block)
+            kind = wire["type"]
+        case ThinkingBlock():
+            kind, wire = "reasoning", _encoded_reasoning(block)
+        case ServerToolCall() if extra_fields and extra_fields.get("type") in SERVER_CALLS:
+            if block.cache is not None:
+                report.lost("cache", "answers cannot be marked", field="cache")
+            kind, wire = "", _encoded_server_call(block, extra_fields["type"])
+        case OpaqueBlock() if block.dialect == API:
+            return block.value
+        case _:
+            report.lost(type(block).__name__, "an answer of this wire cannot hold such a block")
+            return None
+    if extra_fields:
+        wire = put_back(wire, extra_fields)
+    return answered(wire, extra_fields or {}, kind, at) if answer else wire
+
+
+def encoded_call(block: ToolCall) -> dict[str, Any]:
+    extra_fields = block.extra.get(API) if block.extra else None
+    if extra_fields and is_custom(block):
+        wire = {"type": CUSTOM, "call_id": block.id, "name": block.name, "input": block.arguments["input"]}
+    else:
+        wire = {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": arguments_text(block)}
+    if extra_fields and extra_fields.get(GENERATED):
+        del wire["call_id"]
+    return wire
+
+
+def is_custom(call: ToolCall) -> bool:
+    if call.extra.get(API, {}).get(FORM) != CUSTOM:
+        return False
+    return call.arguments.keys() == {"input"} and isinstance(call.arguments["input"], str)
+
+
+def _encoded_server_call(block: ServerToolCall, kind: str) -> dict[str, Any]:
+    name, key = SERVER_CALLS[kind]
+    wire: dict[str, Any] = {"type": kind, "id": block.id}
+    if name is None:
+        wire["name"] = block.name
+    if key is not None and block.arguments is not None:
+        spelled = kind in AS_TEXT and not isinstance(block.arguments, str)
+        wire[key] = jsontext.compact(block.arguments) if spelled else block.arguments
+    return wire
+
+
+def _encoded_reasoning(block: ThinkingBlock) -> dict[str, Any]:
+    summary, content = _reasoning_parts(block)
+    wire: dict[str, Any] = {"type": "reasoning", "summary": summary}
+    if content is not None:
+        wire["content"] = content
+    if block.thinking_signature is not None:
+        wire["encrypted_content"] = block.thinking_signature
+    return wire
+
+
+def _reasoning_parts(block: ThinkingBlock) -> tuple[list[Any], list[Any] | None]:
+    """The text in the parts in which it came, as long as it still has their lengths; else in one."""
+    extra_fields = block.extra.get(API, {}) if block.extra else {}
+    if SUMMARY not in extra_fields:
+        return ([{"type": "summary_text", "text": block.thinking}] if block.thinking else []), None
+    summary, content = extra_fields[SUMMARY], extra_fields.get(CONTENT)
+    texts = _cut(block.thinking, [*summary, *(content or ())])
+    if texts is None:
+        if content and not summary:
+            return [], [{"type": "reasoning_text", "text": block.thinking}]
+        return [{"type": "summary_text", "text": block.thinking}], None if content is None else []
+    encoded = _encoded_parts(texts, summary, "summary_text")
+    return encoded, None if content is None else _encoded_parts(texts[len(summary) :], content, "reasoning_text")
+
+
+def _cut(text: str, lengths: list[Any]) -> list[str] | None:
+    """The inverse of joining with blank lines; None if these are not the lengths."""
+    texts: list[str] = []
+    at = 0
+    for length in lengths:
+        if texts:
+            if not text.startswith("\n\n", at):
+                return None
+            at += 2
+        end = at + (length if isinstance(length, int) else length[0])
+        texts.append(text[at:end])
+        at = end
+    return texts if at == len(text) else None
+
+
+def _encoded_parts(texts: list[str], lengths: list[Any], kind: str) -> list[Any]:
+    encoded = []
+    for text, length in zip(texts, lengths, strict=False):
+        part = {"type": kind, "text": text}
+        encoded.append(part if isinstance(length, int) else put_back(part, length[1]))
     return encoded

@@ -11,10 +11,8 @@ from ..framing import Frame
 from ..residual import JOINED, optional, string, whole
 from ..streaming import Decoder
 from .answers import decode_answer, decode_envelope
-from .errors import decode_error
-from .facts import API, CUSTOM, FORM, GENERATED
-from .items import decode_item
-from .response_residual import NAMES, filed, kind_of
+from .content import NAMES, decode_item, filed, kind_of
+from .facts import API, CUSTOM, FORM, GENERATED, decode_error
 
 
 class _Item:

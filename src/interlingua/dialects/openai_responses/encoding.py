@@ -32,10 +32,8 @@ from ..provider_errors import code_of
 from ..residual import JOINED, MESSAGE
 from ..streaming import Encoder
 from .answers import answer_encoded, encode_response, encoded_stop, status_given
-from .assistant_encode import encode_content_text, finish_message, message_item
+from .content import encode_content_text, encode_item, encoded_call, finish_message, is_custom, message_item, usually
 from .facts import API, CONTENT, CUSTOM, FORM, PARTS, SUMMARY
-from .items import encode_item, encoded_call, is_custom
-from .response_residual import usually
 
 
 class _Encoded:

@@ -17,10 +17,8 @@ from ...values.messages import (
     UserMessage,
 )
 from ..residual import an_object, keeping, put_back, restored, string
-from .content import decode_content, encode_content
+from .content import decode_content, decode_item, encode_content, encode_items, is_custom, kind_of
 from .facts import API, CLIENTS, ITEM, RESULTS
-from .items import decode_item, encode_items, is_custom
-from .response_residual import kind_of
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------
 

@@ -37,10 +37,9 @@ from ..residual import (
     strings,
     whole,
 )
-from .content import decode_content, decode_part
+from .content import decode_content, decode_part, filed, kind_of
 from .facts import API, FIELD_SUPPORT, FORM, INPUT, RETENTIONS, TEXT
 from .messages import decode_messages, encode_messages, encoded_message
-from .response_residual import filed, kind_of
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from ...values.errors import ProviderError
 from .. import openai_responses, shapes
 from ..framing import write_sse
 from ..limits import RESPONSES as LIMITS
-from ..model_lists import openai_models
+from ..openai_shared import openai_models
 from ..wire import Evidence, Http, Wire
 
 _ITEM = re.compile(r".*_call(_output)?|reasoning|item_reference|compaction|additional_tools")

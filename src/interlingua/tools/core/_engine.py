@@ -4,17 +4,192 @@ It knows a `Source` of directories and files, nothing of processes: `_worker` ru
 killed.
 """
 
+import fnmatch
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from ._globs import Glob
-from ._ignore import EXCLUDE, Level, ignored, parse_rules
-from ._lines import split_lines
-from ._text import Text, decode
+from ...values.errors import ToolInputError
+from ._text import Text, decode, split_lines
+
+# Globs over paths, matched in linear time: no pattern of a model or an ignore file can hang the search.
+#
+# `*` and `?` stay within a name, `[abc]` and `[!abc]` are sets, `**` stands for any directories, `{a,b}` for either,
+# and a backslash takes the meaning of the next character away. A glob without a slash is compared with the name
+# alone.
+
+
+Name = Callable[[str], object]
+Segments = tuple[Name | None, ...]
+"""One test for each name of a path; None stands for any number of names."""
+
+_MAX_ALTERNATIVES = 256
+_MAX_CHARS = 1000
+
+
+class Glob:
+    def __init__(self, pattern: str) -> None:
+        if not pattern.strip("/"):
+            raise ToolInputError("the glob is empty")
+        if len(pattern) > _MAX_CHARS:
+            raise ToolInputError(f"the glob has {len(pattern):,} characters, at most {_MAX_CHARS:,} are taken")
+        self._ways = [(segments(way), "/" not in way) for way in _alternatives(pattern.rstrip("/"))]
+
+    def matches(self, parts: Sequence[str]) -> bool:
+        return any(match_segments(way, parts[-1:] if floats else parts) for way, floats in self._ways)
+
+
+def segments(pattern: str) -> Segments:
+    """The tests for a glob without braces."""
+    names = [name for name in pattern.split("/") if name]
+    tests = [None if name == "**" else _test(name) for name in names]
+    if tests and tests[-1] is None:  # `a/**` is what is in `a`, not `a`
+        tests.append(_test("*"))
+    return tuple(tests)
+
+
+def match_segments(tests: Segments, parts: Sequence[str]) -> bool:
+    if len(tests) == 1 and len(parts) == 1 and tests[0] is not None:
+        return bool(tests[0](parts[0]))
+    places = _skipped({0}, tests)
+    for part in parts:
+        after = set[int]()
+        for place in places:
+            if place == len(tests):
+                continue
+            test = tests[place]
+            if test is None:
+                after.add(place)
+            elif test(part):
+                after.add(place + 1)
+        places = _skipped(after, tests)
+    return len(tests) in places
+
+
+def _skipped(places: set[int], tests: Segments) -> set[int]:
+    """The places, and those behind a `**` that stands for nothing."""
+    for place in sorted(places):
+        while place < len(tests) and tests[place] is None:
+            place += 1
+            places.add(place)
+    return places
+
+
+@lru_cache(maxsize=4096)
+def _test(name: str) -> Name:
+    # `fnmatch` writes expressions that never look back past a star.
+    unescaped = re.sub(r"\\(.)", lambda match: f"[{match[1]}]" if match[1] in "*?[" else match[1], name)
+    return re.compile(fnmatch.translate(unescaped.replace("[^", "[!"))).match
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """The globs that a glob with braces stands for."""
+    done, pending = list[str](), [pattern]
+    while pending:
+        if len(done) + len(pending) > _MAX_ALTERNATIVES:
+            raise ToolInputError(f"the glob stands for more than {_MAX_ALTERNATIVES} others; use fewer braces")
+        glob = pending.pop()
+        braces = _braces(glob)
+        if braces is None:
+            done.append(glob)
+        else:
+            start, end, options = braces
+            pending += [glob[:start] + option + glob[end:] for option in options]
+    return done
+
+
+def _braces(glob: str) -> tuple[int, int, list[str]] | None:
+    """The first outer braces with a comma in them: where they begin and end, and the options inside."""
+    depth, start, cuts, at = 0, -1, list[int](), 0
+    while at < len(glob):
+        match glob[at]:
+            case "\\":
+                at += 1
+            case "{":
+                depth += 1
+                if depth == 1:
+                    start, cuts = at, [at]
+            case "," if depth == 1:
+                cuts.append(at)
+            case "}" if depth:
+                depth -= 1
+                if depth == 0 and len(cuts) > 1:
+                    ends = [*cuts[1:], at]
+                    return start, at + 1, [glob[cut + 1 : end] for cut, end in zip(cuts, ends, strict=True)]
+        at += 1
+    return None
+
+
+# Ignore files: what git, ripgrep and fd leave out, decided the way they do.
+#
+# Each directory may have rules; those nearest to a file win, the last that fits within a file of rules decides.
+# `.ignore` goes before `.gitignore`, whichever is deeper, and a nested repository does not inherit git's rules from
+# outside it.
+
+
+EXCLUDE = ".git/info/exclude"
+_GIT = (".gitignore", EXCLUDE)
+_TRAILING_SPACES = re.compile(r"(?<!\\)[ \t]+$")
+
+
+class Rule(NamedTuple):
+    ignores: bool
+    directories_only: bool
+    floats: bool
+    tests: Segments
+
+
+class Level(NamedTuple):
+    """The rules of one directory, `depth` names below the root, and those above it."""
+
+    above: "Level | None"
+    depth: int
+    rules: dict[str, list[Rule]]
+    is_repository: bool
+
+
+def parse_rules(text: str) -> list[Rule]:
+    """The rules of an ignore file, the deciding ones first."""
+    rules = [_rule(line) for line in text.removeprefix("\ufeff").splitlines()]
+    return [rule for rule in reversed(rules) if rule is not None]
+
+
+def _rule(line: str) -> Rule | None:
+    if line.startswith("#"):
+        return None
+    pattern = _TRAILING_SPACES.sub("", line)
+    ignores = not pattern.startswith("!")
+    pattern = pattern if ignores else pattern[1:]
+    only = pattern.endswith("/")
+    pattern = pattern[:-1] if only else pattern
+    tests = segments(pattern)
+    return Rule(ignores, only, "/" not in pattern, tests) if tests else None
+
+
+def ignored(level: Level, names: Sequence[str], parts: Sequence[str], is_directory: bool) -> bool:
+    """Whether the rules leave out this path; `names` are the ignore files, the strongest first."""
+    for name in names:
+        at: Level | None = level
+        while at is not None:
+            decision = _decision(at.rules.get(name, ()), parts[at.depth :], is_directory)
+            if decision is not None:
+                return decision
+            at = None if at.is_repository and name in _GIT else at.above
+    return False
+
+
+def _decision(rules: Sequence[Rule], parts: Sequence[str], is_directory: bool) -> bool | None:
+    for rule in rules:
+        if (is_directory or not rule.directories_only) and match_segments(
+            rule.tests, parts[-1:] if rule.floats else parts
+        ):
+            return rule.ignores
+    return None
+
 
 MAX_DEPTH = 200
 

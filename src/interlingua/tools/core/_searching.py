@@ -22,10 +22,8 @@ import msgspec
 from ...values.abort import Abort
 from ...values.errors import ToolInputError
 from ..fs import AdaptedBridge, ByteBridge
-from ._engine import MAX_DEPTH, Found, Job
+from ._engine import EXCLUDE, MAX_DEPTH, Found, Glob, Job
 from ._files import from_root, stop_if_aborted
-from ._globs import Glob
-from ._ignore import EXCLUDE
 from ._worker import packed
 
 MAX_FILE_BYTES = 16 * 1024 * 1024

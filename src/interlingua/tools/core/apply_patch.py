@@ -32,8 +32,7 @@ from ..paths import shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ._files import exact_contents, exact_state, explained, stop_if_aborted, store
-from ._lines import Change, line_ending_at, raw_lines, trimmed, unified
-from ._text import decode_text
+from ._text import Change, decode_text, line_ending_at, raw_lines, trimmed, unified
 
 MAX_PATCH_CHARS = 4_000_000
 MAX_FILES = 500

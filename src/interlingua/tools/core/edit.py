@@ -21,8 +21,7 @@ from ..paths import shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ._files import PATH, counted, exact_contents, path_param, stop_if_aborted, store
-from ._lines import Change, line_ending_at, raw_lines, split_lines, trimmed, unified, with_endings
-from ._text import decode_text
+from ._text import Change, decode_text, line_ending_at, raw_lines, split_lines, trimmed, unified, with_endings
 
 MAX_EDITS = 200
 _REPORT_PLACES = 10

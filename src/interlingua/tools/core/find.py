@@ -10,9 +10,8 @@ from ..params import read_number_param, read_string_param
 from ..paths import shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
-from ._engine import Job
+from ._engine import Glob, Job
 from ._files import path_param, state, stop_if_aborted, with_variant
-from ._globs import Glob
 from ._searching import MAX_FILE_BYTES, SECONDS, OnThisMachine, Outcome, by_fd, by_worker, locate
 
 DEFAULT_LIMIT = 500

@@ -19,9 +19,8 @@ from ..params import read_boolean_param, read_number_param, read_string_param
 from ..paths import shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
-from ._engine import Found, Job, compiled, searchable
+from ._engine import Found, Glob, Job, compiled, searchable
 from ._files import contents, counted, from_root, path_param, state, stop_if_aborted, with_variant
-from ._globs import Glob
 from ._searching import MAX_FILE_BYTES, SECONDS, OnThisMachine, Outcome, by_ripgrep, by_worker, locate
 
 DEFAULT_LIMIT = 100

@@ -9,18 +9,17 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from ...conversion.pictures import look
+from ...conversion.resizing import look
 from ...dialects.provider_errors import failure_of
 from ...values.abort import Abort
 from ...values.errors import ContentFiltered, FormatError, ToolAuthorizationError, ToolInputError, TransportError
 from ...values.messages import ImageBlock, TextBlock, UserMessage
 from ...values.request import Context
 from ..fs import ByteBridge, context_bridge
+from ..results import untrusted, visible
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback, needed
-from ..untrusted import untrusted, visible
 from ..web import FetchRules, LookUp, fetch, look_up
-from ._arguments import read_arguments, schema_of
-from ._files import contents, state
+from ._files import contents, read_arguments, schema_of, state
 from .web_fetch import web_rules
 
 DESCRIPTION = (

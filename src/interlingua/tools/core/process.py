@@ -16,7 +16,7 @@ from ...values.messages import TextBlock
 from ..output import plain, whole_characters
 from ..processes import ProcessTable, Session, process_table
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback
-from ._arguments import read_arguments, schema_of
+from ._files import read_arguments, schema_of
 from .exec import SHOWN_BYTES, ending
 
 LOG_LINES = 200

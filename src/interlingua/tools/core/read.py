@@ -4,7 +4,7 @@ import asyncio
 import base64
 from typing import Any
 
-from ...conversion import pictures, resizing
+from ...conversion import resizing
 from ...values.abort import Abort
 from ...values.errors import ToolInputError
 from ...values.messages import ImageBlock, TextBlock
@@ -14,8 +14,7 @@ from ..paths import shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ._files import PATH, contents, counted, path_param, stop_if_aborted, with_variant
-from ._lines import line_ending, split_lines
-from ._text import Text, decode_text
+from ._text import Text, decode_text, line_ending, split_lines
 
 MAX_LINES = 2000
 PAGE_BYTES = 32 * 1024
@@ -55,7 +54,7 @@ def read_tool(context: ToolContext) -> Tool:
         stop_if_aborted(signal)
         data = await contents(bridge, path)
         stop_if_aborted(signal)
-        picture = pictures.look(base64.b64encode(data[: 64 * 1024]).decode())
+        picture = resizing.look(base64.b64encode(data[: 64 * 1024]).decode())
         if picture is not None:
             return await with_variant(bridge, path, await asyncio.to_thread(_picture, path, data, picture))
         if path.lower().endswith(_PICTURE_NAMES):
@@ -79,7 +78,7 @@ def _at_least(params: dict[str, Any], key: str, least: int) -> int | None:
     return number
 
 
-def _picture(path: str, data: bytes, picture: pictures.Picture) -> ToolResult:
+def _picture(path: str, data: bytes, picture: resizing.Picture) -> ToolResult:
     size = f", {picture.width}×{picture.height}" if picture.width else ""
     header = f"Image {shown(path)} [{picture.mime_type}{size}, {len(data):,} bytes]"
     details: dict[str, Any] = {

@@ -1,10 +1,13 @@
-"""Blocks said as the assistant's message."""
+"""The assistant's message: thinking, text and calls, both ways."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
-from ...values.losses import Reporter
+from msgspec.structs import replace
+
+from ...values import jsontext
+from ...values.losses import QUIET, Reporter
 from ...values.messages import (
     AudioBlock,
     Block,
@@ -16,13 +19,238 @@ from ...values.messages import (
     ThinkingBlock,
     ToolCall,
 )
-from ..residual import RESPONSE, put_back, restored
-from .calls import encode_answered_call, encode_call, is_blank
-from .facts import API, DETAILS, FIELDS, INDEXED, PART, PARTS, RANKS, REPEATS
-from .hosts import Compat
-from .parts import encode_part, json_name, say_part
-from .sources import encode_citation, signed
-from .thinking import encode_detail, is_detail, usual_repeats
+from ..residual import RESPONSE, optional, put_back, residual, restored, string, with_residual
+from .content import (
+    decode_call,
+    decode_part,
+    encode_answered_call,
+    encode_call,
+    encode_citation,
+    encode_part,
+    is_blank,
+    json_name,
+    say_part,
+    signed,
+    sourced,
+)
+from .facts import API, DETAIL, DETAILS, FIELDS, INDEXED, PART, PARTS, RANKS, REPEATS, THOUGHTS, TRACKS, Compat
+
+# The model's thinking: plain words in one of several fields, or entries with signatures and seals.
+
+
+def decode_detail(wire: Any, at: int) -> Block:
+    """One entry of `reasoning_details`, the `at`th."""
+    try:
+        block, marks = DETAIL_DECODERS[wire["type"]](wire)
+        block = replace(block, extra={API: marks}) if marks else block
+        extra_fields = {**residual(wire, encode_detail(block, at)), **marks}
+        return replace(block, extra={API: extra_fields}) if extra_fields else block
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return OpaqueBlock(dialect=API, value={DETAILS: [wire]})
+
+
+def _decode_detail_text(wire: dict[str, Any]) -> tuple[ThinkingBlock, dict[str, Any]]:
+    text = "" if wire.get("text") is None else string(wire["text"])
+    signature = optional(wire.get("signature"))
+    marks = {DETAIL: "reasoning.text"} if signature is None else {}
+    return ThinkingBlock(thinking=text, thinking_signature=signature), marks
+
+
+def _decode_detail_summary(wire: dict[str, Any]) -> tuple[ThinkingBlock, dict[str, Any]]:
+    return ThinkingBlock(thinking=string(wire["summary"])), {DETAIL: "reasoning.summary"}
+
+
+def _decode_detail_sealed(wire: dict[str, Any]) -> tuple[ThinkingBlock, dict[str, Any]]:
+    return ThinkingBlock(thinking="", thinking_signature=optional(wire.get("data")), redacted=True), {}
+
+
+DETAIL_DECODERS: dict[str, Callable[[dict[str, Any]], tuple[ThinkingBlock, dict[str, Any]]]] = {
+    "reasoning.text": _decode_detail_text,
+    "reasoning.summary": _decode_detail_summary,
+    "reasoning.encrypted": _decode_detail_sealed,
+}
+
+
+def encode_detail(block: ThinkingBlock, at: int) -> dict[str, Any]:
+    """The entry; its index is said because clients put streamed entries together by it."""
+    kind = "reasoning.encrypted" if block.redacted else (block.extra.get(API) or {}).get(DETAIL, "reasoning.text")
+    wire: dict[str, Any] = {"type": kind}
+    if block.redacted:
+        if block.thinking_signature is not None:
+            wire["data"] = block.thinking_signature
+    else:
+        wire[TEXTS.get(kind, "text")] = block.thinking
+        if block.thinking_signature is not None:
+            wire["signature"] = block.thinking_signature
+    wire["index"] = at
+    return restored(wire, block.extra, API)
+
+
+TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}  # where an entry has its words
+
+
+def is_detail(block: ThinkingBlock) -> bool:
+    """Whether the thinking needs an entry of its own: signed, sealed, or with more than its words to say."""
+    if block.thinking_signature is not None or block.redacted:
+        return True
+    extra_fields = block.extra.get(API) or {}
+    return DETAIL in extra_fields or any(not key.startswith("~") for key in extra_fields)
+
+
+def joined_text(details: Iterable[Block]) -> str:
+    return "".join(block.thinking for block in details if isinstance(block, ThinkingBlock))
+
+
+def usual_repeats(other_thoughts: bool, compat: Compat, *, answer: bool) -> list[str]:
+    """The fields that repeat the words of details: in answers the usual one, for clients that know no details."""
+    return [compat.reasoning_field] if answer and not other_thoughts else []
+
+
+def plain_thought(text: str, names: list[str], compat: Compat) -> ThinkingBlock:
+    return ThinkingBlock(thinking=text, extra={} if names == [compat.reasoning_field] else {API: {FIELDS: names}})
+
+
+def text_in(details: list[Any]) -> str:
+    """The words in some entries."""
+    if len(details) == 1 and isinstance(details[0], dict):
+        text = details[0].get("text") or details[0].get("summary")
+        return text if isinstance(text, str) else ""
+    return "".join(
+        detail[word]
+        for detail in details
+        if isinstance(detail, dict)
+        for word in ("text", "summary")
+        if isinstance(detail.get(word), str)
+    )
+
+
+# The assistant's message, which has a place for each kind of content, read as blocks.
+
+
+def decode_spoken(
+    wire: dict[str, Any], compat: Compat, mint: Callable[[], str], *, answer: bool
+) -> tuple[tuple[Block, ...], dict[str, Any]]:
+    """The blocks of an assistant message, and what saying them again would get wrong about it."""
+    tracks, marks = _decode_tracks(wire, compat, mint, answer=answer)
+    blocks = sourced([block for track in TRACKS for block in tracks.get(track, ())], wire)
+    return tuple(blocks), _spoken_residual(wire, blocks, marks, compat, answer=answer)
+
+
+def _spoken_residual(
+    wire: dict[str, Any], blocks: Iterable[Block], marks: dict[str, Any], compat: Compat, *, answer: bool
+) -> dict[str, Any]:
+    encoded = say(blocks, marks, compat, QUIET, answer=answer)
+    content = wire.get("content")
+    if isinstance(content, list) and not (
+        isinstance(encoded["content"], list) and len(encoded["content"]) == len(content)
+    ):
+        marks[PARTS] = True
+        encoded = say(blocks, marks, compat, QUIET, answer=answer)
+    # The items of a list have their own residuals.
+    lists = {
+        key: encoded[key] for key in _LISTS if isinstance(wire.get(key), list) and isinstance(encoded.get(key), list)
+    }
+    return {**residual({**wire, **lists}, encoded), **marks}
+
+
+_LISTS = ("content", DETAILS, "annotations", "images", "tool_calls")
+
+
+def _decode_tracks(
+    wire: dict[str, Any], compat: Compat, mint: Callable[[], str], *, answer: bool
+) -> tuple[dict[str, list[Block]], dict[str, Any]]:
+    """The blocks at each place of the message."""
+    tracks: dict[str, list[Block]] = {}
+    marks: dict[str, Any] = {}
+    details = wire.get(DETAILS)
+    if isinstance(details, list) and details:
+        tracks[DETAILS] = [decode_detail(detail, at) for at, detail in enumerate(details)]
+    _decode_thoughts(wire, tracks, marks, compat, answer=answer)
+    content = wire.get("content")
+    if isinstance(content, str):
+        if content or not answer:
+            tracks["content"] = [TextBlock(text=content)]
+    elif isinstance(content, list):
+        tracks["content"] = [decode_spoken_part(part) for part in content]
+    elif content is not None:  # some hosts give structured output as an object
+        tracks["content"] = [TextBlock(text=jsontext.compact(content))]
+    refusal = wire.get("refusal")
+    if isinstance(refusal, str) and refusal:
+        tracks["refusal"] = [TextBlock(text=refusal, refusal=True)]
+    if is_sound(wire.get("audio")):
+        tracks["audio"] = [decode_spoken_sound(wire["audio"], answer=answer)]
+    if is_legacy_call(wire.get("function_call")):
+        tracks["function_call"] = [OpaqueBlock(dialect=API, value={"function_call": wire["function_call"]})]
+    images = wire.get("images")
+    if isinstance(images, list) and images:
+        pictures = [decode_part(image) for image in images]
+        if all(isinstance(picture, ImageBlock) for picture in pictures):
+            tracks["images"] = pictures
+    calls = wire.get("tool_calls")
+    if isinstance(calls, list) and calls:
+        if answer:
+            calls = _without_indexes(calls, marks)
+        tracks["tool_calls"] = [decode_call(call, mint, answer=answer) for call in calls]
+    return tracks, marks
+
+
+def _decode_thoughts(
+    wire: dict[str, Any], tracks: dict[str, list[Block]], marks: dict[str, Any], compat: Compat, *, answer: bool
+) -> None:
+    """Thinking in plain fields, each wording once: what only repeats the details is noted, not read again."""
+    message = joined_text(tracks.get(DETAILS, ()))
+    repeats: list[str] = []
+    names_of: dict[str, list[str]] = {}
+    for name in THOUGHTS:
+        text = wire.get(name)
+        if isinstance(text, str) and text:
+            if text == message:
+                repeats.append(name)
+            else:
+                names_of.setdefault(text, []).append(name)
+    for text, names in names_of.items():
+        tracks[names[0]] = [plain_thought(text, names, compat)]
+    if message and repeats != usual_repeats(bool(names_of), compat, answer=answer):
+        marks[REPEATS] = repeats
+
+
+def decode_spoken_part(wire: Any) -> Block:
+    """A part of an assistant's content list; of media it is noted, since their usual place is another."""
+    block = decode_part(wire)
+    if isinstance(block, (ImageBlock, AudioBlock, DocumentBlock)):
+        return with_residual(block, API, **{PART: True})
+    return block
+
+
+def is_sound(wire: Any) -> bool:
+    return isinstance(wire, dict) and bool(optional(wire.get("id")) or optional(wire.get("data")))
+
+
+def decode_spoken_sound(wire: dict[str, Any], *, answer: bool) -> AudioBlock:
+    """Sound that the model made. An answer brings it whole; a request refers to it by its id."""
+    sound = AudioBlock(file_id=optional(wire.get("id")))
+    if answer:
+        sound = replace(sound, data=optional(wire.get("data")), transcript=optional(wire.get("transcript")))
+    extra_fields = residual(wire, encode_spoken_sound(sound, answer=answer))
+    if not extra_fields:
+        return sound
+    return replace(sound, extra={API: {RESPONSE: extra_fields} if answer else extra_fields})
+
+
+def is_legacy_call(wire: Any) -> bool:
+    return isinstance(wire, dict) and bool(optional(wire.get("name")))
+
+
+def _without_indexes(calls: list[Any], marks: dict[str, Any]) -> list[Any]:
+    """The calls of a whole answer without the numbers that some hosts give them."""
+    indexes = [call.get("index") if isinstance(call, dict) else None for call in calls]
+    if not any(isinstance(call, dict) and "index" in call for call in calls):
+        return calls
+    marks[INDEXED] = True if indexes == list(range(len(calls))) else indexes
+    return [{k: v for k, v in call.items() if k != "index"} if isinstance(call, dict) else call for call in calls]
+
+
+# Blocks said as the assistant's message.
 
 
 def encode_spoken_sound(sound: AudioBlock, *, answer: bool) -> dict[str, Any]:

@@ -1,6 +1,11 @@
-"""What the two OpenAI wires share: files and pictures inside the body as data URLs."""
+"""What the two OpenAI wires share: data URLs, and the list of models."""
 
 import re
+from collections.abc import Sequence
+from typing import Any
+
+# What the two OpenAI wires share: files and pictures inside the body as data URLs.
+
 
 _DATA_URL = re.compile(r"data:([^;,\s]*)(?:;[^;,]*)*;base64,(.*)", re.DOTALL)
 
@@ -22,3 +27,11 @@ def odd_prefix(url: str) -> str | None:
     if found is None or data_url(*found) == url:
         return None
     return url[: len(url) - len(found[1])]
+
+
+# The list of models as OpenAI's endpoint gives it; two wires and many hosts share it.
+
+
+def openai_models(names: Sequence[str]) -> dict[str, Any]:
+    entries = [{"id": name, "object": "model", "created": 1700000000, "owned_by": "interlingua"} for name in names]
+    return {"object": "list", "data": entries}
