@@ -10,7 +10,7 @@ from typing import Any
 
 from generations_table import table as generation_table
 
-from interlingua.dialects import FILES, WIRES, dialect
+from interlingua.dialects import DIALECTS, dialect
 from interlingua.values.losses import KEPT, Support
 
 PAGE = Path(__file__).parent / "dialects.md"
@@ -25,7 +25,9 @@ def support(name: str) -> dict[str, Support]:
 
 def bases() -> dict[str, dict[str, Support]]:
     """The tables by dialect; variants share that of their base."""
-    return {name: support(name) for name, where in {**WIRES, **FILES}.items() if ":" not in where and support(name)}
+    return {
+        name: support(name) for name, value in DIALECTS.items() if not hasattr(value.codec, "module") and support(name)
+    }
 
 
 def fields(tables: dict[str, dict[str, Support]]) -> list[str]:

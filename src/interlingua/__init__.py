@@ -3,6 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from . import events
 from .dialects import DIALECTS, dialect, wire
 from .values.abort import Abort
 from .values.canonical import dump, load
@@ -261,6 +262,7 @@ __all__ = [
     "dialect",
     "dump",
     "encode",
+    "events",
     "fold",
     "load",
     "load_plugins",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from interlingua.dialects import Dialect, Encoding
+from interlingua.dialects.wire import Dialect, Encoding
 from interlingua.values.canonical import dump, load
 from interlingua.values.errors import (
     AuthFailed,

@@ -175,7 +175,7 @@ def test_a_dialect_of_a_plugin_is_one_of_the_formats(tmp_path: Path) -> None:
     assert data == interlingua.encode(conversation, "lines").body
     loaded.unload()
     assert "lines" not in DIALECTS
-    with pytest.raises(interlingua.InterlinguaError, match="no dialect is called"):
+    with pytest.raises(interlingua.InterlinguaError, match="unknown dialect"):
         interlingua.dialect("lines")
 
 

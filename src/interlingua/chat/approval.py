@@ -24,10 +24,10 @@ _SHOWN_WIDTH = 4_000
 
 
 class Answer(NamedTuple):
-    """What was answered, and the words that came with a no."""
+    """The verdict, and the reason given with a no."""
 
     verdict: Verdict
-    words: str = ""
+    text: str = ""
 
 
 def answer_of(line: str) -> Answer | None:

@@ -19,7 +19,7 @@ OFFLINE = "debug"
 
 
 @click.command("models")
-@click.argument("words", nargs=-1, metavar="[FILTER]…")
+@click.argument("terms", nargs=-1, metavar="[FILTER]…")
 @click.option("-p", "--provider", help="Only the models of this provider.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def command(terms: tuple[str, ...], provider: str | None, as_json: bool) -> None:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 # Loaded on first use: the official package is large.
 _LATER = {
-    "HttpServer": "servers",
-    "StdioServer": "servers",
+    "HttpServer": "stdio",
+    "StdioServer": "stdio",
     "make_server": "server",
     "mcp_tools": "client",
     "serve_http": "server",

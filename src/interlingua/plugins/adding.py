@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from ..connect.connector import Connector
 from ..connect.registry import ConnectorRegistry
 from ..dialects import DIALECTS, registry
+from ..dialects.wire import FileFormat, Wire
 from ..tools.catalog import get_core_tool_catalog
 from ..tools.policy import GROUPS
 from ..tools.registry import ToolRegistry
@@ -25,8 +26,8 @@ _log = logging.getLogger(__name__)
 _Value = TypeVar("_Value")
 
 
-class Layer(Generic[_Value]):
-    """One place, with the layers that plugins have put over each name, the lowest first."""
+class LayeredRegistry(Generic[_Value]):
+    """A registry with the values that plugins have pushed over each name, the lowest first."""
 
     def __init__(
         self, get: Callable[[str], _Value | None], put: Callable[[str, _Value], None], drop: Callable[[str], object]
@@ -36,7 +37,7 @@ class Layer(Generic[_Value]):
         self._drop = drop
         self._layers: dict[str, list[_Value]] = {}
 
-    def lay(self, name: str, value: _Value) -> Callable[[], None]:
+    def push(self, name: str, value: _Value) -> Callable[[], None]:
         """Puts a value under a name; returns what takes it away again."""
         layers = self._layers.setdefault(name, [])
         below = self.get(name)
@@ -44,16 +45,16 @@ class Layer(Generic[_Value]):
             layers.append(below)
         layers.append(value)
         self._put(name, value)
-        return lambda: self._lift(name, value)
+        return lambda: self._pop(name, value)
 
-    def _lift(self, name: str, value: _Value) -> None:
+    def _pop(self, name: str, value: _Value) -> None:
         layers = self._layers.get(name, [])
         kept = [layer for layer in layers if layer is not value]
         if len(kept) == len(layers):
             return
         self._layers[name] = kept
         if self.get(name) is not value:
-            return  # something was laid over it
+            return  # something was pushed over it
         if kept:
             self._put(name, kept[-1])
         else:
@@ -61,35 +62,36 @@ class Layer(Generic[_Value]):
             del self._layers[name]
 
 
-def tool_layer(registry: ToolRegistry) -> Layer[Any]:
+def tool_layer(registry: ToolRegistry) -> LayeredRegistry[Any]:
     """The entries of a registry of tools, by id."""
 
     def put(id: str, entry: Any) -> None:
         registry._entries[id] = entry
         registry._ranks.setdefault(id, len(registry._ranks))
 
-    return _layer_of(registry, lambda: Layer(registry._entries.get, put, registry.unregister))
+    return _layer_of(registry, lambda: LayeredRegistry(registry._entries.get, put, registry.unregister))
 
 
-def connector_layer(registry: ConnectorRegistry) -> Layer[Connector]:
+def connector_layer(registry: ConnectorRegistry) -> LayeredRegistry[Connector]:
     """The connectors of a registry, by id."""
     return _layer_of(
-        registry, lambda: Layer(registry.get, lambda _, connector: registry.register(connector), registry.unregister)
+        registry,
+        lambda: LayeredRegistry(registry.get, lambda _, connector: registry.register(connector), registry.unregister),
     )
 
 
-def _layer_of(registry: Any, make: Callable[[], Layer[Any]]) -> Layer[Any]:
-    """The shelf that belongs to a registry, kept with it."""
-    current_layer: Layer[Any] | None = vars(registry).get("_shelf")
-    if current_layer is None:
-        current_layer = vars(registry)["_shelf"] = make()
-    return current_layer
+def _layer_of(registry: Any, make: Callable[[], LayeredRegistry[Any]]) -> LayeredRegistry[Any]:
+    """The layers that belong to a registry, stored on it."""
+    layers: LayeredRegistry[Any] | None = vars(registry).get("_layers")
+    if layers is None:
+        layers = vars(registry)["_layers"] = make()
+    return layers
 
 
-dialect_layer: Layer[Any] = Layer(
-    registry.registered, lambda name, value: registry.register(registry.as_value(name, value)), registry.unregister
+dialect_layer: LayeredRegistry[Wire | FileFormat] = LayeredRegistry(
+    registry.registered, lambda _, value: registry.register(value), registry.unregister
 )
-"""The dialects are the same for the whole process."""
+"""Dialects are registered for the whole process."""
 
 
 class PluginDialect:
@@ -163,7 +165,7 @@ class Additions:
         registering = ToolRegistry()
         meta = _meta(api, given.id, given.tool.label or given.tool.name, given.tool.description)
         registering.register(given.tool, meta, optional=given.optional)
-        self._lay(tools, registering, given.id)
+        self._push(tools, registering, given.id)
 
     def _add_factory(
         self, api: PluginApi, tools: ToolRegistry, at: int, given: PluginFactory, replace: Collection[str]
@@ -175,10 +177,10 @@ class Additions:
         meta = _meta(api, id, id, f"Made by the plugin {api.name}")
         guarded = _guarded(given.factory, weakref.ref(tools), id, replace)
         registering.register_factory(guarded, meta, names=given.names, optional=given.optional)
-        self._lay(tools, registering, id)
+        self._push(tools, registering, id)
 
-    def _lay(self, tools: ToolRegistry, registering: ToolRegistry, id: str) -> None:
-        self._undo.append(tool_layer(tools).lay(id, registering._entries[id]))
+    def _push(self, tools: ToolRegistry, registering: ToolRegistry, id: str) -> None:
+        self._undo.append(tool_layer(tools).push(id, registering._entries[id]))
 
     def _add_connector(
         self, api: PluginApi, connectors: ConnectorRegistry, connector: Any, replace: Collection[str]
@@ -188,12 +190,13 @@ class Additions:
         before = connectors.get_by_provider(connector.provider)
         if before is not None:
             api.logger.warning(f"{connector.id} now serves the provider {connector.provider}, instead of {before.id}")
-        self._undo.append(connector_layer(connectors).lay(connector.id, connector))
+        self._undo.append(connector_layer(connectors).push(connector.id, connector))
 
     def _add_dialect(self, name: str, dialect: Any, replace: Collection[str]) -> None:
         if name in DIALECTS and name not in replace:
             raise FormatError(f"there is a dialect {name} already: allow it with replace={[name]!r}")
-        self._undo.append(dialect_layer.lay(name, PluginDialect(name, dialect)))
+        value = dialect if isinstance(dialect, Wire | FileFormat) else PluginDialect(name, dialect)
+        self._undo.append(dialect_layer.push(name, registry.as_value(name, value)))
 
 
 @cache

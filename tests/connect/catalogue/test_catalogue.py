@@ -451,7 +451,7 @@ def child(home: Path, program: str) -> Any:
 
 PRICED = """
 import json, sys
-from interlingua.connect import catalogue
+from interlingua.connect import models as catalogue
 from interlingua.values.messages import Usage
 early = "genai_prices" in sys.modules
 cost = catalogue.cost(Usage.of(5), "openai/gpt-4o")
