@@ -31,6 +31,13 @@ PROVIDERS = {
     "gemini": "google",
     "ollama": "ollama",
 }
+APIS = {
+    "anthropic": "anthropic-messages",
+    "openai": "openai-completions",
+    "responses": "openai-responses",
+    "gemini": "google-generative-ai",
+    "ollama": "ollama-chat",
+}
 ASKED = [{"role": "user", "content": "hi"}]
 
 LOOP = asyncio.new_event_loop()
@@ -121,6 +128,43 @@ def aiohttp(wire: str, url: str) -> Call:
             sessions.append(ClientSession())
         async with sessions[0].post(f"{url}/v1", json={"messages": ASKED}) as response:
             await clock.aover(response.content.iter_any())
+
+    return _driven(work)
+
+
+def aiohttp_codecs(wire: str, url: str) -> Call:
+    """Not a peer: the same HTTP client and the bare codecs, the least that events and a message can cost."""
+    from aiohttp import ClientSession
+
+    import interlingua as il
+    from interlingua.values.jsontext import write as json_bytes
+
+    _, options = _ours(wire, url)
+    model = il.ModelDescriptor(id=MODELS[wire], api=APIS[wire], provider=PROVIDERS[wire])
+    context = il.Context(messages=(il.UserMessage(content="hi"),))
+    codec = il.dialect(APIS[wire])
+    sessions: list[Any] = []
+
+    async def events() -> Any:
+        request = il.Request(model=model, context=context, options=il.Options(max_tokens=100, stream=True))
+        data = json_bytes(codec.encode_request(request).body)
+        headers = {"Content-Type": "application/json"}
+        decoder = codec.StreamDecoder(model=model.id, provider=model.provider)
+        async with sessions[0].post(
+            options["base_url"] + codec.path(model.id, True), data=data, headers=headers
+        ) as response:
+            frames = codec.framing(response.headers["Content-Type"].partition(";")[0])
+            async for chunk in response.content.iter_any():
+                for frame in frames.feed(chunk):
+                    for event in decoder.feed(frame):
+                        yield event
+            for event in decoder.close():
+                yield event
+
+    async def work(clock: Clock) -> None:
+        if not sessions:
+            sessions.append(ClientSession())
+        await clock.aover(events())
 
     return _driven(work)
 

@@ -11,7 +11,7 @@ import interlingua as il
 from connect.talking import QUICK, ask, events_of, options, own, until
 from interlingua.connect.client import Client
 from interlingua.connect.retry import Retry
-from interlingua.connect.timeouts import Timeouts
+from interlingua.connect.stream import Timeouts
 from interlingua.testing import Pace, RateLimit, Server, SlowHeaders, Split, Stall, Status
 from interlingua.values.events import Error, Start, TextDelta
 from laws.grammar import faults
@@ -266,11 +266,15 @@ async def test_a_connector_of_one_s_own_sees_the_abort() -> None:
     signal, seen = il.Abort(), asyncio.Queue[Any]()
 
     async def stream(model: Any, context: Any, options: Any) -> Any:
+        options.signal.on_abort(lambda: seen.put_nowait(options.signal.reason))
+        begun.set()
         yield Start()
-        seen.put_nowait(await options.signal.wait())
+        await asyncio.Event().wait()
 
+    begun = asyncio.Event()
     reading = asyncio.create_task(_aborted(own(stream).stream("own/m", "Hi", signal=signal)))
-    await asyncio.sleep(0.05)
+    await begun.wait()
+    assert seen.empty()
     signal.abort("reason")
     await reading
-    assert (await seen.get() if not seen.empty() else "reason") == "reason"
+    assert "reason" == seen.get_nowait()

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 import interlingua as il
 from interlingua.agent import Agent, Compaction
-from interlingua.connect.candidates import chain
+from interlingua.connect.call import chain
 from interlingua.connect.client import Client, builtin_connectors
 from interlingua.connect.providers import Provider
 from interlingua.connect.retry import Retry
 from interlingua.host import AgentHost
 from interlingua.testing import RateLimit, Server, Status
 from interlingua.testing.server import Received
-from interlingua.values.request import StreamOptions
+from interlingua.values.request import CallOptions, StreamOptions
 
 WIRES = {"aa": "openai-completions", "bb": "anthropic-messages", "cc": "ollama-chat"}
 PLACES = (*WIRES, "private", "other")  # a server for each provider, and two more addresses
@@ -276,12 +276,12 @@ def test_a_fallback_that_makes_no_sense_is_refused_at_the_call(fallbacks: Any, m
 def test_one_fallback_needs_no_list() -> None:
     """A name, a description, or a model with its access."""
     for one in ("aa/x", il.ModelDescriptor(id="x"), {"model": "aa/x", "api_key": "k"}):
-        assert 2 == len(chain("bb/y", one, StreamOptions()))  # type: ignore[arg-type]
+        assert 2 == len(chain("bb/y", one))  # type: ignore[arg-type]
 
 
 def test_no_repr_shows_a_candidates_key() -> None:
     """Neither that of the call nor a fallback's own."""
-    made = chain("aa/x", [{"model": "bb/y", "api_key": "B-SECRET"}], StreamOptions(api_key="A-SECRET"))
+    made = chain("aa/x", [{"model": "bb/y", "api_key": "B-SECRET"}], CallOptions(api_key="A-SECRET"))
     assert "SECRET" not in repr(made)
 
 

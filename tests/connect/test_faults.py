@@ -15,8 +15,7 @@ import interlingua as il
 from connect.asking import events_of
 from interlingua.connect.client import Client
 from interlingua.connect.retry import NEVER, Retry
-from interlingua.connect.stream import Stream
-from interlingua.connect.timeouts import Timeouts
+from interlingua.connect.stream import Stream, Timeouts
 from interlingua.connect.transport import HttpTransport
 from interlingua.dialects import WIRES
 from interlingua.testing import (

@@ -320,7 +320,13 @@ async def test_a_new_provider_is_one_row(server: Server) -> None:
     assert ("Hello from nowhere.", "made-up") == (text_of(answer.content), answer.provider)
     sent, body = server.last.headers, server.last.json
     assert ("Bearer made-up-key", "interlingua") == (sent["Authorization"], sent["X-Client"])
-    told: dict[str, Any] = {"model": "model-1", "max_tokens": 64, "random_seed": 7, "safe_prompt": True, "stream": True}
+    told: dict[str, Any] = {
+        "model": "model-1",
+        "max_tokens": 64,
+        "random_seed": 7,
+        "safe_prompt": True,
+        "stream": False,
+    }
     assert told == {name: body.get(name) for name in told}
     assert "system" == body["messages"][0]["role"]
 

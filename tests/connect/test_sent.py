@@ -512,7 +512,7 @@ async def _address(model: str | il.ModelDescriptor, **options: Any) -> str:
     connector, described = Client().find(model)
     assert isinstance(connector, HttpConnector)
     call = il.CallOptions(**{"env": {}, **options})
-    return await connector._url(il.dialect(described.api), described, call, call.env)
+    return await connector.url(described, call)
 
 
 async def test_case_11_what_a_host_can_do_is_looked_up_by_host_and_model(server: Server) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from connect.talking import API, KEY, ask, events_of, own, saying, until
+from connect.talking import API, KEY, ask, events_of, options, own, saying, until
 from interlingua.connect.client import Client
 from interlingua.connect.connector import HttpConnector
 from interlingua.connect.providers import PROVIDERS
@@ -301,7 +301,7 @@ async def test_complete_raises_what_stream_tells(server: Server) -> None:
     """The typed error, with the answer so far on it."""
     server.say("Once upon a time", fault=HANGING)
     with pytest.raises(il.TimedOut) as raised:
-        await Client().complete("anthropic/m", "Hi", api_key=KEY, base_url=server.base_url(API), timeout=0.5, retry=0)
+        await Client().complete("anthropic/m", "Hi", **options(server, timeout=0.5, stream=True))
     assert "Once" == raised.value.partial.text[:4]
 
 

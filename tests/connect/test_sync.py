@@ -242,8 +242,16 @@ def _run(program: str, server: Server) -> tuple[str, str, int]:
 
 
 @pytest.mark.skipif(not hasattr(signals, "SIGINT") or sys.platform == "win32", reason="signals are a matter of POSIX")
-@pytest.mark.parametrize("fault", [Stall(after_events=4), SlowHeaders(60)], ids=["in the middle", "before"])
-@pytest.mark.parametrize("how", ["stream", "complete"])
+@pytest.mark.parametrize(
+    ("how", "fault"),
+    [
+        ("stream", Stall(after_events=4)),
+        ("stream", SlowHeaders(60)),
+        ("complete", Stall(after_events=0)),
+        ("complete", SlowHeaders(60)),
+    ],
+    ids=["stream, in the middle", "stream, before", "complete, in the middle", "complete, before"],
+)
 def test_ctrl_c_ends_a_call(server: Server, fault: Any, how: str) -> None:
     """KeyboardInterrupt comes through, and the connection is closed."""
     server.say("Once upon a time", fault=fault)

@@ -1,11 +1,18 @@
-"""A stream was asked for, and the server sends the whole answer as one JSON body: some proxies do."""
+"""Answers in one piece: asked for by `complete`, or sent by a proxy where a stream was asked for."""
 
 import json
+from typing import Any
 
 import pytest
 
 import interlingua as il
-from interlingua.testing import Server
+from interlingua.connect.client import Client
+from interlingua.connect.connector import HttpConnector
+from interlingua.connect.providers import Provider
+from interlingua.connect.registry import ConnectorRegistry
+from interlingua.connect.retry import Retry
+from interlingua.dialects import WIRES
+from interlingua.testing import Cut, Garbage, RateLimit, Server, Stall
 
 WHOLE = {
     "anthropic-compatible": (
@@ -76,3 +83,141 @@ async def test_an_answer_that_azure_s_filter_took_is_a_filtered_one(body: dict[s
         server.route("POST", "/chat/completions", {**whole, **body})
         with pytest.raises(il.ContentFiltered, match=r"content_filter \((hate|jailbreak)\)"):
             await il.complete("openai-compatible/m", "hi", base_url=server.url, api_key="none", retry=0)
+
+
+# --- asked for in one piece ------------------------------------------------------------------------------------------
+
+ANSWER = il.AssistantMessage(
+    content=(
+        il.TextBlock(text="Let me look."),
+        il.ToolCall(id="call_1", name="look_up", arguments={"name": "ada", "limit": 3}),
+    ),
+    stop_reason="toolUse",
+    usage=il.Usage.of(12, 34),
+)
+ASKED = il.Context(
+    messages=(il.UserMessage(content="Who is Ada?"),),
+    tools=(il.ToolSpec(name="look_up", description="Finds somebody.", input_schema={"type": "object"}),),
+)
+# The path says it on these wires, the body on the others.
+UNSTREAMED_PATHS = {
+    "google-generative-ai": ":generateContent",
+    "google-vertex": ":generateContent",
+    "google-gemini-cli": ":generateContent",
+    "bedrock-converse-stream": "/converse",
+    "bedrock-invoke-anthropic": "/invoke",
+}
+
+
+@pytest.fixture
+def server() -> Any:
+    with Server(chunk=4) as running:
+        yield running
+
+
+def asking(server: Server, api: str, **more: Any) -> tuple[Client, dict[str, Any]]:
+    """A client that reaches the server over this wire, and the options of a call."""
+    row = Provider(id="here", label="Here", api=api, base_url=server.base_url(api), auth="bearer")
+    client = Client(connectors=ConnectorRegistry([HttpConnector(row)]), retry=Retry(attempts=2, base=0.001, cap=0.002))
+    return client, {"api_key": "none", "timeout": 20, "max_tokens": 100, **more}
+
+
+@pytest.mark.parametrize("api", WIRES)
+async def test_complete_asks_for_the_answer_in_one_piece(server: Server, api: str) -> None:
+    """No stream is asked for where the service does without; the message is the one that a stream amounts to."""
+    server.answer(ANSWER)
+    client, options = asking(server, api)
+    whole = await client.complete("here/m", ASKED, **options)
+    sent = server.last
+    streamed = await client.stream("here/m", ASKED, **options).result()
+    if il.wire(api).http.only_streams:
+        assert sent.json["stream"] is True
+    elif api in UNSTREAMED_PATHS:
+        assert sent.path.partition("?")[0].endswith(UNSTREAMED_PATHS[api])
+    else:
+        assert sent.json["stream"] is False
+        assert "stream_options" not in sent.json
+    assert ("Let me look.", "toolUse") == (whole.text, whole.stop_reason)
+    assert [("look_up", {"name": "ada", "limit": 3})] == [(call.name, call.arguments) for call in whole.tool_calls]
+    assert (streamed.provider, streamed.model, streamed.api) == (whole.provider, whole.model, whole.api)
+    assert streamed.usage is not None and whole.usage is not None
+    assert (streamed.usage.input, streamed.usage.output) == (whole.usage.input, whole.usage.output)
+
+
+@pytest.mark.parametrize("api", WIRES)
+async def test_complete_streams_where_it_is_told_to(server: Server, api: str) -> None:
+    """`stream=True` asks for events although only the message is wanted: a long answer keeps its connection alive."""
+    server.say("Hello there")
+    client, options = asking(server, api, stream=True)
+    assert "Hello there" == (await client.complete("here/m", ASKED, **options)).text
+    path = UNSTREAMED_PATHS.get(api)
+    assert not server.last.path.partition("?")[0].endswith(path) if path else server.last.json["stream"] is True
+
+
+@pytest.mark.parametrize("api", ["google-generative-ai", "ollama-chat", "openai-completions"])
+async def test_calls_without_ids_get_unique_ones_in_every_answer(server: Server, api: str) -> None:
+    """Where the wire gives none: two turns of one conversation never share an id."""
+    without = {
+        "google-generative-ai": {
+            "candidates": [{"content": {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}}]
+        },
+        "ollama-chat": {
+            "model": "m",
+            "message": {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"function": {"name": "f", "arguments": {}}}],
+            },
+            "done": True,
+        },
+        "openai-completions": {
+            "choices": [
+                {
+                    "index": 0,
+                    "finish_reason": "tool_calls",
+                    "message": {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]},
+                }
+            ]
+        },
+    }[api]
+    client, options = asking(server, api)
+    await client.complete("here/m", ASKED, **options)
+    server.route("POST", server.last.path.partition("?")[0], without)
+    ids = [(await client.complete("here/m", ASKED, **options)).tool_calls[0].id for _ in range(2)]
+    assert 2 == len(set(ids))
+
+
+@pytest.mark.parametrize("api", WIRES)
+async def test_an_answer_in_one_piece_is_tried_again(server: Server, api: str) -> None:
+    """A limit, then an answer."""
+    server.say("Hello there", fault=RateLimit(0, times=1))
+    client, options = asking(server, api)
+    assert "Hello there" == (await client.complete("here/m", ASKED, **options)).text
+    assert 2 == len(server.requests)
+
+
+@pytest.mark.parametrize(
+    "fault", [Cut(after_bytes=20), Garbage(), Stall(after_events=0)], ids=["cut", "garbage", "stall"]
+)
+@pytest.mark.parametrize("api", WIRES)
+async def test_an_answer_in_one_piece_that_breaks_is_a_typed_error(server: Server, api: str, fault: Any) -> None:
+    """Cut, unreadable or never sent: raised, with the message so far, which is empty."""
+    server.say("Hello there", fault=fault)
+    client, options = asking(server, api, retry=0, timeout=0.5)
+    with pytest.raises((il.TransportError, il.DialectError)) as raised:
+        await client.complete("here/m", ASKED, **options)
+    assert "error" == raised.value.partial.stop_reason
+
+
+async def test_an_answer_in_one_piece_names_the_tools_of_the_conversation(server: Server) -> None:
+    """A name that the wire does not take is another one there, and the old one in the answer."""
+    tools = (il.ToolSpec(name="a tool.with an odd name", input_schema={"type": "object"}),)
+    client, options = asking(server, "anthropic-messages")
+    await client.complete("here/m", il.Context(messages=ASKED.messages, tools=tools), **options)
+    wire_name = server.last.json["tools"][0]["name"]
+    assert wire_name != tools[0].name
+    server.answer(
+        il.AssistantMessage(content=(il.ToolCall(id="1", name=wire_name, arguments={}),), stop_reason="toolUse")
+    )
+    answer = await client.complete("here/m", il.Context(messages=ASKED.messages, tools=tools), **options)
+    assert [tools[0].name] == [call.name for call in answer.tool_calls]

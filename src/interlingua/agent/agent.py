@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
-from ..connect.candidates import ACCESS, Fallback, chain, parted, place_of
-from ..connect.connector import options_of
+from ..connect.call import ACCESS, Fallback, chain, options_of, parted, place_of
 from ..connect.retry import Retry
 from ..dialects.foreign_blocks import meant
 from ..tools.calling import Approve
@@ -42,7 +41,7 @@ from ..values.messages import (
     UserMessage,
     text_of,
 )
-from ..values.request import CallOptions, ModelDescriptor, OutputSchema, StreamOptions
+from ..values.request import CallOptions, ModelDescriptor, OutputSchema
 from .batch import UNKNOWN, AfterCall, BeforeCall, Rules
 from .compaction import Compacted, Compaction
 from .history import History, Memory, for_models, opened
@@ -153,7 +152,7 @@ class Agent:
             raise InterlinguaError("an agent's final answer is given its schema as output=…, not output_schema=…")
         # A misspelt name is an error now, not in the first run.
         options_of({name: value for name, value in self.options.items() if name not in _ASKING})
-        chain(model, self.options.get("fallbacks", ()), StreamOptions())
+        chain(model, self.options.get("fallbacks", ()))
         self.state = AgentState()
         self.history: History = opened(session, meant(map(message_of, messages)))
         self._schema = OutputSchema(schema=output) if isinstance(output, dict) else output

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from ..connect import models as catalogue
-from ..connect.candidates import Fallback
+from ..connect.call import Fallback
 from ..conversion.tokens import taken
 from ..sessions import compaction as cutting
 from ..tools.schemas import extract_tool_schema

@@ -11,8 +11,8 @@ from ..cli import output
 from ..connect import models as catalogue
 from ..connect.auth.resolver import resolve_auth
 from ..connect.client import default_client
-from ..connect.foreign import models_of
 from ..connect.providers import PROVIDERS
+from ..connect.registry import models_of
 from ..conversion.adapting.adapter import adapt
 from ..dialects import DIALECTS
 from ..sessions import SessionInfo

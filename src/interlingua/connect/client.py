@@ -1,58 +1,29 @@
 """Asking models: finds the connector, tries again, falls back, prices the answer. One well-formed stream comes out."""
 
-import asyncio
-import contextlib
 import functools
-import inspect
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias, get_args
+from collections.abc import Sequence
+from typing import Any, get_args
 
 from msgspec.structs import replace
 
 from ..dialects import WIRES
 from ..dialects.files.clawtools import read_context
-from ..dialects.provider_errors import failure_of
 from ..values.abort import Abort
 from ..values.canonical import message_of
-from ..values.errors import Aborted, ContextTooLong, FormatError, InterlinguaError, TransportError
-from ..values.events import (
-    BlockStart,
-    Done,
-    Error,
-    Start,
-    StreamEvent,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ThinkingDelta,
-    ThinkingEnd,
-    ThinkingStart,
-    ToolCallDelta,
-    ToolCallStart,
-)
-from ..values.folding import CUT_OFF
-from ..values.interop import must_propagate
+from ..values.errors import FormatError, InterlinguaError
 from ..values.messages import AssistantMessage, CustomMessage, Message, UserMessage
-from ..values.request import Context, Conversation, ModelDescriptor, Options, Request, StreamOptions
+from ..values.request import Context, Conversation, ModelDescriptor, Options, Request
 from . import models as catalogue
 from . import telemetry
 from .auth.resolver import AuthResolver
-from .candidates import Candidate, Fallback, Model, chain
-from .connector import Connector, HttpConnector, account_of, options_of
-from .exchange import Batch, contained
-from .foreign import Foreign, models_of, opened
+from .call import Attempts, Call, Fallback, GetApiKey, Model, OnRetry, chain, named, options_of
+from .connector import Connector, HttpConnector
 from .overrides import own_notes, own_rows
 from .providers import ROWS, Provider
-from .registry import ConnectorRegistry
-from .retry import Breaker, Retry, Target, asks_to_wait, elsewhere
-from .stream import Source, Stream
-from .timeouts import Timeouts, Watch
+from .registry import ConnectorRegistry, models_of
+from .retry import Breaker, Retry
+from .stream import Stream
 from .transport import Transport
-
-OnRetry: TypeAlias = Callable[[InterlinguaError, float], object]
-GetApiKey: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
-_COST_TIMEOUT = 5.0  # seconds that the record of an answer's cost may take
 
 
 class Client:
@@ -92,24 +63,71 @@ class Client:
         given as `{"model": …, "api_key": …}`. `get_api_key(provider)` is asked for a key before each attempt; what it
         gives counts before `api_key`.
         """
-        wire_options, call = options_of(options)
-        context, wire_options = _context_of(context, wire_options)
-        retry_policy = self.retry if retry is None else retry if isinstance(retry, Retry) else Retry(attempts=retry + 1)
-        signal = call.signal.child() if call.signal is not None else Abort()  # fires when the reader leaves
-        candidates = chain(model, fallbacks, replace(StreamOptions.of(wire_options, call), signal=signal))
-        source = _Trying(self, candidates, context, signal, retry_policy, on_retry, get_api_key)
-        named = _named(model)
-        base = AssistantMessage(content=(), api=named.api or None, provider=named.provider or None, model=named.id)
-        stream = Stream(source, base, source.priced)
-        return telemetry.observed(stream, Request(model=named, context=context, options=wire_options))
+        return self._begin(True, model, context, fallbacks, retry, on_retry, get_api_key, options)
 
-    async def complete(self, model: Model, context: Any, **options: Any) -> AssistantMessage:
-        """The whole answer. A failure is raised, with what had come of the answer as its `partial`."""
-        stream = self.stream(model, context, **options)
+    async def complete(
+        self,
+        model: Model,
+        context: Any,
+        *,
+        fallbacks: Fallback | Sequence[Fallback] = (),
+        retry: Retry | int | None = None,
+        on_retry: OnRetry | None = None,
+        get_api_key: GetApiKey | None = None,
+        **options: Any,
+    ) -> AssistantMessage:
+        """The whole answer. A failure is raised, with what had come of the answer as its `partial`.
+
+        It is asked for in one piece, unless `stream=True` is given or the provider only streams.
+        """
+        streamed = bool(options.get("stream"))
+        stream = self._begin(streamed, model, context, fallbacks, retry, on_retry, get_api_key, options)
         message = await stream.result()
         if stream.failure is not None:
             raise stream.failure
         return message
+
+    def _begin(
+        self,
+        streamed: bool,
+        model: Model,
+        context: Any,
+        fallbacks: Fallback | Sequence[Fallback],
+        retry: Retry | int | None,
+        on_retry: OnRetry | None,
+        get_api_key: GetApiKey | None,
+        options: dict[str, Any],
+    ) -> Stream:
+        """Reads the arguments of a call, once, and begins its stream."""
+        given: Abort | None = options.get("signal")
+        signal = given.child() if given is not None else Abort()  # fires when the reader leaves
+        wire_options, call_options = options_of({**options, "signal": signal})
+        context, wire_options = _context_of(context, wire_options)
+        first = named(model)
+        # What only one wire can say is part of the body, beside what the options say.
+        extra = wire_options.extra
+        request = Request(
+            model=first,
+            context=context,
+            options=replace(wire_options, extra={}) if extra else wire_options,
+            extra=extra,
+        )
+        call = Call(
+            candidates=chain(model, fallbacks, call_options),
+            request=request,
+            signal=signal,
+            retry=self.retry if retry is None else retry if isinstance(retry, Retry) else Retry(attempts=retry + 1),
+            streamed=streamed,
+            on_retry=on_retry,
+            get_api_key=get_api_key,
+        )
+        source = Attempts(call, self._find_described, self.breaker)
+        base = AssistantMessage(content=(), api=first.api or None, provider=first.provider or None, model=first.id)
+        return telemetry.observed(Stream(source, base, source.priced), request)
+
+    def _find_described(self, model: Model) -> tuple[Connector, ModelDescriptor]:
+        connector, found = self.find(model)
+        return connector, _known(connector, found)
 
     def find(self, model: Model) -> tuple[Connector, ModelDescriptor]:
         """The connector for a model, and the model described as well as can be."""
@@ -171,14 +189,6 @@ def _known(connector: Connector, model: ModelDescriptor) -> ModelDescriptor:
     return replace(known, **{name: value for name in model.__struct_fields__ if (value := getattr(model, name))})
 
 
-def _named(model: Model) -> ModelDescriptor:
-    """A model as far as its name tells."""
-    if isinstance(model, ModelDescriptor):
-        return model
-    provider, slash, id = model.partition("/")
-    return ModelDescriptor(id=id, provider=provider) if slash else ModelDescriptor(id=model)
-
-
 def _listed(connector: Connector) -> Sequence[ModelDescriptor]:
     return () if isinstance(connector, HttpConnector) else models_of(connector)
 
@@ -230,287 +240,6 @@ _MESSAGES = (*get_args(Message), CustomMessage)
 
 def _kind(value: Any) -> str:
     return "a list with a string in it" if isinstance(value, str) else type(value).__name__
-
-
-class _Failed(Exception):
-    """An attempt that failed before the caller saw anything of it."""
-
-    def __init__(self, failure: InterlinguaError, events: Batch) -> None:
-        super().__init__(str(failure))
-        self.failure = failure
-        self.events = events
-
-
-def _failure_of(state: Any) -> InterlinguaError:
-    failed: _Failed = state.outcome.exception()
-    return failed.failure
-
-
-class _Trying:
-    """A source that tries again, and elsewhere, as long as nothing has reached the caller."""
-
-    def __init__(
-        self,
-        client: Client,
-        candidates: Sequence[Candidate],
-        context: Context,
-        signal: Abort,
-        retry: Retry,
-        on_retry: OnRetry | None,
-        get_api_key: GetApiKey | None,
-    ) -> None:
-        self._client = client
-        self._breaker = client.breaker
-        self._candidates = candidates
-        self._context = context
-        self._signal = signal
-        self._retry = retry
-        self._on_retry = on_retry
-        self._get_api_key = get_api_key
-        self._current: Source | None = None
-        self._model = _named(candidates[0].model)
-        self._options = candidates[0].options
-        self._residual: Batch = []  # what has come of an attempt and shows nothing yet
-        self.failure: InterlinguaError | None = None
-
-    @property
-    def losses(self) -> Any:
-        return self._current.losses if self._current is not None else ()
-
-    def priced(self, message: AssistantMessage) -> AssistantMessage:
-        """The answer with what it cost, where that is known."""
-        tier = self._options.service_tier
-        if tier is not None and any(loss.path == "$.options.serviceTier" for loss in self.losses):
-            tier = None  # it was not sent
-        with contextlib.suppress(InterlinguaError):  # a broken price list must not cost the answer
-            return catalogue.priced(message, self._model, tier)
-        return message
-
-    async def batches(self) -> AsyncGenerator[Batch, None]:
-        failed: _Failed | None = None
-        too_small = 0  # the largest known window that the conversation did not fit
-        for left, candidate in zip(range(len(self._candidates) - 1, -1, -1), self._candidates, strict=True):
-            try:
-                asked = await self._asked(candidate, more=left > 0)
-                if 0 < (asked.model.context_window or 0) <= too_small:
-                    continue  # one whose window is not known is asked: it may be large enough
-                if failed is not None:
-                    self._emit(failed.failure, 0.0)
-                self._model = asked.model
-                first, rest = await self._begin(asked)
-            except _Failed as failure:
-                failed = failure
-                if isinstance(failed.failure, ContextTooLong):
-                    too_small = max(too_small, self._model.context_window or 0)
-                if not elsewhere(failed.failure):
-                    break
-                continue
-            async with contextlib.aclosing(rest):
-                yield await self._noted(asked, first)
-                async for batch in rest:
-                    if batch:
-                        yield await self._noted(asked, batch)
-            return
-        assert failed is not None
-        self.failure = failed.failure
-        yield failed.events
-
-    async def _asked(self, candidate: Candidate, more: bool) -> "_Asked":
-        try:
-            await catalogue.warm()
-            connector, model = self._client.find(candidate.model)
-            model = _known(connector, model)
-        except InterlinguaError as failure:
-            raise _Failed(failure, [_error(_named(candidate.model), failure)]) from None
-        return _Asked(connector, model, candidate.options, _target(connector, model, candidate.options), more)
-
-    def cut(self, why: str) -> Batch:
-        pending, self._residual = self._residual, []
-        rest = self._current.cut(why) if self._current is not None else []
-        self._signal.abort(why)
-        return [*pending, *rest] if rest else []
-
-    async def _begin(self, asked: "_Asked") -> tuple[Batch, AsyncGenerator[Batch, None]]:
-        """The first events that show something, and where the rest comes from. It counts once, however often tried."""
-        try:
-            return await self._begin_once(asked)
-        except _Failed as failed:
-            self._note_failure(asked, failed.failure)
-            raise
-
-    async def _begin_once(self, asked: "_Asked") -> tuple[Batch, AsyncGenerator[Batch, None]]:
-        """The first attempt; the others only if it fails. A call that succeeds knows no retries."""
-        try:
-            return await self._try(asked)
-        except _Failed as failed:
-            if self._retry.attempts < 2 or not self._again(asked, failed.failure):
-                raise
-            seconds = self._retry.wait(failed.failure, 1)
-            self._emit(failed.failure, seconds)
-        await self._sleep(seconds)
-        return await self._begin_again(asked)
-
-    def _again(self, asked: "_Asked", failure: InterlinguaError) -> bool:
-        """Whether to try the same one again: not one that asks to be left alone, where another can be asked."""
-        return self._retry.again(failure) and not (asked.more and asks_to_wait(failure))
-
-    async def _begin_again(self, asked: "_Asked") -> tuple[Batch, AsyncGenerator[Batch, None]]:
-        from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
-
-        trying = AsyncRetrying(
-            stop=stop_after_attempt(self._retry.attempts - 1),
-            retry=retry_if_exception(lambda error: isinstance(error, _Failed) and self._again(asked, error.failure)),
-            wait=lambda state: self._retry.wait(_failure_of(state), state.attempt_number + 1),
-            before_sleep=lambda state: self._emit(_failure_of(state), state.upcoming_sleep),
-            sleep=self._sleep,
-            reraise=True,
-        )
-        return await trying(self._try, asked)
-
-    async def _try(self, asked: "_Asked") -> tuple[Batch, AsyncGenerator[Batch, None]]:
-        model = asked.model
-        try:
-            self._breaker.check(*asked.target[:3])
-            if asked.more:
-                self._breaker.check_wait(*asked.target)
-            self._options = await self._with_key(asked)
-            self._current = source = _source(asked.connector, model, self._context, self._options)
-        except InterlinguaError as refused:
-            raise _Failed(refused, [_error(model, refused)]) from None
-        batches = source.batches()
-        try:
-            return await self._first(source, batches, model), batches
-        except BaseException:
-            await batches.aclose()
-            raise
-
-    async def _with_key(self, asked: "_Asked") -> StreamOptions:
-        """The candidate's options, with the key that the caller's function gives for its provider."""
-        if self._get_api_key is None:
-            return asked.options
-        watch = Watch(self._signal, Timeouts.of(asked.options.timeout))
-        try:
-            key = self._get_api_key(asked.model.provider)
-            if inspect.isawaitable(key):
-                key = await watch.during(asyncio.ensure_future(key))
-        except InterlinguaError:
-            raise
-        except BaseException as error:
-            if must_propagate(error):
-                raise
-            raise contained(error) from error
-        finally:
-            watch.finish()
-        return replace(asked.options, api_key=key) if key else asked.options
-
-    async def _first(self, source: Source, batches: AsyncGenerator[Batch, None], model: ModelDescriptor) -> Batch:
-        """The events up to the first that shows something. An attempt that fails before is raised."""
-        pending = self._residual = []
-        async for batch in batches:
-            pending += batch
-            if pending and isinstance(pending[-1], Error):
-                self._residual = []
-                raise _Failed(source.failure or failure_of(pending[-1].error), pending)
-            if any(map(_shows, batch)):
-                self._residual = []
-                return pending
-        self._residual = []
-        failure = source.failure or TransportError(CUT_OFF)
-        raise _Failed(failure, [*pending, _error(model, failure)])
-
-    def _emit(self, failure: InterlinguaError, seconds: float) -> None:
-        if self._on_retry is not None:
-            self._on_retry(failure, seconds)
-
-    async def _sleep(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._signal.wait(), seconds)
-        except TimeoutError:
-            return
-        failure = Aborted(self._signal.reason)
-        raise _Failed(failure, [_error(self._model, failure)])
-
-    async def _noted(self, asked: "_Asked", batch: Batch) -> Batch:
-        """Draws from the last event what is to be learned from it."""
-        last, connector = batch[-1], asked.connector
-        if isinstance(last, Done):
-            self._breaker.succeeded(*asked.target)
-            if isinstance(connector, HttpConnector) and connector.row.reports_cost:
-                with contextlib.suppress(InterlinguaError, TimeoutError):  # then nobody told, and the answer stands
-                    async with asyncio.timeout(_COST_TIMEOUT):
-                        given = await connector.reported_cost(last.message, asked.model, self._options)
-                        return [*batch[:-1], Done(last.reason, given)]
-        elif isinstance(last, Error):
-            self.failure = (self._current.failure if self._current is not None else None) or failure_of(last.error)
-            self._note_failure(asked, self.failure)
-        return batch
-
-    def _note_failure(self, asked: "_Asked", failure: InterlinguaError) -> None:
-        provider, model, address, account = asked.target
-        self._breaker.failed(provider, model, failure, address, account)
-
-
-class _Asked(NamedTuple):
-    """A candidate that was found: who is asked, for which model, how. `more`: whether others can be asked after it."""
-
-    connector: Connector
-    model: ModelDescriptor
-    options: StreamOptions
-    target: Target
-    more: bool
-
-
-def _target(connector: Connector, model: ModelDescriptor, options: StreamOptions) -> Target:
-    """What fails or is limited when a call does: the model at its address, and there the account."""
-    if isinstance(connector, HttpConnector):
-        address = connector.address(model, options)
-    else:
-        address = options.base_url or model.base_url or connector.id
-    return Target(model.provider, model.id, address, account_of(options))
-
-
-def _shows(event: StreamEvent) -> bool:
-    """Whether an event brings anything of the answer. What does not can be kept back, so that another may answer."""
-    match event:
-        case Start() | TextStart() | ThinkingStart() | ToolCallStart() | BlockStart():
-            return False
-        case TextDelta() | ThinkingDelta() | ToolCallDelta():
-            return bool(event.delta)
-        case TextEnd() | ThinkingEnd():
-            return bool(event.content)
-        case _:
-            return True
-
-
-def _source(connector: Connector, model: ModelDescriptor, context: Context, options: StreamOptions) -> Source:
-    """Where this connector's events come from. Whatever a foreign one raises is its failure, not ours."""
-    try:
-        events = opened(connector, model, context, options)
-    except InterlinguaError:
-        raise
-    except BaseException as error:
-        if must_propagate(error):
-            raise
-        raise TransportError(f"the connector {connector.id} failed: {error!r}") from error
-    if isinstance(events, Stream):
-        return events.source
-    base = AssistantMessage(
-        content=(), api=model.api, provider=model.provider, model=model.id, timestamp=int(time.time() * 1000)
-    )
-    return Foreign(events, base, connector.id, options.signal, Timeouts.of(options.timeout))
-
-
-def _error(model: ModelDescriptor, failure: InterlinguaError) -> Error:
-    reason: Any = "aborted" if isinstance(failure, Aborted) else "error"
-    message = AssistantMessage(
-        content=(),
-        api=model.api,
-        provider=model.provider,
-        model=model.id,
-        stop_reason=reason,
-        error_message=str(failure),
-    )
-    return Error(reason, message)
 
 
 @functools.cache

@@ -6,40 +6,48 @@ The built-in ones are made from a row of `providers`; any object with these name
 import asyncio
 import contextlib
 import functools
-import hashlib
 import inspect
 import logging
 import os
+import re
 import string
 import time
 import uuid
-from collections.abc import AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from .. import __version__
 from ..conversion.adapting.adapter import adapt
-from ..dialects import Dialect, dialect
+from ..dialects import Wire, wire
 from ..dialects.files.clawtools import read_context
+from ..dialects.framing import actual_type
+from ..dialects.provider_errors import failure_of
+from ..dialects.wire import Decoding
 from ..values.canonical import build
-from ..values.errors import FormatError, InterlinguaError
-from ..values.events import StreamEvent
-from ..values.interop import struct_of
+from ..values.errors import Aborted, BadWire, DialectError, InterlinguaError, ProviderError
+from ..values.events import Done, Error, StreamEvent
+from ..values.folding import renamed, unfold
+from ..values.interop import must_propagate, struct_of
 from ..values.jsontext import read, write
-from ..values.messages import AssistantMessage
-from ..values.request import Api, CallOptions, Context, ModelDescriptor, Options, Request, ResolvedAuth, StreamOptions
+from ..values.messages import AssistantMessage, blocks_of
+from ..values.request import Api, CallOptions, Context, ModelDescriptor, Request, ResolvedAuth, StreamOptions
 from .auth.credentials import scrub
-from .auth.resolver import AuthResolver, authenticate, convention, missing, resolve_auth, resolved_by
-from .exchange import Call, Exchange
+from .auth.resolver import AuthResolver, authenticate, convention, given_key, missing, resolved_by
 from .providers import Provider, Route, has_image, is_login_token
-from .stream import Stream
-from .timeouts import Timeouts
-from .transport import Transport, shared, whole
+from .stream import Batch, Stream, Timeouts, Watch, contained
+from .transport import ERROR_BODY_LIMIT, Reply, Transport, shared, whole
 
 _log = logging.getLogger(__name__)
 
 USER_AGENT = f"interlingua/{__version__}"
+LONGEST_MESSAGE = 4000
+_LARGEST_ANSWER = 256 * 1024 * 1024  # of one that comes whole: it may hold pictures
+_LONGEST_PAGE = 16 * 1024
+# Bytes that are decoded at a time: few at first, so that the first event does not wait for the rest of a burst.
+_FIRST_PIECE, _LARGEST_PIECE = 512, 16 * 1024
 
 
 @runtime_checkable
@@ -119,41 +127,19 @@ class HttpConnector:
             options=replace(wire_options, extra={}),
             extra=wire_options.extra,
         )
-        return Stream(self.exchange(request, call), self.blank(request.model))
-
-    def blank(self, model: ModelDescriptor) -> AssistantMessage:
-        """An answer of which nothing is known yet."""
-        return AssistantMessage(
-            content=(), api=model.api, provider=self.provider, model=model.id, timestamp=int(time.time() * 1000)
-        )
-
-    def exchange(self, request: Request, call: CallOptions, transport: Transport | None = None) -> Exchange:
-        """One attempt, not yet begun. The request's model is complete."""
         model = request.model
-        wire = dialect(model.api)
-        base = self.blank(model)
-        secrets = [call.api_key]  # and the key that is found elsewhere, when it is
-        decoder = wire.StreamDecoder(
-            model=model.id,
-            provider=self.provider,
-            timestamp=base.timestamp,
-            mint=lambda: f"call_{uuid.uuid4().hex}",
-            quirks=_quirks(wire, model),
-        )
-        return Exchange(
-            wire,
-            decoder,
-            base,
-            functools.partial(self._prepare, request, call, secrets),
-            transport or self._transport or shared(),
-            timeouts=Timeouts.of(call.timeout),
-            signal=call.signal,
-            on_response=call.on_response,
-            scrub=functools.partial(scrub, secrets=secrets),
-        )
+        base = AssistantMessage(content=(), api=model.api, provider=self.provider, model=model.id, timestamp=_now())
+        return Stream(self.exchange(request, call), base)
+
+    def exchange(self, request: Request, options: CallOptions, *, streamed: bool = True) -> "Exchange":
+        """One attempt, not yet begun. The request's model is complete; `streamed`: whether anybody wants events."""
+        spoken = wire(request.model.api)
+        # Some services of a wire give nothing but streams.
+        request = replace(request, options=replace(request.options, stream=streamed or spoken.http.only_streams))
+        return Exchange(self, spoken, request, options, self._transport or shared())
 
     async def reported_cost(
-        self, message: AssistantMessage, model: ModelDescriptor, options: StreamOptions
+        self, message: AssistantMessage, model: ModelDescriptor, call: CallOptions
     ) -> AssistantMessage:
         """The answer with the cost that the provider's own record tells, where the answer itself does not."""
         usage, id = message.usage, message.response_id
@@ -161,7 +147,6 @@ class HttpConnector:
             return message
         from .models import openrouter_generation
 
-        _, call = options.split()
         env = os.environ if call.env is None else call.env
         base = await self._base(model, call, env)
         headers = {"User-Agent": USER_AGENT, **self.row.headers, **(model.headers or {}), **(call.headers or {})}
@@ -173,30 +158,33 @@ class HttpConnector:
             reply = await (self._transport or shared()).send("GET", base + path, headers, None)
             body = await whole(reply)
             if reply.status != 200:
-                raise dialect(self.api).decode_error(reply.status, body, reply.headers)
+                raise wire(self.api).codec.decode_error(reply.status, body, reply.headers)
             return read(body)
 
         cost = await openrouter_generation(fetch, id)
         return replace(message, usage=replace(usage, cost=cost)) if cost is not None else message
 
-    async def _prepare(
-        self, request: Request, call: CallOptions, secrets: "list[str | None]", *, renew: bool = False
-    ) -> Call:
-        """The call as it goes out. What may take long (many messages, pictures) is worked on beside the event loop."""
+    async def prepare(
+        self, spoken: Wire, request: Request, call: CallOptions, secrets: "list[str | None]", *, renew: bool = False
+    ) -> "Prepared":
+        """The request as it goes out. What may take long (many messages, pictures) is done beside the event loop."""
         model = request.model
-        wire = dialect(model.api)
         env = os.environ if call.env is None else call.env
         auth = await self._authorise(call, env, rejected=secrets[-1] if renew else None)
-        url = await self._url(wire, model, call, env)
-        body, names, losses = await _beside_the_loop(request, functools.partial(self._body, wire, request))
+        url = await self.url(model, call, stream=bool(request.options.stream))
+        messages = request.context.messages
+        if len(messages) < _LARGE and not any(map(has_image, messages)):  # a picture may have to be resized
+            body, names, losses = self._body(spoken, request)
+        else:
+            body, names, losses = await asyncio.to_thread(self._body, spoken, request)
         if call.on_payload is not None:
             changed = call.on_payload(body, model)
             changed = await changed if inspect.isawaitable(changed) else changed
             body = body if changed is None else changed
         key = auth.api_key if auth is not None else None
         secrets.append(key)
-        if model.api == "google-gemini-cli" and key is not None:
-            key, body = _unpacked(key, body)
+        if spoken.http.unpack_key is not None and key is not None:
+            key, body = spoken.http.unpack_key(key, body)
         data = write(body)
         headers = {
             "Content-Type": "application/json",
@@ -207,25 +195,32 @@ class HttpConnector:
             **(model.headers or {}),
             **(call.headers or {}),
         }
-        headers |= await self._signed(model, call, env, auth, key, url, headers, data)
+        if not _names_key(headers):  # a key that the caller put into the headers is left alone
+            style = self.row.auth_style(model.api)
+            if key is not None:
+                headers |= key_header(style, key, auth)
+            elif style in ("aws", "google"):
+                headers |= await _cloud_headers(style, model, call, url, headers, data)
         renewable = auth is not None and auth.mode == "oauth" and (auth.source or "").startswith("stored:")
-        return Call(url=url, headers=headers, body=data, names=names, losses=losses, renewable=renewable)
+        return Prepared(url=url, headers=headers, body=data, names=names, losses=losses, renewable=renewable)
 
-    def _body(self, wire: Dialect, request: Request) -> tuple[dict[str, Any], Mapping[str, str], Any]:
-        request = replace(request, options=replace(request.options, stream=True))
+    def _body(self, spoken: Wire, request: Request) -> tuple[dict[str, Any], Mapping[str, str], Any]:
         adapted = adapt(request, request.model, caching=True)
-        encoded = wire.encode_request(adapted.request)
+        encoded = spoken.codec.encode_request(adapted.request)
         body = {**self.row.body, **encoded.body}
-        if _keeps_reasoning_sealed(request):
-            body.setdefault("include", ["reasoning.encrypted_content"])
+        if spoken.http.complete_body is not None:
+            body = spoken.http.complete_body(request, body)
         for warning in adapted.warnings:
             _log.warning("%s/%s: %s", self.provider, request.model.id, warning.why)
         return body, adapted.names, _Joined(adapted.losses, adapted.warnings, encoded.losses)
 
-    async def _url(self, wire: Dialect, model: ModelDescriptor, call: CallOptions, env: Mapping[str, str]) -> str:
+    async def url(self, model: ModelDescriptor, call: CallOptions, *, stream: bool = True) -> str:
+        """Where requests for a model go."""
+        spoken = wire(model.api)
         own_path = (model.compat or {}).get("path")
-        quirks = {"quirks": _quirks(wire, model)} if own_path else {}
-        return await self._base(model, call, env) + wire.path(model.id, True, **quirks)
+        quirks = {"quirks": _quirks(spoken, model)} if own_path else {}
+        base = await self._base(model, call, os.environ if call.env is None else call.env)
+        return base + str(spoken.codec.path(model.id, stream, **quirks))
 
     def address(self, model: ModelDescriptor, call: CallOptions | StreamOptions) -> str:
         """What tells one place that serves a model from another. No request goes there: clouds fill in more."""
@@ -284,42 +279,27 @@ class HttpConnector:
         variables = (*self.row.env, convention(self.provider))
         if self._auth is not None:
             found = await resolved_by(self._auth, self.provider, self.row.env, call.api_key)
-        elif call.api_key or _first(variables, env):
-            found = resolve_auth(self.provider, variables, call.api_key, env=env)  # no file is read for these
         else:
-            found = await authenticate(self.provider, variables, env=env, rejected=rejected)
+            found = given_key(variables, call.api_key, env)  # no file is read for these
+            if found is None:
+                found = await authenticate(self.provider, variables, env=env, rejected=rejected)
         if found is not None or self.row.keyless or self.row.auth_style(self.api) in ("aws", "google", "none"):
             return found
         raise missing(self.provider, variables, env=env)
 
-    async def _signed(
-        self,
-        model: ModelDescriptor,
-        call: CallOptions,
-        env: Mapping[str, str],
-        auth: ResolvedAuth | None,
-        key: str | None,
-        url: str,
-        headers: Mapping[str, str],
-        data: bytes,
-    ) -> Mapping[str, str]:
-        """The headers that prove who calls. A key the caller put into the headers is left alone."""
-        style = self.row.auth_style(model.api)
-        if _names_key(headers):
-            return {}
-        if key is not None:
-            return key_header(style, key, auth)
-        if style == "aws":
-            from .auth.cloud import aws_headers
 
-            region = (call.settings or {}).get("region")
-            profile = (call.settings or {}).get("profile")
-            return await aws_headers("POST", url, headers, data, model=model.id, region=region, profile=profile)
-        if style == "google":
-            from .auth.cloud import google_headers
+async def _cloud_headers(
+    style: str, model: ModelDescriptor, call: CallOptions, url: str, headers: Mapping[str, str], data: bytes
+) -> Mapping[str, str]:
+    """The headers that prove who calls, where that is no key: AWS signs the request, Google gives a token."""
+    from .auth.cloud import aws_headers, google_headers
 
-            return await google_headers()
-        return {}
+    if style == "google":
+        return await google_headers()
+    settings = call.settings or {}
+    return await aws_headers(
+        "POST", url, headers, data, model=model.id, region=settings.get("region"), profile=settings.get("profile")
+    )
 
 
 def stream_arguments(model: Any, context: Any, options: Any = None) -> tuple[ModelDescriptor, Context, StreamOptions]:
@@ -343,50 +323,35 @@ _KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-k
 
 
 def _names_key(headers: Mapping[str, str]) -> bool:
-    return not _KEY_HEADERS.isdisjoint(name.lower() for name in headers)
+    return not _KEY_HEADERS.isdisjoint(map(str.lower, headers))
 
 
-def account_of(call: CallOptions | StreamOptions) -> str:
+def account_of(call: CallOptions) -> str:
     """What tells whose account a call uses, without showing the key. Empty where the call does not say."""
     named = [value for name, value in (call.headers or {}).items() if name.lower() in _KEY_HEADERS]
-    keys = [key for key in (call.api_key, *named) if key]
-    return hashlib.sha256("\n".join(keys).encode()).hexdigest()[:16] if keys else ""
+    keys = tuple(key for key in (call.api_key, *named) if key)
+    return f"{hash(keys):x}" if keys else ""  # of this process alone, and from which no key can be told
 
 
 def _first(names: Sequence[str], env: Mapping[str, str]) -> str | None:
     return next((value for name in names if (value := env.get(name, "").strip())), None)
 
 
-def _quirks(wire: Dialect, model: ModelDescriptor) -> dict[str, Any] | None:
-    own = getattr(wire, "quirks", {})
+def _quirks(spoken: Wire, model: ModelDescriptor) -> dict[str, Any] | None:
+    own = getattr(spoken.codec, "quirks", {})
     return {"api": model.api, **own, **(model.compat or {})} if own or model.compat else None
 
 
-def _keeps_reasoning_sealed(request: Request) -> bool:
-    """Whether the provider keeps nothing, so that what it needs to go on reasoning must come back to us, sealed.
-
-    Not every host of a model can do that: where one cannot, its row or the model's description says so.
-    """
-    if (request.model.compat or {}).get("supportsEncryptedReasoning") is False:
-        return False
-    api, thinking = request.model.api, request.options.reasoning
-    if api == "openai-codex-responses":
-        return True
-    return (
-        api in ("openai-responses", "azure-openai-responses") and thinking is not None and thinking.enabled is not False
-    )
+def _now() -> int:
+    return int(time.time() * 1000)
 
 
-def _unpacked(key: str, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Cloud Code Assist's credential is a token and a project in one JSON text."""
-    import msgspec
+def _unique_id(number: int) -> str:
+    """An id for a call that came without one: unique, since answers of several turns share a conversation."""
+    return f"call_{uuid.uuid4().hex}"
 
-    try:
-        both = msgspec.json.decode(key, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        return key, body
-    project = both.get("projectId")
-    return str(both.get("token", "")), ({**body, "project": project} if project else body)
+
+_LARGE = 200  # messages; a request of this size takes about a millisecond to encode
 
 
 class _Joined(Sequence[Any]):
@@ -405,38 +370,260 @@ class _Joined(Sequence[Any]):
         return repr(tuple(self))
 
 
-_LARGE = 200  # messages; a request of this size takes about a millisecond to encode
+# --- one attempt ------------------------------------------------------------------------------------------------------
 
 
-async def _beside_the_loop(request: Request, work: Any) -> Any:
-    messages = request.context.messages
-    if len(messages) < _LARGE and not any(map(has_image, messages)):  # a picture may have to be resized
-        return work()
-    return await asyncio.to_thread(work)
+class Prepared(Struct, frozen=True, kw_only=True):
+    """A request as it goes out, and what the answer's decoder must know of it."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    names: Mapping[str, str] = {}  # of tools: the wire's -> the conversation's
+    losses: Any = ()
+    renewable: bool = False  # the key is a login's token: if it is refused, there may be a newer one
+
+    def __repr__(self) -> str:
+        return f"Prepared(body of {len(self.body)} bytes)"  # the headers hold the key
 
 
-def options_of(options: Mapping[str, Any]) -> tuple[Options, CallOptions]:
-    """Keyword options as the two values they mean; an unknown name is an error that tells the known ones."""
-    unknown = [name for name in options if name not in StreamOptions.__struct_fields__]
-    if unknown:
-        known = ", ".join(sorted(StreamOptions.__struct_fields__))
-        elsewhere = " (the system text and the tools are the Context's)" if {"system", "tools"} & {*unknown} else ""
-        raise InterlinguaError(f"no option is called {', '.join(map(repr, unknown))}{elsewhere}; there are: {known}")
-    for name, wanted in _KINDS.items():
-        value = options.get(name)
-        if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
-            raise FormatError(f"{name} must be a number, not {value!r}", f"options.{name}")
-    if (options.get("max_tokens") or 1) < 1:
-        raise FormatError(f"max_tokens must be at least 1, not {options['max_tokens']}", "options.max_tokens")
-    return StreamOptions(**options).split()
+class Exchange:
+    """One attempt: request out, batches of events in.
+
+    Whatever happens, what comes out is one well-formed stream; `failure` says afterwards what went wrong, typed.
+    """
+
+    def __init__(
+        self, connector: HttpConnector, spoken: Wire, request: Request, options: CallOptions, transport: Transport
+    ) -> None:
+        self._connector = connector
+        self._wire = spoken
+        self._request = request
+        self._options = options
+        self._transport = transport
+        self._secrets: list[str | None] = [options.api_key]  # and the key that is found elsewhere, when it is
+        self._names: Mapping[str, str] = {}
+        self._timestamp = _now()
+        self._decoding: Decoding | None = None
+        self._reply: Reply | None = None
+        self._head = b""  # of the body: what was read to see what it is
+        self._watch: Watch | None = None
+        self.failure: InterlinguaError | None = None
+        self.losses: Any = ()
+
+    async def batches(self) -> AsyncGenerator[Batch, None]:
+        """The events, as many at a time as came at a time, but few at first."""
+        watch = self._watch = Watch(self._options.signal, Timeouts.of(self._options.timeout))
+        size = _FIRST_PIECE
+        try:
+            reply = await self._begin(watch)
+            frames = await self._framing(reply, watch)
+            if frames is None:
+                answer = await self._whole_answer(watch)
+                await self._settle(reply)
+                yield self._last(answer)
+                return
+            decoder = self._decoder
+            while chunk := self._head or await self._chunk(watch):
+                self._head, at = b"", 0
+                while at < len(chunk):
+                    events: Batch = []
+                    for frame in frames.feed(chunk[at : at + size]):
+                        events += decoder.feed(frame)
+                    at, size = at + size, min(2 * size, _LARGEST_PIECE)
+                    if not events:
+                        continue
+                    if isinstance(events[-1], Done | Error):
+                        await self._settle(reply)
+                        yield self._last(events)
+                        return
+                    watch.pause()
+                    yield events
+                    watch.resume()
+            events = [event for frame in frames.close() for event in decoder.feed(frame)]
+            ended = bool(events) and isinstance(events[-1], Done | Error)
+            yield self._last(events if ended else events + decoder.close())
+        except InterlinguaError as failure:
+            yield self._failed(failure)
+        except BaseException as error:  # of a callback, a transport or an auth resolver that somebody else wrote
+            if must_propagate(error):
+                raise
+            yield self._failed(contained(error))
+        finally:
+            watch.finish()
+            self.close()
+
+    def close(self) -> None:
+        """Ends the connection at once. What is still expected of it fails."""
+        if self._reply is not None:
+            self._reply.close()
+
+    def cut(self, why: str) -> Batch:
+        """The terminal event for a caller that leaves now; nothing if the stream has ended."""
+        if self._watch is not None:
+            self._watch.end(Aborted(why))
+        self.close()
+        return self._decoder.close(why, aborted=True)
+
+    @property
+    def _decoder(self) -> Decoding:
+        if self._decoding is None:
+            model = self._request.model
+            self._decoding = self._wire.codec.StreamDecoder(
+                model=model.id,
+                provider=self._connector.provider,
+                timestamp=self._timestamp,
+                mint=_unique_id,
+                quirks=_quirks(self._wire, model),
+            )
+            self._decoding.renaming(self._names)
+        return self._decoding
+
+    async def _begin(self, watch: Watch) -> Reply:
+        """Sends the request. A login's token that is refused is renewed once."""
+        connector, options = self._connector, self._options
+        prepared = await watch.during(connector.prepare(self._wire, self._request, options, self._secrets))
+        self.losses = prepared.losses
+        self._names = prepared.names
+        reply = await self._send(prepared, watch)
+        if reply.status == 401 and prepared.renewable:
+            reply.close()
+            again = connector.prepare(self._wire, self._request, options, self._secrets, renew=True)
+            reply = await self._send(await watch.during(again), watch)
+        return reply
+
+    async def _send(self, prepared: Prepared, watch: Watch) -> Reply:
+        sending = self._transport.send("POST", prepared.url, prepared.headers, prepared.body)
+        reply = self._reply = await watch.during(sending)
+        watch.reading(reply.close)
+        if self._options.on_response is not None:
+            self._options.on_response(reply.status, reply.headers)
+        return reply
+
+    async def _framing(self, reply: Reply, watch: Watch) -> Any:
+        """How the body is cut into frames; None where it is one answer, which some proxies send for any request."""
+        codec = self._wire.codec
+        kind = reply.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if reply.status != 200:
+            body = await self._whole(watch)
+            raise codec.decode_error(reply.status, _text(body) if kind == "text/html" else body, reply.headers)
+        declared, found = kind, None
+        while found is None and (chunk := await self._chunk(watch)):
+            self._head = (self._head + chunk).lstrip()  # padding before the first byte means nothing
+            found = actual_type(self._head, declared)
+        kind = found or declared
+        if kind == "text/html":
+            page = (await self._whole(watch))[:200].decode(errors="replace")
+            raise BadWire(codec.API, f"a web page came instead of an answer; is the base URL right? {page!r}")
+        framing = codec.framing(kind)
+        if kind == "application/json" and (not self._request.options.stream or framing.name == "sse"):
+            return None
+        return framing
+
+    async def _whole_answer(self, watch: Watch) -> Batch:
+        """The events of an answer that comes in one piece; the last alone where nobody wants the others."""
+        codec, model, body = self._wire.codec, self._request.model, await self._whole(watch, _LARGEST_ANSWER)
+        fields = {"model": model.id, "provider": self._connector.provider, "timestamp": self._timestamp}
+        more = {"mint": _unique_id, "quirks": _quirks(self._wire, model)}
+        takes = _parameters(getattr(codec.decode_response, "func", codec.decode_response))
+        fields |= {name: value for name, value in more.items() if value is not None and name in takes}
+        answer = codec.decode_response(body, **fields)
+        if self._names:
+            content = tuple(renamed(block, self._names) for block in blocks_of(answer.content))
+            answer = replace(answer, content=content)
+        if answer.stop_reason == "error" and (given := _error_in(body)) is not None:
+            self._decoder.failure = codec.decode_error(0, {"error": given})
+        events = list(unfold(answer))
+        return events if self._request.options.stream else events[-1:]
+
+    async def _whole(self, watch: Watch, limit: int = ERROR_BODY_LIMIT) -> bytes:
+        assert self._reply is not None
+        head, self._head = self._head, b""
+        try:
+            return head + await whole(self._reply, limit)
+        except InterlinguaError as error:
+            raise watch.why or error from None
+
+    async def _chunk(self, watch: Watch) -> bytes:
+        assert self._reply is not None
+        try:
+            chunk = await self._reply.chunk()
+        except InterlinguaError as error:
+            raise watch.why or error from None
+        if watch.why is not None:  # what had arrived before it does not count any more
+            raise watch.why
+        return chunk
+
+    async def _settle(self, reply: Reply) -> None:
+        """Reads to the end of the body where that is near, so that the connection can be used again."""
+        if getattr(reply, "ended", False):
+            return
+        try:
+            async with asyncio.timeout(0.05):
+                while await reply.chunk():
+                    pass
+        except (TimeoutError, InterlinguaError):
+            reply.close()
+
+    def _last(self, events: Batch) -> Batch:
+        last = events[-1] if events else None
+        if isinstance(last, Error):
+            text = scrub(last.error.error_message or "", secrets=self._secrets)
+            if text != (last.error.error_message or ""):
+                events[-1] = last = Error(last.reason, replace(last.error, error_message=text))
+            self.failure = self._scrubbed(self._decoder.failure or failure_of(last.error))
+        return events
+
+    def _failed(self, failure: InterlinguaError) -> Batch:
+        self.failure = self._scrubbed(failure)
+        return self._decoder.close(str(failure), aborted=isinstance(failure, Aborted))
+
+    def _scrubbed(self, failure: InterlinguaError) -> InterlinguaError:
+        return scrubbed(failure, functools.partial(scrub, secrets=self._secrets))
 
 
-_NUMBER = (int, float)
-_KINDS: dict[str, Any] = {
-    "max_tokens": int,
-    "top_k": int,
-    "seed": int,
-    "temperature": _NUMBER,
-    "top_p": _NUMBER,
-    "timeout": (int, float, Timeouts),
-}
+@functools.lru_cache(maxsize=64)
+def _parameters(function: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
+
+
+def _text(page: bytes) -> bytes:
+    """What a page for people says, in one line."""
+    return b" ".join(re.sub(rb"(?is)<(script|style)\b.*?</\1>|<[^>]*>", b" ", page[:_LONGEST_PAGE]).split())
+
+
+def _error_in(body: bytes) -> Any:
+    """The error that a whole answer tells beside its content: OpenAI's `error`, or OpenRouter's inside a choice."""
+    wire = read(body)
+    if not isinstance(wire, dict):
+        return None
+    choices = wire.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return wire.get("error") or (first.get("error") if isinstance(first, dict) else None)
+
+
+def scrubbed(failure: InterlinguaError, scrub: Callable[[str], str]) -> InterlinguaError:
+    """The same error, without secrets in its words and its body, and no longer than people read."""
+    text = scrub(str(failure))
+    if len(text) > LONGEST_MESSAGE:
+        text = f"{text[:LONGEST_MESSAGE]}… ({len(text)} characters)"
+    if text != str(failure):
+        failure.args = (text,)
+        if isinstance(failure, ProviderError | DialectError):
+            failure.message = text
+    if isinstance(failure, ProviderError) and failure.body is not None:
+        failure.body = _scrubbed_value(failure.body, scrub)
+    return failure
+
+
+def _scrubbed_value(value: Any, scrub: Callable[[str], str], name: str = "") -> Any:
+    """A JSON value without secrets: a text is looked at with its name before it, which may say that it is one."""
+    if isinstance(value, dict):
+        return {scrub(str(key)): _scrubbed_value(item, scrub, str(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_scrubbed_value(item, scrub, name) for item in value]
+    if not isinstance(value, str):
+        return value
+    head = f"{name}="
+    text = scrub(head + value)
+    return text.removeprefix(head) if text.startswith(head) else scrub(value)

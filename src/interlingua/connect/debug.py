@@ -35,9 +35,7 @@ from ..values.messages import (
 )
 from ..values.request import Context, ModelCost, ModelDescriptor, Request, StreamOptions, ToolSpec
 from .connector import stream_arguments
-from .exchange import Batch
-from .stream import Stream
-from .timeouts import Timeouts, Watch
+from .stream import Batch, Stream, Timeouts, Watch
 
 SCRIPT_VARIABLE = "INTERLINGUA_DEBUG_SCRIPT"
 
@@ -342,12 +340,13 @@ class _Playing:
                 raise reply
             for batch in self._events(reply):
                 if not batch and step is not None and step.delay:
-                    await watch.during(asyncio.ensure_future(asyncio.sleep(step.delay)))
+                    await watch.during(asyncio.sleep(step.delay))
                 if watch.why is not None:
                     raise watch.why
                 if batch:
-                    watch.progress()
+                    watch.pause()
                     yield batch
+                    watch.resume()
             if step is not None and step.error is not None:
                 raise provider_error(step.error, status=step.status)
         except InterlinguaError as failure:

@@ -12,25 +12,10 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import DecodeError, Struct, json
 
+from ..dialects import WIRES
+from ..dialects.wire import AuthStyle
 from ..values.messages import ImageBlock, ToolResultMessage, UserMessage
 from ..values.request import Api, Request
-
-AuthStyle: TypeAlias = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "aws", "google", "none"]
-
-# How a key is said on each wire, where the row does not tell.
-AUTH_STYLES: dict[Api, AuthStyle] = {
-    "anthropic-messages": "x-api-key",
-    "openai-completions": "bearer",
-    "openai-responses": "bearer",
-    "openai-codex-responses": "bearer",
-    "azure-openai-responses": "api-key",
-    "google-generative-ai": "x-goog-api-key",
-    "google-vertex": "google",
-    "google-gemini-cli": "bearer",
-    "bedrock-converse-stream": "aws",
-    "bedrock-invoke-anthropic": "aws",
-    "ollama-chat": "bearer",
-}
 
 
 class Setting(Struct, frozen=True):
@@ -98,7 +83,8 @@ class Provider(Struct, frozen=True, kw_only=True):
         return Route(pattern="", api=self.api)
 
     def auth_style(self, api: Api) -> AuthStyle:
-        return self.auth or AUTH_STYLES.get(api, "bearer")
+        """How a key is sent: as the row says, else as the wire does."""
+        return self.auth or (WIRES[api].http.auth if api in WIRES else "bearer")
 
 
 _INTERLEAVED = "interleaved-thinking-2025-05-14"

@@ -130,6 +130,13 @@ class Target(NamedTuple):
     address: str = ""
     account: str = ""
 
+    @property
+    def place(self) -> "Target":
+        return self._replace(account="")
+
+    def __str__(self) -> str:
+        return f"{self.provider}/{self.model}"
+
 
 class Breaker:
     """Stops calls to a target that keeps failing, and remembers which targets asked to be left alone.
@@ -152,9 +159,11 @@ class Breaker:
         self._until: dict[Target, float] = {}
         self._waits: OrderedDict[Target, tuple[int, float]] = OrderedDict()  # how many in a row, and until when
 
-    def check(self, provider: str, model: str, address: str = "") -> None:
+    def check(self, target: Target) -> None:
         """Raises `Overloaded` while the target is to be left alone. The first call after that is the probe."""
-        key = Target(provider, model, address)
+        if not self._until:
+            return
+        key = target.place
         with self._lock:
             until = self._until.get(key)
             if until is None:
@@ -164,39 +173,38 @@ class Breaker:
                 self._until[key] = self._clock() + self._cooldown  # others wait for the probe
                 return
         raise Overloaded(
-            f"circuit open for {provider}/{model} after {self._failures} failures in a row; retry in {left:.0f} s",
+            f"circuit open for {target} after {self._failures} failures in a row; retry in {left:.0f} s",
             code=CIRCUIT_OPEN,
             retry_after=left,
-            provider=provider,
+            provider=target.provider,
         )
 
-    def check_wait(self, provider: str, model: str, address: str = "", account: str = "") -> None:
+    def check_wait(self, target: Target) -> None:
         """Raises `RateLimited` while a wait that the target asked for is not over."""
         with self._lock:
-            _, until = self._waits.get(Target(provider, model, address, account), (0, 0.0))
+            _, until = self._waits.get(target, (0, 0.0))
             left = until - self._clock()
         if left > 0:
             raise RateLimited(
-                f"{provider}/{model} asked to be left alone; retry in {left:.0f} s",
+                f"{target} asked to be left alone; retry in {left:.0f} s",
                 code=CIRCUIT_OPEN,
                 retry_after=left,
-                provider=provider,
+                provider=target.provider,
             )
 
-    def succeeded(self, provider: str, model: str, address: str = "", account: str = "") -> None:
-        with self._lock:
-            self._close(Target(provider, model, address))
-            self._waits.pop(Target(provider, model, address, account), None)
+    def succeeded(self, target: Target) -> None:
+        if self._counts or self._waits:
+            with self._lock:
+                self._close(target.place)
+                self._waits.pop(target, None)
 
-    def failed(
-        self, provider: str, model: str, failure: InterlinguaError, address: str = "", account: str = ""
-    ) -> None:
+    def failed(self, target: Target, failure: InterlinguaError) -> None:
         if getattr(failure, "code", "") == CIRCUIT_OPEN:
             return
-        key = Target(provider, model, address)
+        key = target.place
         with self._lock:
             if asks_to_wait(failure):
-                self._wait(Target(provider, model, address, account), wait_of(failure))
+                self._wait(target, wait_of(failure))
             if passing(failure) and not isinstance(failure, RateLimited):
                 self._count(key)
             elif isinstance(failure, RateLimited) or 0 < getattr(failure, "status", 0) < 500:  # it answers

@@ -1,22 +1,27 @@
-"""An answer as it arrives: iterate it, ask for its result, or leave it."""
+"""An answer as it arrives: iterate it, ask for its result, or leave it. Aborts and timeouts of one attempt."""
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from typing import Any, Protocol, TypeAlias, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..dialects.provider_errors import failure_of
-from ..values.errors import Aborted, InterlinguaError
+from ..values.abort import Abort
+from ..values.errors import Aborted, InterlinguaError, TimedOut
 from ..values.events import Done, Error, Start, StreamEvent
 from ..values.folding import CUT_OFF
 from ..values.interop import must_propagate
 from ..values.messages import AssistantMessage
-from .exchange import Batch, contained
+
+Batch: TypeAlias = list[StreamEvent]
+Result = TypeVar("Result")
 
 LEFT = "the reader left the stream"
+_NEVER = float("inf")
 
 
 class Source(Protocol):
@@ -55,7 +60,8 @@ class Stream:
         self._finish = finish
         self._batches: AsyncGenerator[Batch, None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._turn = asyncio.Lock()  # several may read at once; one of them at a time asks for more
+        self._refilling = False  # several may read at once; one of them at a time asks for more
+        self._refilled: asyncio.Event | None = None  # there while another waits for that
         self._readers = 0
         self._waiting: deque[StreamEvent] = deque()
         self._latest: StreamEvent | None = None
@@ -82,9 +88,7 @@ class Stream:
         Events that nobody is reading are gone then; whoever loops over the stream still gets all of them.
         """
         while self.message is None:
-            async with self._turn:
-                if self.message is None:
-                    await self._refill()
+            await self.more()
             if not self._readers:
                 while self.take() is not None:
                     pass
@@ -94,7 +98,7 @@ class Stream:
         """Leaves the stream."""
         self.leave()
         if self._batches is not None:
-            with contextlib.suppress(RuntimeError):  # somebody is reading: closing the connection has told them
+            with contextlib.suppress(RuntimeError):  # somebody is reading: closing the connection has ended that
                 await self._batches.aclose()
 
     async def __aenter__(self) -> "Stream":
@@ -109,9 +113,7 @@ class Stream:
         while not waiting:
             if self.message is not None:
                 return None
-            async with self._turn:
-                if not waiting and self.message is None:
-                    await self._refill()
+            await self.more()
         event = self._latest = waiting.popleft()
         return event
 
@@ -122,9 +124,20 @@ class Stream:
 
     async def more(self) -> None:
         """Waits for events to come, or for the end."""
-        async with self._turn:
+        if self._refilling:
+            if self._refilled is None:
+                self._refilled = asyncio.Event()
+            await self._refilled.wait()
+            return
+        self._refilling = True
+        try:
             if self.message is None:
                 await self._refill()
+        finally:
+            self._refilling = False
+            if self._refilled is not None:
+                self._refilled.set()
+                self._refilled = None
 
     def take(self) -> StreamEvent | None:
         """The next event if it has already come."""
@@ -165,7 +178,7 @@ class Stream:
                 self.failure = failure
             self._report_end()
         if self.message is not None:
-            await self._batches.aclose()  # what it holds is let go of now, not when somebody collects it
+            await self._batches.aclose()  # its resources are released now, not when somebody collects it
 
     def _report_end(self) -> None:
         if self.message is not None and self.observer is not None:
@@ -235,3 +248,152 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def contained(error: BaseException) -> InterlinguaError:
+    """What foreign code raised, as an error of ours."""
+    failure = InterlinguaError(f"the call failed: {error!r}")
+    failure.__cause__ = error
+    return failure
+
+
+# --- aborts and timeouts ----------------------------------------------------------------------------------------------
+
+
+class Timeouts(Struct, frozen=True, kw_only=True):
+    """How long to wait, in seconds: for the first event, and between events. Pings are not events. None: for ever.
+
+    Only waiting counts: a reader that takes its time is no silence. How long a connection may take is the transport's
+    affair.
+    """
+
+    first: float | None = 600.0
+    idle: float | None = 300.0
+
+    @classmethod
+    def of(cls, timeout: "float | Timeouts | None") -> "Timeouts":
+        """A number is both."""
+        if timeout is None:
+            return _USUAL
+        return timeout if isinstance(timeout, Timeouts) else cls(first=timeout, idle=timeout)
+
+
+_USUAL = Timeouts()
+
+
+class Watch:
+    """Abort and timeout handling for one attempt. When it ends the attempt, `why` says so and what is pending stops.
+
+    Progress only moves the deadline; the timer is set anew when it rings too early. So an event costs no timer.
+    """
+
+    def __init__(self, signal: Abort | None, timeouts: Timeouts) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._timeouts = timeouts
+        self._stop: Callable[[], object] | None = None
+        self._interrupted = False  # the task that waits in `during` was cancelled from here
+        self._begun = False
+        self._why: InterlinguaError | None = None
+        self._signal = signal
+        self._forget = signal.on_abort(self._signalled) if signal is not None else None
+        first, idle = timeouts.first, timeouts.idle
+        self._step = min(_NEVER if first is None else first, _NEVER if idle is None else idle)
+        now = self._loop.time()
+        self._due = _NEVER if first is None else now + first
+        self._timer: asyncio.TimerHandle | None = None
+        if self._step != _NEVER and self.why is None:
+            self._timer = self._loop.call_at(now + self._step, self._ring)
+
+    @property
+    def why(self) -> InterlinguaError | None:
+        """What ended the attempt. A signal counts as soon as it has fired, before the event loop comes to it."""
+        if self._why is None and self._signal is not None and self._signal.aborted:
+            self._why = Aborted(self._signal.reason)
+        return self._why
+
+    async def during(self, work: Awaitable[Result]) -> Result:
+        """The outcome of some work. When the attempt ends before, the work is cancelled and `why` raised.
+
+        As `asyncio.timeout` does it: the running task is cancelled, and that is taken back here.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        if self.why is not None:
+            getattr(work, "close", _nothing)()
+            raise self.why
+        pending = task.cancelling()
+        self._interrupted, self._stop = False, lambda: self._interrupt(task)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self._interrupted and task.cancelling() <= pending + 1 and self.why is not None:
+                raise self.why from None
+            raise
+        finally:
+            self._stop = None
+            if self._interrupted:
+                task.uncancel()
+
+    def _interrupt(self, task: "asyncio.Task[Any]") -> None:
+        if not self._interrupted:
+            self._interrupted = True
+            task.cancel()
+
+    def reading(self, stop: Callable[[], object]) -> None:
+        """From now on `stop` is what ends the pending read."""
+        self._stop = stop
+        if self.why is not None:
+            stop()
+
+    def pause(self) -> None:
+        """Events came: until somebody asks for more, nobody waits."""
+        self._begun = True
+        self._due = _NEVER
+
+    def resume(self) -> None:
+        """Somebody waits for more: the next deadline counts from here. Raises what ended the attempt meanwhile."""
+        if self.why is not None:  # what had arrived before it does not count any more
+            raise self.why
+        if self._timeouts.idle is not None:
+            self._due = self._loop.time() + self._timeouts.idle
+
+    def end(self, why: InterlinguaError) -> None:
+        """Ends the attempt from this side: whatever is pending is stopped, and `why` raised there."""
+        self._end(why)
+        self.finish()
+
+    def finish(self) -> None:
+        """The attempt is over."""
+        self._stop = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._forget is not None:
+            self._forget()
+            self._forget = None
+
+    def _ring(self) -> None:
+        now = self._loop.time()
+        if now < self._due:
+            self._timer = self._loop.call_at(min(self._due, now + self._step), self._ring)
+            return
+        seconds = self._timeouts.idle if self._begun else self._timeouts.first
+        what = "nothing more was heard" if self._begun else "the answer did not begin"
+        self._end(TimedOut(f"{what} within {seconds:g} s"))
+
+    def _signalled(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the call over
+            self._loop.call_soon_threadsafe(self._aborted)
+
+    def _aborted(self) -> None:
+        self._end(Aborted(self._signal.reason if self._signal is not None else None))
+
+    def _end(self, why: InterlinguaError) -> None:
+        if self._why is None:
+            self._why = why
+        if self._stop is not None:
+            self._stop()
+
+
+def _nothing() -> None:
+    pass

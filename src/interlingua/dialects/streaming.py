@@ -2,6 +2,7 @@
 
 import abc
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -159,9 +160,18 @@ def _numbered(mint: Callable[..., str] | None) -> Callable[[int], str] | None:
         return None
     make = mint
     try:
+        takes_number = _takes_number(make)
+    except TypeError:  # it cannot be hashed
+        takes_number = _takes_number.__wrapped__(make)
+    return make if takes_number else lambda number: make()
+
+
+@functools.lru_cache(maxsize=32)  # connectors pass the same function with every call
+def _takes_number(make: Callable[..., str]) -> bool:
+    try:
         inspect.signature(make).bind(0)
     except TypeError:
-        return lambda number: make()
+        return False
     except ValueError:  # made in C, with no signature to look at
         pass
-    return make
+    return True

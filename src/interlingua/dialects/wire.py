@@ -209,6 +209,11 @@ class Http(Struct, frozen=True, kw_only=True):
     response_id: str = ""
     ping: bytes = b": ping\n\n"
     usage_first: bool = False
+    only_streams: bool = False  # the service gives no answer in one piece
+    # What a call adds to a body that is neither the conversation's nor an option's, given the request as it was asked.
+    complete_body: Callable[[Request, dict[str, Any]], dict[str, Any]] | None = None
+    # Of a credential that is more than a key: the key alone, and the body with the rest of it.
+    unpack_key: Callable[[str, dict[str, Any]], tuple[str, dict[str, Any]]] | None = None
     error_event: Callable[[ProviderError, int, Any], bytes]
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from msgspec import Struct
 
 from ..connect.connector import Connector
-from ..connect.foreign import as_connector
+from ..connect.registry import as_connector
 from ..tools.tool import Tool, ToolFactory, as_tool
 from ..values.errors import FormatError
 from ..values.interop import snake_case

@@ -7,6 +7,7 @@ and nothing falls back behind the caller's back: a key that turns out wrong is a
 
 import asyncio
 import configparser
+import functools
 import inspect
 import os
 import re
@@ -15,11 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from ...dialects.wire import AuthStyle
 from ...values.errors import AuthFailed, InterlinguaError
 from ...values.interop import attribute, struct_of, with_arguments
 from ...values.request import AuthMode, ResolvedAuth
 from ..overrides import known_rows
-from ..providers import AuthStyle, is_login_token
+from ..providers import is_login_token
 from . import oauth
 from .credentials import Credential, CredentialStore, Secret
 
@@ -36,6 +38,7 @@ _AWS_VARIABLES = (
 )
 _AWS_SETTINGS = ("aws_access_key_id", "role_arn", "sso_session", "sso_start_url", "credential_process", "login_session")
 _GOOGLE_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
+_PLAIN_KEY, _JSON_KEY = re.compile(r"[!-~]+"), re.compile(r"[ -~]+")  # some keys are JSON objects
 
 
 class KeyResolver(Protocol):
@@ -94,6 +97,16 @@ def resolve_auth(
         (found for place in places(provider, env_vars, explicit_key, env=env, store=store) if (found := place.look())),
         None,
     )
+
+
+def given_key(variables: Iterable[str], explicit_key: str | None, env: Env) -> ResolvedAuth | None:
+    """The key that was given, else that of the first variable that holds one. Reads no file."""
+    if explicit_key and (found := _key(explicit_key, "explicit", "api-key")) is not None:
+        return found
+    for name in variables:
+        if (value := env.get(name)) and (found := _key(value, f"env:{name}", _mode(name))) is not None:
+            return found
+    return None
 
 
 async def authenticate(
@@ -158,6 +171,7 @@ def places(
     yield from _cloud_files(style, env)
 
 
+@functools.lru_cache(maxsize=256)
 def convention(provider: str) -> str:
     """The variable that every provider has: `my.host/x` is MY_HOST_X_API_KEY."""
     return f"{re.sub(r'[^A-Z0-9]', '_', provider.upper())}_API_KEY"
@@ -182,8 +196,7 @@ def _key(value: str, source: str, mode: AuthMode) -> ResolvedAuth | None:
     value = value.strip()
     if not value or value in _MARKERS:
         return None
-    first = " " if value.startswith("{") else "!"  # some keys are JSON objects, which may hold spaces
-    if not all(first <= c <= "~" for c in value):
+    if not (_JSON_KEY if value.startswith("{") else _PLAIN_KEY).fullmatch(value):
         raise AuthFailed(f"the key from {source} has spaces or other characters that no key has: copy it again, whole")
     return ResolvedAuth(api_key=value, source=source, mode="oauth" if is_login_token(value) else mode)
 

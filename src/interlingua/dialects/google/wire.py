@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...values import jsontext
-from ...values.errors import ProviderError
+from ...values.errors import FormatError, ProviderError
 from .. import google, shapes
 from ..framing import write_sse
 from ..limits import GOOGLE as LIMITS
@@ -31,6 +31,18 @@ def _is_request(value: Any) -> bool:
     if isinstance(value, dict):
         return "contents" in value
     return any(isinstance(message.get("parts"), list) and "id" not in message for message in shapes.messages(value))
+
+
+def _token_and_project(key: str, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Cloud Code Assist's credential is a token and a project in one JSON text; the project goes into the envelope."""
+    try:
+        both = jsontext.read(key)
+    except FormatError:
+        return key, body
+    if not isinstance(both, dict):
+        return key, body
+    project = both.get("projectId")
+    return str(both.get("token", "")), ({**body, "project": project} if project else body)
 
 
 def _evidence(rank: int) -> tuple[Evidence, ...]:
@@ -87,6 +99,7 @@ GEMINI_CLI = GOOGLE.variant(
         "route_rank": 10,
         "base": "",
         "auth": "bearer",
+        "unpack_key": _token_and_project,
         "models_path": None,
     },
     evidence=(

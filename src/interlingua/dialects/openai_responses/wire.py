@@ -5,6 +5,7 @@ from typing import Any
 
 from ...values import jsontext
 from ...values.errors import ProviderError
+from ...values.request import Request
 from .. import openai_responses, shapes
 from ..framing import write_sse
 from ..limits import RESPONSES as LIMITS
@@ -35,6 +36,25 @@ def _is_request(value: Any) -> bool:
     )
 
 
+def _sealed(request: Request, body: dict[str, Any]) -> dict[str, Any]:
+    """Asks for the reasoning sealed: where nothing is stored, a later turn must bring it back.
+
+    https://platform.openai.com/docs/guides/reasoning: with `store: false`, `include` must name
+    `reasoning.encrypted_content`. Hosts that cannot seal refuse the field; their row or the model says so.
+    """
+    thinking = request.options.reasoning
+    if thinking is None or thinking.enabled is False:
+        return body
+    return _always_sealed(request, body)
+
+
+def _always_sealed(request: Request, body: dict[str, Any]) -> dict[str, Any]:
+    """As above, for models that reason whether or not they are asked to."""
+    if (request.model.compat or {}).get("supportsEncryptedReasoning") is not False:
+        body.setdefault("include", ["reasoning.encrypted_content"])
+    return body
+
+
 OPENAI_RESPONSES = Wire(
     api=openai_responses.API,
     codec=openai_responses,
@@ -48,6 +68,7 @@ OPENAI_RESPONSES = Wire(
         charset="; charset=utf-8",
         response_id="resp_",
         error_event=_error_event,
+        complete_body=_sealed,
     ),
     evidence=(
         Evidence("event", 10, "`response.…` events", lambda v: v["type"].startswith("response.")),
@@ -76,6 +97,8 @@ AZURE = OPENAI_RESPONSES.variant(
 CODEX = OPENAI_RESPONSES.variant(
     "openai-codex-responses",
     quirks={"path": "/codex/responses"},
-    http={"route": r"/codex/responses", "route_rank": 20, "base": "/backend-api", "models_path": None},
+    http={"route": r"/codex/responses", "route_rank": 20, "base": "/backend-api", "models_path": None}
+    # The backend of ChatGPT refuses a request that does not ask for a stream ("Stream must be set to true").
+    | {"only_streams": True, "complete_body": _always_sealed},
     is_detected=False,
 )

@@ -1,0 +1,397 @@
+"""One call: the value that is built from the caller's arguments, and the attempts until one model answers.
+
+Access is whatever leads to one provider: key, address, headers, and the settings that an address is made of. What is
+given with a call is the first model's; a fallback has its own row, variables and stored credentials, or brings its own.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Required, TypeAlias, TypedDict
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..dialects.provider_errors import failure_of
+from ..values.abort import Abort
+from ..values.errors import Aborted, ContextTooLong, FormatError, InterlinguaError, TransportError
+from ..values.events import (
+    BlockStart,
+    Done,
+    Error,
+    Start,
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallStart,
+)
+from ..values.folding import CUT_OFF
+from ..values.interop import must_propagate
+from ..values.messages import AssistantMessage
+from ..values.request import CallOptions, ModelDescriptor, Options, Request, StreamOptions
+from . import models as catalogue
+from .connector import Connector, HttpConnector, account_of
+from .overrides import own_notes
+from .registry import Foreign, opened
+from .retry import Breaker, Retry, Target, asks_to_wait, elsewhere
+from .stream import Batch, Source, Stream, Timeouts, Watch, contained
+
+Model: TypeAlias = str | ModelDescriptor
+OnRetry: TypeAlias = Callable[[InterlinguaError, float], object]
+GetApiKey: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
+_COST_TIMEOUT = 5.0  # seconds that the record of an answer's cost may take
+
+
+class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What leads to one provider; no `repr` shows it."""
+
+    api_key: str | None = None
+    base_url: str | None = None
+    headers: dict[str, str] | None = None
+    settings: dict[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return "Access(…)"
+
+
+ACCESS = Access.__struct_fields__
+_NO_ACCESS = dict.fromkeys(ACCESS)
+
+
+class WithAccess(TypedDict, total=False):
+    """A model together with its own access, wherever a further model may be named."""
+
+    model: Required[Model]
+    api_key: str
+    base_url: str
+    headers: dict[str, str]
+    settings: dict[str, str]
+
+
+Fallback: TypeAlias = Model | WithAccess
+
+
+_PLAIN = CallOptions()
+
+
+class Candidate(Struct, frozen=True):
+    """A model that may answer a call, and how to call it alone."""
+
+    model: Model
+    options: CallOptions
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """All that was asked for, read once at the edge and passed whole.
+
+    The model of `request` is the first candidate's, as far as its name tells. `streamed` is False where nobody wants
+    events: then the answer may be fetched in one piece.
+    """
+
+    candidates: tuple[Candidate, ...]
+    request: Request
+    signal: Abort
+    retry: Retry
+    streamed: bool = True
+    on_retry: OnRetry | None = None
+    get_api_key: GetApiKey | None = None
+
+
+def chain(
+    model: Model, fallbacks: Fallback | Sequence[Fallback], options: CallOptions = _PLAIN
+) -> tuple[Candidate, ...]:
+    """The candidates of a call in their order. Only the first has the access that `options` bring."""
+    if not fallbacks and isinstance(fallbacks, tuple | list):
+        return (Candidate(model, options),)
+    others = (fallbacks,) if isinstance(fallbacks, str | ModelDescriptor | Mapping) else tuple(fallbacks)
+    without = replace(options, **_NO_ACCESS)
+    return (
+        Candidate(model, options),
+        *(_candidate(one, without, f"fallbacks[{at}]") for at, one in enumerate(others)),
+    )
+
+
+def _candidate(given: Fallback, options: CallOptions, path: str) -> Candidate:
+    model, access = parted(given, path)
+    return Candidate(model, replace(options, **access))
+
+
+def parted(given: Fallback, path: str) -> tuple[Model, dict[str, Any]]:
+    """A model and the access that was given with it."""
+    if isinstance(given, str | ModelDescriptor):
+        return given, {}
+    if not isinstance(given, Mapping) or not isinstance(given.get("model"), str | ModelDescriptor):
+        raise FormatError("not a model; give its name, a ModelDescriptor, or {'model': …, 'api_key': …}", path)
+    rest = {name: value for name, value in given.items() if name != "model"}
+    try:
+        access = msgspec.convert(rest, Access)
+    except msgspec.ValidationError as error:
+        raise FormatError(f"{error}; valid keys: model, {', '.join(ACCESS)}", path) from None
+    return given["model"], {name: value for name in ACCESS if (value := getattr(access, name)) is not None}
+
+
+def place_of(model: Model) -> tuple[str, str | None]:
+    """Where a model is asked, as far as its name or description tells. Access to one place is for no other."""
+    if isinstance(model, ModelDescriptor):
+        return model.provider or f"={model.api}", model.base_url
+    return own_notes().aliases.get(model, model).partition("/")[0], None
+
+
+def named(model: Model) -> ModelDescriptor:
+    """A model as far as its name tells."""
+    if isinstance(model, ModelDescriptor):
+        return model
+    provider, slash, id = model.partition("/")
+    return ModelDescriptor(id=id, provider=provider) if slash else ModelDescriptor(id=model)
+
+
+def options_of(options: Mapping[str, Any]) -> tuple[Options, CallOptions]:
+    """Keyword options as the two values they mean; an unknown name is an error that tells the known ones."""
+    unknown = options.keys() - _NAMES
+    if unknown:
+        given = [name for name in options if name in unknown]
+        hint = " (the system text and the tools are the Context's)" if {"system", "tools"} & unknown else ""
+        known = ", ".join(sorted(_NAMES))
+        raise InterlinguaError(f"unknown option {', '.join(map(repr, given))}{hint}; valid options: {known}")
+    for name in options.keys() & _KINDS.keys():
+        value, wanted = options[name], _KINDS[name]
+        if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
+            raise FormatError(f"{name} must be a number, not {value!r}", f"options.{name}")
+    if (options.get("max_tokens") or 1) < 1:
+        raise FormatError(f"max_tokens must be at least 1, not {options['max_tokens']}", "options.max_tokens")
+    call = {name: options[name] for name in options if name in _CALL}
+    wire = {name: options[name] for name in options if name not in _CALL}
+    return Options(**wire), CallOptions(**call)
+
+
+_CALL = frozenset(CallOptions.__struct_fields__)
+_NAMES = frozenset(StreamOptions.__struct_fields__)
+_NUMBER = (int, float)
+_KINDS: dict[str, Any] = {
+    "max_tokens": int,
+    "top_k": int,
+    "seed": int,
+    "temperature": _NUMBER,
+    "top_p": _NUMBER,
+    "timeout": (int, float, Timeouts),
+}
+
+
+# --- attempts ---------------------------------------------------------------------------------------------------------
+
+
+class Attempts:
+    """A source that tries again, and elsewhere, as long as nothing has reached the caller.
+
+    `find` gives the connector for a model, and the model described as well as can be.
+    """
+
+    def __init__(
+        self, call: Call, find: Callable[[Model], tuple[Connector, ModelDescriptor]], breaker: Breaker
+    ) -> None:
+        self._call = call
+        self._find = find
+        self._breaker = breaker
+        self._source: Source | None = None  # of the present attempt
+        self._kept_back: Batch = []  # what has come of it, as long as that shows nothing
+        self._connector: Connector | None = None
+        self._options = call.candidates[0].options
+        self._target = Target("", "")
+        self.model = call.request.model  # that was asked last
+        self.failure: InterlinguaError | None = None
+
+    @property
+    def losses(self) -> Any:
+        return self._source.losses if self._source is not None else ()
+
+    def priced(self, message: AssistantMessage) -> AssistantMessage:
+        """The answer with what it cost, where that is known."""
+        tier = self._call.request.options.service_tier
+        if tier is not None and any(loss.path == "$.options.serviceTier" for loss in self.losses):
+            tier = None  # it was not sent
+        with contextlib.suppress(InterlinguaError):  # a broken price list must not cost the answer
+            return catalogue.priced(message, self.model, tier)
+        return message
+
+    async def batches(self) -> AsyncGenerator[Batch, None]:
+        """The events of the first attempt that brings anything of an answer; else the last failure."""
+        call, at, tries, too_small = self._call, 0, 0, 0
+        failure: InterlinguaError | None = None
+        events: Batch = []
+        while at < len(call.candidates):
+            candidate, more = call.candidates[at], at + 1 < len(call.candidates)
+            try:
+                if tries == 0:
+                    await self._choose(candidate)
+                    if 0 < (self.model.context_window or 0) <= too_small:
+                        at += 1
+                        continue  # one whose window is not known is asked: it may be large enough
+                    if failure is not None:
+                        self._report(failure, 0.0)
+                source = self._source = await self._open(candidate, more)
+                batches = source.batches()
+            except InterlinguaError as refused:
+                failure, events = refused, [_error(self.model, refused)]
+            else:
+                begun = False
+                events = self._kept_back = []
+                async with contextlib.aclosing(batches):
+                    async for batch in batches:
+                        if not begun:
+                            events += batch
+                            if events and isinstance(events[-1], Error):
+                                break
+                            if not any(map(_shows, batch)):
+                                continue
+                            begun, self._kept_back, batch = True, [], events
+                        if batch:
+                            yield await self._finished(batch) if isinstance(batch[-1], Done | Error) else batch
+                if begun:
+                    return
+                self._kept_back = []
+                if events and isinstance(events[-1], Error):
+                    failure = source.failure or failure_of(events[-1].error)
+                else:
+                    failure = source.failure or TransportError(CUT_OFF)
+                    events = [*events, _error(self.model, failure)]
+            tries += 1
+            # Not the same one again where it asks to be left alone and another can be asked.
+            if tries < call.retry.attempts and call.retry.again(failure) and not (more and asks_to_wait(failure)):
+                seconds = call.retry.wait(failure, tries)
+                self._report(failure, seconds)
+                if await self._sleep(seconds):
+                    continue
+                failure = Aborted(call.signal.reason)
+                events = [_error(self.model, failure)]
+            self._breaker.failed(self._target, failure)
+            if isinstance(failure, ContextTooLong):
+                too_small = max(too_small, self.model.context_window or 0)
+            if not elsewhere(failure):
+                break
+            at, tries = at + 1, 0
+        self.failure = failure
+        yield events
+
+    def cut(self, why: str) -> Batch:
+        pending, self._kept_back = self._kept_back, []
+        rest = self._source.cut(why) if self._source is not None else []
+        self._call.signal.abort(why)
+        return [*pending, *rest] if rest else []
+
+    async def _choose(self, candidate: Candidate) -> None:
+        """Finds who serves the candidate, and what fails or is limited when it does: the address, there the account."""
+        self.model = named(candidate.model)
+        self._target = Target(self.model.provider, self.model.id)
+        await catalogue.warm()
+        self._connector, self.model = self._find(candidate.model)
+        model, options, connector = self.model, candidate.options, self._connector
+        if isinstance(connector, HttpConnector):
+            address = connector.address(model, options)
+        else:
+            address = options.base_url or model.base_url or connector.id
+        self._target = Target(model.provider, model.id, address, account_of(options))
+
+    async def _open(self, candidate: Candidate, more: bool) -> Source:
+        """An attempt that has not begun. Whatever a foreign connector raises is its failure, not ours."""
+        self._breaker.check(self._target)
+        if more:
+            self._breaker.check_wait(self._target)
+        options, connector, model = candidate.options, self._connector, self.model
+        assert connector is not None
+        if self._call.get_api_key is not None:
+            options = await self._with_key(self._call.get_api_key, options)
+        self._options = options
+        if isinstance(connector, HttpConnector):
+            return connector.exchange(replace(self._call.request, model=model), options, streamed=self._call.streamed)
+        try:
+            events = opened(connector, replace(self._call.request, model=model), options)
+        except InterlinguaError:
+            raise
+        except BaseException as error:
+            if must_propagate(error):
+                raise
+            raise TransportError(f"the connector {connector.id} failed: {error!r}") from error
+        if isinstance(events, Stream):
+            return events.source
+        base = AssistantMessage(
+            content=(), api=model.api, provider=model.provider, model=model.id, timestamp=int(time.time() * 1000)
+        )
+        return Foreign(events, base, connector.id, options.signal, Timeouts.of(options.timeout))
+
+    async def _with_key(self, get: GetApiKey, options: CallOptions) -> CallOptions:
+        """The candidate's options, with the key that the caller's function gives for its provider."""
+        watch = Watch(self._call.signal, Timeouts.of(options.timeout))
+        try:
+            key = get(self.model.provider)
+            if inspect.isawaitable(key):
+                key = await watch.during(key)
+        except InterlinguaError:
+            raise
+        except BaseException as error:
+            if must_propagate(error):
+                raise
+            raise contained(error) from error
+        finally:
+            watch.finish()
+        return replace(options, api_key=key) if key else options
+
+    def _report(self, failure: InterlinguaError, seconds: float) -> None:
+        if self._call.on_retry is not None:
+            self._call.on_retry(failure, seconds)
+
+    async def _sleep(self, seconds: float) -> bool:
+        """Waits; False if the call was aborted meanwhile."""
+        try:
+            await asyncio.wait_for(self._call.signal.wait(), seconds)
+        except TimeoutError:
+            return True
+        return False
+
+    async def _finished(self, batch: Batch) -> Batch:
+        """The last batch, when what there is to learn from its last event has been learned."""
+        last, connector = batch[-1], self._connector
+        if isinstance(last, Done):
+            self._breaker.succeeded(self._target)
+            if isinstance(connector, HttpConnector) and connector.row.reports_cost:
+                with contextlib.suppress(InterlinguaError, TimeoutError):  # then it is unknown, and the answer stands
+                    async with asyncio.timeout(_COST_TIMEOUT):
+                        message = await connector.reported_cost(last.message, self.model, self._options)
+                        return [*batch[:-1], Done(last.reason, message)]
+        elif isinstance(last, Error):
+            self.failure = (self._source.failure if self._source is not None else None) or failure_of(last.error)
+            self._breaker.failed(self._target, self.failure)
+        return batch
+
+
+def _shows(event: StreamEvent) -> bool:
+    """Whether an event brings anything of the answer. What does not can be kept back, so that another may answer."""
+    match event:
+        case Start() | TextStart() | ThinkingStart() | ToolCallStart() | BlockStart():
+            return False
+        case TextDelta() | ThinkingDelta() | ToolCallDelta():
+            return bool(event.delta)
+        case TextEnd() | ThinkingEnd():
+            return bool(event.content)
+        case _:
+            return True
+
+
+def _error(model: ModelDescriptor, failure: InterlinguaError) -> Error:
+    reason: Any = "aborted" if isinstance(failure, Aborted) else "error"
+    message = AssistantMessage(
+        content=(),
+        api=model.api,
+        provider=model.provider,
+        model=model.id,
+        stop_reason=reason,
+        error_message=str(failure),
+    )
+    return Error(reason, message)
