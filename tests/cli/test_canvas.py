@@ -142,3 +142,32 @@ def test_keys_are_made_listed_used_and_removed(tmp_path: Path) -> None:
         assert browser.ask("/api/me")[0] == 401
     assert run("canvas", "keys", "remove", "ci", "--home", tmp_path).code == 1
     assert "no keys" in run("canvas", "keys", "list", "--home", tmp_path).out
+
+
+def test_export_writes_nothing_until_it_is_decided_what_becomes_of_finds(tmp_path: Path) -> None:
+    """Every find is listed with its surroundings; without a terminal the choice must have been made."""
+    path, out = tmp_path / "chat.json", tmp_path / "out.html"
+    path.write_text(
+        json.dumps({"model": "m", "messages": [{"role": "user", "content": "Write to ada@lovelace.example!"}]})
+    )
+    given = ("canvas", "export", path, "-o", out, "--home", tmp_path / "home")
+    refused = run(*given)
+    assert refused.code == 1 and not out.exists() and "say --redact suggested, all or none" in refused.err
+    assert "email: Write to ada@lovelace.example !" in refused.err
+    assert run(*given, "--redact", "suggested").code == 0
+    assert b"ada@lovelace.example" not in out.read_bytes() and b"[email 1]" in out.read_bytes()
+    assert run(*given, "--redact", "none").code == 0
+    assert b"ada@lovelace.example" in out.read_bytes()
+
+
+def test_the_ending_of_a_file_says_its_format(tmp_path: Path) -> None:
+    """.html, .md and .json; others are named with --to. An input is never overwritten."""
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps(MESSAGES))
+    home = ("--home", tmp_path / "home")
+    assert run("canvas", "export", path, "-o", tmp_path / "out.md", *home).code == 0
+    assert "Is it raining?" in (tmp_path / "out.md").read_text()
+    assert run("canvas", "export", path, "-o", tmp_path / "out.jsonl", *home).code == 2
+    assert run("canvas", "export", path, "-o", tmp_path / "out.jsonl", "-t", "anthropic-messages", *home).code == 0
+    assert run("canvas", "export", path, "-o", path, *home).code == 1
+    assert json.loads(path.read_text()) == MESSAGES

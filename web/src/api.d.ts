@@ -316,6 +316,22 @@ export type EventsQuery = {
   since?: string;
 };
 
+export type ExportLosses = {
+  losses: LossView[];
+};
+
+/** `redact` names finds of a scan with the same choice; `replace` stands in their place. */
+export type ExportRequest = {
+  format: string;
+  to?: string;
+  all?: boolean;
+  redact?: string[];
+  patterns?: string[];
+  replace?: string;
+  thinking?: boolean;
+  media?: boolean;
+};
+
 export type FileProblem = {
   name: string;
   line?: number;
@@ -341,6 +357,19 @@ export type FindQuery = {
   until?: number;
   limit?: number;
   cursor?: string;
+};
+
+/** Something that looks private. `suggested`: it is hardly ever anything else. */
+export type FindView = {
+  id: string;
+  kind: string;
+  text: string;
+  before: string;
+  after: string;
+  entry?: string;
+  block?: number;
+  where: string;
+  suggested?: boolean;
 };
 
 /** `repaired`: sending mends it on a copy; what is stored stays as it is. */
@@ -862,6 +891,22 @@ export type RunView = {
 
 export type RunsQuery = {
   session?: string;
+};
+
+/** What was found, and how many bytes the file would have. */
+export type Scan = {
+  finds: FindView[];
+  bytes: number;
+};
+
+/** The path to an entry, or all branches. `patterns` holds further texts to look for. */
+export type ScanRequest = {
+  format: string;
+  to?: string;
+  all?: boolean;
+  patterns?: string[];
+  thinking?: boolean;
+  media?: boolean;
 };
 
 export type SearchResult = {

@@ -14,12 +14,18 @@ from msgspec import Struct
 
 from .. import __version__
 from ..values import jsontext
-from . import client_routes, reading_routes, viewer_routes, writing_routes
+from . import client_routes, export_routes, reading_routes, viewer_routes, writing_routes
 from .routing import BYTES, JSON, ROUTES, Route
 from .shapes import Approval, LiveNode, RunView, Shape
 
 _EVENTS = "text/event-stream"
-_ROUTES = (client_routes, reading_routes, viewer_routes, writing_routes)  # importing them adds their routes
+_ROUTES = (
+    client_routes,
+    export_routes,
+    reading_routes,
+    viewer_routes,
+    writing_routes,
+)  # importing them adds their routes
 _REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 

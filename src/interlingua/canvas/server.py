@@ -157,6 +157,10 @@ class Canvas:
         """An address that lets one browser in, once."""
         return f"{self.address}{path}?token={self.access.new_token(scope)}"
 
+    def frame_link(self, key: str) -> str:
+        """An address at which a notebook shows one session, to read."""
+        return f"{self.address}/embed/{key}?k={self.access.cookie('read', only=key)}"
+
     # --- sessions ----------------------------------------------------------------------------------------------------
 
     async def hub(self, key: str) -> Hub:
@@ -273,13 +277,14 @@ class Canvas:
     # --- HTTP --------------------------------------------------------------------------------------------------------
 
     def _app(self) -> web.Application:
-        from . import client_routes, reading_routes, viewer_routes, writing_routes  # noqa: F401
+        from . import client_routes, export_routes, reading_routes, viewer_routes, writing_routes  # noqa: F401
 
         app = web.Application(client_max_size=LIMITS["file"], handler_args={"max_field_size": 16 << 10})
         app.on_response_prepare.append(guard.add_headers)
         for found in ROUTES:
             app.router.add_route(found.method, found.path, guard.guarded(self._checked(found)))
         app.router.add_route("GET", "/blobs/{sha256}", guard.guarded(self._checked(viewer_routes.BLOB)))
+        app.router.add_route("GET", "/embed/{key}", guard.guarded(self._frame))
         app.router.add_route("*", "/api/{rest:.*}", guard.guarded(self._no_route))
         app.router.add_route("GET", "/{path:.*}", guard.guarded(self._page))
         return app
@@ -297,6 +302,13 @@ class Canvas:
         from .viewer_routes import OPEN as viewer_open
 
         return handle
+
+    async def _frame(self, request: web.Request) -> web.StreamResponse:
+        """A page of another origin may hold this frame; the key in its address is what lets it in."""
+        from .export_routes import frame
+
+        guard.refuse_foreign_host(request, self._names)
+        return await frame(self, request)
 
     async def _no_route(self, request: web.Request) -> web.StreamResponse:
         guard.refuse_foreign_host(request, self._names)
@@ -348,7 +360,7 @@ class Canvas:
         )
 
     def capabilities(self) -> tuple[str, ...]:
-        return ("read", "write", "run", *(("tools",) if self.runs.toolbox.listed().tools else ()))
+        return ("read", "write", "run", "export", *(("tools",) if self.runs.toolbox.listed().tools else ()))
 
 
 def _refuse_other_sessions(request: web.Request, visitor: Visitor) -> None:

@@ -947,3 +947,55 @@ class Uploaded(Shape, frozen=True, kw_only=True):
     sha256: str
     mime_type: str
     size: int
+
+
+# --- export ----------------------------------------------------------------------------------------------------------
+
+
+class ScanRequest(Shape, frozen=True, kw_only=True):
+    """The path to an entry, or all branches. `patterns` holds further texts to look for."""
+
+    format: str
+    to: str | None = None
+    all: bool = False
+    patterns: tuple[str, ...] = ()
+    thinking: bool = True
+    media: bool = True
+
+
+class FindView(Shape, frozen=True, kw_only=True):
+    """Something that looks private. `suggested`: it is hardly ever anything else."""
+
+    id: str
+    kind: str
+    text: str
+    before: str
+    after: str
+    entry: str | None = None
+    block: int | None = None
+    where: str
+    suggested: bool = False
+
+
+class Scan(Shape, frozen=True, kw_only=True):
+    """What was found, and how many bytes the file would have."""
+
+    finds: tuple[FindView, ...]
+    bytes: int
+
+
+class ExportRequest(Shape, frozen=True, kw_only=True):
+    """`redact` names finds of a scan with the same choice; `replace` stands in their place."""
+
+    format: str
+    to: str | None = None
+    all: bool = False
+    redact: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    replace: str | None = None
+    thinking: bool = True
+    media: bool = True
+
+
+class ExportLosses(Shape, frozen=True, kw_only=True):
+    losses: tuple[LossView, ...]

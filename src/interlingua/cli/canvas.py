@@ -19,6 +19,7 @@ from . import output
 
 if TYPE_CHECKING:
     from ..canvas.library import Library, Place
+    from ..canvas.shapes import FindView
     from ..serving.access import KeyRing
 
 HOME = click.option("--home", type=click.Path(path_type=Path, file_okay=False), help="Where the sessions are.")
@@ -75,7 +76,8 @@ def open_(
 ) -> None:
     """Open conversations of any format in the browser: a tree to see, search, compare and continue.
 
-    Prints an address that lets one browser in, once. Further commands: interlingua canvas keys.
+    Prints an address that lets one browser in, once. Further commands: interlingua canvas export,
+    interlingua canvas keys.
     """
     if root is not None and profile is None:
         raise click.UsageError("--root says where tools work; choose them with --tools")
@@ -153,6 +155,122 @@ def _session(library: "Library", given: str) -> "Place | None":
     if len(exact or found) > 1:
         raise InterlinguaError(f"{given!r} could be {', '.join(p.id for p in found[:5])}; write more of it")
     return next(iter(exact or found), None)
+
+
+# --- export ----------------------------------------------------------------------------------------------------------
+
+
+@command.command("export")
+@click.argument("given", metavar="FILE|SESSION")
+@click.option("-o", "--output", "out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The file.")
+@click.option(
+    "-t", "--to", "format", help="html, markdown, json, preferences or a dialect; by default the ending says."
+)
+@click.option("--at", help="The entry at which the path ends; the head by default.")
+@click.option("--path", "path_alone", is_flag=True, help="The path to the head alone, without the other branches.")
+@click.option("--number", type=click.IntRange(1), help="Which conversation, of a file that holds several.")
+@click.option(
+    "--redact",
+    type=click.Choice(["suggested", "all", "none"]),
+    help="What to replace of what is found; asked for in a terminal.",
+)
+@click.option("--also", multiple=True, metavar="TEXT", help="A further text to look for.")
+@click.option("--no-thinking", is_flag=True, help="Leave the models' reasoning out.")
+@click.option("--no-media", is_flag=True, help="Leave pictures, recordings and files out.")
+@HOME
+@STORE
+def export(
+    given: str,
+    out: Path,
+    format: str | None,
+    at: str | None,
+    path_alone: bool,
+    number: int | None,
+    redact: str | None,
+    also: tuple[str, ...],
+    no_thinking: bool,
+    no_media: bool,
+    home: Path | None,
+    store: str | None,
+) -> None:
+    """Write a conversation as one HTML file, as Markdown, or in any dialect.
+
+    What looks private (keys, tokens, addresses, homes, numbers) is listed with its surroundings first. Nothing is
+    written until it is decided what becomes of it.
+    """
+    from ..canvas.export import Choice, finds_of, material_of, redacted, write
+    from ..canvas.finding import Finder
+    from ..canvas.library import Library
+    from ..canvas.listing import Describer
+    from ..canvas.trees import Tree
+
+    library = Library(home.expanduser().absolute() if home is not None else None, store)
+    place = _one(_opened(library, (given,)), given, number)
+    chosen = Choice(
+        format=format or _format_of(out),
+        to=at,
+        all=at is None and not path_alone,
+        thinking=not no_thinking,
+        media=not no_media,
+    )
+    tree = Tree(library, place)
+    try:
+        view = Describer(library, Finder(library)).view(place)
+        material = material_of(tree, view, chosen)
+        finds = finds_of(material, also)
+        ids = _decided(finds, redact)
+        if ids:
+            material = redacted(material, ids, also)
+        written = write(material, view, chosen)
+    finally:
+        tree.close()
+    if place.where is not None:
+        output.refuse_inputs(out, [Path(place.where)])
+    with output.atomic(out) as stream:
+        stream.write(written.data)
+    output.note_losses(f"{given} → {chosen.format}", [written.losses])
+    what = f", {len(ids)} of {len(finds)} finds replaced" if finds else ""
+    output.console(err=True).print(Text(f"{out}: {len(written.data):,} bytes{what}"))
+
+
+def _one(places: "list[Place]", given: str, number: int | None) -> "Place":
+    if number is not None and number > len(places):
+        raise InterlinguaError(f"{given} holds {len(places)} conversations; choose --number 1 to {len(places)}")
+    if number is None and len(places) > 1:
+        raise InterlinguaError(f"{given} holds {len(places)} conversations; choose one with --number")
+    return places[(number or 1) - 1]
+
+
+def _format_of(out: Path) -> str:
+    found = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown", ".json": "json"}
+    if out.suffix.lower() not in found:
+        raise click.UsageError(f"{out.name} does not say which format it is; name it with --to")
+    return found[out.suffix.lower()]
+
+
+def _decided(finds: "list[FindView]", redact: str | None) -> list[str]:
+    """The finds to replace. All are listed first; without a terminal to ask in, it must have been said."""
+    out = output.console(err=True)
+    for find in finds:
+        line = Text(f"{find.kind}: ", "yellow")
+        line.append(" ".join(find.before.split()), "dim").append(" ").append(find.text, "bold red")
+        line.append(" ").append(" ".join(find.after.split()), "dim").append(f"  {find.where}", "dim")
+        out.print(line)
+    suggested = [find.id for find in finds if find.suggested]
+    if not finds or redact == "none":
+        return []
+    if redact is None:
+        if not sys.stdin.isatty():
+            raise InterlinguaError(
+                f"{len(finds)} finds look private, and nothing was written; say --redact suggested, all or none"
+            )
+        redact = click.prompt(
+            f"{len(finds)} finds, {len(suggested)} of them hardly anything else. Replace",
+            type=click.Choice(["suggested", "all", "none"]),
+            default="suggested",
+            err=True,
+        )
+    return {"suggested": suggested, "all": [find.id for find in finds], "none": []}[redact]
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------

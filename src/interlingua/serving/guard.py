@@ -127,8 +127,10 @@ def guarded(handler: Handler, *, policy: str = API_POLICY) -> Handler:
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
     """A signal handler: every response gets the defensive headers, unless it has its own."""
+    may_be_framed = "frame-ancestors *" in response.headers.get("Content-Security-Policy", "")
     for name, value in HEADERS.items():
-        response.headers.setdefault(name, value)
+        if not (may_be_framed and name == "X-Frame-Options"):
+            response.headers.setdefault(name, value)
     response.headers.setdefault("Content-Security-Policy", API_POLICY if is_private(request) else PAGE_POLICY)
     response.headers.setdefault("Cache-Control", "no-store")
     response.headers.pop("Server", None)

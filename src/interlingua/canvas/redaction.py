@@ -1,0 +1,309 @@
+"""What should not leave this machine with a conversation: keys, tokens, addresses, names of homes, numbers. Pure.
+
+`scan` lists every find in a JSON value, with its surroundings; `redact` replaces those that were chosen. Both walk the
+same strings in the same order: values, keys, and the text of text documents in base64. A find is known by its place and
+its text, so that a choice made after a scan means the same when the file is written. Equal texts get equal
+replacements, so that what belonged together still does.
+"""
+
+import base64
+import binascii
+import hashlib
+import ipaddress
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+AROUND = 40  # characters shown before and after a find
+Path: TypeAlias = tuple[str | int, ...]
+
+
+class Find(Struct, frozen=True, kw_only=True):
+    """Something that looks private. `suggested` says that it is hardly ever anything else."""
+
+    id: str
+    kind: str
+    text: str
+    before: str
+    after: str
+    path: tuple[str | int, ...]
+    start: int
+    suggested: bool
+
+
+class Pattern(NamedTuple):
+    """What a kind of secret looks like; group 1, where there is one, is what is private about it."""
+
+    kind: str
+    regex: re.Pattern[str]
+    suggested: bool = True
+    check: Callable[[str], bool] = lambda text: True
+
+
+# --- what they look like ---------------------------------------------------------------------------------------------
+# Every expression is bounded, so that the time of a scan is proportional to the text.
+
+_ASSIGNED = r"(?:api[_-]?key|secret|token|passw(?:or)?d|pwd|passphrase|access[_-]?key|client[_-]?secret|credential)s?"
+SECRET_NAME = re.compile(rf"(?i)(?:^|[_-]|\b){_ASSIGNED}$")
+_PLAIN_NAMES = frozenset({"user", "users", "root", "runner", "ubuntu", "app", "home", "shared", "public", "default"})
+_NO_DOMAIN = frozenset({"png", "jpg", "jpeg", "gif", "svg", "webp", "js", "ts", "css", "py", "json", "md", "lock"})
+
+
+def _looks_random(text: str) -> bool:
+    """A value that is no word, no variable and no call."""
+    return (
+        any(c.isdigit() for c in text)
+        and any(c.isalpha() for c in text)
+        and not text.startswith(("$", "<", "{", "%", "process.", "os.", "env."))
+        and not set(text) & set("()[]{}")
+    )
+
+
+def _is_mail(text: str) -> bool:
+    domain = text.rpartition(".")[2]
+    return domain.isalpha() and len(domain) >= 2 and domain.lower() not in _NO_DOMAIN
+
+
+def _digits(text: str) -> str:
+    return "".join(c for c in text if c.isdigit())
+
+
+def _is_card(text: str) -> bool:
+    """A number with the checksum and the beginning of a payment card's."""
+    digits = _digits(text)
+    doubled = [int(c) * (2 if at % 2 else 1) for at, c in enumerate(reversed(digits))]
+    is_valid = sum(n - 9 if n > 9 else n for n in doubled) % 10 == 0
+    return 14 <= len(digits) <= 19 and digits[0] in "3456" and is_valid and len(set(digits)) > 1
+
+
+def _is_iban(text: str) -> bool:
+    compact = text.replace(" ", "")
+    if not 15 <= len(compact) <= 34:
+        return False
+    moved = compact[4:] + compact[:4]
+    return int("".join(str(int(c, 36)) for c in moved)) % 97 == 1
+
+
+def _is_public_address(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text).is_global
+    except ValueError:
+        return False
+
+
+PATTERNS: tuple[Pattern, ...] = (
+    Pattern(
+        "private key",
+        re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]{0,20000}(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"),
+    ),
+    Pattern(
+        "key",
+        re.compile(
+            r"\b(?:sk-[A-Za-z0-9_-]{16,300}|[rs]k_(?:live|test)_[A-Za-z0-9]{10,100}|AIza[A-Za-z0-9_-]{30,45}"
+            r"|gh[pousr]_[A-Za-z0-9]{20,260}|github_pat_[A-Za-z0-9_]{20,260}|glpat-[A-Za-z0-9_-]{16,100}"
+            r"|xox[abeoprs]-[A-Za-z0-9-]{10,260}|A(?:KIA|SIA)[A-Z0-9]{16}|hf_[A-Za-z0-9]{20,100}|gsk_[A-Za-z0-9]{20,100}"
+            r"|xai-[A-Za-z0-9]{20,200}|npm_[A-Za-z0-9]{30,50}|pypi-[A-Za-z0-9_-]{50,300}|SG\.[A-Za-z0-9_.-]{30,100}"
+            r"|r8_[A-Za-z0-9]{20,100}|il-[A-Za-z0-9_-]{43}|dop_v1_[a-f0-9]{64}|ya29\.[A-Za-z0-9_-]{20,300})"
+        ),
+        check=lambda text: any(c.isdigit() for c in text) or text.startswith(("sk-ant-", "sk-proj-")),
+    ),
+    Pattern("token", re.compile(r"\beyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,8000}\.[A-Za-z0-9_-]{0,2000}")),
+    Pattern(
+        "token", re.compile(r"(?i)\b(?:bearer|basic)\s{1,3}([A-Za-z0-9._~+/-]{16,4000}={0,2})"), check=_looks_random
+    ),
+    Pattern("password", re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://([^\s/:@'\"<>]{1,100}:[^\s/@'\"<>]{1,200})@")),
+    Pattern(
+        "secret",
+        re.compile(
+            rf"(?i)\b[A-Za-z_-]{{0,40}}{_ASSIGNED}[\"']?\s{{0,3}}(?:=>|=|:)\s{{0,3}}[\"']?([^\s\"',;&]{{8,300}})"
+        ),
+        check=_looks_random,
+    ),
+    Pattern(
+        "email",
+        re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"),
+        check=_is_mail,
+    ),
+    Pattern("path", re.compile(r"(?:/home/|/Users/|\b[A-Za-z]:[\\/]{1,2}Users[\\/]{1,2})[^\s/\\:\"'<>|*?`,;)]{1,64}")),
+    Pattern(
+        "phone", re.compile(r"(?<![\w+.-])\+\d[\d ().-]{7,20}\d(?![\w-])"), check=lambda t: 8 <= len(_digits(t)) <= 15
+    ),
+    Pattern("phone", re.compile(r"(?<![\w.-])(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\w-])")),
+    Pattern("card", re.compile(r"(?<![\w.-])\d(?:[ -]?\d){13,18}(?![\w.-])"), check=_is_card),
+    Pattern("iban", re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b"), check=_is_iban),
+    Pattern("social security number", re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])")),
+    Pattern(
+        "address",
+        re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])"),
+        suggested=False,
+        check=_is_public_address,
+    ),
+)
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------
+
+
+def scan(value: Any, also: Collection[str] = ()) -> list[Find]:
+    """Every find in a JSON value, in the order of its text. `also` holds further texts to look for, in any case."""
+    patterns = (*_wanted(also), *PATTERNS)
+    finds = [find for path, text in _texts(value, ()) for find in _in_text(path, text, patterns)]
+    names = sorted({name for find in finds if find.kind == "path" and (name := _home_name(find.text)) is not None})
+    if not names:
+        return finds
+    # The owner of a home stands elsewhere, too: in listings, prompts and commits.
+    named = Pattern("name", re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, names))})(?!\w)"), suggested=False)
+    return [find for path, text in _texts(value, ()) for find in _in_text(path, text, (*patterns, named))]
+
+
+def redact(value: Any, chosen: Collection[str], also: Collection[str] = (), replacement: str | None = None) -> Any:
+    """The value with the chosen finds replaced, by a text of one's own or by the kind and a number."""
+    by_path: dict[Path, list[Find]] = {}
+    for find in scan(value, also):
+        if find.id in chosen:
+            by_path.setdefault(find.path, []).append(find)
+    return _Redactor(by_path, replacement).value(value, ()) if by_path else value
+
+
+def _wanted(also: Collection[str]) -> list[Pattern]:
+    return [Pattern("pattern", re.compile(re.escape(text), re.IGNORECASE)) for text in also if text]
+
+
+def _home_name(path: str) -> str | None:
+    name = re.split(r"[\\/]", path)[-1]
+    return name if len(name) >= 4 and name.lower() not in _PLAIN_NAMES else None
+
+
+def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """Every text of a JSON value with its path; a key's path ends with `~key`."""
+    match value:
+        case str():
+            yield path, value
+        case list() | tuple():
+            for at, item in enumerate(value):
+                yield from _texts(item, (*path, at))
+        case dict():
+            document = _document(value)
+            for key, item in value.items():
+                yield (*path, key, "~key"), key
+                if key == "data" and isinstance(item, str) and _is_media(value):
+                    if document is not None:
+                        yield (*path, key), document
+                else:
+                    yield from _texts(item, (*path, key))
+
+
+def _is_media(block: dict[str, Any]) -> bool:
+    return block.get("type") in ("image", "audio", "document", "video")
+
+
+def _document(block: dict[str, Any]) -> str | None:
+    """The text of a document in base64, where it is text."""
+    kind, data = str(block.get("mimeType") or ""), block.get("data")
+    if block.get("type") != "document" or not isinstance(data, str):
+        return None
+    if not kind.startswith("text/") and "json" not in kind and "xml" not in kind and "yaml" not in kind:
+        return None
+    try:
+        return base64.b64decode(data, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _in_text(path: Path, text: str, patterns: Sequence[Pattern]) -> list[Find]:
+    """The finds of one text; where two overlap, the one that its pattern stands first for."""
+    taken: list[tuple[int, int, Pattern]] = []
+    if _is_secret_value(path, text):
+        taken.append((0, len(text), _SECRET))
+    for pattern in patterns:
+        for match in pattern.regex.finditer(text):
+            start, end = match.span(match.re.groups and 1)
+            if all(end <= a or start >= b for a, b, _ in taken) and pattern.check(text[start:end]):
+                taken.append((start, end, pattern))
+    return [_find(path, text, *one) for one in sorted(taken, key=lambda one: one[:2])]
+
+
+_SECRET = Pattern("secret", re.compile(""))
+
+
+def _is_secret_value(path: Path, text: str) -> bool:
+    """`{"password": "…"}`: the name of the field says what it is."""
+    name = path[-1] if path and isinstance(path[-1], str) else ""
+    return bool(
+        8 <= len(text) <= 4000 and SECRET_NAME.search(name) and not re.search(r"\s", text) and _looks_random(text)
+    )
+
+
+def _find(path: Path, text: str, start: int, end: int, pattern: Pattern) -> Find:
+    found = text[start:end]
+    place = "/".join(map(str, path))
+    digest = hashlib.blake2b(f"{place}\0{start}\0{found}".encode("utf-8", "replace"), digest_size=9).hexdigest()
+    before, after = text[max(0, start - AROUND) : start], text[end : end + AROUND]
+    return Find(
+        id=digest,
+        kind=pattern.kind,
+        text=found,
+        before=before,
+        after=after,
+        path=path,
+        start=start,
+        suggested=pattern.suggested,
+    )
+
+
+# --- replacing -------------------------------------------------------------------------------------------------------
+
+
+class _Redactor:
+    def __init__(self, finds: dict[Path, list[Find]], replacement: str | None) -> None:
+        self._finds = finds
+        self._replacement = replacement
+        self._numbers: dict[tuple[str, str], str] = {}
+        self._counts: dict[str, int] = {}
+
+    def value(self, value: Any, path: Path) -> Any:
+        match value:
+            case str():
+                return self._text(value, path)
+            case list() | tuple():
+                return [self.value(item, (*path, at)) for at, item in enumerate(value)]
+            case dict():
+                return self._fields(value, path)
+            case _:
+                return value
+
+    def _fields(self, value: dict[str, Any], path: Path) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        document = _document(value)
+        for key, item in value.items():
+            name = self._text(key, (*path, key, "~key"))
+            while name in out:  # two keys that were told apart by what was replaced
+                name += "_"
+            if key == "data" and isinstance(item, str) and _is_media(value):
+                if document is not None and (*path, key) in self._finds:
+                    item = base64.b64encode(self._text(document, (*path, key)).encode()).decode()
+                out[name] = item
+            else:
+                out[name] = self.value(item, (*path, key))
+        # A signature vouches for the thinking as it was; with another text it would only be refused.
+        if value.get("type") == "thinking" and out.get("thinking") != value.get("thinking"):
+            out.pop("thinkingSignature", None)
+        return out
+
+    def _text(self, text: str, path: Path) -> str:
+        at, pieces = 0, []
+        for find in self._finds.get(path, ()):
+            pieces += [text[at : find.start], self._instead(find)]
+            at = find.start + len(find.text)
+        return "".join((*pieces, text[at:]))
+
+    def _instead(self, find: Find) -> str:
+        if self._replacement is not None:
+            return self._replacement
+        known = self._numbers.get((find.kind, find.text))
+        if known is None:
+            self._counts[find.kind] = self._counts.get(find.kind, 0) + 1
+            known = self._numbers[find.kind, find.text] = f"[{find.kind} {self._counts[find.kind]}]"
+        return known
