@@ -13,7 +13,7 @@ from ..agent.history import Stored
 from ..sessions import Session
 from ..values.errors import InterlinguaError
 from ..values.interop import describe, must_propagate
-from ..values.messages import AgentMessage, Wire
+from ..values.messages import AgentMessage, Value
 
 # Agents that another process can make: a factory has a name, and takes JSON.
 
@@ -108,7 +108,7 @@ class RunFailed(RunError):
         self.run = run
 
 
-class Order(Wire, frozen=True, kw_only=True):
+class Order(Value, frozen=True, kw_only=True):
     """A run as it was asked for. Its id names the entries of its prompt, so no life of the run asks twice."""
 
     id: str
@@ -123,7 +123,7 @@ class Order(Wire, frozen=True, kw_only=True):
         return tuple(f"{self.id}.{at}" for at in range(len(self.prompt)))
 
 
-class Outcome(Wire, frozen=True, kw_only=True):
+class Outcome(Value, frozen=True, kw_only=True):
     """What came of a run, over all its lives. `unknown` are calls of which nobody knows whether they took effect."""
 
     reason: str
@@ -135,7 +135,7 @@ class Outcome(Wire, frozen=True, kw_only=True):
     unknown: tuple[str, ...] = ()
 
 
-class Run(Wire, frozen=True, kw_only=True):
+class Run(Value, frozen=True, kw_only=True):
     """A run as it stands. `lives` counts the workers that had it; times are milliseconds."""
 
     id: str

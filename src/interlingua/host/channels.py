@@ -34,7 +34,7 @@ from ..values.errors import (
     RateLimited,
     ToolAuthorizationError,
 )
-from ..values.messages import ReplyPayload, Wire
+from ..values.messages import ReplyPayload, Value
 
 Action: TypeAlias = Literal["send", "reply", "react"]
 LARGEST_FILE = 8_000_000  # bytes of a local file that a webhook carries
@@ -43,7 +43,7 @@ SIGNATURE, TIMESTAMP, DELIVERY = "X-Interlingua-Signature", "X-Interlingua-Times
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
-class Receipt(Wire, frozen=True, kw_only=True):
+class Receipt(Value, frozen=True, kw_only=True):
     """That something was delivered: where, under which id if the channel gave one, and at which attempt."""
 
     channel: str

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ..values.errors import InterlinguaError
-from ..values.messages import Wire
+from ..values.messages import Value
 from .tree import Place
 from .watching import Watch
 
@@ -67,7 +67,7 @@ class Problem(NamedTuple):
         return self.message if self.line is None else f"line {self.line}: {self.message}"
 
 
-class SpawnedBy(Wire, frozen=True, kw_only=True):
+class SpawnedBy(Value, frozen=True, kw_only=True):
     """The call by which a session was started from another."""
 
     session: str
@@ -75,7 +75,7 @@ class SpawnedBy(Wire, frozen=True, kw_only=True):
     call_id: str | None = None
 
 
-class SessionInfo(Wire, frozen=True, kw_only=True):
+class SessionInfo(Value, frozen=True, kw_only=True):
     """A session in a list. Times are milliseconds; `messages` counts every branch.
 
     A `linked` session goes on where another could not be written: viewers show both as one tree.

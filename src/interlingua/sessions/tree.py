@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ..dialects.files import transcript
 from ..values import jsontext
 from ..values.errors import FormatError
-from ..values.messages import AgentMessage, CustomMessage, Wire
+from ..values.messages import AgentMessage, CustomMessage, Value
 
 ROOT = -1  # the parent of what has none
 
@@ -156,7 +156,7 @@ def is_positional(id: object) -> bool:
 # The log only grows: of each name, note and entry the latest line counts.
 
 
-class Branch(Wire, frozen=True, kw_only=True):
+class Branch(Value, frozen=True, kw_only=True):
     """A named head. It moves with what is committed to it; `head` is None before the first commit."""
 
     name: str
@@ -165,7 +165,7 @@ class Branch(Wire, frozen=True, kw_only=True):
     created: int | None = None
 
 
-class Note(Wire, frozen=True, kw_only=True):
+class Note(Value, frozen=True, kw_only=True):
     """A remark on an entry, or a rating of it (-1, 0, 1), or both."""
 
     id: str

@@ -14,7 +14,7 @@ Extra: TypeAlias = dict[str, Any]
 StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
 
 
-class Wire(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+class Value(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
     """Base of everything that crosses a wire or a file: snake_case here, camelCase there.
 
     Strict on purpose: what this refuses is read again by the slow path (`canonical.load`), which files the unknown
@@ -22,14 +22,14 @@ class Wire(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unkno
     """
 
 
-class CacheMarker(Wire, frozen=True, kw_only=True):
+class CacheMarker(Value, frozen=True, kw_only=True):
     """A prompt-cache breakpoint: everything up to and with the marked block may be cached."""
 
     ttl: str | None = None
     extra: Extra = {}
 
 
-class Citation(Wire, frozen=True, kw_only=True):
+class Citation(Value, frozen=True, kw_only=True):
     """A source that a text block refers to. `start` and `end` are offsets into the citing text."""
 
     title: str | None = None
@@ -40,7 +40,7 @@ class Citation(Wire, frozen=True, kw_only=True):
     extra: Extra = {}
 
 
-class TextBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="text"):
+class TextBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="text"):
     """Words. `refusal` marks the model's words for declining to answer."""
 
     text: str
@@ -51,7 +51,7 @@ class TextBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="text"):
     extra: Extra = {}
 
 
-class ThinkingBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="thinking"):
+class ThinkingBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="thinking"):
     """The model's reasoning. When `redacted`, the text is empty and the signature is the provider's sealed payload."""
 
     thinking: str
@@ -60,7 +60,7 @@ class ThinkingBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="thin
     extra: Extra = {}
 
 
-class ImageBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="image"):
+class ImageBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="image"):
     """A picture: base64 `data` with `mime_type`, or a `url`, or the `file_id` of an upload."""
 
     data: str | None = None
@@ -72,7 +72,7 @@ class ImageBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="image")
     extra: Extra = {}
 
 
-class AudioBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="audio"):
+class AudioBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="audio"):
     """A sound: base64 `data` with `mime_type`, or a `url`, or the `file_id` of an upload; `transcript` if known."""
 
     data: str | None = None
@@ -84,7 +84,7 @@ class AudioBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="audio")
     extra: Extra = {}
 
 
-class DocumentBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="document"):
+class DocumentBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="document"):
     """Any other file (PDF, plain text, video, …): base64 `data`, or `text`, or a `url`, or the `file_id` of an upload.
 
     `citations` says whether the model is asked to cite it.
@@ -102,7 +102,7 @@ class DocumentBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="docu
     extra: Extra = {}
 
 
-class ToolCall(Wire, frozen=True, kw_only=True, tag_field="type", tag="toolCall"):
+class ToolCall(Value, frozen=True, kw_only=True, tag_field="type", tag="toolCall"):
     """A call for us to run.
 
     `arguments_text` is the wire's own spelling, kept when it differs from compact JSON. With `parse_error`, that text
@@ -119,7 +119,7 @@ class ToolCall(Wire, frozen=True, kw_only=True, tag_field="type", tag="toolCall"
     extra: Extra = {}
 
 
-class ServerToolCall(Wire, frozen=True, kw_only=True, tag_field="type", tag="serverToolCall"):
+class ServerToolCall(Value, frozen=True, kw_only=True, tag_field="type", tag="serverToolCall"):
     """A call that the provider runs itself (web search, code execution, …)."""
 
     id: str
@@ -129,7 +129,7 @@ class ServerToolCall(Wire, frozen=True, kw_only=True, tag_field="type", tag="ser
     extra: Extra = {}
 
 
-class ServerToolResult(Wire, frozen=True, kw_only=True, tag_field="type", tag="serverToolResult"):
+class ServerToolResult(Value, frozen=True, kw_only=True, tag_field="type", tag="serverToolResult"):
     """What a provider's own tool gave. `content` is the provider's JSON, in the terms of the dialect `dialect`."""
 
     tool_call_id: str
@@ -141,7 +141,7 @@ class ServerToolResult(Wire, frozen=True, kw_only=True, tag_field="type", tag="s
     extra: Extra = {}
 
 
-class OpaqueBlock(Wire, frozen=True, kw_only=True, tag_field="type", tag="opaque"):
+class OpaqueBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="opaque"):
     """A block of `dialect` that is not modelled here: goes back to that dialect untouched, and nowhere else."""
 
     dialect: str
@@ -164,7 +164,7 @@ Content: TypeAlias = str | tuple[Block, ...] | None
 _BLOCKS = frozenset(get_args(Block))
 
 
-class Cost(Wire, frozen=True, kw_only=True):
+class Cost(Value, frozen=True, kw_only=True):
     """Dollars. The parts are absent when only the total is known."""
 
     input: float | int | None = None
@@ -175,7 +175,7 @@ class Cost(Wire, frozen=True, kw_only=True):
     extra: Extra = {}
 
 
-class Usage(Wire, frozen=True, kw_only=True):
+class Usage(Value, frozen=True, kw_only=True):
     """Tokens in disjoint buckets: `input` excludes what was read from or written to the cache.
 
     `total_tokens` is all input plus output; `reasoning` is the part of `output` spent on thinking, where reported.
@@ -237,13 +237,13 @@ def _checked_content(content: Any, owner: str) -> Any:
         what = type(content).__name__
         raise FormatError(f"content of {owner} is a string or blocks, not {what}; write a TextBlock(text=…)", "content")
     for at, block in enumerate(content):
-        if not isinstance(block, Wire) or type(block) not in _BLOCKS:
+        if not isinstance(block, Value) or type(block) not in _BLOCKS:
             what = type(block).__name__
             raise FormatError(f"{what} is no block; write TextBlock(text=…), ImageBlock(data=…)", f"content[{at}]")
     return tuple(content)
 
 
-class Spoken(Wire, frozen=True, kw_only=True, metaclass=_MessageType):
+class Spoken(Value, frozen=True, kw_only=True, metaclass=_MessageType):
     """Base of the messages: `role` is the word for who speaks in JSON, `text` all words, joined."""
 
     @property
@@ -341,7 +341,7 @@ class CustomMessage:
 AgentMessage: TypeAlias = Message | CustomMessage
 
 
-class ReplyPayload(Wire, frozen=True, kw_only=True):
+class ReplyPayload(Value, frozen=True, kw_only=True):
     """What goes back to a channel after an agent run."""
 
     text: str | None = None

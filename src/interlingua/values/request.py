@@ -7,7 +7,7 @@ from msgspec import field
 from msgspec.structs import force_setattr
 
 from .errors import FormatError
-from .messages import AgentMessage, CacheMarker, CustomMessage, Extra, Message, TextBlock, Wire, text_of
+from .messages import AgentMessage, CacheMarker, CustomMessage, Extra, Message, TextBlock, Value, text_of
 
 KnownApi: TypeAlias = Literal[
     "openai-completions",
@@ -26,7 +26,7 @@ Api: TypeAlias = str  # open-ended: any string is valid, KnownApi lists the ones
 System: TypeAlias = str | tuple[TextBlock, ...] | None
 
 
-class ModelCost(Wire, frozen=True, kw_only=True):
+class ModelCost(Value, frozen=True, kw_only=True):
     """Dollars per million tokens."""
 
     input: float | int
@@ -36,7 +36,7 @@ class ModelCost(Wire, frozen=True, kw_only=True):
     extra: Extra = {}
 
 
-class ModelDescriptor(Wire, frozen=True, kw_only=True):
+class ModelDescriptor(Value, frozen=True, kw_only=True):
     """A model, where it is served and what it can do. `compat` holds the quirks of its host, as data."""
 
     id: str
@@ -54,7 +54,7 @@ class ModelDescriptor(Wire, frozen=True, kw_only=True):
     extra: Extra = {}
 
 
-class ProviderConfig(Wire, frozen=True, kw_only=True):
+class ProviderConfig(Value, frozen=True, kw_only=True):
     """Where a provider is and what it serves."""
 
     base_url: str | None = None
@@ -66,7 +66,7 @@ class ProviderConfig(Wire, frozen=True, kw_only=True):
 AuthMode: TypeAlias = Literal["api-key", "oauth", "token", "mixed", "aws-sdk", "unknown"]
 
 
-class ResolvedAuth(Wire, frozen=True, kw_only=True):
+class ResolvedAuth(Value, frozen=True, kw_only=True):
     """A credential and where it came from (`env:ANTHROPIC_API_KEY`); no `repr` shows the key."""
 
     api_key: str | None = None
@@ -81,7 +81,7 @@ class ResolvedAuth(Wire, frozen=True, kw_only=True):
         return [("mode", self.mode), ("source", self.source)]
 
 
-class ToolSpec(Wire, frozen=True, kw_only=True):
+class ToolSpec(Value, frozen=True, kw_only=True):
     """A tool on offer. One that the provider runs itself has `dialect` and `value`: that wire's own definition."""
 
     name: str
@@ -94,7 +94,7 @@ class ToolSpec(Wire, frozen=True, kw_only=True):
     extra: Extra = {}
 
 
-class ToolChoice(Wire, frozen=True, kw_only=True):
+class ToolChoice(Value, frozen=True, kw_only=True):
     """Whether the model may, must not or must call a tool; `names` narrows the choice to these tools."""
 
     mode: Literal["auto", "none", "required"]
@@ -113,7 +113,7 @@ class ToolChoice(Wire, frozen=True, kw_only=True):
         return cls(mode="required", names=(choice,))
 
 
-class Reasoning(Wire, frozen=True, kw_only=True):
+class Reasoning(Value, frozen=True, kw_only=True):
     """How much to think: an `effort` word, a `budget` in tokens, or plainly on or off; how much of it to show."""
 
     effort: str | None = None
@@ -134,7 +134,7 @@ class Reasoning(Wire, frozen=True, kw_only=True):
         return cls(enabled=False) if reasoning == "off" else cls(effort=reasoning)
 
 
-class OutputSchema(Wire, frozen=True, kw_only=True):
+class OutputSchema(Value, frozen=True, kw_only=True):
     """Structured output: a JSON Schema, or any JSON object when `schema` is absent."""
 
     schema: Any = None
@@ -144,7 +144,7 @@ class OutputSchema(Wire, frozen=True, kw_only=True):
     extra: Extra = {}
 
 
-class Options(Wire, frozen=True, kw_only=True):
+class Options(Value, frozen=True, kw_only=True):
     """What a wire can say about how to answer. `reasoning` and `tool_choice` also take the short forms."""
 
     max_tokens: int | None = None
@@ -176,7 +176,7 @@ class Options(Wire, frozen=True, kw_only=True):
             force_setattr(self, "stop", (self.stop,))
 
 
-class CallOptions(Wire, frozen=True, kw_only=True):
+class CallOptions(Value, frozen=True, kw_only=True):
     """How to make the call; no codec ever sees it, and no `repr` shows the key or the headers.
 
     `timeout` is in seconds, for the first event and for every silence after it (or a `Timeouts`); `settings` fill the
@@ -238,7 +238,7 @@ class StreamOptions(Options, frozen=True, kw_only=True):
         return [("options", options), ("call", call)]
 
 
-class _ContextType(type(Wire)):  # type: ignore[misc]
+class _ContextType(type(Value)):  # type: ignore[misc]
     """Takes what the clawtools documents give a context beside its own fields. Decoding does not pass through here."""
 
     def __call__(cls, *, system_prompt: Any = None, **fields: Any) -> Any:
@@ -252,7 +252,7 @@ class _ContextType(type(Wire)):  # type: ignore[misc]
         return super().__call__(**fields)
 
 
-class Context(Wire, frozen=True, kw_only=True, metaclass=_ContextType):
+class Context(Value, frozen=True, kw_only=True, metaclass=_ContextType):
     """What the model reads: the system text, the messages, the tools on offer.
 
     The system text is given as `system`, or under its name in the clawtools documents, `system_prompt`. Messages and
@@ -288,7 +288,7 @@ class Context(Wire, frozen=True, kw_only=True, metaclass=_ContextType):
 StreamContext = Context
 
 
-class Request(Wire, frozen=True, kw_only=True):
+class Request(Value, frozen=True, kw_only=True):
     """One call: which model, what it reads, how it should answer."""
 
     model: ModelDescriptor
@@ -297,7 +297,7 @@ class Request(Wire, frozen=True, kw_only=True):
     extra: Extra = {}
 
 
-class Entry(Wire, frozen=True, kw_only=True):
+class Entry(Value, frozen=True, kw_only=True):
     """A message in its place: ids and parents are the transcript's business, not the message's.
 
     `parents` are the further parents of a merge, beside `parent_id`; no path leads through them.
@@ -310,7 +310,7 @@ class Entry(Wire, frozen=True, kw_only=True):
     extra: Extra = {}
 
 
-class Conversation(Wire, frozen=True, kw_only=True):
+class Conversation(Value, frozen=True, kw_only=True):
     """A tree of entries. An entry without `id` or `parent_id` follows the entry before it.
 
     `head` is the id of the entry at which the conversation stands; absent means the last one.
