@@ -87,7 +87,7 @@ def by_hand_with_orjson(wire: str, chat: Chat) -> Callable[[], bytes]:
 def stream(wire: str, chunks: list[bytes]) -> Callable[[], il.AssistantMessage]:
     dialect = il.dialect(DIALECTS[wire])
 
-    def events() -> Iterator[il.StreamEvent]:
+    def events() -> Iterator[il.events.StreamEvent]:
         frames, decoder = dialect.framing(), dialect.StreamDecoder()
         for chunk in chunks:
             for frame in frames.feed(chunk):

@@ -18,6 +18,7 @@ from interlingua.dialects.generations import row as known
 from interlingua.dialects.limits import limits_of
 from interlingua.values.jsontext import compact
 from interlingua.values.losses import Loss
+from interlingua.values.messages import CacheMarker
 
 # Who serves the models that a row is shown with: the first of these that the model's name begins with.
 SERVED = {
@@ -101,7 +102,7 @@ def sent(row: Generation, what: str) -> tuple[Any, tuple[Loss, ...]]:
     messages: tuple[Any, ...] = (HELLO, BEGUN) if what == "begun" else (HELLO,)
     if what == "image":
         messages = (il.UserMessage(content=(il.ImageBlock(data=PNG, mime_type="image/png"),)),)
-    system = (il.TextBlock(text="Be brief.", cache=il.CacheMarker() if what == "marker" else None),)
+    system = (il.TextBlock(text="Be brief.", cache=CacheMarker() if what == "marker" else None),)
     tools = (TOOL,) if what in ("strict", "forced", "forced high") else None
     request = il.Request(
         model=model,

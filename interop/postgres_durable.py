@@ -18,7 +18,7 @@ import interlingua as il
 from interlingua.durable import Run, RunFailed, Runs
 from interlingua.durable.place import AGENT
 from interlingua.sessions import Session
-from interlingua.values.messages import text_of
+from interlingua.values.messages import AgentMessage, text_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from postgres_sessions import programs, server
@@ -63,7 +63,7 @@ class Yard:
             self.kill(worker)
         self.runs.close()
 
-    def messages(self, run: Run) -> tuple[il.AgentMessage, ...]:
+    def messages(self, run: Run) -> tuple[AgentMessage, ...]:
         with Session.open(run.session, agent=AGENT, store=self.address, read_only=True, create=False) as session:
             return session.messages
 

@@ -14,7 +14,16 @@ from interlingua.dialects import dialect
 from interlingua.dialects.generations import EFFORTS, GENERATIONS, UNKNOWN, Generation, generation, row
 from interlingua.dialects.reasoning import EVERY_FORM, asks, fit, is_off
 from interlingua.values.messages import AssistantMessage, ServerToolCall, TextBlock, UserMessage
-from interlingua.values.request import Context, ModelDescriptor, Options, Reasoning, Request, ToolChoice, ToolSpec
+from interlingua.values.request import (
+    Context,
+    ModelDescriptor,
+    Options,
+    OutputSchema,
+    Reasoning,
+    Request,
+    ToolChoice,
+    ToolSpec,
+)
 
 HI = UserMessage(content="Hello")
 LOOK = ToolSpec(name="look", input_schema={"type": "object", "properties": {}})
@@ -474,7 +483,7 @@ def test_a_strict_tool_has_a_strict_schema_or_is_not_called_strict(target: Any, 
 
 def test_the_schema_of_an_answer_is_strict_where_it_is_called_so() -> None:
     """OpenAI's claim goes where the schema is not; Anthropic closes every schema; older Claudes take none."""
-    strict = il.OutputSchema(schema=OPTIONAL, strict=True, name="x")
+    strict = OutputSchema(schema=OPTIONAL, strict=True, name="x")
     body, losses = sent(GPT, output_schema=strict)
     assert (body["text"]["format"]["strict"], losses) == (False, ["$.options.outputSchema.strict"])
     loose = {**OPEN, "properties": {"a": {"type": "string", "minLength": 3}}}

@@ -32,7 +32,16 @@ from interlingua.values.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from interlingua.values.request import Context, ModelDescriptor, Options, Reasoning, Request, ToolChoice, ToolSpec
+from interlingua.values.request import (
+    Context,
+    ModelDescriptor,
+    Options,
+    OutputSchema,
+    Reasoning,
+    Request,
+    ToolChoice,
+    ToolSpec,
+)
 from sdk.validators import VALIDATORS
 from strategies import PNG
 
@@ -1108,7 +1117,7 @@ def test_a_schema_gets_a_name_where_one_is_required(target: str) -> None:
     request = il.Request(
         model=il.ModelDescriptor(id="m"),
         context=il.Context(messages=(il.UserMessage(content="Hello"),)),
-        options=il.Options(output_schema=il.OutputSchema(schema={"type": "object"})),
+        options=il.Options(output_schema=OutputSchema(schema={"type": "object"})),
     )
     adapted, losses = il.adapt(request, target)
     assert adapted.options.output_schema is not None

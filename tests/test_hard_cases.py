@@ -31,7 +31,8 @@ from interlingua.values.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from interlingua.values.messages import blocks_of
+from interlingua.values.messages import CacheMarker, blocks_of
+from interlingua.values.request import StreamOptions
 from laws.grammar import faults
 from laws.wires import frames_of, heard, owner, stream_of, streamed
 
@@ -2112,7 +2113,7 @@ def test_case_72_a_result_may_be_a_string_or_a_list(name: str) -> None:
     spellings = ["3", [{"type": "text", "text": "3"}], marked]
     found = [blocks_of(understood(name, *spell(content))[1].content) for content in spellings]
     assert ["3", "3", "3"] == [block.text for (block,) in found]
-    assert [None, None, il.CacheMarker()] == [block.cache for (block,) in found]
+    assert [None, None, CacheMarker()] == [block.cache for (block,) in found]
     for content in spellings:
         assert spell(content) == items_of(name, returned(name, asking(name, spell(content))))
 
@@ -2347,11 +2348,11 @@ def test_case_89_one_marker_marks_one_block(name: str) -> None:
     """
     A marker on one of several parallel results is on that result alone, wherever the conversation is said.
     """
-    marked = replace(RESULTS[1], cache=il.CacheMarker())
+    marked = replace(RESULTS[1], cache=CacheMarker())
     told = encoded(name, HELLO, turn(*THREE), RESULTS[0], marked, RESULTS[2])
     assert 1 == told.bytes().count(MARKERS[owner(name)])
     again = il.dialect(name).decode_request(told.bytes()).context.messages
-    assert [None, il.CacheMarker(), None] == [message.cache for message in again[2:5]]
+    assert [None, CacheMarker(), None] == [message.cache for message in again[2:5]]
 
 
 @pytest.mark.parametrize("target", sorted(MARKERS))
@@ -2503,7 +2504,7 @@ def test_case_99_no_key_is_in_a_request_or_its_path(name: str) -> None:
     """
     A key is an option of the call, which no codec sees and nothing prints.
     """
-    options, calling = il.StreamOptions(api_key=KEY, headers={"x-api-key": KEY}, temperature=0.5).split()
+    options, calling = StreamOptions(api_key=KEY, headers={"x-api-key": KEY}, temperature=0.5).split()
     wire = il.dialect(name)
     assert KEY.encode() not in wire.encode_request(request_of(HELLO, options=options)).bytes()
     assert "key=" not in wire.path("m", True) + wire.path("m", False)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import interlingua as il
 from interlingua.values import losses
 from interlingua.values.losses import Loss, dropped, static_losses
-from interlingua.values.messages import TextBlock, UserMessage
+from interlingua.values.messages import CacheMarker, Citation, TextBlock, UserMessage
 from interlingua.values.request import Context, Conversation, Entry, ModelDescriptor, Request
 from laws.wires import every_dialect, owner
 from strategies import json_values
@@ -60,7 +60,7 @@ def test_losses_follow_the_table_that_is_asked(tables: list[set[str]]) -> None:
     """
     However many tables come and go, each report is by its own: none is found again under another's address.
     """
-    block = TextBlock(text="a", citations=(il.Citation(),), cache=il.CacheMarker(), refusal=True)
+    block = TextBlock(text="a", citations=(Citation(),), cache=CacheMarker(), refusal=True)
     for names in tables:
         table = dropped(" ".join(f"TextBlock.{name}" for name in names))
         assert names == {loss.what for loss in static_losses(block, table, "x")}

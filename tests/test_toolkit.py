@@ -7,7 +7,6 @@ import pytest
 
 from interlingua import (
     Client,
-    ConnectorRegistry,
     Context,
     FormatError,
     ToolRegistry,
@@ -16,6 +15,7 @@ from interlingua import (
     tool,
 )
 from interlingua.connect.debug import DebugConnector, ScriptedCall, Step
+from interlingua.connect.registry import ConnectorRegistry
 from interlingua.plugins.toolkit import DiscoveryOptions, Toolkit, create_toolkit, create_toolkit_async
 from interlingua.tools import ToolContext, call_tool, extract_tool_schemas
 from interlingua.values.messages import text_of

@@ -1,9 +1,25 @@
-"""Interlingua: one conversation format for LLMs, and lossless, honest codecs to and from every wire."""
+"""One conversation format for LLMs, and lossless codecs between it and every wire and transcript format.
+
+Convert    detect decode encode convert check adapt; dialect wire DIALECTS; dump load fold
+Call       complete stream Client Stream Retry Abort; sync has the same for programs without an event loop
+Work       Agent Limits Session; tool Tool ToolContext ToolResult ToolRegistry; load_plugins create_toolkit
+Messages   UserMessage AssistantMessage ToolResultMessage SystemMessage CustomMessage; Message
+Blocks     TextBlock ThinkingBlock ImageBlock AudioBlock DocumentBlock ToolCall OpaqueBlock
+Requests   Request Context Options CallOptions Reasoning ModelDescriptor ToolSpec Conversation Entry Usage Cost
+Results    Encoded Loss Detection Finding; events has the events of streams and agents
+Errors     InterlinguaError and its tree: FormatError DialectError Unsupported BadWire TransportError TimedOut Aborted
+           ProviderError AuthFailed RateLimited Overloaded ContextTooLong ContentFiltered BadRequest
+           ToolInputError ToolAuthorizationError
+
+Rarer types are in their packages, such as `interlingua.values.request`; the names of the clawtools documents are in
+`interlingua.clawtools`.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import events
+from ._version import __version__ as __version__
 from .dialects import DIALECTS, dialect, wire
 from .values.abort import Abort
 from .values.canonical import dump, load
@@ -12,7 +28,6 @@ from .values.errors import (
     AuthFailed,
     BadRequest,
     BadWire,
-    CannotCompact,
     ContentFiltered,
     ContextTooLong,
     DialectError,
@@ -27,111 +42,69 @@ from .values.errors import (
     TransportError,
     Unsupported,
 )
-from .values.events import AgentEvent, AssistantMessageEvent, StreamEvent
-from .values.folding import fold, unfold
+from .values.folding import fold
 from .values.losses import Encoded, Loss
 from .values.messages import (
-    AgentMessage,
     AssistantMessage,
     AudioBlock,
-    CacheMarker,
-    Citation,
     Cost,
     CustomMessage,
     DocumentBlock,
     ImageBlock,
-    ImageContent,
     Message,
     OpaqueBlock,
-    ReplyPayload,
-    ServerToolCall,
-    ServerToolResult,
-    StopReason,
     SystemMessage,
     TextBlock,
-    TextContent,
     ThinkingBlock,
-    ThinkingContent,
     ToolCall,
     ToolResultMessage,
     Usage,
     UserMessage,
 )
 from .values.request import (
-    Api,
-    AuthMode,
     CallOptions,
     Context,
     Conversation,
     Entry,
-    KnownApi,
-    ModelCost,
     ModelDescriptor,
     Options,
-    OutputSchema,
-    ProviderConfig,
     Reasoning,
     Request,
-    ResolvedAuth,
-    StreamContext,
-    StreamOptions,
-    ToolChoice,
     ToolSpec,
 )
 
 if TYPE_CHECKING:
-    from .agent import Agent
-    from .connect.auth.resolver import AuthResolver
+    from . import sync
+    from .agent.agent import Agent
+    from .agent.loop import Limits
     from .connect.client import Client, complete, stream
-    from .connect.connector import Connector
-    from .connect.registry import ConnectorRegistry
-    from .conversion import convert, decode, encode
-    from .conversion.adapting.adapter import Adapted, adapt
+    from .connect.retry import Retry
+    from .connect.stream import Stream
+    from .conversion.adapting.adapter import adapt
     from .conversion.checks import Finding, check
+    from .conversion.converting import convert, decode, encode
     from .conversion.detection import Detection, detect
-    from .plugins import ExtensionInfo, LoadedPlugin, PluginDefinition, load_plugins
+    from .plugins.loading import load_plugins
     from .plugins.toolkit import create_toolkit
     from .sessions.session import Session
     from .tools.decorator import tool
     from .tools.registry import ToolRegistry
-    from .tools.tool import (
-        FsBridge,
-        FsStat,
-        Tool,
-        ToolContext,
-        ToolFactory,
-        ToolMeta,
-        ToolProfile,
-        ToolResult,
-        ToolSection,
-        ToolUpdateCallback,
-    )
+    from .tools.tool import Tool, ToolContext, ToolResult
 
-__version__ = "0.1.0"
-
-# Loaded on first use, so that importing the package stays light.
-_LATER = {
-    "AuthResolver": "connect.auth.resolver",
-    "ExtensionInfo": "plugins",
-    "FsBridge": "tools.tool",
-    "FsStat": "tools.tool",
-    "LoadedPlugin": "plugins",
-    "PluginDefinition": "plugins",
-    "Tool": "tools.tool",
-    "ToolContext": "tools.tool",
-    "ToolFactory": "tools.tool",
-    "ToolMeta": "tools.tool",
-    "ToolProfile": "tools.tool",
-    "ToolResult": "tools.tool",
-    "ToolSection": "tools.tool",
-    "ToolUpdateCallback": "tools.tool",
-    "Adapted": "conversion.adapting.adapter",
-    "Agent": "agent",
+# Loaded on first use, so that importing the package does not import an HTTP client.
+_LAZY = {
+    "Agent": "agent.agent",
     "Client": "connect.client",
-    "Connector": "connect.connector",
-    "ConnectorRegistry": "connect.registry",
     "Detection": "conversion.detection",
     "Finding": "conversion.checks",
+    "Limits": "agent.loop",
+    "Retry": "connect.retry",
+    "Session": "sessions.session",
+    "Stream": "connect.stream",
+    "Tool": "tools.tool",
+    "ToolContext": "tools.tool",
+    "ToolRegistry": "tools.registry",
+    "ToolResult": "tools.tool",
     "adapt": "conversion.adapting.adapter",
     "check": "conversion.checks",
     "complete": "connect.client",
@@ -140,49 +113,40 @@ _LATER = {
     "decode": "conversion.converting",
     "detect": "conversion.detection",
     "encode": "conversion.converting",
-    "load_plugins": "plugins",
-    "Session": "sessions.session",
+    "load_plugins": "plugins.loading",
     "stream": "connect.client",
-    "sync": "sync:",
     "tool": "tools.decorator",
-    "ToolRegistry": "tools.registry",
 }
 
 
 def __getattr__(name: str) -> Any:
-    module = _LATER.get(name)
-    if module is None:
+    if name == "sync":
+        value = importlib.import_module(".sync", __name__)
+    elif name in _LAZY:
+        value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = importlib.import_module(f".{module.rstrip(':')}", __name__)
-    value = found if module.endswith(":") else getattr(found, name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not: what completion and `help` show."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 __all__ = [
     "DIALECTS",
     "Abort",
     "Aborted",
-    "Adapted",
     "Agent",
-    "AgentEvent",
-    "AgentMessage",
-    "Api",
     "AssistantMessage",
-    "AssistantMessageEvent",
     "AudioBlock",
     "AuthFailed",
-    "AuthMode",
-    "AuthResolver",
     "BadRequest",
     "BadWire",
-    "CacheMarker",
     "CallOptions",
-    "CannotCompact",
-    "Citation",
     "Client",
-    "Connector",
-    "ConnectorRegistry",
     "ContentFiltered",
     "Context",
     "ContextTooLong",
@@ -194,60 +158,37 @@ __all__ = [
     "DocumentBlock",
     "Encoded",
     "Entry",
-    "ExtensionInfo",
     "Finding",
     "FormatError",
-    "FsBridge",
-    "FsStat",
     "ImageBlock",
-    "ImageContent",
     "InterlinguaError",
-    "KnownApi",
-    "LoadedPlugin",
+    "Limits",
     "Loss",
     "Message",
-    "ModelCost",
     "ModelDescriptor",
     "OpaqueBlock",
     "Options",
-    "OutputSchema",
     "Overloaded",
-    "PluginDefinition",
-    "ProviderConfig",
     "ProviderError",
     "RateLimited",
     "Reasoning",
-    "ReplyPayload",
     "Request",
-    "ResolvedAuth",
-    "ServerToolCall",
-    "ServerToolResult",
+    "Retry",
     "Session",
-    "StopReason",
-    "StreamContext",
-    "StreamEvent",
-    "StreamOptions",
+    "Stream",
     "SystemMessage",
     "TextBlock",
-    "TextContent",
     "ThinkingBlock",
-    "ThinkingContent",
     "TimedOut",
     "Tool",
     "ToolAuthorizationError",
     "ToolCall",
-    "ToolChoice",
     "ToolContext",
-    "ToolFactory",
     "ToolInputError",
-    "ToolMeta",
-    "ToolProfile",
     "ToolRegistry",
     "ToolResult",
     "ToolResultMessage",
-    "ToolSection",
     "ToolSpec",
-    "ToolUpdateCallback",
     "TransportError",
     "Unsupported",
     "Usage",
@@ -269,6 +210,5 @@ __all__ = [
     "stream",
     "sync",
     "tool",
-    "unfold",
     "wire",
 ]

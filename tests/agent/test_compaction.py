@@ -19,6 +19,7 @@ from interlingua.connect.client import Client
 from interlingua.connect.retry import NEVER
 from interlingua.sessions import Session, compaction
 from interlingua.testing import Server
+from interlingua.values.errors import CannotCompact
 from interlingua.values.messages import AgentMessage
 
 SUMMARY = "## Goal\nTo go on."
@@ -166,7 +167,7 @@ async def test_a_writer_that_takes_nothing_is_an_error_and_nothing_is_changed() 
     """It does not go on for ever."""
     history = turns(20, 60)
     agent = agent_of("x", messages=history, compaction=Compaction(keep=100, summarise=Writer(window=0)))
-    with pytest.raises(il.CannotCompact, match="no request for a summary is short enough"):
+    with pytest.raises(CannotCompact, match="no request for a summary is short enough"):
         await agent.compact()
     assert history == list(agent.messages)
 
@@ -231,7 +232,7 @@ async def test_what_cannot_be_made_smaller_is_a_typed_error(
     """That says why; nothing is changed."""
     how = Compaction(window=5000, reserve=1000, keep=500, summarise=Writer())
     agent = agent_of("x", messages=history, compaction=how, **options)
-    with pytest.raises(il.CannotCompact, match=why):
+    with pytest.raises(CannotCompact, match=why):
         await agent.compact()
     assert history == list(agent.messages)
 
@@ -244,7 +245,7 @@ async def test_a_run_that_cannot_make_room_ends_with_that_error() -> None:
 
     agent = agent_of(reply, compaction=Compaction(window=5000, reserve=1000, keep=500, summarise=Writer()))
     result = await agent.prompt([il.UserMessage(content=(il.TextBlock(text="look"), PICTURE))])
-    assert ("error", il.CannotCompact) == (result.reason, type(result.failure))
+    assert ("error", CannotCompact) == (result.reason, type(result.failure))
     assert isinstance(result.failure.__cause__, il.ContextTooLong)  # type: ignore[union-attr]
     assert "cannot compact" in str(result.failure)
 
@@ -260,7 +261,7 @@ async def test_a_run_whose_summary_fails_ends_with_that_error(caplog: pytest.Log
 
     agent = agent_of(reply, messages=turns(6), compaction=Compaction(keep=1, summarise=broken))
     result = await agent.prompt("go")
-    assert isinstance(result.failure, il.CannotCompact)
+    assert isinstance(result.failure, CannotCompact)
     assert "no summary today" in str(result.failure)
 
 
@@ -269,7 +270,7 @@ async def test_a_summary_that_saves_nothing_is_not_stored() -> None:
     history = turns(6, 200)
     writer = Writer(summary=words(9000))
     agent = agent_of("x", messages=history, compaction=Compaction(window=2000, reserve=500, keep=100, summarise=writer))
-    with pytest.raises(il.CannotCompact, match="no shorter than what it sums up"):
+    with pytest.raises(CannotCompact, match="no shorter than what it sums up"):
         await agent.compact()
     assert history == list(agent.messages)
 
@@ -483,7 +484,7 @@ async def test_what_is_left_of_any_history_can_be_sent(
     agent = agent_of("x", messages=history)
     try:
         done = await how.compact(agent, overflowed=overflowed)
-    except il.CannotCompact:
+    except CannotCompact:
         assert history == list(agent.messages)
         return
     check_pairing(agent.messages)

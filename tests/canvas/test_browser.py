@@ -10,6 +10,7 @@ import pytest
 import interlingua as il
 from canvas.sample import courier
 from canvas.tabs import Tab, Threaded, expect, needs_chromium
+from interlingua.values.messages import AgentMessage
 
 pytestmark = needs_chromium
 WIRE = Path(__file__).parents[1] / "wire"
@@ -21,7 +22,7 @@ HISTORIES = {
     "chatgpt-export": "chatgpt-export/conversation.json",
     "inspect-ai": "inspect-ai/log.json",
 }
-MESSAGES: tuple[il.AgentMessage, ...] = (
+MESSAGES: tuple[AgentMessage, ...] = (
     il.UserMessage(content="Which way is north?"),
     il.AssistantMessage(
         content=(il.TextBlock(text="I shall look."), il.ToolCall(id="c1", name="compass", arguments={"at": "desk"})),

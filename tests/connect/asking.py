@@ -3,10 +3,11 @@
 import re
 from typing import Any, NamedTuple
 
-from interlingua import Request, StreamEvent
+from interlingua import Request
 from interlingua.connect.client import Client
 from interlingua.connect.providers import ROWS, Provider
 from interlingua.connect.stream import Stream
+from interlingua.events import StreamEvent
 from interlingua.testing import Server
 
 UNKNOWN = "a-model-nobody-knows"

@@ -26,7 +26,7 @@ def ask(server: Server, context: Any = "Hi", *, client: Client | None = None, **
     return (client or Client()).stream("anthropic/test-model", context, **options(server, **more))
 
 
-async def events_of(stream: Stream) -> list[il.StreamEvent]:
+async def events_of(stream: Stream) -> list[il.events.StreamEvent]:
     return [event async for event in stream]
 
 

@@ -17,6 +17,7 @@ from interlingua.connect.retry import Retry
 from interlingua.host import AgentHost
 from interlingua.testing import RateLimit, Server, Status
 from interlingua.testing.server import Received
+from interlingua.values.folding import unfold
 from interlingua.values.request import CallOptions, StreamOptions
 
 WIRES = {"aa": "openai-completions", "bb": "anthropic-messages", "cc": "ollama-chat"}
@@ -415,7 +416,7 @@ async def test_a_connector_of_ones_own_is_told_only_its_own_access(servers: dict
 
         async def stream(self, model: Any, context: Any, options: Any = None) -> Any:
             seen.append(options)
-            for event in il.unfold(il.AssistantMessage(content=(il.TextBlock(text="mine"),), stop_reason="stop")):
+            for event in unfold(il.AssistantMessage(content=(il.TextBlock(text="mine"),), stop_reason="stop")):
                 yield event
 
     client = client_of(servers)

@@ -68,7 +68,7 @@ def on(server: Server, api: str, asked: Any = "Hi", **how: Any) -> Any:
     return Client().stream(f"{WIRES[api]}/test-model", asked, **options(server, api, **how))
 
 
-async def both(stream: Any) -> tuple[list[il.StreamEvent], il.AssistantMessage]:
+async def both(stream: Any) -> tuple[list[il.events.StreamEvent], il.AssistantMessage]:
     events = await events_of(stream)
     assert [] == faults(events)
     return events, await stream.result()

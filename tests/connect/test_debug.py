@@ -24,6 +24,7 @@ from interlingua.connect.debug import (
 from interlingua.connect.registry import ConnectorRegistry
 from interlingua.dialects.files import clawtools
 from interlingua.values.events import Done, Error, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
+from interlingua.values.request import ModelCost
 from laws.grammar import faults
 
 CLAW = "clawfice-debug"
@@ -62,7 +63,7 @@ def test_there_are_eight_models_as_clawtools_has_them() -> None:
     )
     names = "dummy-echo-1 sys-echo-1 parrot-1 silent-1 upper-parrot-1 tagged-parrot-1 inspect-echo-1 thinking-stream-1"
     assert names.split() == [model.id for model in connector.models] == [*ECHOES]
-    free = il.ModelCost(input=0, output=0, cache_read=0, cache_write=0)
+    free = ModelCost(input=0, output=0, cache_read=0, cache_write=0)
     for model in connector.models:
         assert (CLAW, f"local://{CLAW}", ("text",), 100_000, 16_000, free) == (
             model.api,

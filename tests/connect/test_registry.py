@@ -15,6 +15,7 @@ from interlingua.connect.providers import PROVIDERS, ROWS
 from interlingua.connect.registry import ConnectorRegistry
 from interlingua.testing import Server
 from interlingua.values.events import Done, Start, TextDelta, TextEnd, TextStart
+from interlingua.values.request import ModelCost
 
 
 def connector(id: str, provider: str = "p", api: str = "a") -> Any:
@@ -335,7 +336,7 @@ FULL = il.ModelDescriptor(
     base_url="http://here",
     reasoning=True,
     input=("text", "image"),
-    cost=il.ModelCost(input=1, output=2.5, cache_read=0.1, cache_write=0),
+    cost=ModelCost(input=1, output=2.5, cache_read=0.1, cache_write=0),
     context_window=1000,
     max_tokens=100,
     headers={"X-A": "b"},

@@ -17,6 +17,7 @@ from interlingua.connect.providers import PROVIDERS
 from interlingua.connect.stream import Stream
 from interlingua.testing import Pace, Server, SlowHeaders, Stall
 from interlingua.values.events import Done, Error, Start, TextDelta, TextEnd, TextStart, ThinkingStart, ToolCallStart
+from interlingua.values.request import StreamOptions
 from laws.grammar import faults
 
 HANGING = Stall(after_events=4)
@@ -36,7 +37,7 @@ async def _break(stream: Stream) -> None:
 
 
 async def _return(stream: Stream) -> None:
-    async def loop() -> il.StreamEvent | None:
+    async def loop() -> il.events.StreamEvent | None:
         async for event in stream:
             if isinstance(event, TextDelta):
                 return event
@@ -241,7 +242,7 @@ async def test_leaving_a_connector_s_own_stream_while_it_connects_ends_it(server
     stream = connector.stream(
         model,
         il.Context(messages=(il.UserMessage(content="Hi"),)),
-        il.StreamOptions(api_key=KEY, base_url=server.base_url(API)),
+        StreamOptions(api_key=KEY, base_url=server.base_url(API)),
     )
     reading = asyncio.create_task(events_of(stream))
     await asyncio.to_thread(server.wait_for_requests, 1)
@@ -325,7 +326,7 @@ MESSAGE = il.AssistantMessage(content=(il.TextBlock(text="Hello"),), stop_reason
 WELL = (Start(), TextStart(0), TextDelta(0, "Hello"), TextEnd(0, "Hello"), Done("stop", MESSAGE))
 
 
-async def heard(make: Any, **how: Any) -> tuple[Stream, list[il.StreamEvent]]:
+async def heard(make: Any, **how: Any) -> tuple[Stream, list[il.events.StreamEvent]]:
     stream = own(make).stream("own/m", "Hi", **how)
     events = await events_of(stream)
     assert [] == faults(events)

@@ -10,18 +10,20 @@ import interlingua as il
 from interlingua.dialects import anthropic as wire
 from interlingua.dialects.framing import AWSEventStream
 from interlingua.values.events import Error, TextDelta, ToolCallDelta
+from interlingua.values.folding import unfold
+from interlingua.values.messages import CacheMarker, ServerToolCall, ServerToolResult
 from interlingua.values.request import Request
 
 API = wire.API
 EPHEMERAL = {"type": "ephemeral"}
-MARK = il.CacheMarker()
+MARK = CacheMarker()
 PNG = "iVBORw0KGgo="
 
 BLOCKS: dict[str, tuple[dict[str, Any], Any]] = {
     "text": ({"type": "text", "text": "Hi"}, il.TextBlock(text="Hi")),
     "cached text": (
         {"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral", "ttl": "1h"}},
-        il.TextBlock(text="Hi", cache=il.CacheMarker(ttl="1h")),
+        il.TextBlock(text="Hi", cache=CacheMarker(ttl="1h")),
     ),
     "thinking": (
         {"type": "thinking", "thinking": "Hm", "signature": "c2ln"},
@@ -66,11 +68,11 @@ BLOCKS: dict[str, tuple[dict[str, Any], Any]] = {
     ),
     "search by the provider": (
         {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}},
-        il.ServerToolCall(id="s1", name="web_search", arguments={"query": "x"}),
+        ServerToolCall(id="s1", name="web_search", arguments={"query": "x"}),
     ),
     "what the provider found": (
         {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"url": "u", "encrypted_content": "e"}]},
-        il.ServerToolResult(
+        ServerToolResult(
             tool_call_id="s1", tool_name="web_search", dialect=API, content=[{"url": "u", "encrypted_content": "e"}]
         ),
     ),
@@ -330,7 +332,7 @@ def test_the_same_bodies_travel_in_aws_frames() -> None:
     variant = il.dialect("bedrock-invoke-anthropic")
     message = il.AssistantMessage(content=(il.TextBlock(text="Hi"),), stop_reason="stop", model="claude-x")
     encoder = variant.StreamEncoder()
-    body = b"".join(map(encoder.feed, il.unfold(message))) + encoder.close()
+    body = b"".join(map(encoder.feed, unfold(message))) + encoder.close()
     payloads = [json.loads(frame.data) for frame in AWSEventStream().feed(body)]
     assert "message_start" == json.loads(base64.b64decode(payloads[0]["bytes"]))["type"]
     framing, decoder = variant.framing(), variant.StreamDecoder()

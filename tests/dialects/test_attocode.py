@@ -13,7 +13,7 @@ import interlingua as il
 from dialects.trips import accounted, edited, foreign_conversations, returned, without_fate
 from interlingua.dialects.files import attocode
 from interlingua.values.errors import BadWire
-from interlingua.values.messages import blocks_of
+from interlingua.values.messages import CacheMarker, blocks_of
 from laws.differences import answer_view, differing, is_under
 from strategies import json_values, messages_for_answers, mutated, with_unknown_fields
 
@@ -48,7 +48,7 @@ def test_the_parts_of_a_chat_are_where_they_belong() -> None:
     """System text with its cache marker, calls with their errors, results with theirs, tools in any wrapper."""
     chat = attocode.decode(SAMPLE)
     assert [(block.text, block.cache) for block in chat.system or ()] == [  # type: ignore[union-attr]
-        ("You are careful.", il.CacheMarker()),
+        ("You are careful.", CacheMarker()),
         ("Today is Monday.", None),
     ]
     assert (chat.model and chat.model.id, chat.options.max_tokens, chat.options.temperature) == (

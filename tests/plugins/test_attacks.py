@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from interlingua import ConnectorRegistry, ToolRegistry
+from interlingua import ToolRegistry
+from interlingua.connect.registry import ConnectorRegistry
 from interlingua.plugins import Plugins, aload_plugins, load_plugins
 from interlingua.tools import ToolContext, discover_core_tools
 from plugins.making import ECHO, Heard, plugin
@@ -273,6 +274,7 @@ def test_no_plugin_ends_the_host(tmp_path: Path, raised: str) -> None:
 HOST = """
 import asyncio
 import interlingua as il
+from interlingua.connect.registry import ConnectorRegistry
 from interlingua.agent import Agent
 from interlingua.connect.debug import DebugConnector, ScriptedCall, Step
 
@@ -281,7 +283,7 @@ async def main():
     plugins = il.load_plugins({root!r}, tools=tools)
     calls = [ScriptedCall(name=name, arguments={{}}) for name in ("threaded", "looped")]
     steps = [Step(calls=tuple(calls)), "done"]
-    client = il.Client(connectors=il.ConnectorRegistry([DebugConnector(steps)]))
+    client = il.Client(connectors=ConnectorRegistry([DebugConnector(steps)]))
     def fail(seen):
         raise {raised}
     agent = Agent("debug/script", await tools.aresolve_all(), client=client, after_tool_call=fail)

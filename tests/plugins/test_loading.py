@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import interlingua
-from interlingua import ConnectorRegistry, ToolRegistry
+from interlingua import ToolRegistry
 from interlingua.connect.client import builtin_connectors
+from interlingua.connect.registry import ConnectorRegistry
 from interlingua.dialects import DIALECTS
 from interlingua.plugins import aload_plugins, load_plugins
 from interlingua.tools import ToolContext, call_tool, discover_core_tools

@@ -59,7 +59,8 @@ def loaded_with(site: Path, options: str) -> dict[str, Any]:
     """What a process that has the package gets."""
     code = f"""
         import json
-        from interlingua import ConnectorRegistry, ToolRegistry
+        from interlingua import ToolRegistry
+        from interlingua.connect.registry import ConnectorRegistry
         from interlingua.plugins import load_plugins
         tools, connectors = ToolRegistry(), ConnectorRegistry()
         got = load_plugins({options}, tools=tools, connectors=connectors)

@@ -7,8 +7,9 @@ import pytest
 import interlingua as il
 from interlingua.values import canonical
 from interlingua.values.events import AgentEvent, StreamEvent
-from interlingua.values.messages import Block, Message
-from interlingua.values.request import ProviderConfig, ResolvedAuth
+from interlingua.values.folding import unfold
+from interlingua.values.messages import Block, Message, ReplyPayload
+from interlingua.values.request import ProviderConfig, ResolvedAuth, StreamContext, StreamOptions
 
 COST = {"input": 0.0225, "output": 0.015, "cacheRead": 0, "cacheWrite": 0.028, "total": 0.0655}
 USAGE = {"input": 1500, "output": 200, "cacheRead": 0, "cacheWrite": 1500, "totalTokens": 1700, "cost": COST}
@@ -149,12 +150,12 @@ AGENT_EVENTS = [
 READ_FILE = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 VALUES = {
     "reply": (
-        il.ReplyPayload,
+        ReplyPayload,
         {"text": "Done", "mediaUrl": "u", "mediaUrls": ["u"], "replyToId": "7", "isError": False},
     ),
-    "empty reply": (il.ReplyPayload, {}),
+    "empty reply": (ReplyPayload, {}),
     "stream context": (
-        il.StreamContext,
+        StreamContext,
         {
             "systemPrompt": "Be brief.",
             "messages": [MESSAGES["plain clawtools user"], MESSAGES["plain clawtools assistant"]],
@@ -162,7 +163,7 @@ VALUES = {
         },
     ),
     "stream options": (
-        il.StreamOptions,
+        StreamOptions,
         {"temperature": 0.5, "maxTokens": 100, "apiKey": "k", "headers": {"x-a": "b"}},
     ),
     "model": (
@@ -235,7 +236,7 @@ def test_a_value_comes_back_as_it_was(name: str) -> None:
 def test_a_stream_event_with_its_partial_can_be_asked_for() -> None:
     """`partial` is on every event of the seed's union, and in its JSON when asked."""
     message = il.AssistantMessage(content=(il.TextBlock(text="Hi"),), stop_reason="stop")
-    delta = next(event for event in il.unfold(message) if type(event).__name__ == "TextDelta")
+    delta = next(event for event in unfold(message) if type(event).__name__ == "TextDelta")
     shown = json.loads(il.dump(delta, partial=True))
     assert shown["partial"]["content"] == [{"type": "text", "text": "Hi"}]
     assert "partial" not in json.loads(il.dump(delta))

@@ -15,9 +15,12 @@ import pytest
 import interlingua as il
 from interlingua import clawtools
 from interlingua.connect.client import Client
+from interlingua.connect.registry import ConnectorRegistry
 from interlingua.connect.retry import NEVER
 from interlingua.tools import call_tool, to_openrouter_schema
 from interlingua.tools.tool import as_tool
+from interlingua.values.folding import unfold
+from interlingua.values.request import ResolvedAuth, StreamContext
 from plugins.making import plugin
 
 SEED = Path(__file__).parents[3] / "shared" / "seeds"
@@ -264,7 +267,7 @@ RESULT = {
 TOOLS = [{"name": "read", "description": "Read a file", "input_schema": {"type": "object"}}]
 
 
-@pytest.mark.parametrize("made", [il.StreamContext, il.Context, clawtools.StreamContext])
+@pytest.mark.parametrize("made", [StreamContext, il.Context, clawtools.StreamContext])
 def test_a_context_takes_the_system_prompt_by_its_documented_name(made: Any) -> None:
     """And is the same context as with our own name for it."""
     context = made(system_prompt="Be brief.", messages=[il.UserMessage(content="x")])
@@ -280,7 +283,7 @@ async def test_a_context_of_json_reaches_the_model_as_what_it_says(form: str) ->
     messages: list[Any] = [USER, TURN, RESULT]
     if form == "mixed":
         messages[0] = il.UserMessage(content="Read it.")
-    context: Any = il.StreamContext(system_prompt="Be brief.", messages=messages, tools=TOOLS)
+    context: Any = StreamContext(system_prompt="Be brief.", messages=messages, tools=TOOLS)
     if form == "whole":
         context = {"systemPrompt": "Be brief.", "messages": messages, "tools": TOOLS}
     elif form == "values":
@@ -292,7 +295,7 @@ async def test_a_context_of_json_reaches_the_model_as_what_it_says(form: str) ->
         return "Done."
 
     connector = scripted(reply)
-    client = Client(connectors=il.ConnectorRegistry([connector]), retry=NEVER)
+    client = Client(connectors=ConnectorRegistry([connector]), retry=NEVER)
     answer = await client.complete("debug/script", context)
     stream = connector.stream({"id": "script", "api": "debug", "provider": "debug"}, context, {"maxTokens": 9})
     assert ("Done.", "Done.") == (answer.text, (await stream.result()).text)
@@ -404,7 +407,7 @@ async def test_a_connector_may_yield_the_documented_events(name: str, form: str,
     """As mappings or objects, from any kind of iterable; what comes out is a stream of ours."""
     events, expected = STREAMS[name]
     given = events if form == "json" else [as_object(event) for event in events]
-    client = Client(connectors=il.ConnectorRegistry([connector_of(given, how)]), retry=NEVER)
+    client = Client(connectors=ConnectorRegistry([connector_of(given, how)]), retry=NEVER)
     stream = client.stream("mine/any", "hi")
     heard = [event async for event in stream]
     message = await stream.result()
@@ -418,7 +421,7 @@ def test_the_events_are_read_back_from_what_they_are_projected_to(name: str) -> 
     """`unproject` is the inverse of `project`: the same content, stop reason and usage."""
     message = il.fold(clawtools.unproject(STREAMS[name][0]))
     ids: dict[int, str] = {}
-    projected = [clawtools.project(event, ids=ids) for event in il.unfold(message)]
+    projected = [clawtools.project(event, ids=ids) for event in unfold(message)]
     again = il.fold(clawtools.unproject([event for event in projected if event is not None]))
     assert (message.content, message.stop_reason, message.usage) == (again.content, again.stop_reason, again.usage)
 
@@ -427,8 +430,8 @@ async def test_a_connector_may_yield_our_events_as_json() -> None:
     """The formal specification's, with and without the message so far."""
     message = il.AssistantMessage(content=(il.TextBlock(text="Hello"), il.ToolCall(**CALL)), stop_reason="toolUse")
     for partial in (False, True):
-        events = [json.loads(il.dump(event, partial=partial)) for event in il.unfold(message, size=2)]
-        client = Client(connectors=il.ConnectorRegistry([connector_of(events, "async")]), retry=NEVER)
+        events = [json.loads(il.dump(event, partial=partial)) for event in unfold(message, size=2)]
+        client = Client(connectors=ConnectorRegistry([connector_of(events, "async")]), retry=NEVER)
         answer = await client.complete("mine/any", "hi")
         assert (message.content, "toolUse") == (answer.content, answer.stop_reason)
 
@@ -439,7 +442,7 @@ async def test_what_a_connector_may_leave_out_may_be_absent(form: str, tmp_path:
     given = connector_of(STREAMS["text"][0], "async")
     connector = given if form == "mapping" else SimpleNamespace(**given)
     plugin(tmp_path, "mine", "def register(api):\n    api.registerConnector(api.config['connector'])")
-    connectors = il.ConnectorRegistry()
+    connectors = ConnectorRegistry()
     (loaded,) = il.load_plugins(tmp_path, connectors=connectors, config={"connector": connector})
     assert () == loaded.problems
     found = connectors.get("mine/one")
@@ -460,7 +463,7 @@ async def test_models_may_be_listed_as_json() -> None:
     """They are found by their ids."""
     models = [{"id": "big", "api": "mine-wire", "provider": "mine", "contextWindow": 1000}]
     client = Client(
-        connectors=il.ConnectorRegistry([connector_of(STREAMS["text"][0], "async", models=models)]), retry=NEVER
+        connectors=ConnectorRegistry([connector_of(STREAMS["text"][0], "async", models=models)]), retry=NEVER
     )
     assert 1000 == client.find("big")[1].context_window
     assert "big" == (await client.complete("big", "hi")).model
@@ -475,7 +478,7 @@ async def test_a_connectors_variables_give_it_its_key() -> None:
         yield DONE | {"stopReason": "stop"}
 
     connector = {"id": "mine/one", "provider": "mine", "api": "w", "envVars": ["MINE_KEY"], "stream": stream}
-    client = Client(connectors=il.ConnectorRegistry([connector]), retry=NEVER)
+    client = Client(connectors=ConnectorRegistry([connector]), retry=NEVER)
     for more in ({}, {"api_key": "given"}, {"env": {}}):
         await client.complete("mine/any", "hi", **{"env": {"MINE_KEY": "from-variable"}, **more})
     assert ["from-variable", "given", None] == keys
@@ -486,11 +489,11 @@ def test_a_connector_without_a_required_name_is_refused(missing: str) -> None:
     """With the name of what it lacks."""
     given = {name: value for name, value in connector_of([], "async").items() if name != missing}
     with pytest.raises(il.FormatError, match=f"it has no {missing}"):
-        il.ConnectorRegistry().register(given)
+        ConnectorRegistry().register(given)
 
 
-async def resolving(provider: str) -> il.ResolvedAuth:
-    return il.ResolvedAuth(api_key="k-async", mode="api-key")
+async def resolving(provider: str) -> ResolvedAuth:
+    return ResolvedAuth(api_key="k-async", mode="api-key")
 
 
 class Resolver:
@@ -501,7 +504,7 @@ class Resolver:
 @pytest.mark.parametrize(
     ("resolver", "key"),
     [
-        (lambda provider: il.ResolvedAuth(api_key=f"k-{provider}", mode="api-key"), "k-openai"),
+        (lambda provider: ResolvedAuth(api_key=f"k-{provider}", mode="api-key"), "k-openai"),
         (lambda provider: {"apiKey": f"k-{provider}", "mode": "api-key"}, "k-openai"),
         (lambda provider: {"api_key": "k-snake"}, "k-snake"),
         (lambda provider: "k-text", "k-text"),
@@ -539,7 +542,7 @@ async def test_an_auth_resolver_may_be_a_plain_function(resolver: Any, key: str 
         "plugin = {'id': 'parrot', 'register': lambda api: api.registerTool(TOOL)}",
         "plugin = {'id': 'parrot', 'activate': lambda api: api.registerTool([TOOL])}",
         "async def register(api): api.registerTool(lambda ctx: [TOOL], {'names': ['shout']})",
-        "from interlingua import PluginDefinition\n"
+        "from interlingua.plugins import PluginDefinition\n"
         "plugin = PluginDefinition(id='parrot', register=lambda api: api.registerTool(TOOL))",
         "class plugin:\n    id = 'parrot'\n    def register(self, api): api.registerTool(TOOL)",
         "plugin = TOOL",
@@ -587,7 +590,7 @@ def test_what_the_documents_call_a_tool_is_one_of_ours() -> None:
 
 def test_helpers_of_the_documents_are_the_packages_own() -> None:
     """One thing under two names, not two things."""
-    assert (il.Tool, il.load_plugins, il.StreamContext) == (
+    assert (il.Tool, il.load_plugins, StreamContext) == (
         clawtools.Tool,
         clawtools.load_plugins,
         clawtools.StreamContext,

@@ -13,6 +13,7 @@ from interlingua.sessions import Session, SessionNotFound, save
 from interlingua.sessions.compaction import context
 from interlingua.sessions.repair import examine
 from interlingua.sessions.sqlite import sqlite_store
+from interlingua.values.messages import AgentMessage
 from sessions.making import answer, result, user
 from strategies import conversations, messages
 
@@ -120,7 +121,7 @@ def test_any_message_comes_back_as_it_was(said: list[Any]) -> None:
         if not entries:
             return
         with Session.open("s", home=folder, read_only=True) as session:
-            clean = [il.load(il.dump(entry.message), il.AgentMessage) for entry in entries]
+            clean = [il.load(il.dump(entry.message), AgentMessage) for entry in entries]
             assert clean == [entry.message for entry in session.path()]
 
 

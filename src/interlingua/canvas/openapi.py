@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .. import __version__
+from .._version import __version__
 from ..values import jsontext
 from . import client_routes, export_routes, reading_routes, viewer_routes, writing_routes
 from .routing import BYTES, JSON, ROUTES, Route

@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import web
 from msgspec.structs import replace
 
-from .. import __version__
+from .._version import __version__
 from ..connect.client import Client
 from ..serving import guard
 from ..serving.access import COOKIE_LIFE, Access, KeyRing, Visitor, write_private

@@ -19,7 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .. import __version__
+from .._version import __version__
 from ..conversion.adapting.adapter import adapt
 from ..dialects import Wire, wire
 from ..dialects.files.clawtools import read_context

@@ -7,7 +7,7 @@ and of the time to the first chunk.
 import time
 from typing import Any
 
-from .. import __version__
+from .._version import __version__
 from ..values.canonical import plain
 from ..values.errors import InterlinguaError, ProviderError
 from ..values.jsontext import compact

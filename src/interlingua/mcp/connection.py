@@ -13,7 +13,7 @@ from mcp.client import Transport
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import ProgressFnT
 
-from .. import __version__
+from .._version import __version__
 from ..values.errors import TimedOut, TransportError
 from .stdio import Ending, HttpServer, Server, stdio_transport
 

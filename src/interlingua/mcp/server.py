@@ -14,7 +14,7 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from .. import __version__
+from .._version import __version__
 from ..conversion.resizing import sniff
 from ..tools.calling import Approve, Judge, call_tool
 from ..tools.policy import READ_ONLY

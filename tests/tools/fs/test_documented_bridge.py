@@ -10,7 +10,7 @@ import pytest
 import interlingua as il
 from interlingua.tools import ToolContext, call_tool, discover_core_tools
 from interlingua.tools.fs import adapted_bridge
-from interlingua.tools.tool import Tool
+from interlingua.tools.tool import FsBridge, Tool
 from interlingua.values.interop import camel_case
 
 NAMES = ("read_file", "write_file", "stat", "readdir", "unlink", "mkdir")
@@ -221,7 +221,7 @@ async def test_a_patch_is_taken_back_whatever_the_bridge_raises() -> None:
 
 def test_the_six_methods_are_the_protocol() -> None:
     """Whoever has them is a bridge."""
-    assert isinstance(Files(), il.FsBridge)
+    assert isinstance(Files(), FsBridge)
 
 
 async def test_a_bridge_that_lacks_a_method_says_which() -> None:

@@ -1,0 +1,71 @@
+"""The public names of the root: few, each found by `dir`, completion, `help` and type checkers."""
+
+import ast
+import pydoc
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import interlingua as il
+
+ROOT = Path(il.__file__)
+
+
+def test_the_root_has_at_most_75_names() -> None:
+    """Rarer types live in their packages."""
+    assert len(il.__all__) <= 75
+    assert sorted(set(il.__all__)) == sorted(il.__all__)
+
+
+@pytest.mark.parametrize("name", il.__all__)
+def test_every_public_name_is_shown_and_there(name: str) -> None:
+    """Lazy ones too, in a module where nothing was used yet."""
+    assert name in dir(il)
+    assert getattr(il, name) is not None
+
+
+def test_nothing_but_public_names_is_shown() -> None:
+    """Completion does not offer the imports of the module."""
+    assert set(il.__all__) == {name for name in dir(il) if not name.startswith("_")}
+
+
+def test_help_shows_every_public_name() -> None:
+    """Both in the overview at its top and in its body."""
+    assert [] == [name for name in il.__all__ if name not in (il.__doc__ or "").replace(";", " ").split()]
+    page = pydoc.render_doc(il, renderer=pydoc.plaintext)
+    assert [] == [name for name in il.__all__ if name not in page]
+
+
+def test_type_checkers_see_the_names_that_are_loaded_on_first_use() -> None:
+    """Each from the same module as at run time."""
+    tree = ast.parse(ROOT.read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {alias.name: one.module for one in block.body if isinstance(one, ast.ImportFrom) for alias in one.names}
+    (table,) = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_LAZY"
+    ]
+    assert table | {"sync": None} == seen
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """As for any module."""
+    with pytest.raises(AttributeError, match="module 'interlingua' has no attribute 'Frobnicate'"):
+        il.Frobnicate  # noqa: B018
+
+
+def test_importing_the_package_imports_no_http_client() -> None:
+    """Programs that only convert do not pay for connectors."""
+    code = "import sys, interlingua; print([m for m in ('aiohttp', 'click', 'rich', 'mcp') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "[]\n" == done.stdout
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    """One number, in two files that need it."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    assert project["version"] == il.__version__
