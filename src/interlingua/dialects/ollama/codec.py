@@ -663,9 +663,12 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _encode_options(body: dict[str, Any], options: Options, window: int | None, report: Reporter) -> None:
-    # Without `num_ctx` the server reads a few thousand tokens, and leaves out the beginning of what is longer.
+    # Without `num_ctx` the server reads a few thousand tokens, and leaves out the beginning of what is longer. It takes
+    # positive numbers only (docs/modelfile.md, PARAMETER num_ctx).
+    if window is not None and window < 1:
+        report.at("$.model.contextWindow", "context_window", "num_ctx must be positive", "record")
     given = {
-        "num_ctx": window,
+        "num_ctx": window if window and window > 0 else None,
         "temperature": options.temperature,
         "top_p": options.top_p,
         "top_k": options.top_k,

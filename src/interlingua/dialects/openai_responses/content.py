@@ -631,6 +631,8 @@ def encode_item(block: Block, report: Reporter, at: int, *, answer: bool = False
         case ToolCall():
             wire = encoded_call(block)
             kind = wire["type"]
+            if answer and block.arguments_text is not None and not block.arguments_text.strip():
+                report.lost("arguments_text", "blank arguments mean none", "record", field="argumentsText")
         case ThinkingBlock():
             kind, wire = "reasoning", _encoded_reasoning(block)
         case ServerToolCall() if extra_fields and extra_fields.get("type") in SERVER_CALLS:
