@@ -93,6 +93,31 @@ class UsageInfo(TypedDict, total=False):
     outputTokens: int
 
 
+class StringParamOptions(TypedDict, total=False):
+    """Keyword arguments of `read_string_param`."""
+
+    required: bool
+    trim: bool
+    label: str
+    allow_empty: bool
+
+
+class NumberParamOptions(TypedDict, total=False):
+    """Keyword arguments of `read_number_param`."""
+
+    required: bool
+    integer: bool
+    label: str
+
+
+class BooleanParamOptions(TypedDict, total=False):
+    """Keyword arguments of `read_boolean_param`; the documents call its default `defaultValue`."""
+
+    required: bool
+    default: bool
+    label: str
+
+
 class ClawtoolsOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     """What a toolkit is made of."""
 
@@ -150,6 +175,7 @@ __all__ = [
     "AssistantMessage",
     "AuthMode",
     "AuthResolver",
+    "BooleanParamOptions",
     "Clawtools",
     "ClawtoolsOptions",
     "Connector",
@@ -167,6 +193,7 @@ __all__ = [
     "LoadedPlugin",
     "ModelCost",
     "ModelDescriptor",
+    "NumberParamOptions",
     "PluginApi",
     "PluginDefinition",
     "PluginLoaderOptions",
@@ -177,6 +204,7 @@ __all__ = [
     "StreamContext",
     "StreamEvent",
     "StreamOptions",
+    "StringParamOptions",
     "TextContent",
     "Tool",
     "ToolAuthorizationError",
