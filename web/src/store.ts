@@ -201,11 +201,11 @@ export class SessionStore {
     live: (data: LiveNode) => {
       this.live.set(data.node, data);
     },
-    delta: (data: { node: string; parts: { block: number; type: "text" | "thinking" | "toolCall"; text: string }[] }) => {
+    delta: (data: { node: string; parts: { block: number; text: string }[] }) => {
       const node = this.live.get(data.node);
       if (node === undefined) return;
       const content = [...node.content];
-      for (const part of data.parts) content[part.block] = grown(content[part.block], part.type, part.text);
+      for (const part of data.parts) content[part.block] = grown(content[part.block], part.text);
       this.live.set(data.node, { ...node, content });
     },
     block: (data: { node: string; block: number; value: BlockView }) => {
@@ -233,13 +233,11 @@ export class SessionStore {
   };
 }
 
-function grown(block: BlockView | undefined, type: "text" | "thinking" | "toolCall", text: string): BlockView {
-  if (type === "toolCall") {
-    if (block?.type === "toolCall") return { ...block, argumentsText: (block.argumentsText ?? "") + text };
-    return { type: "toolCall", id: "", name: "", arguments: {}, argumentsText: text };
-  }
-  if (block?.type === type) return { ...block, text: block.text + text };
-  return { type, text };
+/** A block with more of its text. A `block` event says what it is before its first delta. */
+function grown(block: BlockView | undefined, text: string): BlockView {
+  if (block?.type === "toolCall") return { ...block, argumentsText: (block.argumentsText ?? "") + text };
+  if (block?.type === "text" || block?.type === "thinking") return { ...block, text: block.text + text };
+  return block ?? { type: "text", text };
 }
 
 /** Re-renders a component when the store changes; the store itself is the value. */

@@ -1,0 +1,229 @@
+"""Going on in the browser: streams, branches, several models, merges, faults, two viewers, a killed server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlingua as il
+from canvas.tabs import Served, Tab, Threaded, expect, needs_chromium
+from canvas.test_runs import served
+from interlingua.sessions import Session
+from interlingua.testing import Cut, ErrorEvent, Server, Stall
+
+pytestmark = needs_chromium
+
+
+def begun(home: Path, name: str) -> str:
+    """A session with a question and its answer; returns its key."""
+    with Session.open(name, home=home) as session:
+        session.append(il.UserMessage(content="Hello"), id="q")
+        session.append(il.AssistantMessage(content="Good day", model="m", provider="p", stop_reason="stop"), id="a")
+        session.set_branch("main", "a")
+    return f"own~main~{name}"
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, provider: Server) -> Iterator[Threaded]:
+    with Threaded(tmp_path_factory.mktemp("home"), client=served(provider)) as server:
+        yield server
+
+
+@pytest.fixture
+def key(server: Threaded, provider: Server, request: pytest.FixtureRequest) -> str:
+    """A session of the test's own on the server that all share."""
+    provider.clear()
+    return begun(server.home, request.node.name.removeprefix("test_")[:60])
+
+
+@pytest.fixture
+def tab(chromium: Any, server: Threaded) -> Iterator[Tab]:
+    with Tab(chromium, server) as tab:
+        yield tab
+
+
+def say(tab: Tab, text: str, *models: str) -> None:
+    """Continues from the selected message by keyboard: `c`, the words, the models, Ctrl+Enter."""
+    page = tab.page
+    tab.press("c")
+    words = page.get_by_label("your words")
+    expect(words).to_be_focused()
+    expect(page.locator(".picked .chip")).to_have_count(1)  # one is proposed as soon as the models are known
+    page.locator(".picked .chip button").click()
+    for model in models:
+        page.get_by_label("find a model").fill(model)
+        page.locator(".models .menu .row", has_text=model).first.click()
+    words.fill(text)
+    words.press("Control+Enter")
+
+
+def rows(tab: Tab, key: str) -> list[Any]:
+    found: list[Any] = tab.get(f"/api/sessions/{key}/tree")["rows"]
+    return found
+
+
+def answers(tab: Tab, key: str, text: str) -> list[Any]:
+    """The rows that answer the user's message of this text."""
+    all_rows = rows(tab, key)
+    asked = [row["id"] for row in all_rows if row["role"] == "user" and row["text"] == text]
+    return [row for row in all_rows if row.get("parent") in asked]
+
+
+def test_continuing_streams_the_answer_into_the_tree(tab: Tab, key: str) -> None:
+    """The prompt and the answer of a debug model become cards below the selected one; the log has both."""
+    tab.go(f"/s/{key}/canvas")
+    expect(tab.card("a")).to_be_visible()
+    say(tab, "Repeat after me", "debug/parrot-1")
+    expect(tab.page.locator("[data-card]", has_text="Repeat after me")).to_have_count(2)
+    (answer,) = answers(tab, key, "Repeat after me")
+    assert (answer["model"], answer["stop"]) == ("parrot-1", "stop")
+    expect(tab.card(answer["id"])).to_be_visible()
+
+
+def test_an_answer_is_seen_while_it_is_written_and_can_be_stopped(tab: Tab, key: str, provider: Server) -> None:
+    """With a provider that stalls, the first words stand in a live card; Stop keeps them and says so."""
+    provider.say("These words come first. " * 3, fault=Stall(after_events=6))
+    page = tab.go(f"/s/{key}/canvas")
+    expect(tab.card("a")).to_be_visible()
+    say(tab, "Go on", "local/stalls")
+    expect(page.locator("[data-card]", has_text="writing")).to_contain_text("These")
+    expect(page.locator("article.live")).to_contain_text("These")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("article.live")).to_have_count(0)
+    expect(page.locator(".flow")).to_contain_text("Stopped.")
+    (answer,) = answers(tab, key, "Go on")
+    assert answer["stop"] == "aborted" and answer["text"].startswith("These")
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        pytest.param(Cut(after_events=4), "", id="cut"),
+        pytest.param(ErrorEvent(il.Overloaded("come back later"), after_events=4), "come back later", id="error"),
+    ],
+)
+def test_an_answer_that_fails_says_why_and_keeps_what_came(
+    tab: Tab, server: Threaded, provider: Server, fault: Any, kind: str
+) -> None:
+    """A connection that is cut and an error inside the stream: the words so far stay, the error stands below them."""
+    key = begun(server.home, f"fails-{kind[:4] or 'cut'}")
+    provider.clear()
+    provider.say("A long story begins and does not end.", fault=fault)
+    page = tab.go(f"/s/{key}/transcript")
+    expect(tab.turn("a")).to_be_visible()
+    say(tab, "Tell me", f"local/{key[-3:]}")
+    error = page.locator("article.turn .err")
+    expect(error).to_contain_text("ended in an error")
+    expect(error).to_contain_text(kind)
+    (answer,) = answers(tab, key, "Tell me")
+    assert answer["stop"] == "error" and answer["text"].startswith("A long")
+
+
+def test_several_models_answer_at_once_as_siblings(tab: Tab, key: str) -> None:
+    """Two models, one prompt: two cards side by side below it."""
+    page = tab.go(f"/s/{key}/canvas")
+    expect(tab.card("a")).to_be_visible()
+    say(tab, "Abc def", "debug/parrot-1", "debug/upper-parrot-1")
+    expect(page.locator('[data-card][aria-label*="ABC DEF"]')).to_be_visible()
+    expect(page.locator('[data-card][aria-label*="Abc def"]')).to_have_count(2)
+    made = answers(tab, key, "Abc def")
+    boxes = [tab.card(row["id"]).bounding_box() for row in made]
+    assert boxes[0]["y"] == boxes[1]["y"] and boxes[0]["x"] != boxes[1]["x"]
+
+
+def test_a_message_is_edited_and_branches(tab: Tab, key: str) -> None:
+    """`e` on a user's message begins with its words; sending makes a sibling, and h and l go between the two."""
+    page = tab.go(f"/s/{key}/canvas?at=q")
+    expect(tab.card("q")).to_be_visible()
+    tab.press("e")
+    words = page.get_by_label("your words")
+    expect(words).to_have_value("Hello")
+    words.fill("Goodbye")
+    words.press("Control+Enter")
+    expect(page.locator("[data-card]", has_text="Goodbye").first).to_be_visible()
+    edited = next(row for row in rows(tab, key) if row["text"] == "Goodbye" and row["role"] == "user")
+    expect(tab.card(edited["id"])).to_have_attribute("aria-selected", "true")
+    assert "parent" not in edited
+    tab.press("h")
+    expect(tab.card("q")).to_have_attribute("aria-selected", "true")
+
+
+def test_a_branch_is_named(tab: Tab, key: str) -> None:
+    """`b` names the path that is shown."""
+    page = tab.go(f"/s/{key}/canvas?at=a")
+    expect(tab.card("a")).to_be_visible()
+    tab.press("b")
+    page.get_by_role("textbox", name="name of the branch").fill("polite")
+    tab.press("Enter")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert {"polite"} <= {branch["name"] for branch in tab.get(f"/api/sessions/{key}/branches")["branches"]}
+
+
+def test_new_messages_do_not_move_the_view_of_others(chromium: Any, server: Threaded, key: str) -> None:
+    """Two viewers: what one writes appears to the other, whose viewport and selection stay."""
+    with Tab(chromium, server) as one, Tab(chromium, server) as two:
+        one.go(f"/s/{key}/canvas")
+        two.go(f"/s/{key}/canvas?at=q")
+        expect(one.card("a")).to_be_visible()
+        expect(two.card("a")).to_be_visible()
+        before = two.card("q").bounding_box()
+        say(one, "Seen by both", "debug/parrot-1")
+        expect(two.page.locator("[data-card]", has_text="Seen by both")).to_have_count(2)
+        assert two.card("q").bounding_box() == before
+        expect(two.card("q")).to_have_attribute("aria-selected", "true")
+        assert rows(one, key) == rows(two, key)
+
+
+def test_a_reload_in_the_middle_of_an_answer_shows_it_again(tab: Tab, key: str, provider: Server) -> None:
+    """A page that is loaded anew has the words that had come, and goes on with the rest."""
+    provider.say("Half of it, and the other half.", fault=Stall(after_events=6))
+    page = tab.go(f"/s/{key}/canvas")
+    expect(tab.card("a")).to_be_visible()
+    say(tab, "Slowly", "local/slow")
+    expect(page.locator("article.live")).to_contain_text("Half")
+    page.reload()
+    expect(page.locator("article.live")).to_contain_text("Half")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("article.live")).to_have_count(0)
+
+
+def test_nothing_is_lost_when_the_server_is_killed(chromium: Any, tmp_path: Path) -> None:
+    """Kill -9 and a new start: the page says that the connection is lost, comes back by itself, and has every row."""
+    key = begun(tmp_path, "killed")
+    server = Served(tmp_path)
+    try:
+        with Tab(chromium, server) as tab:
+            page = tab.go(f"/s/{key}/canvas")
+            expect(tab.card("a")).to_be_visible()
+            say(tab, "Before the end", "debug/parrot-1")
+            expect(page.locator("[data-card]", has_text="Before the end")).to_have_count(2)
+            before = rows(tab, key)
+            server.kill()
+            expect(page.locator(".lost")).to_contain_text("Connection lost")
+            server.start()
+            expect(page.locator(".lost")).to_have_count(0)
+            assert [row["id"] for row in rows(tab, key)] == [row["id"] for row in before]
+            say(tab, "And after it", "debug/parrot-1")
+            expect(page.locator("[data-card]", has_text="And after it")).to_have_count(2)
+    finally:
+        server.stop()
+
+
+def test_a_file_that_is_only_read_goes_on_in_a_linked_fork(tab: Tab, server: Threaded) -> None:
+    """The opened file is not touched; the continuation stands in the same tree."""
+    data = il.encode(
+        il.Conversation(entries=(il.Entry(message=il.UserMessage(content="From a file")),)), "transcript"
+    ).bytes()
+    (place,), _ = server.canvas.library.open_data(data, "file.jsonl", "transcript")
+    page = tab.go(f"/s/{place.key}/canvas")
+    expect(page.locator("[data-card]", has_text="From a file")).to_be_visible()
+    expect(page.locator(".top")).to_contain_text("reading only")
+    say(tab, "Continued here", "debug/parrot-1")
+    expect(page.locator("[data-card]", has_text="Continued here")).to_have_count(2)
