@@ -97,13 +97,13 @@ def test_canvas_outline_and_transcript_stay_in_step(tab: Tab) -> None:
     """What is chosen in one is chosen in the others, and is the address."""
     page = tab.go(f"/s/{KEY}/canvas")
     tab.card("lock2").click()
-    expect(page.locator('[data-card][aria-selected="true"]')).to_have_attribute("data-card", "lock2")
+    expect(page.locator('[data-card][aria-pressed="true"]')).to_have_attribute("data-card", "lock2")
     expect(page.locator(".flow article.here")).to_have_attribute("data-entry", "lock2")
     tab.press("o")
     expect(page.locator('.outline [aria-selected="true"]')).to_contain_text("Not across hosts")
     assert "at=lock2" in page.url
     page.locator(".outline [role=treeitem]", has_text="Since Tuesday").click()
-    expect(tab.card("q")).to_have_attribute("aria-selected", "true")
+    expect(tab.card("q")).to_have_attribute("aria-pressed", "true")
 
 
 def test_a_link_opens_the_same_message_again(tab: Tab) -> None:
@@ -219,17 +219,17 @@ def test_everything_is_reached_by_keyboard_alone(tab: Tab) -> None:
         if "Duplicate" in page.evaluate("document.activeElement.textContent ?? ''"):
             break
     tab.press("Enter")
-    expect(tab.card("lease4")).to_have_attribute("aria-selected", "true")
+    expect(tab.card("lease4")).to_have_attribute("aria-pressed", "true")
     tab.press("g")
-    expect(tab.card("q")).to_have_attribute("aria-selected", "true")
+    expect(tab.card("q")).to_have_attribute("aria-pressed", "true")
     tab.press("j")
-    expect(tab.card("a1")).to_have_attribute("aria-selected", "true")
+    expect(tab.card("a1")).to_have_attribute("aria-pressed", "true")
     tab.press("G")
-    expect(tab.card("lease4")).to_have_attribute("aria-selected", "true")
+    expect(tab.card("lease4")).to_have_attribute("aria-pressed", "true")
     tab.press("l")
-    expect(tab.card("outbox1")).to_have_attribute("aria-selected", "true")
+    expect(tab.card("outbox1")).to_have_attribute("aria-pressed", "true")
     tab.press("h")
-    expect(tab.card("lease1")).to_have_attribute("aria-selected", "true")
+    expect(tab.card("lease1")).to_have_attribute("aria-pressed", "true")
     for key, view in ("2", "transcript"), ("3", "compare"), ("4", "wire"), ("1", "canvas"):
         tab.press(key)
         expect(page.locator(f'.app[data-view="{view}"]')).to_be_visible()

@@ -6,7 +6,7 @@ import { lazy, Suspense, useMemo, useState } from "react";
 import { get } from "./api";
 import { bytes, duration, plural } from "./format";
 import { Icon } from "./icons";
-import { visible } from "./plain";
+import { oneLine, visible } from "./plain";
 import { toolIcon } from "./parts";
 import type { BlockView, EntryView, Media, Row, ToolCallBlock } from "./types";
 
@@ -26,7 +26,7 @@ export function Block({ block, where, results }: { block: BlockView; where: Wher
           {block.citations !== undefined && block.citations.length > 0 && (
             <ul className="cites">
               {block.citations.map((one, at) => (
-                <li key={at}><Icon name="link" className="xs" /> {one.title ?? one.url ?? "source"}{one.url !== undefined && one.title !== undefined && <span className="dim"> {one.url}</span>}</li>
+                <li key={at}><Icon name="link" className="xs" /> {visible(one.title ?? one.url ?? "source")}{one.url !== undefined && one.title !== undefined && <span className="dim"> {visible(one.url)}</span>}</li>
               ))}
             </ul>
           )}
@@ -140,10 +140,10 @@ export type Results = {
 const TELLING = ["command", "cmd", "pattern", "path", "file_path", "query", "url", "name", "prompt", "description"];
 
 export function telling(argument: unknown): string {
-  if (typeof argument !== "object" || argument === null) return argument === undefined ? "" : String(argument);
+  if (typeof argument !== "object" || argument === null) return argument === undefined ? "" : oneLine(String(argument).slice(0, 160));
   const fields = argument as Record<string, unknown>;
   const key = TELLING.find((name) => typeof fields[name] === "string") ?? Object.keys(fields).find((name) => typeof fields[name] === "string");
-  return key === undefined ? "" : String(fields[key]).split("\n")[0]!.slice(0, 160);
+  return key === undefined ? "" : oneLine(String(fields[key]).split("\n")[0]!.slice(0, 160));
 }
 
 function Call({ block, where, results }: { block: ToolCallBlock; where: Where; results?: Results }) {
@@ -157,8 +157,8 @@ function Call({ block, where, results }: { block: ToolCallBlock; where: Where; r
     <>
       <button type="button" className={`call ${failed ? "bad" : ""}`} aria-expanded={open} onClick={() => setOpen(!open)}>
         <Icon name={toolIcon(block.name)} />
-        <span className="name">{block.name || "…"}</span>
-        <span className="arg cut">{block.parseError === undefined ? telling(block.arguments) : block.argumentsText}</span>
+        <span className="name">{oneLine(block.name) || "…"}</span>
+        <span className="arg cut">{telling(block.parseError === undefined ? block.arguments : block.argumentsText)}</span>
         <span className="end">
           {block.parseError !== undefined && <span className="why">malformed arguments</span>}
           {running && <><i className="pulse" /> running</>}
@@ -181,7 +181,7 @@ function Arguments({ block, where }: { block: ToolCallBlock; where: Where }) {
   if (block.parseError !== undefined)
     return (
       <div className="callbody malformed">
-        <p className="dim">as the model wrote it: {block.parseError}</p>
+        <p className="dim">as the model wrote it: {visible(block.parseError)}</p>
         <pre className="fault">{visible(block.argumentsText ?? "")}</pre>
         {block.made !== undefined && <><p className="dim">what was made of it (not executed)</p><pre>{pretty(block.made)}</pre></>}
       </div>
@@ -192,7 +192,7 @@ function Arguments({ block, where }: { block: ToolCallBlock; where: Where }) {
       <dl className="kv">
         {fields.map(([key, value]) => (
           <div key={key} className="pair">
-            <dt>{key}</dt>
+            <dt>{visible(key)}</dt>
             <dd>{typeof value === "string" ? <Lines text={value} /> : <code>{pretty(value)}</code>}</dd>
           </div>
         ))}
@@ -285,7 +285,7 @@ function Elsewhere({ media, what }: { media: Media; what: string }) {
   if (media.url !== undefined)
     return (
       <p className="remote">
-        <Icon name="globe" className="s" /> {what} at <code>{media.url}</code>. It is not loaded: loading would tell that server who reads this.{" "}
+        <Icon name="globe" className="s" /> {what} at <code>{visible(media.url)}</code>. It is not loaded: loading would tell that server who reads this.{" "}
         <a href={/^https?:/i.test(media.url) ? media.url : undefined} target="_blank" rel="noopener noreferrer">Open it elsewhere</a>
       </p>
     );
@@ -304,7 +304,7 @@ function Sound({ media, transcript }: { media: Media; transcript?: string }) {
 function Document({ media, title, text, more, where }: { media: Media; title?: string; text?: string; more?: number; where: Where }) {
   return (
     <div className="document">
-      <p><Icon name="read" className="s" /> <b>{title ?? "document"}</b> <span className="dim">{media.mimeType} {media.size === undefined ? "" : bytes(media.size)}</span>{" "}
+      <p><Icon name="read" className="s" /> <b>{oneLine(title ?? "document")}</b> <span className="dim">{media.mimeType} {media.size === undefined ? "" : bytes(media.size)}</span>{" "}
         {media.src !== undefined && <a href={media.src} target="_blank" rel="noopener noreferrer">Open</a>}</p>
       {text !== undefined && <div className="callbody"><Lines text={text} /><Rest more={more} where={where} shown={text.length} /></div>}
       {text === undefined && media.src === undefined && <Elsewhere media={media} what="document" />}
@@ -317,7 +317,7 @@ function Raw({ title, value, more, where, icon, bad }: { title: string; value: u
   return (
     <div className="calls">
       <button type="button" className={`call ${bad ? "bad" : ""}`} aria-expanded={open} onClick={() => setOpen(!open)}>
-        <Icon name={icon} /><span className="name">{title}</span><span className="end"><Icon name={open ? "down" : "right"} /></span>
+        <Icon name={icon} /><span className="name">{oneLine(title)}</span><span className="end"><Icon name={open ? "down" : "right"} /></span>
       </button>
       {open && <div className="callbody"><Lines text={typeof value === "string" ? value : pretty(value)} /><Rest more={more} where={where} shown={20_000} /></div>}
     </div>
@@ -325,5 +325,5 @@ function Raw({ title, value, more, where, icon, bad }: { title: string; value: u
 }
 
 export function pretty(value: unknown): string {
-  return typeof value === "string" ? JSON.stringify(value) : (JSON.stringify(value, null, 2) ?? "");
+  return visible(JSON.stringify(value, null, typeof value === "string" ? undefined : 2) ?? "");
 }

@@ -12,7 +12,7 @@ import { Card, heightOf, LIVE_HEIGHT, type CardState } from "./card";
 import { Frame, FRAME_HEIGHT } from "./frame";
 import { CARD, type Placed, type Sized } from "./layout";
 import { MAP, mapScale, paintMap, paintStage, within } from "./paint";
-import { Button, BranchChip, speaker } from "./parts";
+import { Button, BranchChip } from "./parts";
 import { usePlaces } from "./placing";
 import { cost, plural } from "./format";
 import { chips, liveRow, shown, type Chip } from "./scene";
@@ -23,12 +23,11 @@ const FAR = 0.35;
 const NEAR = 0.8;
 const MARGIN = 300; // pixels around the view in which cards are ready
 
-type CardData = { row: Row; state: CardState; live?: LiveNode; results: readonly (Row | undefined)[]; level: number; position: number; of: number; pick: (id: string) => void };
+type CardData = { row: Row; state: CardState; live?: LiveNode; results: readonly (Row | undefined)[]; pick: (id: string) => void };
 const CardNode = memo(function CardNode({ data }: NodeProps<Node<CardData>>) {
   const { row, state } = data;
-  const name = [speaker(row), row.text.slice(0, 80), row.cost === undefined ? undefined : cost(row.cost)].filter(Boolean).join(", ");
   return (
-    <div role="treeitem" aria-selected={state.selected} aria-label={name} aria-level={data.level} aria-posinset={data.position} aria-setsize={data.of} tabIndex={state.selected ? 0 : -1} data-card={row.id} onClick={() => data.pick(row.id)}>
+    <div role="button" aria-pressed={state.selected} tabIndex={state.selected ? 0 : -1} data-card={row.id} onClick={() => data.pick(row.id)} onKeyDown={(event) => event.key === "Enter" && data.pick(row.id)}>
       <Card row={row} state={state} live={data.live} results={data.results} />
     </div>
   );
@@ -56,6 +55,7 @@ export type CanvasProps = {
   folded: ReadonlySet<string>;
   onSelect: (id: string) => void;
   onCompare: () => void;
+  onMerge: () => void;
 };
 
 export function CanvasView(props: CanvasProps) {
@@ -70,7 +70,7 @@ function levelAt(zoom: number, before: Level): Level {
   return zoom < far ? "far" : zoom < near ? "middle" : "near";
 }
 
-function Stage({ store, version, path, selected, findings, folded, onSelect, onCompare }: CanvasProps) {
+function Stage({ store, version, path, selected, findings, folded, onSelect, onCompare, onMerge }: CanvasProps) {
   const flow = useReactFlow();
   const host = useRef<HTMLDivElement>(null);
   const paint = useRef<HTMLCanvasElement>(null);
@@ -163,8 +163,7 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
       const before = cache.current.get(one.id);
       if (before !== undefined && before.signature === signature && before.row === row) kept.set(one.id, before);
       else {
-        const siblings = live === undefined ? store.tree.siblings(one.id) : [];
-        const data: CardData = { row, live, results, state, level: one.lane + 1, position: siblings.indexOf(one.id) + 1 || 1, of: siblings.length || 1, pick: onSelect };
+        const data: CardData = { row, live, results, state, pick: onSelect };
         kept.set(one.id, { signature, row, node: { id: one.id, type: "card", position, draggable: false, selectable: false, data } });
       }
       found.push(kept.get(one.id)!.node);
@@ -248,7 +247,7 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
   return (
     <div className="stage" ref={host} onClick={pickFar} data-level={level.current} style={{ "--grow": Math.min(2.2, Math.max(1, 0.95 / view.zoom)) } as React.CSSProperties}>
       <canvas className="paint" ref={paint} aria-hidden="true" />
-      <div role="tree" aria-label={`conversation tree, ${plural(store.tree.rows.size, "message")}`} className="cards">
+      <div className="cards">
         <ReactFlow
           nodes={nodes}
           edges={NO_EDGES}
@@ -270,7 +269,7 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
         />
       </div>
       {store.loaded && store.tree.rows.size === 0 && store.live.size === 0 && <p className="empty">Nothing was said here yet. Begin below, or press c.</p>}
-      {store.tree.branches.length > 1 && <Branches store={store} onPath={onPath} card={scene.card} onSelect={onSelect} onCompare={onCompare} />}
+      {store.tree.branches.length > 1 && <Branches store={store} onPath={onPath} card={scene.card} onSelect={onSelect} onCompare={onCompare} onMerge={onMerge} />}
       <section className="map float" aria-label="map">
         <canvas ref={map} width={MAP.width} height={MAP.height} onPointerDown={jump} onPointerMove={jump} aria-hidden="true" />
         <div className="ctl">
@@ -295,11 +294,11 @@ function resultsOf(store: SessionStore, row: Row, path: readonly string[]): (Row
   });
 }
 
-function Branches({ store, onPath, card, onSelect, onCompare }: { store: SessionStore; onPath: ReadonlySet<string>; card: ReadonlyMap<string, string>; onSelect: (id: string) => void; onCompare: () => void }) {
+function Branches({ store, onPath, card, onSelect, onCompare, onMerge }: { store: SessionStore; onPath: ReadonlySet<string>; card: ReadonlyMap<string, string>; onSelect: (id: string) => void; onCompare: () => void; onMerge: () => void }) {
   const { branches } = store.tree;
   return (
     <section className="heads float" aria-label="branches">
-      <header><b>{plural(branches.length, "branch", "branches")}</b><Button icon="compare" label="Compare" kind="bare" small onClick={onCompare} /></header>
+      <header><b>{plural(branches.length, "branch", "branches")}</b><span><Button icon="merge" label="Merge" kind="bare" small onClick={onMerge} /><Button icon="compare" label="Compare" kind="bare" small onClick={onCompare} /></span></header>
       <ul>
         {branches.slice(0, 8).map((branch) => {
           const to = store.tree.path(branch.head);

@@ -7,6 +7,7 @@ import { Blocks, pretty } from "./blocks";
 import { cost, duration, plural, tokens } from "./format";
 import { Icon } from "./icons";
 import { Button, Glyph, speaker } from "./parts";
+import { oneLine, visible } from "./plain";
 import { setQuery, useRoute } from "./route";
 import type { SessionStore } from "./store";
 import type { Comparison, CompareRow, Span } from "./types";
@@ -31,7 +32,7 @@ export default function Compare({ store, path, onSelect }: { store: SessionStore
   const name = (leaf: string) => store.tree.branchOf(leaf)?.name ?? store.tree.rows.get(leaf)?.text.slice(0, 48) ?? leaf;
   const pick = (side: "a" | "b", value: string | undefined) => (
     <select className="field" value={value} aria-label={`branch ${side.toUpperCase()}`} onChange={(event) => setQuery({ [side]: event.target.value })}>
-      {leaves.map((leaf) => <option key={leaf} value={leaf}>{name(leaf)}</option>)}
+      {leaves.map((leaf) => <option key={leaf} value={leaf}>{oneLine(name(leaf))}</option>)}
     </select>
   );
   if (leaves.length < 2 && bKey === store.key) return <div className="cmp"><p className="empty">This session has one path. Continue from an earlier message to make another, then compare them here.</p></div>;
@@ -121,8 +122,8 @@ function Half({ row, side, store, onSelect }: { row: CompareRow; side: "a" | "b"
       {row.kind === "changed" && row.spans !== undefined ? <p className="txt"><Words spans={row.spans} side={side} /></p> : entry !== undefined ? <div className="words"><Blocks content={entry.message.content} session={store.key} entry={entry.id} /></div> : whole && <p className="txt">{stored?.text}</p>}
       {row.kind === "changed" && row.calls?.filter((call) => call[side] !== undefined).map((call, at) => (
         <div key={at} className="calls">
-          <div className="call"><Icon name="exec" /><span className="name">{call.name}</span></div>
-          <dl className="kv">{call.args.map((arg) => <div key={arg.key} className="pair"><dt>{arg.key}</dt><dd className={arg.same ? "" : side === "a" ? "wa" : "wb"}>{arg.spans !== undefined ? <Words spans={arg.spans} side={side} /> : arg[side] === undefined ? "absent" : pretty(arg[side])}</dd></div>)}</dl>
+          <div className="call"><Icon name="exec" /><span className="name">{oneLine(call.name)}</span></div>
+          <dl className="kv">{call.args.map((arg) => <div key={arg.key} className="pair"><dt>{visible(arg.key)}</dt><dd className={arg.same ? "" : side === "a" ? "wa" : "wb"}>{arg.spans !== undefined ? <Words spans={arg.spans} side={side} /> : arg[side] === undefined ? "absent" : pretty(arg[side])}</dd></div>)}</dl>
         </div>
       ))}
       {row.other?.map((one) => <p key={one.what} className="d">{one.what}: {one[side] === undefined ? "absent" : pretty(one[side]).slice(0, 200)}</p>)}
@@ -131,5 +132,5 @@ function Half({ row, side, store, onSelect }: { row: CompareRow; side: "a" | "b"
 }
 
 function Words({ spans, side }: { spans: readonly Span[]; side: "a" | "b" }) {
-  return <>{spans.filter((span) => span.in === "both" || span.in === side).map((span, at) => (span.in === "both" ? <span key={at}>{span.text}</span> : <span key={at} className={side === "a" ? "wa" : "wb"}>{span.text}</span>))}</>;
+  return <>{spans.filter((span) => span.in === "both" || span.in === side).map((span, at) => (span.in === "both" ? <span key={at}>{visible(span.text)}</span> : <span key={at} className={side === "a" ? "wa" : "wb"}>{visible(span.text)}</span>))}</>;
 }

@@ -7,6 +7,7 @@ import { pretty } from "./blocks";
 import { cost, plural, tokens } from "./format";
 import { Icon } from "./icons";
 import { Button, Loss } from "./parts";
+import { oneLine, visible } from "./plain";
 import type { SessionStore } from "./store";
 import type { EntryView, Handover, Model, Run } from "./types";
 
@@ -118,7 +119,7 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
     <div className={`say-next ${open ? "open" : ""}`}>
       {[...store.waiting.values()].map((one) => (
         <div key={one.callId} className="ask" role="alertdialog" aria-label="approval">
-          <div className="h"><Icon name="alert" /><b>{one.tool}</b> waits for you<span className="dim">{one.reason}</span></div>
+          <div className="h"><Icon name="alert" /><b>{oneLine(one.tool)}</b> waits for you<span className="dim">{visible(one.reason)}</span></div>
           <pre>{pretty(one.arguments)}</pre>
           <div className="do">
             <Button label="Allow" kind="go" small onClick={() => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: true })} />

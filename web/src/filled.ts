@@ -11,6 +11,7 @@ import type {
   Counts,
   DoctorView,
   Handover,
+  Hit,
   LiveNode,
   Model,
   Row,
@@ -26,7 +27,7 @@ import type {
 type Sent<T> = Partial<T>;
 
 export function session(sent: Sent<Session>): Session {
-  return { models: [], messages: 0, branches: 0, size: 0, modified: 0, ...sent, title: oneLine(sent.title ?? "") } as Session;
+  return { messages: 0, branches: 0, size: 0, modified: 0, ...sent, title: oneLine(sent.title ?? ""), models: (sent.models ?? []).map(oneLine), group: oneLine(sent.group ?? ""), project: line(sent.project) } as Session;
 }
 
 const counts = (sent?: Sent<Counts>): Counts => ({ dropped: 0, weakened: 0, ...sent });
@@ -34,8 +35,22 @@ const counts = (sent?: Sent<Counts>): Counts => ({ dropped: 0, weakened: 0, ...s
 /** Branches without a head are empty: there is nothing to draw of them yet. */
 const branches = (sent: Sent<Branch>[] = []): Branch[] => sent.filter((one): one is Branch => one.head !== undefined);
 
+const line = <T extends string | undefined>(text: T): T => (text === undefined ? text : (oneLine(text) as T));
+
 /** Rows are for cards and lists, where one line stands for the message. */
-const row = (sent: Row): Row => ({ ...sent, text: sent.role === "toolResult" ? oneLine(sent.text) : firstWords(sent.text), usage: usage(sent.usage) });
+const row = (sent: Row): Row => ({
+  ...sent,
+  text: sent.role === "toolResult" ? oneLine(sent.text) : firstWords(sent.text),
+  role: line(sent.role),
+  model: line(sent.model),
+  label: line(sent.label),
+  error: line(sent.error),
+  bad: line(sent.bad),
+  stop: line(sent.stop),
+  call: sent.call && { ...sent.call, name: line(sent.call.name) },
+  calls: sent.calls?.map((call) => ({ ...call, name: line(call.name), arg: line(call.arg) })),
+  usage: usage(sent.usage),
+});
 
 export function tree(sent: Sent<Tree>): Tree {
   return { total: 0, problems: [], ...sent, rows: (sent.rows ?? []).map(row), branches: branches(sent.branches), session: session(sent.session ?? {}) } as Tree;
@@ -82,6 +97,8 @@ function handover(sent: Sent<Handover>): Handover {
   return { reads: { messages: 0, tokens: 0 }, causes: [], ...sent, models };
 }
 
+const hit = (sent: Sent<Hit>): Hit => ({ ...sent, title: line(sent.title), model: line(sent.model), tool: line(sent.tool), snippet: (sent.snippet ?? []).map((part) => ({ ...part, text: oneLine(part.text) })) }) as Hit;
+
 type Listed = { sessions?: Sent<Session>[] };
 const listed = (sent: Listed) => ({ problems: [], groups: [], total: 0, size: 0, ...sent, sessions: (sent.sessions ?? []).map(session) });
 
@@ -106,7 +123,7 @@ const ANSWERS: [RegExp, (sent: never) => unknown][] = [
   [/\/handover$/, handover],
   [/^\/api\/dialects$/, dialects],
   [/^\/api\/models$/, models],
-  [/^\/api\/search$/, (sent: object) => ({ hits: [], total: 0, sessions: 0, ms: 0, ...sent })],
+  [/^\/api\/search$/, (sent: { hits?: Sent<Hit>[] }) => ({ total: 0, sessions: 0, ms: 0, ...sent, hits: (sent.hits ?? []).map(hit) })],
   [/\/export\/scan$/, (sent: object) => ({ finds: [], bytes: 0, ...sent })],
   [/^\/api\/tools$/, (sent: object) => ({ tools: [], profiles: [], ...sent })],
   [/^\/api\/sessions\/[^/]+\/runs$/, started],

@@ -10,7 +10,8 @@ import type { Row } from "./types";
 
 type Line = { row: Row; depth: number; off: boolean };
 
-export function Outline({ store, path, selected, onSelect }: { store: SessionStore; path: readonly string[]; selected?: string; onSelect: (id: string) => void }) {
+/** `unseen`: not drawn, but there for assistive technology while the canvas shows the tree to the eye. */
+export function Outline({ store, path, selected, onSelect, unseen = false }: { store: SessionStore; path: readonly string[]; selected?: string; onSelect: (id: string) => void; unseen?: boolean }) {
   const scroller = useRef<HTMLDivElement>(null);
   const lines = useMemo(() => {
     const on = new Set(path);
@@ -32,15 +33,16 @@ export function Outline({ store, path, selected, onSelect }: { store: SessionSto
     if (at >= 0) virtual.scrollToIndex(at, { align: "auto" });
   }, [selected]); // eslint-disable-line
   return (
-    <nav className="outline" aria-label="outline">
+    <nav className={unseen ? "unseen" : "outline"} aria-label="outline">
       <header><b>Outline</b><span className="dim push">{plural(store.tree.leaves().length, "path")}</span></header>
-      <div className="tree" ref={scroller} role="tree">
+      <div className="tree" ref={scroller} tabIndex={0} role="tree" aria-label={`conversation, ${plural(store.tree.rows.size, "message")}`}>
         <ul style={{ height: virtual.getTotalSize(), position: "relative" }} role="group">
           {virtual.getVirtualItems().map((item) => {
             const { row, depth, off } = lines[item.index]!;
+            const siblings = store.tree.siblings(row.id);
             const bad = row.error !== undefined || row.call?.error === true;
             return (
-              <li key={row.id} role="treeitem" aria-level={depth + 1} aria-selected={row.id === selected} aria-current={row.id === selected || undefined} className={off ? "off" : ""} style={{ position: "absolute", top: item.start, left: 0, right: 0 }} onClick={() => onSelect(row.id)}>
+              <li key={row.id} role="treeitem" aria-level={depth + 1} aria-posinset={siblings.indexOf(row.id) + 1} aria-setsize={siblings.length} aria-selected={row.id === selected} aria-current={row.id === selected || undefined} className={off ? "off" : ""} style={{ position: "absolute", top: item.start, left: 0, right: 0 }} onClick={() => onSelect(row.id)}>
                 <i className={`far ${bad ? "bad" : kindOf(row.role)}`} />
                 <span className="cut">{row.text || row.calls?.map((call) => call.name).join(", ") || speaker(row)}</span>
                 <span className="n">{row.cost === undefined ? "" : cost(row.cost)}</span>

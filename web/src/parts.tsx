@@ -3,6 +3,7 @@
 import type { ReactNode } from "react";
 
 import { Icon } from "./icons";
+import { visible } from "./plain";
 import type { Row } from "./types";
 
 const TOOL_ICONS: Record<string, string> = {
@@ -75,7 +76,7 @@ export function BranchChip({ name, current, live, onClick }: { name: string; cur
   return (
     <button type="button" className="chip branch" aria-current={current || undefined} onClick={onClick}>
       <Icon name="branch" />
-      <span className="cut">{name}</span>
+      <span className="cut">{visible(name)}</span>
       {live && <i className="pulse" />}
     </button>
   );

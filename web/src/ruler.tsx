@@ -35,7 +35,7 @@ export function Ruler({ store, path, selected, open, onToggle, onSelect }: { sto
   return (
     <>
       {open && <Drawer context={context} selected={selected} onSelect={onSelect} onClose={onToggle} />}
-      <button type="button" className="ruler" onClick={onToggle} aria-expanded={open} aria-label="what the model read">
+      <button type="button" className="ruler" onClick={onToggle} aria-expanded={open} title="What the model read">
         <span><b>{context.exact ? "" : "about "}{tokens(context.total)}</b> of {context.window === undefined ? "an unknown window" : `${tokens(context.window)} tokens`} read{here >= 0 ? ` at message ${here + 1}` : ""}</span>
         <span className="scale">
           <span className="bar">

@@ -23,12 +23,13 @@ const Wire = lazy(() => import("./wire"));
 const Export = lazy(() => import("./export-dialog"));
 const Raw = lazy(() => import("./raw"));
 const NameBranch = lazy(() => import("./name-branch"));
+const Merge = lazy(() => import("./merge"));
 const Find = lazy(() => import("./find"));
 
 const VIEWS: [View, string, string][] = [["canvas", "Canvas", "canvas"], ["transcript", "Transcript", "transcript"], ["compare", "Compare", "compare"], ["wire", "Wire", "wire"]];
 // On a phone reading comes first.
 const PHONE: [View, string, string][] = [["transcript", "Read", "transcript"], ["canvas", "Tree", "canvas"], ["compare", "Compare", "compare"], ["wire", "Wire", "wire"]];
-type Layer = "continue" | "edit" | "branch" | "doctor" | "context" | "find" | "raw" | "keys" | "export" | "outline";
+type Layer = "continue" | "edit" | "branch" | "doctor" | "context" | "find" | "raw" | "keys" | "export" | "outline" | "merge";
 
 export function SessionPage({ id, write }: { id: string; write: boolean }) {
   const [store, setStore] = useState(() => new SessionStore(id));
@@ -47,6 +48,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
   const { tree } = store;
   const [layer, setLayer] = useState<Layer>();
   const [rawOf, setRawOf] = useState<string>();
+  const [noting, setNoting] = useState<string>();
   const [folded, setFolded] = useState<ReadonlySet<string>>(new Set());
   const [doctor, setDoctor] = useState<DoctorView>();
   const at = route.query.get("at") ?? undefined;
@@ -108,7 +110,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
         event.preventDefault();
         return setLayer("find");
       }
-      if (layer === "find" || layer === "branch" || layer === "raw" || layer === "export" || layer === "keys") return;
+      if (layer === "find" || layer === "branch" || layer === "raw" || layer === "export" || layer === "keys" || layer === "merge") return;
       if (typing || event.metaKey || event.ctrlKey || event.altKey) return;
       const moves: Record<string, () => void> = {
         j: () => steps[here + 1] !== undefined && select(steps[here + 1]!),
@@ -125,9 +127,25 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
         c: () => setLayer("continue"), d: () => setLayer((now) => (now === "doctor" ? undefined : "doctor")),
         x: () => setLayer((now) => (now === "context" ? undefined : "context")),
         o: () => setLayer((now) => (now === "outline" ? undefined : "outline")),
-        f: () => selected !== undefined && fold(selected), " ": () => selected !== undefined && fold(selected), "/": () => setLayer("find"), e: () => setLayer("edit"), E: () => setLayer("export"), b: () => setLayer("branch"), m: () => setLayer("continue"),
+        f: () => selected !== undefined && fold(selected), " ": () => selected !== undefined && fold(selected), "/": () => setLayer("find"), e: () => setLayer("edit"), E: () => setLayer("export"), b: () => setLayer("branch"), m: () => setLayer("continue"), M: () => setLayer("merge"),
+        N: () => write && setNoting(selected), "[": () => fork(-1), "]": () => fork(1),
         r: () => selected !== undefined && raw(selected), t: toggleTheme, "?": () => setLayer("keys"),
       };
+      const fork = (step: number) => {
+        const at = path.indexOf(selected ?? "");
+        const forks = path.filter((id) => (tree.children.get(id)?.length ?? 0) > 1);
+        const next = step < 0 ? forks.findLast((id) => path.indexOf(id) < at) : forks.find((id) => path.indexOf(id) > at);
+        if (next !== undefined) select(next);
+      };
+      const rate = (rating: number) => {
+        const row = selected === undefined ? undefined : tree.rows.get(selected);
+        if (!write || row?.role !== "assistant") return;
+        void post(`/api/sessions/${store.key}/entries/${encodeURIComponent(row.id)}/notes`, { rating: row.rating === rating ? 0 : rating }).catch((error: Error) => store.fail(error));
+      };
+      if (event.shiftKey && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
+        event.preventDefault();
+        return rate(event.key === "ArrowUp" ? 1 : -1);
+      }
       const sibling = (step: number) => {
         if (selected === undefined) return;
         // The nearest fork at or above the selection decides what left and right mean.
@@ -145,7 +163,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     };
     window.addEventListener("keydown", key);
     return () => window.removeEventListener("keydown", key);
-  }, [path, steps, here, selected, select, fold, go, raw, tree, layer]);
+  }, [path, steps, here, selected, select, fold, go, raw, tree, layer, store, write]);
 
   const session = store.session;
   const branch = tree.branches.find((one) => path.includes(one.head));
@@ -192,6 +210,8 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
         </div>
       </header>
       {store.connection === "lost" && <Lost store={store} />}
+      {store.problem !== undefined && <p className="toast float" role="alert"><Icon name="alert" />{store.problem.message}<Button icon="x" label="Close" kind="bare" small hideLabel onClick={() => store.fail(undefined)} /></p>}
+      <p className="unseen" role="status">{store.announcement}</p>
       {route.view === "canvas" && (
         <div className={`work canvaswork ${layer === "outline" ? "with-outline" : ""}`}>
           <div className="rail">
@@ -199,9 +219,9 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
             <Button icon="fold" label="Fold" kind="bare" hideLabel onClick={() => selected !== undefined && fold(selected)} keys="f" />
             <Button icon="timeline" label="Context" kind="bare" hideLabel pressed={layer === "context"} onClick={() => setLayer(layer === "context" ? undefined : "context")} keys="x" />
           </div>
-          {layer === "outline" && <Outline store={store} path={path} selected={selected} onSelect={select} />}
+          {!phone && <Outline store={store} path={path} selected={selected} onSelect={select} unseen={layer !== "outline"} />}
           <div className="left">
-            <CanvasView store={store} version={store.version} path={path} selected={selected} findings={findings} folded={folded} onSelect={select} onCompare={() => go("compare")} />
+            <CanvasView store={store} version={store.version} path={path} selected={selected} findings={findings} folded={folded} onSelect={select} onCompare={() => go("compare")} onMerge={() => setLayer("merge")} />
             {!phone && <Ruler store={store} path={path} selected={selected} open={layer === "context"} onToggle={() => setLayer(layer === "context" ? undefined : "context")} onSelect={select} />}
           </div>
           {phone ? <Outline store={store} path={path} selected={selected} onSelect={select} /> : <aside className="side">
@@ -215,7 +235,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
               </div>
               <Figures>{[duration(totals.ms || undefined), totals.read > 0 ? `${tokens(totals.read)} in, ${Math.round((100 * totals.cached) / totals.read)} % cached` : undefined, totals.out > 0 ? `${tokens(totals.out)} out` : undefined, totals.known ? <b key="c">{cost(totals.cost)}{totals.unknown > 0 ? ` and ${totals.unknown} unknown` : ""}</b> : "cost unknown"]}</Figures>
             </header>
-            {layer === "doctor" ? <Findings view={doctor} selected={selected} onSelect={select} /> : <Transcript store={store} version={store.version} path={path} selected={selected} narrow onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} />}
+            {layer === "doctor" ? <Findings view={doctor} selected={selected} onSelect={select} /> : <Transcript store={store} version={store.version} path={path} selected={selected} narrow onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} />}
             <Composer store={store} selected={selected} path={path} open={layer === "continue" || layer === "edit"} edit={layer === "edit"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />
           </aside>}
         </div>
@@ -223,7 +243,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       {route.view === "transcript" && (
         <div className="work readwork">
           <Outline store={store} path={path} selected={selected} onSelect={select} />
-          <Transcript store={store} version={store.version} path={path} selected={selected} onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} />
+          <Transcript store={store} version={store.version} path={path} selected={selected} onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} />
           <div className="foot">
             <Ruler store={store} path={path} selected={selected} open={layer === "context"} onToggle={() => setLayer(layer === "context" ? undefined : "context")} onSelect={select} />
             <Composer store={store} selected={selected} path={path} open={layer === "continue" || layer === "edit"} edit={layer === "edit"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />
@@ -234,6 +254,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
         {route.view === "compare" && <Compare store={store} path={path} onSelect={(entry) => { select(entry); go("transcript"); }} />}
         {route.view === "wire" && <Wire store={store} path={path} selected={selected} />}
         {layer === "branch" && selected !== undefined && <NameBranch store={store} entry={path.at(-1) ?? selected} onClose={() => setLayer(undefined)} />}
+        {layer === "merge" && <Merge store={store} path={path} onClose={() => setLayer(undefined)} onSelect={select} />}
         {layer === "export" && <Export store={store} path={path} onClose={() => setLayer(undefined)} />}
         {layer === "raw" && rawOf !== undefined && <Raw session={store.key} entry={rawOf} onClose={() => setLayer(undefined)} />}
         {layer === "find" && <Find store={store} onClose={() => setLayer(undefined)} onSelect={(entry) => { select(entry); setLayer(undefined); }} />}

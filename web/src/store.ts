@@ -35,6 +35,8 @@ export class SessionStore {
   lostAt?: number;
   nextTry?: number;
   error?: ApiError | Error;
+  problem?: Error;
+  announcement = "";
   loaded = false;
   version = 0;
 
@@ -58,6 +60,12 @@ export class SessionStore {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   };
+
+  /** Something that was asked for did not happen: shown until it is closed. */
+  fail(problem: Error | undefined): void {
+    this.problem = problem;
+    this.changed();
+  }
 
   /** Tells the views, at most once per frame. */
   changed(): void {
@@ -199,6 +207,7 @@ export class SessionStore {
       if (data.state !== "waiting") for (const [id, one] of this.waiting) if (one.run === data.id) this.waiting.delete(id);
     },
     live: (data: LiveNode) => {
+      if (!this.live.has(data.node)) this.announcement = `${data.model ?? "the model"} is answering`;
       this.live.set(data.node, data);
     },
     delta: (data: { node: string; parts: { block: number; text: string }[] }) => {
@@ -216,13 +225,16 @@ export class SessionStore {
       this.live.set(data.node, { ...node, content });
     },
     usage: () => undefined,
-    settled: (data: { node: string; entry?: string }) => {
+    settled: (data: { node: string; entry?: string; error?: { message?: string } | string }) => {
+      const who = this.live.get(data.node)?.model ?? "the model";
+      this.announcement = data.error === undefined ? `${who} has answered` : `the answer of ${who} ended in an error`;
       this.live.delete(data.node);
     },
     tool: (data: { callId: string; state: string; text?: string; ms?: number }) => {
       this.progress.set(data.callId, data);
     },
     waiting: (data: Approval) => {
+      this.announcement = `${data.tool} waits for you`;
       this.waiting.set(data.callId, data);
     },
     answered: (data: { callId: string }) => {

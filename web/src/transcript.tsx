@@ -3,9 +3,10 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useMemo, useRef } from "react";
 
-import { Blocks, type Results } from "./blocks";
+import { Blocks, pretty, type Results } from "./blocks";
 import { clock, cost, day, duration, plural, tokens } from "./format";
 import { Icon } from "./icons";
+import { Notes, Rating } from "./notes";
 import { BranchChip, Button, Figures, Glyph, speaker } from "./parts";
 import type { SessionStore } from "./store";
 import type { LiveNode, Row } from "./types";
@@ -19,6 +20,9 @@ export type TranscriptProps = {
   onSelect: (id: string) => void;
   onContinue: (id: string) => void;
   onRaw: (id: string) => void;
+  onNote?: (id: string | undefined) => void;
+  noting?: string; // the message that a note is written for
+  write?: boolean;
 };
 
 export function resultsOf(store: SessionStore, entry: string, path: ReadonlySet<string>): Results {
@@ -95,7 +99,7 @@ export function Transcript(props: TranscriptProps) {
   );
 }
 
-function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, narrow, first, last }: TranscriptProps & { row: Row; on: ReadonlySet<string>; first: boolean; last: boolean }) {
+function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, onNote, noting, write, narrow, first, last }: TranscriptProps & { row: Row; on: ReadonlySet<string>; first: boolean; last: boolean }) {
   const results = resultsOf(store, row.id, on);
   const entry = store.entries.get(row.id);
   const siblings = store.tree.siblings(row.id);
@@ -120,10 +124,14 @@ function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, narrow, f
             <b>{speaker(row)}</b>
             {row.origin === "program" && <span className="chip line">from the program</span>}
             {row.version !== undefined && <span className="dim">edited</span>}
+            {row.rating !== undefined && row.rating !== 0 && <span className="chip line"><Icon name={row.rating > 0 ? "good" : "poor"} />{row.rating > 0 ? "good" : "poor"}</span>}
             {row.label !== undefined && <span className="chip"><Icon name="star" />{row.label}</span>}
             {narrow && <span className="figs">{[duration(row.ms), row.role === "assistant" && row.usage !== undefined ? cost(row.cost) : undefined].filter(Boolean).map((part) => <span key={part}>{part}</span>)}</span>}
             <span className="acts">
               <Button icon="branch" label="Continue from here" kind="bare" small hideLabel onClick={() => onContinue(row.id)} keys="c" />
+              {write && row.role === "assistant" && <Rating store={store} row={row} />}
+              {write && <Button icon="note" label="Note" kind="bare" small hideLabel onClick={() => onNote?.(row.id)} keys="N" />}
+              <Button icon="link" label="Copy a link to this message" kind="bare" small hideLabel onClick={() => void navigator.clipboard?.writeText(linkTo(row.id))} />
               <Button icon="wire" label="Raw JSON" kind="bare" small hideLabel onClick={() => onRaw(row.id)} keys="r" />
             </span>
           </div>
@@ -132,9 +140,10 @@ function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, narrow, f
           ) : (
             <div className="words txt">
               <Blocks content={entry.message.content} session={store.key} entry={row.id} results={results} />
-              {entry.message.fields !== undefined && <pre className="lines">{JSON.stringify(entry.message.fields, null, 2).slice(0, 4000)}</pre>}
+              {entry.message.fields !== undefined && <pre className="lines">{pretty(entry.message.fields).slice(0, 4000)}</pre>}
             </div>
           )}
+          {entry !== undefined && <Notes store={store} entry={entry} writing={noting === row.id} onDone={() => onNote?.(undefined)} />}
           {row.error !== undefined && (
             <div className="err"><Icon name="alert" /><div><b>The answer ended in an error</b><p>{row.error}</p></div></div>
           )}
@@ -188,12 +197,18 @@ function share(part: number, whole: number): number {
   return whole === 0 ? 0 : (100 * part) / whole;
 }
 
+function linkTo(entry: string): string {
+  const url = new URL(window.location.href);
+  url.searchParams.set("at", entry);
+  return url.href;
+}
+
 const NOWHERE: ReadonlySet<string> = new Set();
 
 function LiveTurn({ node, store }: { node: LiveNode; store: SessionStore }) {
   const results = resultsOf(store, node.node, NOWHERE);
   return (
-    <article className="turn live last" aria-live="polite">
+    <article className="turn live last">
       <Glyph row={{ role: "assistant" }} />
       <div className="main">
         <div className="who"><b>{node.model}</b><i className="pulse" /><span className="dim">writing</span></div>

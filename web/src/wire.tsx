@@ -61,7 +61,7 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
           {losses.map((loss) => (
             <button key={loss.n} type="button" className={`w ${chosen === loss.n ? "open" : ""}`} onClick={() => setChosen(loss.n)}>
               <span className="n">{loss.n}</span><Loss severity={loss.severity}>{loss.what}</Loss>
-              <code className="p cut">{loss.path}</code><span className="y">{loss.why}</span>
+              <code className="p cut">{visible(loss.path)}</code><span className="y">{visible(loss.why)}</span>
               {chosen === loss.n && loss.keptBy !== undefined && loss.keptBy.length > 0 && <span className="y">kept by {loss.keptBy.join(", ")}</span>}
             </button>
           ))}

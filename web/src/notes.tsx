@@ -1,0 +1,45 @@
+/** What people think of a message: a rating, and notes beside it. */
+
+import { useState } from "react";
+
+import { post } from "./api";
+import { clock, day } from "./format";
+import { Icon } from "./icons";
+import { Button } from "./parts";
+import { visible } from "./plain";
+import type { SessionStore } from "./store";
+import type { EntryView, Row } from "./types";
+
+const place = (store: SessionStore, entry: string) => `/api/sessions/${store.key}/entries/${encodeURIComponent(entry)}/notes`;
+
+/** Good, bad, or taken back by choosing the same again. */
+export function Rating({ store, row }: { store: SessionStore; row: Row }) {
+  const rate = (rating: number) => void post(place(store, row.id), { rating: row.rating === rating ? 0 : rating }).catch((error: Error) => store.fail(error));
+  return (
+    <>
+      <Button icon="good" label="Good answer" kind="bare" small hideLabel pressed={row.rating === 1} onClick={() => rate(1)} keys="shift ↑" />
+      <Button icon="poor" label="Poor answer" kind="bare" small hideLabel pressed={row.rating === -1} onClick={() => rate(-1)} keys="shift ↓" />
+    </>
+  );
+}
+
+export function Notes({ store, entry, writing, onDone }: { store: SessionStore; entry: EntryView; writing: boolean; onDone: () => void }) {
+  const [text, setText] = useState("");
+  const notes = (entry.notes ?? []).filter((note) => note.text !== undefined);
+  const failed = (error: Error) => store.fail(error);
+  const save = () => void post(place(store, entry.id), { text }).then(() => { setText(""); onDone(); }, failed);
+  if (notes.length === 0 && !writing) return null;
+  return (
+    <div className="notes" onClick={(event) => event.stopPropagation()}>
+      {notes.map((note) => (
+        <p key={note.id}><Icon name="note" className="s" /><span>{visible(note.text ?? "")}</span><span className="dim">{[note.by, day(note.at), clock(note.at)].filter(Boolean).join(" · ")}</span><Button icon="x" label="Remove note" kind="bare" small hideLabel onClick={() => void post(`${place(store, entry.id)}/${encodeURIComponent(note.id)}`, {}, "DELETE").catch(failed)} /></p>
+      ))}
+      {writing && (
+        <form onSubmit={(event) => { event.preventDefault(); if (text.trim() !== "") save(); }}>
+          <input ref={(element) => element?.focus()} className="field" value={text} onChange={(event) => setText(event.target.value)} onKeyDown={(event) => { if (event.key === "Escape") onDone(); }} placeholder="A note beside this message; no model reads it" aria-label="note" />
+          <Button label="Keep" small disabled={text.trim() === ""} onClick={save} />
+        </form>
+      )}
+    </div>
+  );
+}
