@@ -248,6 +248,7 @@ def test_core_tools_say_which_field_they_miss(registry: ToolRegistry) -> None:
         **dict.fromkeys(GROUPS["runtime"], ("root",)),
         **dict.fromkeys(GROUPS["memory"], ("agent_dir", "workspace_dir")),
         "image": ("complete",),
+        "canvas": ("canvas",),
         **dict.fromkeys(GROUPS["sessions"], ("sessions", "session_key")),
         "message": ("channel",),
     }
@@ -273,6 +274,7 @@ def test_the_schemas_of_core_tools_are_schemas_that_every_provider_takes(
             sessions=object(),
             session_key="main",
             channel=TerminalSink(),
+            canvas=object(),
         )
     )
     assert len(registry) == len(tools)
@@ -287,10 +289,10 @@ def test_the_schemas_of_core_tools_are_schemas_that_every_provider_takes(
 def test_a_known_group_without_a_tool_is_told(registry: ToolRegistry) -> None:
     """As is a name that is no core tool's."""
     told: list[str] = []
-    discover_core_tools(registry, include=["group:ui", "raed"], exclude=["group:web"], on_load_warning=told.append)
+    discover_core_tools(registry, include=["group:nodes", "raed"], exclude=["group:web"], on_load_warning=told.append)
     assert (
         0,
-        ["group:ui selects no tool: none that is registered is in it", "there is no tool raed: did you mean read?"],
+        ["group:nodes selects no tool: none that is registered is in it", "there is no tool raed: did you mean read?"],
     ) == (
         len(registry),
         told,

@@ -332,6 +332,23 @@ export type ExportRequest = {
   media?: boolean;
 };
 
+export type Fed = {
+  events: number;
+};
+
+/** An event of an agent, and the entry at which its session stood then. */
+export type FeedEvent = {
+  event: Record<string, unknown>;
+  at?: string;
+};
+
+/** What an agent did since the last report; none says that it still works. */
+export type FeedRequest = {
+  run: string;
+  model?: string;
+  events?: FeedEvent[];
+};
+
 export type FileProblem = {
   name: string;
   line?: number;

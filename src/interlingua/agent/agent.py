@@ -183,6 +183,13 @@ class Agent:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
+    def watch(self, canvas: Any) -> Callable[[], None]:
+        """Shows what the agent does on a canvas (`open_canvas()`), or commits it to a client's canvas or branch.
+
+        Returns a function that ends this.
+        """
+        return self.subscribe(canvas.listener(self))
+
     def steer(self, message: Prompt) -> None:
         """Queues input for the next turn of this run; it is read as soon as all calls under way have results."""
         self._steering.add(_messages(message))

@@ -50,6 +50,17 @@ class Branch:
         """Adds a message behind the head and moves the head to it; a message of the package, or one of ours."""
         return self._canvas._commit(self, message, meta, node_id)
 
+    def listener(self, agent: Any) -> Callable[[Any], None]:
+        """What `agent.watch(branch)` subscribes: commits what the agent has said, and then each message as it ends."""
+        for message in agent.history.messages:
+            self.commit_message(message)
+
+        def listen(event: Any) -> None:
+            if event.type == "message_end":
+                self.commit_message(event.message)
+
+        return listen
+
     def update_message(self, node_id: str, updated: Any) -> Node:
         """Puts another message in a node's place: the message, or a node with one."""
         return self._canvas.update_message(node_id, updated)
@@ -83,6 +94,10 @@ class LocalCanvas:
         self._nodes: dict[str, Node] = {}
         self._listeners: list[Callable[[dict[str, Any]], None]] = []
         self._branches: dict[str, dict[str, Any]] = {MAIN: _info(MAIN, "Main conversation thread", None)}
+
+    def listener(self, agent: Any) -> Callable[[Any], None]:
+        """What `agent.watch(canvas)` subscribes: the agent's messages are committed to `main`."""
+        return self.checkout(MAIN).listener(agent)
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from .._version import __version__
 from ..values import jsontext
-from . import client_routes, export_routes, reading_routes, viewer_routes, writing_routes
+from . import client_routes, export_routes, feeds, reading_routes, viewer_routes, writing_routes
 from .routing import BYTES, JSON, ROUTES, Route
 from .shapes import Approval, LiveNode, RunView, Shape
 
@@ -22,6 +22,7 @@ _EVENTS = "text/event-stream"
 _ROUTES = (
     client_routes,
     export_routes,
+    feeds,
     reading_routes,
     viewer_routes,
     writing_routes,

@@ -26,6 +26,7 @@ from ..sessions.files import FileStore
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from .client_listener import ClientListener
+from .feeds import Feeds, ReportedRun
 from .finding import Finder
 from .histories import Lingering
 from .hubs import Hub
@@ -33,7 +34,7 @@ from .library import Library, Place
 from .listing import Describer
 from .nodes import Nodes
 from .routing import ROUTES, Call, Route, answer, encode
-from .runs import Runs
+from .runs import Run, Runs
 from .shapes import IndexState, LiveState, Me, SessionView, SourceView
 from .toolbox import Toolbox
 from .trees import Tree
@@ -86,6 +87,7 @@ class Canvas:
         self.runs = Runs(self, toolbox or Toolbox(), client)
         self.lingering = Lingering(self.runs.writers)
         self.nodes = Nodes(library)
+        self.feeds = Feeds(self)
         self.streams = 0
         self._names = frozenset(names)
         self._host = host
@@ -197,11 +199,14 @@ class Canvas:
 
     def live_state(self, key: str) -> LiveState | None:
         """What runs in a session now; what waits for a person comes first."""
-        active = [run.live_state() for run in self.runs.all(key) if run.is_active]
+        active = [run.live_state() for run in self._all_runs(key) if run.is_active]
         if not active:
             return None
         active.sort(key=lambda state: state.state != "waiting")
         return replace(active[0], runs=len(active))
+
+    def _all_runs(self, key: str | None = None) -> list[Run | ReportedRun]:
+        return [*self.runs.all(key), *self.feeds.all(key)]
 
     async def update_open(self, key: str) -> None:
         """Has the viewers of a session know what was just written, if it has any."""
@@ -254,7 +259,7 @@ class Canvas:
 
     def live_sessions(self) -> list[SessionView]:
         """The sessions in which something runs now."""
-        keys = dict.fromkeys(run.key for run in self.runs.all() if run.is_active)
+        keys = dict.fromkeys(run.key for run in self._all_runs() if run.is_active)
         return [self.describe(self.library.place(key)) for key in keys]
 
     async def _sweep(self) -> None:
@@ -266,6 +271,7 @@ class Canvas:
                 with contextlib.suppress(InterlinguaError, OSError):
                     await asyncio.to_thread(gc.purge, self.library.store)
             await asyncio.sleep(IDLE / 4)
+            self.feeds.sweep()
             for key, opening in list(self._hubs.items()):
                 if not opening.done() or opening.exception():
                     continue

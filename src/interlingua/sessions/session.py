@@ -7,6 +7,7 @@ child of the head, and the head moves there. Moving the head back and appending 
 import asyncio
 import contextlib
 import functools
+import importlib
 import os
 import secrets
 import threading
@@ -208,6 +209,11 @@ class Session:
             self._about = read_line(self._log.line(0))
 
     # --- what is there -----------------------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> Store:
+        """What keeps the session."""
+        return self._store
 
     @property
     def where(self) -> str:
@@ -886,6 +892,14 @@ class Session:
             with contextlib.suppress(SessionNotFound):
                 return self._after(id or "")
         return 0
+
+    def open_canvas(self, *, browser: bool = True) -> Any:
+        """Shows the session on a canvas: in the browser, and as what this gives in a notebook.
+
+        The canvas is the one that runs for this home, or one beside this program, which ends with it.
+        """
+        show = importlib.import_module("interlingua.canvas.opened").show  # a program: imported on first use
+        return show(self, browser=browser)
 
     def close(self) -> None:
         """Ends the session; the next writer may begin."""

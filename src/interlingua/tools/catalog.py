@@ -77,6 +77,7 @@ ROWS: tuple[Row, ...] = (
     Row("subagents", "sessions", "c", True, f"{_AT}:subagents_tool", _HOST, "Manage sub-agents"),
     Row("session_status", "sessions", "mcg", True, f"{_AT}:session_status_tool", _HOST, "Show how a session stands"),
     Row("message", "messaging", "g", False, _MESSAGE, "channel", "Write to a channel"),
+    Row("canvas", "ui", "", True, "canvas:canvas_tool", "canvas", "Show something on a canvas, and look at it"),
     Row("image", "media", "c", False, "image:image_tool", "complete", "Ask a vision model about an image"),
 )
 # fmt: on

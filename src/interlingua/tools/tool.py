@@ -138,6 +138,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     complete: Callable[..., Awaitable[Any]] | None = None
     sessions: Any = None
     channel: Any = None
+    canvas: Any = None
 
     @classmethod
     def of(cls, value: "ToolContext | Mapping[str, Any] | None") -> "ToolContext":

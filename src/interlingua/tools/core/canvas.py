@@ -1,0 +1,167 @@
+"""canvas: shows something on a canvas beside the conversation, drives it, and looks at it.
+
+The tool knows no window: each action is one command to `context.canvas`, which may be a canvas in the browser
+(`interlingua.canvas.opened`), a device, or whatever an application has. The names are those of clawtools.
+"""
+
+import base64
+import binascii
+import uuid
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
+
+from ...values.abort import Abort
+from ...values.errors import ToolInputError
+from ..fs import context_bridge
+from ..results import image_result, json_result, text_result
+from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback, needed
+from ._files import contents, read_arguments, schema_of
+
+DESCRIPTION = (
+    "Controls a canvas that the user sees: present (a URL or session), hide, navigate, eval (JavaScript on its page), "
+    "snapshot (a picture of it), a2ui_push (interface as JSON lines) and a2ui_reset."
+)
+
+Action: TypeAlias = Literal["present", "hide", "navigate", "eval", "snapshot", "a2ui_push", "a2ui_reset"]
+COMMANDS: dict[str, str] = {
+    "present": "canvas.present",
+    "hide": "canvas.hide",
+    "navigate": "canvas.navigate",
+    "eval": "canvas.eval",
+    "snapshot": "canvas.snapshot",
+    "a2ui_push": "canvas.a2ui.pushJSONL",
+    "a2ui_reset": "canvas.a2ui.reset",
+}
+_TYPES = {"png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg"}
+_MAX_JSONL = 4 << 20
+Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+Length: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
+
+
+@runtime_checkable
+class CanvasNode(Protocol):
+    """What shows a canvas. `invoke` gives a command's result, and raises for one that it cannot do.
+
+    Results: for `canvas.eval` {"result": text}; for `canvas.snapshot` {"format", "base64"}; for others anything.
+    `idempotency_key` is new for each call, so that a command that is sent twice is done once.
+    """
+
+    async def invoke(
+        self, command: str, params: dict[str, Any], *, node: str | None = None, idempotency_key: str = ""
+    ) -> Any: ...
+
+
+class CanvasArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    action: Action
+    node: Annotated[str, Meta(description="Which canvas, where there are several.")] | UnsetType = UNSET
+    gateway_url: str | UnsetType = UNSET
+    gateway_token: str | UnsetType = UNSET
+    timeout_ms: Length | UnsetType = UNSET
+    target: Annotated[str, Meta(description="present, navigate: a URL, or a session.")] | UnsetType = UNSET
+    url: Annotated[str, Meta(description="As target.")] | UnsetType = UNSET
+    x: float | UnsetType = UNSET
+    y: float | UnsetType = UNSET
+    width: Length | UnsetType = UNSET
+    height: Length | UnsetType = UNSET
+    java_script: Annotated[str, Meta(description="eval: what to run.")] | UnsetType = UNSET
+    output_format: Annotated[Literal["png", "jpg", "jpeg"], Meta(description="snapshot.")] = "png"
+    max_width: Length | UnsetType = UNSET
+    quality: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
+    delay_ms: Annotated[float, Meta(ge=0, le=60_000)] | UnsetType = UNSET
+    jsonl: Annotated[str, Meta(description="a2ui_push: the lines.")] | UnsetType = UNSET
+    jsonl_path: Annotated[str, Meta(description="a2ui_push: a file with the lines.")] | UnsetType = UNSET
+
+
+def canvas_tool(context: ToolContext) -> Tool:
+    """The tool, for a context whose `canvas` is a `CanvasNode`."""
+    needed(context, "canvas")
+    node: CanvasNode = context.canvas
+
+    async def execute(
+        tool_call_id: str,
+        params: dict[str, Any],
+        signal: Abort | None = None,
+        on_update: ToolUpdateCallback | None = None,
+    ) -> ToolResult:
+        asked = read_arguments("canvas", params, CanvasArguments)
+        given = await _params(context, asked)
+        key = str(uuid.uuid4())
+        found = await node.invoke(COMMANDS[asked.action], given, node=asked.node or None, idempotency_key=key)
+        return _result(asked, found)
+
+    return Tool(
+        name="canvas",
+        label="Canvas",
+        description=DESCRIPTION,
+        parameters=schema_of(CanvasArguments),
+        execute=execute,
+        sequential=True,  # what is shown, and then looked at, comes in order
+    )
+
+
+async def _params(context: ToolContext, asked: CanvasArguments) -> dict[str, Any]:
+    """The parameters of the command; raises ToolInputError where one is missing."""
+    match asked.action:
+        case "present":
+            place = {"x": asked.x, "y": asked.y, "width": asked.width, "height": asked.height}
+            target = {"url": asked.target or asked.url or UNSET}
+            placement = {name: value for name, value in place.items() if value is not UNSET}
+            return _known(target) | ({"placement": placement} if placement else {})
+        case "navigate":
+            url = asked.url or asked.target
+            if not url:
+                raise ToolInputError("canvas: navigate needs a url")
+            return {"url": url}
+        case "eval":
+            if not asked.java_script:
+                raise ToolInputError("canvas: eval needs javaScript")
+            return {"javaScript": asked.java_script}
+        case "snapshot":
+            how = {"maxWidth": asked.max_width, "quality": asked.quality, "delayMs": asked.delay_ms}
+            return {"format": "jpeg" if asked.output_format != "png" else "png", **_known(how)}
+        case "a2ui_push":
+            return {"jsonl": await _jsonl(context, asked)}
+        case _:
+            return {}
+
+
+def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not UNSET}
+
+
+async def _jsonl(context: ToolContext, asked: CanvasArguments) -> str:
+    if asked.jsonl:
+        text = asked.jsonl
+    elif asked.jsonl_path:
+        try:  # the bridge keeps to its root, through links too
+            bridge = context_bridge(structs.replace(context, root=context.root or context.workspace_dir))
+        except MissingContext:
+            raise ToolInputError("canvas: no files can be read here; give jsonl") from None
+        text = (await contents(bridge, asked.jsonl_path)).decode("utf-8", "replace")
+    else:
+        raise ToolInputError("canvas: a2ui_push needs jsonl or jsonlPath")
+    if len(text.encode("utf-8", "replace")) > _MAX_JSONL:
+        raise ToolInputError(f"canvas: more than {_MAX_JSONL:,} bytes of JSON lines; push less at once")
+    return text
+
+
+def _result(asked: CanvasArguments, found: Any) -> ToolResult:
+    if asked.action == "eval":
+        value = found.get("result") if isinstance(found, Mapping) else found
+        return text_result(value, {"result": value}) if isinstance(value, str) else json_result({"result": value})
+    if asked.action == "snapshot":
+        data = found.get("base64") if isinstance(found, Mapping) else None
+        if not isinstance(data, str) or not _is_base64(data):
+            raise ToolInputError("canvas: the canvas gave no picture; present something first")
+        kind = _TYPES.get(str(found.get("format", asked.output_format)), "image/png")
+        return image_result(label="canvas", base64=data, mime_type=kind, details={"format": kind})
+    return json_result({"ok": True})
+
+
+def _is_base64(data: str) -> bool:
+    try:
+        return bool(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return False
