@@ -47,7 +47,7 @@ LONGEST_MESSAGE = 4000
 _LARGEST_ANSWER = 256 * 1024 * 1024  # of one that comes whole: it may hold pictures
 _LONGEST_PAGE = 16 * 1024
 # Bytes that are decoded at a time: few at first, so that the first event does not wait for the rest of a burst.
-_FIRST_PIECE, _LARGEST_PIECE = 512, 16 * 1024
+_FIRST_PIECE, _LARGEST_PIECE = 2048, 16 * 1024
 
 
 @runtime_checkable
@@ -171,7 +171,7 @@ class HttpConnector:
         model = request.model
         env = os.environ if call.env is None else call.env
         auth = await self._authorise(call, env, rejected=secrets[-1] if renew else None)
-        url = await self.url(model, call, stream=bool(request.options.stream))
+        url = await self._base(model, call, env) + self._path(spoken, model, bool(request.options.stream))
         messages = request.context.messages
         if len(messages) < _LARGE and not any(map(has_image, messages)):  # a picture may have to be resized
             body, names, losses = self._body(spoken, request)
@@ -196,7 +196,7 @@ class HttpConnector:
             **(call.headers or {}),
         }
         if not _names_key(headers):  # a key that the caller put into the headers is left alone
-            style = self.row.auth_style(model.api)
+            style = self.row.auth or spoken.http.auth
             if key is not None:
                 headers |= key_header(style, key, auth)
             elif style in ("aws", "google"):
@@ -216,11 +216,13 @@ class HttpConnector:
 
     async def url(self, model: ModelDescriptor, call: CallOptions, *, stream: bool = True) -> str:
         """Where requests for a model go."""
-        spoken = wire(model.api)
+        base = await self._base(model, call, os.environ if call.env is None else call.env)
+        return base + self._path(wire(model.api), model, stream)
+
+    def _path(self, spoken: Wire, model: ModelDescriptor, stream: bool) -> str:
         own_path = (model.compat or {}).get("path")
         quirks = {"quirks": _quirks(spoken, model)} if own_path else {}
-        base = await self._base(model, call, os.environ if call.env is None else call.env)
-        return base + str(spoken.codec.path(model.id, stream, **quirks))
+        return str(spoken.codec.path(model.id, stream, **quirks))
 
     def address(self, model: ModelDescriptor, call: CallOptions | StreamOptions) -> str:
         """What tells one place that serves a model from another. No request goes there: clouds fill in more."""

@@ -6,6 +6,7 @@ before it is needed; on an event loop, `await warm()` first.
 """
 
 import asyncio
+import functools
 import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -41,6 +42,9 @@ class Catalogue:
     def __init__(self, sheet: PriceSheet, overrides: Overrides | None = None) -> None:
         self.sheet = sheet
         self.overrides = overrides or Overrides()
+        # Asked for with every call, and different at most from one minute to the next.
+        self._described_at = functools.lru_cache(maxsize=4096)(self._describe)
+        self._rates_at = functools.lru_cache(maxsize=4096)(self._find_rates)
 
     def resolve(self, reference: str) -> tuple[str | None, str]:
         """Provider and model of an alias or of `provider/model`; the provider is None where none is named."""
@@ -52,6 +56,9 @@ class Catalogue:
 
     def describe(self, provider: str, model_id: str) -> ModelDescriptor | None:
         """What is known of a model, or None if nothing is."""
+        return self._described_at(provider, model_id, _moment(None).replace(second=0, microsecond=0))
+
+    def _describe(self, provider: str, model_id: str, at: datetime) -> ModelDescriptor | None:
         original = self._original(provider, model_id)[1]
         priced, facts = self._row(provider, model_id), generations.row(original)
         notes = [(host, notes) for host, _, notes in self._chain(provider, model_id) if notes is not None]
@@ -60,7 +67,7 @@ class Catalogue:
         found = _described(provider, model_id, priced, facts)
         if original != model_id:
             found = replace(found, extra={CATALOGUE: {**found.extra.get(CATALOGUE, {}), "like": original}})
-        rates = self._rates(provider, model_id, _moment(None), None)
+        rates = self._rates(provider, model_id, at, None)
         if rates is not None:
             found = replace(found, cost=pricing.model_cost(rates))
         for host, each in reversed(notes):
@@ -157,6 +164,9 @@ class Catalogue:
         return self._row(provider, model_id) is not None or any(self._noted(provider, model_id))
 
     def _rates(self, provider: str, model_id: str, at: datetime, tier: str | None) -> Rates | None:
+        return self._rates_at(provider, model_id, at.replace(second=0, microsecond=0), tier)
+
+    def _find_rates(self, provider: str, model_id: str, at: datetime, tier: str | None) -> Rates | None:
         for notes in self._noted(provider, model_id):
             given = next((prices for name, prices in notes.service_tiers.items() if name.lower() == tier), None)
             if given is not None:

@@ -225,11 +225,19 @@ def _line(text: str, mistake: _Mistake) -> int:
 
 def own_notes() -> Overrides:
     """The user's own file about models, read again when it has changed."""
-    path = home() / "models.toml"
+    path = _notes_path(home())
     try:
         return _notes_at(path, path.stat().st_mtime_ns)
     except OSError:
-        return Overrides()
+        return _NOTHING
+
+
+_NOTHING = Overrides()
+
+
+@functools.lru_cache(maxsize=4)
+def _notes_path(home: Path) -> Path:
+    return home / "models.toml"
 
 
 @functools.lru_cache(maxsize=4)
