@@ -37,8 +37,8 @@ from ..values.folding import CUT_OFF
 from ..values.interop import must_propagate
 from ..values.messages import AssistantMessage
 from ..values.request import CallOptions, ModelDescriptor, Options, Request, StreamOptions
-from . import models as catalogue
 from .connector import Connector, HttpConnector, account_of
+from .models import Catalogue, warm
 from .overrides import own_notes
 from .registry import Foreign, opened
 from .retry import Breaker, Retry, Target, asks_to_wait, elsewhere
@@ -188,18 +188,20 @@ _KINDS: dict[str, Any] = {
 # --- attempts ---------------------------------------------------------------------------------------------------------
 
 
+Find: TypeAlias = Callable[[Model, Catalogue], tuple[Connector, ModelDescriptor]]
+
+
 class Attempts:
     """A source that tries again, and elsewhere, as long as nothing has reached the caller.
 
-    `find` gives the connector for a model, and the model described as well as can be.
+    `find` gives the connector for a model, and the model with what is known of it.
     """
 
-    def __init__(
-        self, call: Call, find: Callable[[Model], tuple[Connector, ModelDescriptor]], breaker: Breaker
-    ) -> None:
+    def __init__(self, call: Call, find: Find, breaker: Breaker) -> None:
         self._call = call
         self._find = find
         self._breaker = breaker
+        self._catalogue: Catalogue | None = None
         self._source: Source | None = None  # of the present attempt
         self._kept_back: Batch = []  # what has come of it, as long as that shows nothing
         self._connector: Connector | None = None
@@ -214,11 +216,13 @@ class Attempts:
 
     def priced(self, message: AssistantMessage) -> AssistantMessage:
         """The answer with what it cost, where that is known."""
+        if self._catalogue is None:
+            return message
         tier = self._call.request.options.service_tier
         if tier is not None and any(loss.path == "$.options.serviceTier" for loss in self.losses):
             tier = None  # it was not sent
         with contextlib.suppress(InterlinguaError):  # a broken price list must not cost the answer
-            return catalogue.priced(message, self.model, tier)
+            return self._catalogue.priced(message, self.model, tier)
         return message
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
@@ -243,7 +247,7 @@ class Attempts:
             else:
                 begun = False
                 events = self._kept_back = []
-                async with contextlib.aclosing(batches):
+                try:
                     async for batch in batches:
                         if not begun:
                             events += batch
@@ -254,6 +258,8 @@ class Attempts:
                             begun, self._kept_back, batch = True, [], events
                         if batch:
                             yield await self._finished(batch) if isinstance(batch[-1], Done | Error) else batch
+                finally:
+                    await batches.aclose()
                 if begun:
                     return
                 self._kept_back = []
@@ -290,8 +296,8 @@ class Attempts:
         """Finds who serves the candidate, and what fails or is limited when it does: the address, there the account."""
         self.model = named(candidate.model)
         self._target = Target(self.model.provider, self.model.id)
-        await catalogue.warm()
-        self._connector, self.model = self._find(candidate.model)
+        self._catalogue = await warm()
+        self._connector, self.model = self._find(candidate.model, self._catalogue)
         model, options, connector = self.model, candidate.options, self._connector
         if isinstance(connector, HttpConnector):
             address = connector.address(model, options)

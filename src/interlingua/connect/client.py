@@ -4,7 +4,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ..dialects import WIRES
 from ..dialects.files.clawtools import read_context
@@ -13,11 +13,11 @@ from ..values.canonical import message_of
 from ..values.errors import FormatError, InterlinguaError
 from ..values.messages import AssistantMessage, CustomMessage, Message, UserMessage
 from ..values.request import Context, Conversation, ModelDescriptor, Options, Request
-from . import models as catalogue
 from . import telemetry
 from .auth.resolver import AuthResolver
 from .call import Attempts, Call, Fallback, GetApiKey, Model, OnRetry, chain, named, options_of
 from .connector import Connector, HttpConnector
+from .models import Catalogue
 from .overrides import own_notes, own_rows
 from .providers import ROWS, Provider
 from .registry import ConnectorRegistry, models_of
@@ -121,13 +121,13 @@ class Client:
             on_retry=on_retry,
             get_api_key=get_api_key,
         )
-        source = Attempts(call, self._find_described, self.breaker)
+        source = Attempts(call, self._find_known, self.breaker)
         base = AssistantMessage(content=(), api=first.api or None, provider=first.provider or None, model=first.id)
         return telemetry.observed(Stream(source, base, source.priced), request)
 
-    def _find_described(self, model: Model) -> tuple[Connector, ModelDescriptor]:
+    def _find_known(self, model: Model, catalogue: Catalogue) -> tuple[Connector, ModelDescriptor]:
         connector, found = self.find(model)
-        return connector, _known(connector, found)
+        return connector, _known(connector, found, catalogue)
 
     def find(self, model: Model) -> tuple[Connector, ModelDescriptor]:
         """The connector for a model, and the model described as well as can be."""
@@ -179,18 +179,16 @@ def _placed(connector: Connector, model: ModelDescriptor) -> ModelDescriptor:
     return replace(model, provider=model.provider or connector.provider, api=model.api or connector.api)
 
 
-def _known(connector: Connector, model: ModelDescriptor) -> ModelDescriptor:
+def _known(connector: Connector, model: ModelDescriptor, catalogue: Catalogue) -> ModelDescriptor:
     """The model with what the catalogue knows of it; what the caller says counts."""
-    known = next((one for one in _listed(connector) if one.id == model.id), None)
+    known = None
+    if not isinstance(connector, HttpConnector):  # those list what the catalogue has
+        known = next((one for one in models_of(connector) if one.id == model.id), None)
     if known is None:
         known = catalogue.describe(connector.provider, model.id)
     if known is None:
         return model
-    return replace(known, **{name: value for name in model.__struct_fields__ if (value := getattr(model, name))})
-
-
-def _listed(connector: Connector) -> Sequence[ModelDescriptor]:
-    return () if isinstance(connector, HttpConnector) else models_of(connector)
+    return replace(known, **{name: value for name, value in asdict(model).items() if value})
 
 
 def _not_found(name: str, candidates: list[str], connectors: ConnectorRegistry) -> str:

@@ -235,12 +235,11 @@ class HttpConnector:
         return f"{self.row.route(model.id).base_url or self.row.base_url} {blanks or ''}".rstrip()
 
     async def _base(self, model: ModelDescriptor, call: CallOptions, env: Mapping[str, str]) -> str:
-        route = self.row.route(model.id)
         base = (
             call.base_url
             or model.base_url
             or _first(self.row.base_url_env, env)
-            or await self._address(model, route, call, env)
+            or await self._address(model, self.row.route(model.id), call, env)
         )
         if "://" not in base:
             base = f"http://{base}"
@@ -330,9 +329,10 @@ def _names_key(headers: Mapping[str, str]) -> bool:
 
 def account_of(call: CallOptions) -> str:
     """What tells whose account a call uses, without showing the key. Empty where the call does not say."""
-    named = [value for name, value in (call.headers or {}).items() if name.lower() in _KEY_HEADERS]
-    keys = tuple(key for key in (call.api_key, *named) if key)
-    return f"{hash(keys):x}" if keys else ""  # of this process alone, and from which no key can be told
+    keys = [call.api_key] if call.api_key else []
+    if call.headers:
+        keys += [value for name, value in call.headers.items() if value and name.lower() in _KEY_HEADERS]
+    return f"{hash(tuple(keys)):x}" if keys else ""  # of this process alone, and from which no key can be told
 
 
 def _first(names: Sequence[str], env: Mapping[str, str]) -> str | None:
@@ -559,6 +559,7 @@ class Exchange:
     async def _settle(self, reply: Reply) -> None:
         """Reads to the end of the body where that is near, so that the connection can be used again."""
         if getattr(reply, "ended", False):
+            self._reply = None  # the connection is already free for others
             return
         try:
             async with asyncio.timeout(0.05):

@@ -284,10 +284,10 @@ def default() -> Catalogue:
     return found
 
 
-async def warm() -> None:
-    """Loads the catalogue without holding up the event loop; a second time costs nothing."""
-    if home() not in _LOADED:
-        await asyncio.to_thread(default)
+async def warm() -> Catalogue:
+    """As `default`, without holding up the event loop while it is loaded."""
+    found = _LOADED.get(home())
+    return found if found is not None else await asyncio.to_thread(default)
 
 
 def reload() -> None:

@@ -293,7 +293,7 @@ class Watch:
         self._stop: Callable[[], object] | None = None
         self._interrupted = False  # the task that waits in `during` was cancelled from here
         self._begun = False
-        self._why: InterlinguaError | None = None
+        self.why: InterlinguaError | None = None  # what ended the attempt
         self._signal = signal
         self._forget = signal.on_abort(self._signalled) if signal is not None else None
         first, idle = timeouts.first, timeouts.idle
@@ -303,13 +303,6 @@ class Watch:
         self._timer: asyncio.TimerHandle | None = None
         if self._step != _NEVER and self.why is None:
             self._timer = self._loop.call_at(now + self._step, self._ring)
-
-    @property
-    def why(self) -> InterlinguaError | None:
-        """What ended the attempt. A signal counts as soon as it has fired, before the event loop comes to it."""
-        if self._why is None and self._signal is not None and self._signal.aborted:
-            self._why = Aborted(self._signal.reason)
-        return self._why
 
     async def during(self, work: Awaitable[Result]) -> Result:
         """The outcome of some work. When the attempt ends before, the work is cancelled and `why` raised.
@@ -382,15 +375,16 @@ class Watch:
         self._end(TimedOut(f"{what} within {seconds:g} s"))
 
     def _signalled(self) -> None:
+        """In whatever thread fires the signal: it counts from now on, before the event loop comes to it."""
+        why = Aborted(self._signal.reason if self._signal is not None else None)
+        if self.why is None:
+            self.why = why
         with contextlib.suppress(RuntimeError):  # the loop is closed, and the call over
-            self._loop.call_soon_threadsafe(self._aborted)
-
-    def _aborted(self) -> None:
-        self._end(Aborted(self._signal.reason if self._signal is not None else None))
+            self._loop.call_soon_threadsafe(self._end, why)
 
     def _end(self, why: InterlinguaError) -> None:
-        if self._why is None:
-            self._why = why
+        if self.why is None:
+            self.why = why
         if self._stop is not None:
             self._stop()
 

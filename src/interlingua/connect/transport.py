@@ -6,6 +6,7 @@ come from the environment unless given; certificates are checked against the sys
 
 import asyncio
 import contextlib
+import functools
 import os
 import ssl
 import threading
@@ -16,6 +17,7 @@ from ..values.errors import TimedOut, TransportError
 
 if TYPE_CHECKING:
     import aiohttp
+    from yarl import URL
 
 ERROR_BODY_LIMIT = 1024 * 1024
 _PROXY_VARIABLES = ("https_proxy", "http_proxy", "all_proxy", "HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
@@ -69,14 +71,15 @@ class HttpTransport:
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         import aiohttp
-        from yarl import URL
 
-        session = await self._session()
+        keeper = self._sessions.get(asyncio.get_running_loop())
+        if keeper is None or keeper.session.closed:
+            keeper = await self._begin()
         proxy = _usable(self._proxy or _proxy_of_environment(url))
         try:
-            response = await session.request(
+            response = await keeper.session.request(
                 method,
-                URL(url, encoded=True),
+                _url(url),
                 data=body,
                 headers=headers,
                 allow_redirects=False,
@@ -101,17 +104,15 @@ class HttpTransport:
         if keeper is not None:
             await keeper.generator.aclose()
 
-    async def _session(self) -> "aiohttp.ClientSession":
-        loop = asyncio.get_running_loop()
-        keeper = self._sessions.get(loop)
-        if keeper is None or keeper.session.closed:
-            # A generator, because an ending event loop closes the generators that were begun on it, and so the client.
-            generator = self._opened()
-            keeper = _Keeper(generator, await anext(generator))
-            with self._lock:
-                self._sessions = {one: kept for one, kept in self._sessions.items() if not one.is_closed()}
-                self._sessions[loop] = keeper
-        return keeper.session
+    async def _begin(self) -> "_Keeper":
+        """The client of the running event loop."""
+        # A generator, because an ending event loop closes the generators that were begun on it, and so the client.
+        generator = self._opened()
+        keeper = _Keeper(generator, await anext(generator))
+        with self._lock:
+            self._sessions = {one: kept for one, kept in self._sessions.items() if not one.is_closed()}
+            self._sessions[asyncio.get_running_loop()] = keeper
+        return keeper
 
     async def _opened(self) -> "AsyncGenerator[aiohttp.ClientSession, None]":
         import aiohttp
@@ -149,29 +150,26 @@ class _Keeper:
         self.session: aiohttp.ClientSession = session
 
 
-_FIRST = 4096
-
-
 class _Reply:
     """An aiohttp response behind the protocol above."""
 
-    __slots__ = ("_begun", "_response", "headers", "status")
+    __slots__ = ("_response", "headers", "status")
 
     def __init__(self, response: "aiohttp.ClientResponse") -> None:
         self._response = response
-        self._begun = False
         self.status = response.status
         self.headers = response.headers
+
+    @property
+    def ended(self) -> bool:
+        """Whether the whole body has been read."""
+        return self._response.content.at_eof()
 
     async def chunk(self) -> bytes:
         import aiohttp
 
-        content = self._response.content
         try:
-            if self._begun:
-                return await content.readany()
-            self._begun = True
-            return await content.read(_FIRST)  # the first events are not kept waiting for the rest of a burst
+            return await self._response.content.readany()
         except (aiohttp.ClientError, OSError) as error:
             error.__traceback__ = None  # aiohttp raises one and the same exception again: it would collect every frame
             raise TransportError(f"the connection broke: {error or type(error).__name__}") from error
@@ -179,6 +177,13 @@ class _Reply:
     def close(self) -> None:
         with contextlib.suppress(RuntimeError):  # the event loop is gone, and the connection with it
             self._response.close()
+
+
+@functools.lru_cache(maxsize=256)
+def _url(url: str) -> "URL":
+    from yarl import URL
+
+    return URL(url, encoded=True)
 
 
 def _proxy_of_environment(url: str) -> str | None:

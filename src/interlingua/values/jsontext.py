@@ -97,7 +97,11 @@ def _differs_in_type(a: Any, b: Any) -> bool:
     if a is b:  # most of what is compared was said by reference: arguments, schemas
         return False
     if isinstance(a, dict):
-        return any(_differs_in_type(a[key], b[key]) for key in a)
+        for key, value in a.items():
+            other = b[key]
+            if value is not other and _differs_in_type(value, other):
+                return True
+        return False
     if isinstance(a, list | tuple):
         return any(_differs_in_type(x, y) for x, y in zip(a, b, strict=True))
     return type(a) is not type(b)

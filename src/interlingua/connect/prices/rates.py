@@ -5,7 +5,7 @@ whose whole input (fresh, read from and written to the cache) is above 200,000. 
 that holds tokens and has no rate makes the whole cost unknown, never zero.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import fsum
 from typing import Any, TypeAlias
 
@@ -56,13 +56,12 @@ def total(usage: Usage, rates: Rates, factor: float = 1.0) -> Cost | None:
         return None
     given, size = counts(usage), usage.input + usage.cache_read + usage.cache_write
     reasoning = usage.reasoning or 0 if "output_reasoning" in rates else 0
-    amounts = {
-        "input": _split(usage.input, "input", {"input_audio": given.input_audio}),
-        "cache_read": _split(usage.cache_read, "cache_read", {"cache_read_audio": given.cache_read_audio}),
-        "cache_write": _split(usage.cache_write, "cache_write", {"cache_write_1h": given.cache_write_1h}),
-        "output": _split(
+    amounts: dict[str, tuple[int, dict[str, int]]] = {
+        "input": (usage.input, {"input_audio": given.input_audio}),
+        "cache_read": (usage.cache_read, {"cache_read_audio": given.cache_read_audio}),
+        "cache_write": (usage.cache_write, {"cache_write_1h": given.cache_write_1h}),
+        "output": (
             usage.output,
-            "output",
             {
                 "output_reasoning": reasoning,
                 "output_audio": given.output_audio,
@@ -71,8 +70,8 @@ def total(usage: Usage, rates: Rates, factor: float = 1.0) -> Cost | None:
         ),
     }
     sums: dict[str, float] = {}
-    for bucket, parts in amounts.items():
-        charged = _charged(parts, bucket, rates, size)
+    for bucket, (tokens, parts) in amounts.items():
+        charged = _charged(tokens, parts, bucket, rates, size) if tokens > 0 else 0.0
         if charged is None:
             return None
         sums[bucket] = charged * factor
@@ -83,21 +82,17 @@ def total(usage: Usage, rates: Rates, factor: float = 1.0) -> Cost | None:
     return Cost(**sums, total=fsum((*sums.values(), fees)), extra=extra)
 
 
-def _split(tokens: int, bucket: str, parts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """A bucket as its parts and the rest. No part is larger than what is left: a wire that tells too much adds none."""
-    split, rest = [], max(tokens, 0)
-    for name, given in parts.items():
-        share = min(max(given, 0), rest)
-        split.append((name, share))
-        rest -= share
-    return [*split, (bucket, rest)]
+def _charged(rest: int, parts: Mapping[str, int], bucket: str, rates: Rates, size: int) -> float | None:
+    """What a bucket costs, part by part and then the rest of it.
 
-
-def _charged(parts: Iterable[tuple[str, int]], bucket: str, rates: Rates, size: int) -> float | None:
+    No part is larger than what is left: a wire that tells too much adds none.
+    """
     millionths = 0.0
-    for name, tokens in parts:
-        if not tokens:
+    for name, given in (*parts.items(), (bucket, rest)):
+        tokens = rest if name == bucket or given > rest else given
+        if tokens <= 0:
             continue
+        rest -= tokens
         rate = rates.get(name)
         # A one-hour write is dearer than a short one, by how much is not known; other parts cost what the bucket does.
         if rate is None and name != "cache_write_1h":

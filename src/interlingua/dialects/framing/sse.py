@@ -81,17 +81,22 @@ class SSE(Framing):
         return rest
 
     def _read_block(self, block: bytes, eol: bytes, frames: list[Frame]) -> None:
+        """Read one whole event. Its head is remembered: most events that follow have the same."""
+        first, more, second = block.partition(eol)
+        if first.startswith(b"data: "):
+            self._head, self._head_event, data = b"data: ", "", first[6:]
+            is_plain = not more
+        elif first.startswith(b"event: ") and second.startswith(b"data: ") and len(first) <= _LONGEST_NAME_LINE:
+            self._head, self._head_event = first + eol + b"data: ", first[7:].decode("utf-8", "replace")
+            is_plain, data = eol not in second, second[6:]
+        else:
+            is_plain = False
+        if is_plain:
+            frames.append(Frame(data, self._head_event))
+            return
         for line in block.split(eol):
             self._read_line(line, frames)
         self._dispatch(frames)
-        self._learn_head(block, eol)
-
-    def _learn_head(self, block: bytes, eol: bytes) -> None:
-        first, _, second = block.partition(eol)
-        if first.startswith(b"data: "):
-            self._head, self._head_event = b"data: ", ""
-        elif first.startswith(b"event: ") and second.startswith(b"data: ") and len(first) <= _LONGEST_NAME_LINE:
-            self._head, self._head_event = first + eol + b"data: ", first[7:].decode("utf-8", "replace")
 
     def _read_lines(self, chunk: bytes, frames: list[Frame]) -> None:
         if self._after_cr and chunk.startswith(b"\n"):
