@@ -99,6 +99,28 @@ async def test_a_file_is_read_through_the_bridge(tmp_path, path):
         assert "image/png" == models.asked[0][1].messages[0].content[0].mime_type
 
 
+@pytest.mark.parametrize(("given", "there"), [("cafe\u0301.png", "caf\u00e9.png"), ("@dot.png", "dot.png")])
+async def test_the_file_that_was_looked_at_in_place_of_a_name_like_it_is_reported(tmp_path, given, there):
+    """
+    Nothing has the given name; what was read is in the result, for the model and for programs.
+    """
+    (tmp_path / there).write_bytes(PNG)
+    for context in ({"bridge": memory_bridge({there: PNG})}, {"root": str(tmp_path)}):
+        result = await run(made(Models(), **context), images=[given, DATA_URL])
+        assert [there, None] == [image.get("variant") for image in result.details["images"]]
+        assert ascii(there) in result.text and ascii(given) in result.text
+
+
+async def test_a_name_with_a_leading_at_is_the_file_of_that_name_first(tmp_path):
+    """
+    A picture that is really called `@dot.png` is not passed over for `dot.png`.
+    """
+    (tmp_path / "@dot.png").write_bytes(GIF)
+    (tmp_path / "dot.png").write_bytes(PNG)
+    result = await run(made(Models(), root=str(tmp_path)), image="@dot.png")
+    assert ["image/gif"] == [image["mimeType"] for image in result.details["images"]]
+
+
 async def test_a_file_url_inside_the_root_is_a_path(tmp_path):
     """
     Spaces may be percent-encoded; another machine may not be named.

@@ -205,7 +205,7 @@ def shapes() -> list[type[Struct]]:
 
 def main(path: str) -> None:
     text = typescript() if path.endswith(".ts") else json.dumps(document(), indent=1) + "\n"
-    Path(path).write_text(text)
+    Path(path).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ class Outbox:
         """What an earlier process left behind; half a line at the end was never promised to anybody."""
         try:
             data = path.read_bytes()
-            self._done = int(self._mark(path).read_text() or 0)
+            self._done = int(self._mark(path).read_text("ascii") or 0)
         except (OSError, ValueError):
             data, self._done = path.read_bytes() if path.exists() else b"", 0
         whole = data[: data.rfind(b"\n") + 1]
@@ -77,7 +77,7 @@ class Outbox:
             if not self._waiting:
                 os.ftruncate(self._file, 0)
                 self._done = 0
-            self._mark(self._path).write_text(str(self._done))
+            self._mark(self._path).write_text(str(self._done), encoding="ascii")
 
     def close(self) -> None:
         with self._lock:

@@ -274,7 +274,7 @@ def _project(path: Path, head: bytes) -> str | None:
             return str(jsontext.read(found[1])).replace("\\", "/").rstrip("/").rpartition("/")[2] or None
     root = path.parent.parent / ".project_root"  # Gemini CLI
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        return Path(root.read_text().strip()).name or None
+        return Path(root.read_text("utf-8").strip()).name or None
     return None
 
 

@@ -1,6 +1,7 @@
 """The command line. Each command is a module; this is the group, and how errors are shown: one line, no traceback."""
 
 import importlib
+import io
 import os
 import sys
 from typing import Any
@@ -57,13 +58,15 @@ def group() -> None:
 
 def main(arguments: list[str] | None = None) -> Any:
     """The entry point: what goes wrong on purpose is one line on stderr."""
+    if arguments is None:
+        _use_utf8()
     try:
         return group(args=arguments, prog_name="interlingua", standalone_mode=True)
     except InterlinguaError as error:
         fail(str(error))
     except BrokenPipeError:
         # The reader went away (`| head`): not an error, but nothing more can be written.
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
         sys.exit(141)
     except OSError as error:
         fail(f"{error.filename or 'cannot write'}: {error.strerror or error}")
@@ -71,6 +74,26 @@ def main(arguments: list[str] | None = None) -> Any:
         sys.exit(130)
 
 
+def _use_utf8() -> None:
+    """Makes names, arguments and whatever is piped in or out UTF-8, whatever the locale.
+
+    Python fixes the encoding of names and arguments when it starts, so under a legacy locale it is started again in
+    its UTF-8 mode (https://docs.python.org/3/using/cmdline.html#cmdoption-X). A terminal keeps its own encoding:
+    what it cannot show is escaped.
+    """
+    if sys.getfilesystemencoding() != "utf-8":
+        terminal = f"{_TERMINAL}={sys.stdout.encoding}"
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", "-X", terminal, *sys.orig_argv[1:]])
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            own = str(sys._xoptions.get(_TERMINAL, stream.encoding))
+            errors = "strict" if stream is sys.stdin else "backslashreplace"
+            stream.reconfigure(encoding=own if stream.isatty() else "utf-8", errors=errors)
+
+
+_TERMINAL = "interlingua-terminal"  # an option of Python's own command line: the terminal's encoding
+
+
 def fail(message: str) -> None:
-    click.echo(f"interlingua: {message}", err=True)
+    print(f"interlingua: {message}", file=sys.stderr)
     sys.exit(1)

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -102,6 +101,16 @@ def console(*, err: bool = False) -> Console:
 _WIDE = 4000  # columns, where there is no screen: nothing is cut short or broken
 
 
+def typed_in() -> str:
+    """The text on standard input. Raises `FormatError` where it is no UTF-8."""
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"standard input is not UTF-8 text (byte {error.start:,}); convert it first, for instance with iconv", "-"
+        ) from None
+
+
 def say_json(value: Any) -> None:
     from ..values import jsontext
 
@@ -150,7 +159,7 @@ def note_losses(name: str, losses: Sequence[Sequence[Loss]], remedy: str = REMED
 
 def report_problems(problems: Sequence[Problem]) -> None:
     for problem in problems:
-        click.echo(f"interlingua: {problem.name}: {problem.message}", err=True)
+        print(f"interlingua: {problem.name}: {problem.message}", file=sys.stderr)
 
 
 # Where a command's input comes from; see `interlingua.conversion.sources`.

@@ -208,6 +208,6 @@ def new_command(name: str, parent: Path) -> None:
     }
     folder.mkdir(parents=True)
     for file, text in files.items():
-        (folder / file).write_text(text)
+        (folder / file).write_text(text, encoding="utf-8")
     click.echo(f"{folder}: {', '.join(files)}")
     click.echo(f"Check it with `interlingua plugins check {folder}`.")

@@ -83,7 +83,7 @@ def _text(prompt: str | None, file: str | None) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise FormatError(f"{file}: cannot be read as a prompt: {error}", "--prompt-file") from None
     elif file == "-" or not sys.stdin.isatty():
-        piped = sys.stdin.read()
+        piped = output.typed_in()
         parts += [piped] if piped.strip() else []
     text = "\n\n".join(part.rstrip("\n") for part in parts)
     if not text.strip():

@@ -402,7 +402,7 @@ def compact(place: _Place, name: str, summary: str | None, keep: int, focus: str
         if summary is None:
             row["request"] = _request(cut, focus)
         else:
-            message = sys.stdin.read() if summary == output.STDIN else summary
+            message = output.typed_in() if summary == output.STDIN else summary
             text, details = compacting.finished(cut, message)
             session.compact(text, cut.first_kept, tokens_before=cut.tokens_before, details=details)
             row["tokensAfter"] = compacting.context_tokens(session.context_entries())

@@ -81,7 +81,7 @@ def run_command(name: str, arguments: str, root: Path, plugins: tuple[Path, ...]
     """Run a tool with JSON arguments (`-` reads them from standard input); what it does on the way goes to stderr."""
     context = _context(root)
     tool = _tool(_registry(plugins), name, context)
-    given = sys.stdin.read() if arguments == "-" else arguments
+    given = output.typed_in() if arguments == "-" else arguments
     asks = sys.stdin.isatty() and arguments != "-"
     result = asyncio.run(
         calling.call_tool(

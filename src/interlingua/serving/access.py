@@ -219,7 +219,7 @@ def _kept_secret(path: Path) -> bytes:
 
 def _read_revoked(path: Path | None) -> set[str]:
     try:
-        return set(path.read_text().split()) if path is not None else set()
+        return set(path.read_text("utf-8").split()) if path is not None else set()
     except FileNotFoundError:
         return set()
 

@@ -22,7 +22,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..values.errors import ToolInputError
-from .paths import OutsideRoot, Parts, has_variants, home, shown, spellings, strip_root, variant
+from .paths import (
+    OutsideRoot,
+    Parts,
+    has_variants,
+    home,
+    name_bytes,
+    name_text,
+    root_bytes,
+    shown,
+    spellings,
+    strip_root,
+    variant,
+)
 from .tool import FsStat
 
 
@@ -76,10 +88,13 @@ class Tree:
     def __init__(self, root: str | Path, max_bytes: int) -> None:
         if os.open not in os.supports_dir_fd:
             raise ToolInputError("a local bridge needs a system that opens files relative to a directory (POSIX)")
-        self.root = os.path.realpath(root)
+        given = root_bytes(root)
+        self._root = os.path.realpath(given)
+        self.root = name_text(self._root)
         self.max_bytes = max_bytes
-        self._roots = tuple(dict.fromkeys((self.root, os.path.abspath(root))))  # noqa: PTH100 - links stay as written
-        if not Path(self.root).is_dir():
+        as_written = os.path.abspath(given)  # noqa: PTH100 - links stay as written
+        self._roots = tuple(dict.fromkeys((self.root, name_text(as_written))))
+        if not os.path.isdir(self._root):  # noqa: PTH112 - bytes
             raise ToolInputError(f"{root}: the root is no directory")
 
     def locate(self, path: str) -> Parts:
@@ -120,7 +135,7 @@ class Tree:
             if not stat.S_ISDIR(info.st_mode):
                 raise ToolInputError(f"{shown(path)}: not a directory")
             with _opened(place.name or ".", _LIST, place.directory) as handle, os.scandir(handle) as entries:
-                return [Listed(entry.name, _entry_kind(entry)) for entry in entries]
+                return [Listed(name_text(os.fsencode(entry.name)), _entry_kind(entry)) for entry in entries]
 
     def write(self, path: str, data: bytes) -> None:
         """Replaces the file in one step; mode and, where allowed, owner stay. Makes missing directories."""
@@ -134,7 +149,7 @@ class Tree:
             info = _lstat(place)
             if info is None:
                 with suppress(FileExistsError):  # somebody was faster, which is as good
-                    os.mkdir(place.name, dir_fd=place.directory)
+                    os.mkdir(name_bytes(place.name), dir_fd=place.directory)
             elif not stat.S_ISDIR(info.st_mode):
                 raise ToolInputError(f"{shown(path)}: exists and is no directory")
 
@@ -146,7 +161,7 @@ class Tree:
                 raise NoSuchFile(path)
             if stat.S_ISDIR(info.st_mode):
                 raise ToolInputError(f"{shown(path)}: is a directory; only files are removed")
-            os.unlink(place.name, dir_fd=place.directory)
+            os.unlink(name_bytes(place.name), dir_fd=place.directory)
 
     def rename(self, old: str, new: str) -> None:
         """Moves a file to a place where there is none. Makes missing directories."""
@@ -161,7 +176,8 @@ class Tree:
                 raise ToolInputError(f"{shown(old)}: is no regular file")
             if _lstat(target) is not None:
                 raise ToolInputError(f"{shown(new)}: exists already")
-            os.rename(source.name, target.name, src_dir_fd=source.directory, dst_dir_fd=target.directory)
+            names = name_bytes(source.name), name_bytes(target.name)
+            os.rename(*names, src_dir_fd=source.directory, dst_dir_fd=target.directory)
 
     def _read(self, place: _Place, path: str) -> bytes:
         info = _lstat(place)
@@ -194,7 +210,7 @@ class Tree:
                     with suppress(PermissionError):
                         os.fchown(handle, old.st_uid, old.st_gid)
                     os.fchmod(handle, stat.S_IMODE(old.st_mode) & 0o777)
-            os.rename(fresh, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
+            os.rename(fresh.encode(), name_bytes(place.name), src_dir_fd=place.directory, dst_dir_fd=place.directory)
         except BaseException:
             with suppress(OSError):
                 os.unlink(fresh, dir_fd=place.directory)
@@ -247,7 +263,7 @@ class Tree:
 
     @contextmanager
     def _walk(self, parts: Parts, path: str, make: bool, follow_last: bool) -> Iterator[_Place]:
-        here, names, turns = os.open(self.root, _SEARCH), list[str](), 0
+        here, names, turns = os.open(self._root, _SEARCH), list[str](), 0
         pending = list(reversed(parts))
         try:
             while pending:
@@ -259,7 +275,7 @@ class Tree:
                         raise OutsideRoot(path, "too many links")
                     pending += reversed(way)
                     names.clear()
-                    here = _exchanged(here, os.open(self.root, _SEARCH))
+                    here = _exchanged(here, os.open(self._root, _SEARCH))
                 elif pending:
                     here = _exchanged(here, _entered(name, here, make))
                     names.append(name)
@@ -299,7 +315,7 @@ def _exchanged(old: int, new: int) -> int:
 def _link(name: str, directory: int) -> str | None:
     """What the link says; None when the name is no link, or nothing."""
     try:
-        return os.readlink(name, dir_fd=directory)
+        return name_text(os.readlink(name_bytes(name), dir_fd=directory))
     except OSError as error:
         if error.errno in (errno.EINVAL, errno.ENOENT):
             return None
@@ -308,18 +324,18 @@ def _link(name: str, directory: int) -> str | None:
 
 def _entered(name: str, directory: int, make: bool) -> int:
     try:
-        return os.open(name, _SEARCH, dir_fd=directory)
+        return os.open(name_bytes(name), _SEARCH, dir_fd=directory)
     except FileNotFoundError:
         if not make:
             raise
     with suppress(FileExistsError):
-        os.mkdir(name, dir_fd=directory)
-    return os.open(name, _SEARCH, dir_fd=directory)
+        os.mkdir(name_bytes(name), dir_fd=directory)
+    return os.open(name_bytes(name), _SEARCH, dir_fd=directory)
 
 
 @contextmanager
 def _opened(name: str, flags: int, directory: int, mode: int = 0o600) -> Iterator[int]:
-    handle = os.open(name, flags, mode, dir_fd=directory)
+    handle = os.open(name_bytes(name), flags, mode, dir_fd=directory)
     try:
         yield handle
     finally:
@@ -330,7 +346,7 @@ def _lstat(place: _Place) -> os.stat_result | None:
     if not place.name:
         return os.fstat(place.directory)
     try:
-        return os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
+        return os.stat(name_bytes(place.name), dir_fd=place.directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
 

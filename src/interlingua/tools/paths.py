@@ -6,6 +6,7 @@ that is not there may stand for one that looks the same: without the leading `@`
 another Unicode form (NFC or NFD); whoever reads is told which it was.
 """
 
+import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -29,6 +30,27 @@ class OutsideRoot(ToolAuthorizationError):
     def __init__(self, path: str, why: str = "it is outside the root") -> None:
         super().__init__(f"{shown(path)}: refused, {why}. Use a path relative to the root.")
         self.path = path
+
+
+def name_bytes(name: str) -> bytes:
+    """A name as the disk has it: UTF-8 whatever the locale, which `os.fsencode` would follow."""
+    try:
+        return name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise ToolInputError(f"{shown(name)}: no name holds half a character (an unpaired surrogate)") from None
+
+
+def name_text(name: bytes) -> str:
+    """The name with these bytes; what is no UTF-8 in it is escaped as Python does."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def root_bytes(root: str | os.PathLike[str]) -> bytes:
+    """A path of the program that uses us, so one in the locale's encoding if that can be."""
+    try:
+        return os.fsencode(root)
+    except UnicodeEncodeError:
+        return name_bytes(os.fspath(root))
 
 
 def nowhere() -> None:
@@ -155,6 +177,6 @@ def _confined(path: str, roots: tuple[str, ...], text: str) -> Parts:
 def home() -> str | None:
     """The home directory; None where there is none to be found."""
     try:
-        return str(Path.home())
+        return name_text(root_bytes(Path.home()))
     except RuntimeError:
         return None

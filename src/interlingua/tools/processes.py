@@ -32,6 +32,7 @@ from msgspec import Struct
 from ..values.abort import Abort
 from ..values.errors import ToolInputError
 from .output import Output
+from .paths import name_bytes
 from .supervisor import AT_ONCE, POLITE
 from .tool import ToolContext
 
@@ -109,11 +110,11 @@ class Session:
             head = [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, options), "1" if self.terminal else "0"]
             try:
                 self._supervisor = subprocess.Popen(
-                    [*head, *launch.argv],
+                    [*map(os.fsencode, head), *map(name_bytes, launch.argv)],
                     stdin=standard_in[0],
                     stdout=standard_in[1],
                     stderr=standard_in[1],
-                    env={**launch.env, MARK: self.id},
+                    env={name_bytes(name): name_bytes(value) for name, value in (*launch.env.items(), (MARK, self.id))},
                     pass_fds=(theirs.fileno(), launch.descriptor),
                     start_new_session=True,
                 )

@@ -47,8 +47,9 @@ def _processes() -> list[Process]:
     found = []
     for name in os.listdir("/proc"):  # noqa: PTH208 - the fast one: it runs in a race against forks
         if name.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/stat") as file:  # noqa: PTH123
-                before, _, after = file.read().rpartition(")")
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                # A process names itself, in any bytes.
+                before, _, after = os.fsdecode(file.read()).rpartition(")")
                 state, parent, group = after.split()[:3]
                 if state != "Z":
                     found.append(Process(int(name), int(parent), int(group), before.partition("(")[2]))
@@ -57,8 +58,10 @@ def _processes() -> list[Process]:
 
 def _processes_by_ps() -> list[Process]:
     found = []
-    for line in os.popen("/bin/ps -axo pid=,ppid=,pgid=,comm="):
-        pid, parent, group, name = line.split(None, 3)
+    from subprocess import PIPE, run  # not needed on Linux, where each command waits for this program to start
+
+    for line in run(["/bin/ps", "-axo", "pid=,ppid=,pgid=,comm="], stdout=PIPE, check=False).stdout.splitlines():
+        pid, parent, group, name = os.fsdecode(line).split(None, 3)
         found.append(Process(int(pid), int(parent), int(group), name.strip()))
     return found
 
@@ -84,7 +87,7 @@ def _kill(pid: int, number: int) -> None:
 
 def _kill_children() -> None:
     """Kills the direct children alone, fast: a process that forks and exits in a chain is always one of these."""
-    with contextlib.suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as file:  # noqa: PTH123
+    with contextlib.suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:  # noqa: PTH123
         for pid in file.read().split():
             _kill(int(pid), signal.SIGKILL)
 
@@ -104,8 +107,8 @@ def _signal_all(number: int) -> None:
 def _tasks() -> int:
     """How many tasks the machine has: one cheap read that tells whether counting our own is worth it."""
     try:
-        with open("/proc/loadavg") as file:  # noqa: PTH123
-            return int(file.read().split()[3].partition("/")[2])
+        with open("/proc/loadavg", "rb") as file:  # noqa: PTH123
+            return int(file.read().split()[3].partition(b"/")[2])
     except OSError:
         return 0
 

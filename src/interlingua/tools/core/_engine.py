@@ -5,7 +5,6 @@ killed.
 """
 
 import fnmatch
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -14,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 from msgspec import Struct
 
 from ...values.errors import ToolInputError
+from ..paths import name_bytes
 from ._text import Text, decode, split_lines
 
 # Globs over paths, matched in linear time: no pattern of a model or an ignore file can hang the search.
@@ -355,7 +355,7 @@ def _level(
 
 def _in_order(entry: Entry) -> bytes:
     """A directory counts with its slash, which what is in it has too: so the paths come out sorted."""
-    return os.fsencode(entry.name) + b"/" * (entry.kind == "directory")
+    return name_bytes(entry.name) + b"/" * (entry.kind == "directory")
 
 
 def _parts(path: str) -> tuple[str, ...]:

@@ -95,12 +95,17 @@ async def with_variant(bridge: ByteBridge, path: str, result: ToolResult) -> Too
     found = await variant(bridge, path)
     if found is None:
         return result
-    # Escapes tell names apart that look the same.
-    notice = f"[There is no {path!a}; this is {found!a}, whose name looks the same. To change it, use that name.]"
     return replace(
         result,
-        content=(*result.content, TextBlock(text=notice)),
+        content=(*result.content, variant_notice(path, found)),
         details={**(result.details or {}), "variant": found},
+    )
+
+
+def variant_notice(path: str, found: str) -> TextBlock:
+    """Says which file was read. Escapes tell names apart that look the same."""
+    return TextBlock(
+        text=f"[There is no {path!a}; this is {found!a}, whose name looks the same. To change it, use that name.]"
     )
 
 

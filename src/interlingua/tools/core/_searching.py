@@ -22,6 +22,7 @@ import msgspec
 from ...values.abort import Abort
 from ...values.errors import ToolInputError
 from ..fs import AdaptedBridge, ByteBridge
+from ..paths import name_bytes, name_text
 from ._engine import EXCLUDE, MAX_DEPTH, Found, Glob, Job
 from ._files import from_root, stop_if_aborted
 from ._worker import packed
@@ -69,12 +70,18 @@ class _Leash:
 
 @asynccontextmanager
 async def _leashed(
-    argv: Sequence[str | bytes], cwd: str | None, seconds: float, signal: Abort | None, ask: bool = False
+    argv: Sequence[str], cwd: bytes | None, seconds: float, signal: Abort | None, ask: bool = False
 ) -> AsyncIterator[_Leash]:
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     environment = None if ask else os.environ | {"HOME": _NO_HOME, "XDG_CONFIG_HOME": _NO_HOME}
     process = await asyncio.create_subprocess_exec(
-        *argv, cwd=cwd, env=environment, stdin=pipe if ask else nothing, stdout=pipe, stderr=nothing, limit=_CHUNK
+        *map(name_bytes, argv),
+        cwd=cwd,
+        env=environment,
+        stdin=pipe if ask else nothing,
+        stdout=pipe,
+        stderr=nothing,
+        limit=_CHUNK,
     )
     leash, loop = _Leash(process), asyncio.get_running_loop()
     timer = loop.call_later(seconds, leash.end, "time")
@@ -102,7 +109,7 @@ async def by_worker(job: Job, bridge: ByteBridge, seconds: float, signal: Abort 
     """The search in a process of our own, which asks for what it cannot open itself."""
     local = isinstance(bridge, OnThisMachine)
     if isinstance(bridge, OnThisMachine):
-        job = msgspec.structs.replace(job, root=os.fsencode(bridge.local_root))
+        job = msgspec.structs.replace(job, root=name_bytes(bridge.local_root))
     outcome = Outcome(found=[], engine="python")
     argv = [sys.executable, "-P", "-m", "interlingua.tools.core._worker"]
     done = False
@@ -117,11 +124,11 @@ async def by_worker(job: Job, bridge: ByteBridge, seconds: float, signal: Abort 
                 message = msgspec.msgpack.decode(await process.stdout.readexactly(size))
                 match message:
                     case ["found", path, kind, line, text]:
-                        outcome.found.append(Found(os.fsdecode(path), kind, line, text))
+                        outcome.found.append(Found(name_text(path), kind, line, text))
                     case ["done"]:
                         done = True
                     case [question, path] if not local:
-                        await _answer(process.stdin, packed(await _fetched(bridge, question, os.fsdecode(path))))
+                        await _answer(process.stdin, packed(await _fetched(bridge, question, name_text(path))))
     stop_if_aborted(signal)
     outcome.cut = leash.cut
     if not done and leash.cut is None:
@@ -138,7 +145,7 @@ async def _fetched(bridge: ByteBridge, question: str, path: str) -> Any:
     try:
         if question == "read":
             return await bridge.read_bytes(from_root(path))
-        return [os.fsencode(name) for name in await bridge.readdir(from_root(path) or ".")]
+        return [name_bytes(name) for name in await bridge.readdir(from_root(path) or ".")]
     except Exception:  # a bridge is foreign code: what it cannot give is not searched
         return None
 
@@ -157,12 +164,13 @@ def program(names: Sequence[str], root: str) -> str | None:
 
 def rules_above(root: str, names: Sequence[str]) -> bool:
     """Whether ignore files above the root would be obeyed by a program that climbs: then only we can do it right."""
-    return any(os.path.lexists(above / name) for above in Path(root).parents for name in (*names, EXCLUDE))
+    places = (str(above / name) for above in Path(root).parents for name in (*names, EXCLUDE))
+    return any(os.path.lexists(name_bytes(place)) for place in places)
 
 
 async def by_ripgrep(job: Job, bridge: OnThisMachine, seconds: float, signal: Abort | None) -> Outcome | None:
     """The search by ripgrep; None when it is not there, or does not understand the pattern or a flag."""
-    start, root = os.fsdecode(job.start), bridge.local_root
+    start, root = name_text(job.start), bridge.local_root
     rg = program(("rg",), root)
     if rg is None or (start and not job.is_file and rules_above(root, job.ignore_names)):
         return None
@@ -196,7 +204,7 @@ async def by_ripgrep(job: Job, bridge: OnThisMachine, seconds: float, signal: Ab
         "--",
         f"./{target}",
     ]
-    output = await _output(argv, f"{root}/{directory}", seconds, signal)
+    output = await _output(argv, name_bytes(f"{root}/{directory}"), seconds, signal)
     if output is None:
         return None
     data, cut = output
@@ -221,12 +229,12 @@ def _plain_name(job: Job) -> str | None:
 
 def _name(path: bytes) -> str:
     """A path of the output; warnings about binary files may stand before it."""
-    return os.fsdecode((b"\n" + path).rpartition(b"\n./")[2])
+    return name_text((b"\n" + path).rpartition(b"\n./")[2])
 
 
 async def by_fd(job: Job, bridge: OnThisMachine, seconds: float, signal: Abort | None) -> Outcome | None:
     """The search by fd; None when it is not there, or does not know a flag."""
-    start, root = os.fsdecode(job.start), bridge.local_root
+    start, root = name_text(job.start), bridge.local_root
     fd = program(("fd", "fdfind"), root)
     if fd is None or (start and rules_above(root, job.ignore_names)):
         return None
@@ -238,14 +246,14 @@ async def by_fd(job: Job, bridge: OnThisMachine, seconds: float, signal: Abort |
         "--exclude=.git",
         "--case-sensitive",
         f"--max-depth={MAX_DEPTH}",
-        *([] if os.path.lexists(f"{root}/.git") else ["--no-require-git"]),
+        *([] if os.path.lexists(name_bytes(f"{root}/.git")) else ["--no-require-git"]),
         *([] if start else ["--no-ignore-parent"]),
         *([] if job.kind == "any" else [f"--type={job.kind}"]),
         "--glob",
         "--",
         _plain_name(job) or "*",
     ]
-    output = await _output(argv, f"{root}/{start}", seconds, signal)
+    output = await _output(argv, name_bytes(f"{root}/{start}"), seconds, signal)
     if output is None:
         return None
     data, cut = output
@@ -255,8 +263,8 @@ async def by_fd(job: Job, bridge: OnThisMachine, seconds: float, signal: Abort |
 
 async def _looked_up(job: Job, bridge: OnThisMachine, names: list[bytes]) -> list[Found]:
     """The first of what fd found that fits the whole glob, is there, and is what was asked for."""
-    glob, start = Glob(job.glob or "*"), os.fsdecode(job.start)
-    paths = (os.fsdecode(name).removeprefix("./").rstrip("/") for name in names)
+    glob, start = Glob(job.glob or "*"), name_text(job.start)
+    paths = (name_text(name).removeprefix("./").rstrip("/") for name in names)
     fitting = (posixpath.join(start, path) for path in paths if glob.matches(path.split("/")))
     found = list[Found]()
     while len(found) <= job.limit:
@@ -270,7 +278,7 @@ async def _looked_up(job: Job, bridge: OnThisMachine, names: list[bytes]) -> lis
 
 
 async def _output(
-    argv: Sequence[str | bytes], cwd: str, seconds: float, signal: Abort | None
+    argv: Sequence[str], cwd: bytes, seconds: float, signal: Abort | None
 ) -> tuple[bytes, str | None] | None:
     """What a program wrote, up to the limit, and why it was ended; None when it failed and wrote nothing."""
     chunks, size = list[bytes](), 0

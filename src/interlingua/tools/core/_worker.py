@@ -13,6 +13,7 @@ import msgspec
 
 from ...values.errors import ToolInputError
 from ..confined_fs import Tree
+from ..paths import name_bytes, name_text
 from ._engine import Entry, Job, find, grep
 
 
@@ -47,7 +48,7 @@ class AskingSource:
         names = _asked("entries", path)
         if names is None:
             return None
-        decoded = [os.fsdecode(name) for name in names]
+        decoded = [name_text(name) for name in names]
         return [Entry(name.rstrip("/"), "directory" if name.endswith("/") else "file") for name in decoded]
 
     def read(self, path: str) -> bytes | None:
@@ -56,7 +57,7 @@ class AskingSource:
 
 
 def _asked(what: str, path: str) -> Any:
-    _send((what, os.fsencode(path)))
+    _send((what, name_bytes(path)))
     return msgspec.msgpack.decode(_received())
 
 
@@ -73,8 +74,8 @@ def main() -> None:
     job = msgspec.msgpack.decode(_received(), type=Job)
     source = LocalSource(job.root, job.max_file_bytes) if job.root is not None else AskingSource()
     search = find if job.pattern is None else grep
-    for path, kind, line, text in itertools.islice(search(job, os.fsdecode(job.start), source), job.limit + 1):
-        _send(("found", os.fsencode(path), kind, line, text[:512]))
+    for path, kind, line, text in itertools.islice(search(job, name_text(job.start), source), job.limit + 1):
+        _send(("found", name_bytes(path), kind, line, text[:512]))
     _send(("done",))
 
 

@@ -15,6 +15,7 @@ from ...values.abort import Abort
 from ...values.errors import FormatError, ToolAuthorizationError, ToolInputError
 from ...values.messages import TextBlock
 from ..output import Output, plain, whole_characters
+from ..paths import name_bytes, name_text, root_bytes
 from ..processes import Launch, ProcessTable, Session, process_table
 from ..results import NO_OUTPUT
 from ..sandbox import HOME, Sandbox, SandboxStatus, requested, sandbox_status, sandboxed, scrubbed
@@ -119,8 +120,8 @@ class _Runner:
     """The tool's `execute`, with what it knows of its context."""
 
     def __init__(self, root: str, workspace: str, settings: ExecSettings, table: ProcessTable) -> None:
-        self.root = os.path.realpath(root)
-        self.workspace = os.path.realpath(workspace)
+        self.root = name_text(os.path.realpath(root_bytes(root)))
+        self.workspace = name_text(os.path.realpath(root_bytes(workspace)))
         self.settings = settings
         self.table = table
         self.status = self._sandbox()
@@ -213,7 +214,8 @@ class _Runner:
         return argv
 
     def _environment(self, arguments: ExecArguments) -> dict[str, str]:
-        env = scrubbed(os.environ, self.settings.env) | requested(arguments.env)
+        inherited = scrubbed(os.environ, self.settings.env).items()
+        env = {name: name_text(os.fsencode(value)) for name, value in inherited} | requested(arguments.env)
         env["TERM"] = "xterm-256color" if arguments.pty else "dumb"
         if self.status.program is not None:
             env |= {"HOME": HOME, "TMPDIR": "/tmp"}
@@ -225,7 +227,7 @@ class _Runner:
         if "\0" in wanted:
             raise ToolInputError("exec: workdir holds a NUL character")
         try:
-            descriptor = os.open(os.path.realpath(wanted), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = os.open(os.path.realpath(name_bytes(wanted)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise ToolInputError(f"exec: workdir {workdir or wanted}: {error.strerror}") from None
         real = _opened(descriptor, wanted)
@@ -383,6 +385,6 @@ def _check_command(command: str) -> None:
 def _opened(descriptor: int, path: str) -> str:
     """Where an open directory really is."""
     try:
-        return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
+        return name_text(os.readlink(f"/proc/self/fd/{descriptor}".encode()))  # noqa: PTH115
     except OSError:
-        return os.path.realpath(path)
+        return name_text(os.path.realpath(name_bytes(path)))

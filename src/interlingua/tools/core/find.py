@@ -1,13 +1,12 @@
 """`find`: files and directories by name, ignore files respected."""
 
-import os
 from typing import Any, Literal, get_args
 
 from ...values.abort import Abort
 from ...values.errors import ToolInputError
 from ..fs import ByteBridge, context_bridge
 from ..params import read_number_param, read_string_param
-from ..paths import shown
+from ..paths import name_bytes, shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ._engine import Glob, Job
@@ -53,7 +52,7 @@ def find_tool(context: ToolContext, *, programs: bool = True, seconds: float = S
         await _directory(bridge, path)
         start = await locate(bridge, path)
         job = Job(
-            start=os.fsencode(start),
+            start=name_bytes(start),
             is_file=False,
             limit=limit,
             ignore_names=IGNORE_FILES,

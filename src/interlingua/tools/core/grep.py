@@ -5,7 +5,6 @@ within sets) goes to our own search, and so does what ripgrep refuses (looking a
 """
 
 import asyncio
-import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator
@@ -16,7 +15,7 @@ from ...values.abort import Abort
 from ...values.errors import ToolInputError
 from ..fs import ByteBridge, context_bridge
 from ..params import read_boolean_param, read_number_param, read_string_param
-from ..paths import shown
+from ..paths import name_bytes, name_text, shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ._engine import Found, Glob, Job, compiled, searchable
@@ -110,7 +109,7 @@ async def _job(bridge: ByteBridge, path: str, params: dict[str, Any], limit: int
         raise ToolInputError(f"{shown(path)}: binary file, not searched")
     start = await locate(bridge, path)
     job = Job(
-        start=os.fsencode(start),
+        start=name_bytes(start),
         is_file=info.is_file,
         limit=limit,
         ignore_names=IGNORE_FILES,
@@ -153,11 +152,11 @@ async def _searched(job: Job, bridge: ByteBridge, programs: bool, seconds: float
 
 def _fitting(job: Job, found: list[Found]) -> list[Found]:
     if job.glob and not job.is_file:
-        glob, start = Glob(job.glob), os.fsdecode(job.start)
+        glob, start = Glob(job.glob), name_text(job.start)
         skip = len(start) + 1 if start else 0
         fits = {path: glob.matches(path[skip:].split("/")) for path in {one.path for one in found}}
         found = [one for one in found if fits[one.path]]
-    return sorted(found, key=lambda one: (os.fsencode(one.path), one.line))
+    return sorted(found, key=lambda one: (name_bytes(one.path), one.line))
 
 
 async def _seen(bridge: ByteBridge, outcome: Outcome, limit: int, signal: Abort | None) -> list[Seen]:

@@ -19,7 +19,7 @@ from ..fs import ByteBridge, context_bridge
 from ..results import untrusted, visible
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback, needed
 from ..web import FetchRules, LookUp, fetch, look_up
-from ._files import contents, read_arguments, schema_of, state
+from ._files import contents, read_arguments, schema_of, state, variant, variant_notice
 from .web_fetch import web_rules
 
 DESCRIPTION = (
@@ -60,11 +60,20 @@ class ImageArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 
 class _Seen(NamedTuple):
-    """A picture ready to be shown; `name` is short enough to be printed."""
+    """A picture ready to be shown; `name` is short enough to be printed.
+
+    `variant` is the file that was read where none has the name, but one has a name that looks the same.
+    """
 
     name: str
     block: ImageBlock
     size: int
+    variant: str | None = None
+
+    @property
+    def details(self) -> dict[str, Any]:
+        known = {"image": self.name, "mimeType": self.block.mime_type, "bytes": self.size}
+        return known if self.variant is None else known | {"variant": self.variant}
 
 
 class _UnknownReference(ToolInputError):
@@ -80,8 +89,7 @@ class _Source:
         self._look_up = look_up
 
     async def picture(self, reference: str, limit: int, signal: Abort | None) -> _Seen:
-        reference = reference.strip().removeprefix("@")
-        data = await self._bytes(reference, limit, signal)
+        data, variant = await self._bytes(reference, limit, signal)
         name = reference if len(reference) <= 200 else f"{reference[:60]}…"
         if not data:
             raise ToolInputError(f"image: {name!r} is empty")
@@ -91,16 +99,18 @@ class _Source:
         picture = look(encoded)
         if picture is None:
             raise ToolInputError(f"image: {name!r} is no PNG, JPEG, GIF or WebP, whatever its name or type says")
-        return _Seen(name, ImageBlock(data=encoded, mime_type=picture.mime_type), len(data))
+        return _Seen(name, ImageBlock(data=encoded, mime_type=picture.mime_type), len(data), variant)
 
-    async def _bytes(self, reference: str, limit: int, signal: Abort | None) -> bytes:
-        scheme = _scheme(reference)
+    async def _bytes(self, reference: str, limit: int, signal: Abort | None) -> tuple[bytes, str | None]:
+        """The picture, and the file that was read where that is a variant of the path."""
+        url = reference.strip().removeprefix("@")
+        scheme = _scheme(url)
         if scheme == "data":
-            return _in_data_url(reference, limit)
+            return _in_data_url(url, limit), None
         if scheme in ("http", "https"):
-            return await self._fetched(reference, limit, signal)
+            return await self._fetched(url, limit, signal), None
         if scheme == "file":
-            return await self._file(_path_in(reference), limit)
+            return await self._file(_path_in(url), limit)
         if scheme:
             raise _UnknownReference(f"image: a {scheme}: reference is not supported; use a path, http(s) or data URL")
         return await self._file(reference, limit)
@@ -116,14 +126,17 @@ class _Source:
             raise ToolInputError(f"image: the image at that URL is larger than the {limit} bytes of maxBytesMb")
         return answer.body
 
-    async def _file(self, path: str, limit: int) -> bytes:
+    async def _file(self, path: str, limit: int) -> tuple[bytes, str | None]:
         bridge = self._bridge()
         stat = await state(bridge, path)
+        if stat is None and path != path.strip():
+            data, found = await self._file(path.strip(), limit)
+            return data, found or path.strip()
         if stat is None or not stat.is_file:
             raise ToolInputError(f"image: there is no file {path[:200]!r}")
         if stat.size > limit:
             raise ToolInputError(f"image: {path[:200]!r} has {stat.size} bytes; maxBytesMb allows {limit}")
-        return await contents(bridge, path)
+        return await contents(bridge, path), await variant(bridge, path)
 
     def _bridge(self) -> ByteBridge:
         context = self._context
@@ -197,7 +210,8 @@ async def _answered(
     """The answer of the first model that gives one; every failure before it is in the details."""
     message = UserMessage(content=(*(picture.block for picture in seen), TextBlock(text=prompt)))
     asked = Context(system=SYSTEM, messages=(message,))
-    images = [{"image": picture.name, "mimeType": picture.block.mime_type, "bytes": picture.size} for picture in seen]
+    images = [picture.details for picture in seen]
+    notices = [variant_notice(picture.name, picture.variant) for picture in seen if picture.variant is not None]
     attempts: list[dict[str, str]] = []
     for model in models:
         if signal is not None and signal.aborted:
@@ -212,7 +226,7 @@ async def _answered(
             continue
         given = untrusted(visible(answer), "a model that looked at the image")
         details = {"model": model, "images": images, "attempts": attempts}
-        return ToolResult(content=(TextBlock(text=given),), details=details)
+        return ToolResult(content=(TextBlock(text=given), *notices), details=details)
     text = "image: no model answered. " + "; ".join(f"{attempt['model']}: {attempt['error']}" for attempt in attempts)
     return ToolResult(content=(TextBlock(text=text),), details={"images": images, "attempts": attempts}, is_error=True)
 
