@@ -14,7 +14,7 @@ from msgspec.structs import replace
 import interlingua as il
 from interlingua.conversion import schemas
 from interlingua.conversion.adapting.adapter import CONTINUED, NO_OUTPUT, NO_RESULT
-from interlingua.dialects.limits import LIMITS
+from interlingua.dialects import WIRES
 from interlingua.values.messages import (
     AssistantMessage,
     AudioBlock,
@@ -239,7 +239,7 @@ def test_case_20_to_23_ids_are_such_as_the_target_takes(target: ModelDescriptor,
     assert len(set(results)) == 2
     assert [adapted.ids.get(new, new) for new in results] == [id, OTHER_LONG]
     assert all(results)
-    rule = il.dialects.limits.limits_of(target).ids
+    rule = il.dialects.targets.limits_of(target).ids
     assert rule is None or all(map(rule.allows, results))
 
 
@@ -608,7 +608,7 @@ def test_a_history_without_a_beginning_gets_one(target: ModelDescriptor) -> None
     """
     assert repaired(request(), target).context.messages[0].content == CONTINUED
     begun = repaired(request(said_by(CHAT, TextBlock(text="Hi"))), target).context.messages[0]
-    assert (begun.content == CONTINUED) == LIMITS[target.api].user_first
+    assert (begun.content == CONTINUED) == WIRES[target.api].limits.user_first
 
 
 @pytest.mark.parametrize("target", [BEDROCK_CLAUDE, STRICT_CHAT], ids=lambda t: t.id)
@@ -965,7 +965,7 @@ def test_an_unknown_target_is_named() -> None:
     """
     The error lists the targets that there are.
     """
-    with pytest.raises(il.InterlinguaError, match="no target is called 'nowhere'; there are: anthropic-messages"):
+    with pytest.raises(il.InterlinguaError, match="unknown target 'nowhere'; valid targets: anthropic-messages"):
         il.adapt(request(HI), "nowhere")
 
 

@@ -13,7 +13,7 @@ import interlingua as il
 from interlingua.conversion.adapting.adapter import NO_RESULT, SYNTHETIC, Adapted
 from interlingua.dialects import dialect
 from interlingua.dialects.foreign_blocks import meant
-from interlingua.dialects.limits import limits_of
+from interlingua.dialects.targets import limits_of
 from interlingua.values.canonical import dump
 from interlingua.values.messages import AssistantMessage, TextBlock, ToolResultMessage
 from interlingua.values.request import ModelDescriptor, Request

@@ -10,7 +10,6 @@ import pytest
 import interlingua as il
 from interlingua.dialects import WIRES
 from interlingua.testing import ErrorEvent, Server
-from interlingua.testing.wires import FACTS
 from interlingua.values.events import TextDelta
 from testing.client import MODEL, Heard, ask, decoded, request
 
@@ -20,11 +19,6 @@ CALLS = (
     il.ToolCall(id="call_a", name="weather", arguments={"city": "Oslo"}),
     il.ToolCall(id="call_b", name="weather", arguments={"city": "Rome", "days": [1, 2]}),
 )
-
-
-def test_every_wire_has_its_facts_of_http() -> None:
-    """A new wire needs a row here, too."""
-    assert sorted(WIRES) == sorted(FACTS)
 
 
 def kinds(message: il.AssistantMessage) -> list[tuple[str, Any]]:
@@ -258,6 +252,26 @@ async def test_a_path_without_the_name_of_an_api_is_understood_by_its_end(path: 
             answer = await response.read()
     assert (200, api) == (response.status, server.last.api)
     assert "Who are you?" == il.dialect(api).decode_response(answer).text
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "api"),
+    [
+        ("/v1/models", {}, "openai-completions"),
+        ("/v1/models", {"anthropic-version": "2023-06-01"}, "anthropic-messages"),
+        ("/v1beta/models", {}, "google-generative-ai"),
+        ("/api/tags", {}, "ollama-chat"),
+        ("/foundation-models", {}, "bedrock-converse-stream"),
+    ],
+)
+async def test_a_list_of_models_without_the_name_of_an_api_is_that_of_its_path(
+    path: str, headers: dict[str, str], api: str
+) -> None:
+    """Two providers have the same path; the headers that one of them wants tell which is meant."""
+    with Server() as server:
+        async with aiohttp.ClientSession() as session, session.get(server.url + path, headers=headers) as response:
+            listed = await response.json()
+    assert WIRES[api].http.list_models(server.models) == listed
 
 
 @every_wire

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 import interlingua as il
-from interlingua.dialects import WIRES
+from interlingua.dialects import WIRES, wire
 from interlingua.dialects.framing import AWSEventStream
 from interlingua.testing import (
     Answer,
@@ -33,7 +33,7 @@ from interlingua.testing import (
     Stall,
     Status,
 )
-from interlingua.testing.wires import FACTS, cut_frames
+from interlingua.testing.wires import cut_frames
 from testing.client import ask, request
 
 every_wire = pytest.mark.parametrize("api", sorted(WIRES))
@@ -47,7 +47,7 @@ async def heard_with(api: str, *faults: Any, stream: bool = True, reply: Any = T
 
 
 def frames_of(api: str, body: bytes) -> list[bytes]:
-    return list(cut_frames(body, FACTS[api].content_type))
+    return list(cut_frames(body, wire(api).http.content_type))
 
 
 @every_wire
@@ -109,7 +109,7 @@ async def test_a_stall_comes_even_after_the_last_event() -> None:
 async def test_pings_break_the_silence_and_mean_nothing(api: str) -> None:
     """In the wire's own form; the decoder hears only the answer."""
     heard = await heard_with(api, Stall(after_events=2, seconds=0.1, pings=True, every=0.02))
-    ping = FACTS[api].ping
+    ping = wire(api).http.ping
     assert (TEXTS, "stop") == (heard.message.text, heard.message.stop_reason)
     if api == "bedrock-converse-stream":
         assert b"" == ping
@@ -264,7 +264,7 @@ async def test_an_empty_answer_has_the_right_type_and_no_body(api: str) -> None:
     """200 and nothing: the decoder says that the answer never came."""
     heard = await heard_with(api, Empty())
     assert (200, b"", "", "error") == (heard.status, heard.body, heard.failure, heard.message.stop_reason)
-    assert FACTS[api].content_type == heard.headers["Content-Type"].partition(";")[0]
+    assert wire(api).http.content_type == heard.headers["Content-Type"].partition(";")[0]
 
 
 @every_wire

@@ -258,7 +258,7 @@ def test_an_address_before_the_start_and_a_wrong_name_are_clear_errors() -> None
     """Both say what to do."""
     with pytest.raises(il.InterlinguaError, match="with Server"):
         _ = Server().url
-    with Server() as server, pytest.raises(il.InterlinguaError, match="there are: anthropic-messages"):
+    with Server() as server, pytest.raises(il.InterlinguaError, match="valid wires: anthropic-messages"):
         server.base_url("openai")
     with pytest.raises(il.InterlinguaError, match="tls=True"):
         _ = server.ca_pem

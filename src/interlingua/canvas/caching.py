@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..dialects import WIRES
+from ..dialects.registry import DEFAULT_WIRE
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.messages import AgentMessage, AssistantMessage, Usage, blocks_of
@@ -19,7 +20,6 @@ from .trees import Tree
 
 ANSWERS_SHOWN = 40  # the latest ones: each is a request of its own, to be encoded in full
 _MESSAGES_ENCODED = 10_000  # in all; of long conversations fewer answers are shown
-FALLBACK = "anthropic-messages"
 _SHOWN = 120  # characters around a difference
 # Where wires say what comes before the messages, in the order in which it is cached; and where the messages are.
 _HEADS = ("tools", "toolConfig", "tool_config", "system", "systemInstruction", "system_instruction", "instructions")
@@ -61,10 +61,10 @@ def _request(
     """The request that an answer was given to, as its own wire says it, or another."""
     message: AgentMessage = entry.message
     assert isinstance(message, AssistantMessage)
-    api = dialect or (message.api if message.api in WIRES else FALLBACK)
+    api = dialect or (message.api if message.api in WIRES else DEFAULT_WIRE)
     session = tree.session_at(entry.id)
     request, ids = tree.request_of(path, session, session.base.model)
-    target = ModelDescriptor(id=message.model or "", provider=message.provider or "", api=api or FALLBACK)
+    target = ModelDescriptor(id=message.model or "", provider=message.provider or "", api=api or DEFAULT_WIRE)
     return send(request, target), request, ids
 
 

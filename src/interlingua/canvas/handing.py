@@ -9,7 +9,7 @@ from ..connect import models as catalogue
 from ..conversion import tokens as budget
 from ..conversion.checks import check
 from ..dialects import WIRES
-from ..dialects.limits import family
+from ..dialects.targets import family
 from ..values.messages import AssistantMessage, Usage, UserMessage
 from ..values.request import ModelDescriptor, Request
 from .models import described

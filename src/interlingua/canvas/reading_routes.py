@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from msgspec import field
 
 from ..dialects import FORMATS, WIRES
+from ..dialects.registry import DEFAULT_WIRE
 from ..serving.problems import HttpProblem
 from ..sessions.texts import Query
 from . import server
@@ -425,7 +426,7 @@ async def wire(call: Call) -> WireView:
 def _usual_wire(tree: Any) -> str:
     """The wire of the model in use, where it is one."""
     model = tree.session.base.model or tree.session.model
-    return model.api if model is not None and model.api in WIRES else "anthropic-messages"
+    return model.api if model is not None and model.api in WIRES else DEFAULT_WIRE
 
 
 class DoctorQuery(Shape, frozen=True, kw_only=True):

@@ -17,20 +17,12 @@ from ..connect.auth.credentials import Backend, Credential, CredentialStore, Sec
 from ..connect.auth.oauth import DeviceCode, login_with_browser, login_with_device, oauth_client
 from ..connect.auth.resolver import convention, places, resolve_auth
 from ..connect.overrides import known_rows
+from ..dialects import WIRES
 from ..values.errors import AuthFailed, InterlinguaError
 from ..values.request import ResolvedAuth
 from . import output
 
 _LIVE_TIMEOUT = 15.0
-# Where each wire lists its models: the cheapest question that needs a key.
-_LISTS = {
-    "anthropic-messages": "/v1/models?limit=1",
-    "openai-completions": "/models",
-    "openai-responses": "/models",
-    "azure-openai-responses": "/models",
-    "google-generative-ai": "/models?pageSize=1",
-    "ollama-chat": "/api/tags",
-}
 _OWN_LISTS = {"openrouter": "/key"}  # its list of models is open to all and proves nothing
 
 
@@ -300,11 +292,12 @@ async def _probe(provider: str, store: CredentialStore) -> str:
     row = known_rows().get(provider)
     auth = await authenticate(provider, store=store)
     base = next((os.environ[n] for n in row.base_url_env if os.environ.get(n)), row.base_url) if row else ""
-    path = (_OWN_LISTS.get(provider) or _LISTS.get(row.api)) if row else None
+    wire = WIRES.get(row.api) if row else None
+    path = _OWN_LISTS.get(provider) or (wire.http.models_path if wire else None)
     if row is None or auth is None or auth.api_key is None or not path or not base or "{" in base:
         return "cannot be asked without a call to a model"
     headers = key_header(row.auth_style(row.api), auth.api_key, auth)
-    headers |= {"anthropic-version": "2023-06-01"} if row.api == "anthropic-messages" else {}
+    headers |= wire.http.headers if wire else {}
     timeout = aiohttp.ClientTimeout(total=_LIVE_TIMEOUT)
     try:
         async with (

@@ -8,13 +8,13 @@ from rich.text import Text
 from ..conversion.checks import Finding, check
 from ..dialects import WIRES
 from . import output
-from .convert import NAMES
+from .convert import NAMES, Registered
 
 
 @click.command("check")
 @click.argument("inputs", nargs=-1, metavar="IN…")
 @click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
-@click.option("--for", "target", type=click.Choice(sorted(WIRES)), help="A target whose rules to apply, too.")
+@click.option("--for", "target", type=Registered(lambda: WIRES), help="A target whose rules to apply, too.")
 @click.option("--json", "as_json", is_flag=True, help="Findings as JSON, for programs.")
 def command(inputs: tuple[str, ...], origin: str | None, target: str | None, as_json: bool) -> None:
     """Say what is wrong with conversations, where, and what to write instead.

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import IO, Any
@@ -18,7 +18,24 @@ from ..values.losses import Encoded, Lines
 from . import bulk, output
 from .output import Document, Problem, Source
 
-NAMES = click.Choice(sorted([*DIALECTS, conversion.SELF]))
+
+class Registered(click.Choice[str]):
+    """The names of dialects, as they are when the command runs: plugins may register more."""
+
+    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
+        self._names = names
+        super().__init__(())
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        return tuple(sorted(self._names()))
+
+    @choices.setter
+    def choices(self, value: object) -> None:
+        """`click.Choice` sets what it was given."""
+
+
+NAMES = Registered(lambda: (*DIALECTS, conversion.SELF))
 
 
 class Result:

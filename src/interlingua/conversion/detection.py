@@ -1,5 +1,6 @@
 """Which format some data is in, from its content alone: every wire and every file format is asked for its evidence."""
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -10,6 +11,8 @@ from ..dialects.wire import SSE as EVENT_STREAM
 from ..values import jsontext
 from ..values.errors import BadWire, FormatError, InterlinguaError
 from ..values.losses import Lines
+
+_log = logging.getLogger(__name__)
 
 # Documents as they are found: bytes and text to JSON values, lines and recorded streams told apart.
 
@@ -106,10 +109,13 @@ def chunks_of(value: Any) -> list[Frame] | None:
 
 
 def holds(test: Callable[[Any], Any] | None, value: Any) -> Any:
-    """What the test says of a value, which may be anything."""
+    """What the test says of a value, which may be anything: where it fails, the value is not what it looks for."""
     try:
         return test(value) if test is not None else None
     except (KeyError, TypeError, AttributeError, IndexError, ValueError, RecursionError):
+        return None
+    except Exception:  # of a plugin's own test
+        _log.warning("a test that recognises a format failed", exc_info=True)
         return None
 
 

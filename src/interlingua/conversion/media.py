@@ -79,7 +79,7 @@ class MediaFitter:
         """Why the target does not take a block of this kind, type or source in such a message."""
         rules = self._rules
         if isinstance(message, AssistantMessage) and not rules.answer_media:
-            own_sound = isinstance(block, AudioBlock) and rules.api == "openai-completions" and block.file_id
+            own_sound = isinstance(block, AudioBlock) and rules.answer_audio and block.file_id
             return None if own_sound else _Refusal("not in an answer of the model")
         if isinstance(block, ImageBlock):
             if not self._sees:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..values import jsontext
-from ..values.errors import BadRequest, Overloaded, ProviderError, RateLimited
+from ..values.errors import BadRequest, ContentFiltered, ContextTooLong, Overloaded, ProviderError, RateLimited
 from .framing import write_aws
 from .wire import AWS
 
@@ -13,6 +13,8 @@ _EXCEPTIONS: tuple[tuple[type[ProviderError], str], ...] = (
     (RateLimited, "throttlingException"),
     (Overloaded, "serviceUnavailableException"),
     (BadRequest, "validationException"),
+    (ContentFiltered, "validationException"),
+    (ContextTooLong, "validationException"),
 )
 
 
@@ -38,6 +40,11 @@ def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
     return write_aws(name, jsontext.write({"message": error.message}), message_type="exception")
 
 
+def _error_headers(body: Any) -> dict[str, str]:
+    # AWS names the exception in a header; its clients read it there.
+    return {"x-amzn-errortype": str(body.get("__type", "InternalServerException"))} if isinstance(body, dict) else {}
+
+
 BEDROCK_HTTP: dict[str, Any] = {
     "auth": "aws",
     "models_route": r"/foundation-models",
@@ -45,4 +52,5 @@ BEDROCK_HTTP: dict[str, Any] = {
     "content_type": AWS,
     "request_id": "x-amzn-requestid",
     "error_event": _error_event,
+    "error_headers": _error_headers,
 }

@@ -30,6 +30,7 @@ from ..values.messages import (
     blocks_of,
 )
 from .openai_shared import read_data_url
+from .registry import DIALECTS
 
 _log = logging.getLogger(__name__)
 
@@ -49,9 +50,8 @@ IMAGE_TYPES = frozenset({"input_image", "image_url", "image"})
 CALL_KEYS = ("functionCall", "function_call", "toolUse")
 RESULT_KEYS = ("functionResponse", "function_response", "toolResult")
 IMAGE_KEYS = ("inlineData", "inline_data", "fileData", "file_data", "image")
-# Where messages have their calls beside the content, and the formats in which that is right.
+# Where messages have their calls beside the content; `calls_beside` says in which formats that is right.
 BESIDE = ("tool_calls", "toolCalls", "function_call", "functionCall")
-_BESIDE_IS_RIGHT = frozenset({"openai-completions", "ollama-chat", "attocode", "openai-finetune", "inspect-ai"})
 _CALL_IDS = ("toolCallId", "tool_call_id", "tool_use_id", "toolUseId", "call_id", "id")
 
 
@@ -134,8 +134,10 @@ def _read_block(value: dict[str, Any]) -> Block | ToolResultMessage | None:
 def _calls_beside(message: AssistantMessage) -> tuple[list[ToolCall], str, dict[str, Any]]:
     """Calls beside the content, the key they were under, and what else is held of the message."""
     for dialect, residual in message.extra.items():
-        for key in BESIDE if isinstance(residual, dict) and dialect not in _BESIDE_IS_RIGHT else ():
+        for key in BESIDE if isinstance(residual, dict) else ():
             given = residual.get(key)
+            if given is None or ((owner := DIALECTS.get(dialect)) and owner.calls_beside):
+                continue
             calls = [call_in(call) for call in (given if isinstance(given, list) else [given])]
             found = [call for call in calls if call is not None]
             if found and len(found) == len(calls):

@@ -1,12 +1,16 @@
-"""What the two OpenAI wires share: data URLs, and the list of models."""
+"""What the two OpenAI wires share: data URLs, types of files, the list of models."""
 
 import re
 from collections.abc import Sequence
 from typing import Any
 
-# What the two OpenAI wires share: files and pictures inside the body as data URLs.
+from .limits import PDF
 
+# platform.openai.com/docs/guides/file-inputs, Accepted file types: PDF, text and code, office documents.
+_OFFICE = ("application/vnd.openxmlformats-*", "application/vnd.ms-*", "application/vnd.oasis.*", "application/msword")
+FILE_TYPES = (PDF, "text/*", "application/json", "application/xml", "application/*+xml", "application/rtf", *_OFFICE)
 
+# Files and pictures are inside the body as data URLs.
 _DATA_URL = re.compile(r"data:([^;,\s]*)(?:;[^;,]*)*;base64,(.*)", re.DOTALL)
 
 

@@ -37,6 +37,7 @@ _FORMATS: dict[str, str] = {
     "vercel-ui": "files.vercel_ui:FORMAT",
 }
 _BUILT_IN = _WIRES | _FORMATS
+DEFAULT_WIRE = "anthropic-messages"  # for views of a conversation that names no wire
 _loaded: dict[str, Wire | FileFormat] = {}
 _registered: dict[str, Wire | FileFormat] = {}  # by plugins, for the whole process
 

@@ -9,6 +9,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
+from urllib.parse import quote
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -257,6 +258,12 @@ def named(message: AssistantMessage, request: Request | None) -> AssistantMessag
     if request is None or message.model or message.response_model:
         return message
     return replace(message, model=request.model.id)
+
+
+def own_path(quirks: Mapping[str, Any] | None, model: str) -> str | None:
+    """The path of requests where a variant or a host has its own, with the model's name put into it."""
+    path = quirks.get("path") if quirks else None
+    return str(path).replace("{model}", quote(model, safe="")) if path else None
 
 
 def api_of(quirks: Mapping[str, Any] | None, api: str) -> str:

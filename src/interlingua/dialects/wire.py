@@ -1,7 +1,7 @@
 """A wire is one value: whatever the package wants to know about a provider's wire format, it asks the `Wire`.
 
 A `Wire` holds the codec (pure translation), the limits of the target, the facts of its HTTP side, the tests that
-recognise its bodies, its name in telemetry and what its usage counts beyond the four buckets. No other module has a
+recognise its bodies, its name in telemetry and how its usage is read beyond the four buckets. No other module has a
 table keyed by the name of a wire, so a wire that a plugin registers works everywhere a built-in one does:
 
     il.wire("ollama-chat").variant("my-wire", http={"base": "/llm"})
@@ -10,20 +10,23 @@ A `FileFormat` is the same for a format that holds conversations and makes no ca
 """
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+from urllib.parse import unquote
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..values import jsontext
 from ..values.errors import InterlinguaError, ProviderError
 from ..values.events import StreamEvent
 from ..values.losses import Encoded, Loss, SupportTable
 from ..values.messages import AssistantMessage
-from ..values.request import Conversation, Request
+from ..values.request import Conversation, ModelDescriptor, Request
 from .framing import Frame
-from .limits import Limits
+from .limits import Limits, Refinement, compat_limits
 
 # What a codec offers, as protocols: modules satisfy them (mypy accepts that), and so do variants of modules.
 
@@ -192,9 +195,9 @@ class Http(Struct, frozen=True, kw_only=True):
     """
 
     route: str
-    route_rank: int = 50  # among wires whose routes match the same path
+    route_rank: int = 50  # among wires whose routes match the same part of a path, lowest first
     base: str = ""
-    model_prefix: str = ""  # of a model's name in a path
+    model_prefixes: tuple[str, ...] = ()  # before a model's name in a path
     auth: AuthStyle = "bearer"
     headers: Mapping[str, str] = {}  # sent with every request
     models_route: str = r"/models"
@@ -215,18 +218,61 @@ class Http(Struct, frozen=True, kw_only=True):
     # Of a credential that is more than a key: the key alone, and the body with the rest of it.
     unpack_key: Callable[[str, dict[str, Any]], tuple[str, dict[str, Any]]] | None = None
     error_event: Callable[[ProviderError, int, Any], bytes]
+    error_headers: Callable[[Any], dict[str, str]] | None = None  # of an error's own, given its body
+
+    def model_in(self, path_part: str) -> str:
+        """The model's name, out of what a path says."""
+        name = unquote(path_part)
+        for prefix in self.model_prefixes:
+            name = name.removeprefix(prefix)
+        return name
+
+
+def retry_headers(seconds: float | None) -> dict[str, str]:
+    """`retry-after` in whole seconds, rounded up; the exact wait beside it where that differs."""
+    if seconds is None:
+        return {}
+    whole = int(-(-seconds // 1))
+    exact = {} if whole == seconds else {"retry-after-ms": str(round(seconds * 1000))}
+    return {"retry-after": str(whole), **exact}
+
+
+class UsageDetail(Struct, frozen=True):
+    """What an answer's usage says beyond the four buckets; each count is a part of its bucket.
+
+    `tiers` are the names of the service that answered, where the usage tells it.
+    """
+
+    cache_write_1h: int = 0
+    input_audio: int = 0
+    cache_read_audio: int = 0
+    output_audio: int = 0
+    output_image: int = 0
+    web_searches: int = 0
+    tiers: tuple[str, ...] = ()
 
 
 class Wire(Struct, frozen=True, kw_only=True):
-    """Everything about one wire. See the module's docstring."""
+    """Everything about one wire. See the module's docstring.
+
+    `refinements` are limits that differ for some models, by a pattern over the model's id; `host_limits` gives those
+    that a host of this wire sets through a model's `compat`, beside the ones that `compat` sets on every wire.
+    """
 
     api: str
     codec: Any  # a Dialect: a module or a Variant of one
     limits: Limits
+    refinements: tuple[Refinement, ...] = ()
+    host_limits: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    vendor: str | None = None  # the family of the models that it serves, where it serves one
+    aliases: tuple[str, ...] = ()  # names of providers that mean this wire where an api is asked for
+    calls_beside: bool = False  # a message has its calls in a field beside the content
     http: Http
     evidence: tuple[Evidence, ...] = ()
     is_detected: bool = True  # False: its bodies look like another wire's, which is named instead
     telemetry: str = ""  # gen_ai.provider.name, where the provider's row does not say
+    # Reads what the codec keeps of a usage in `extra`; the buckets themselves never overlap, whatever the wire counts.
+    usage_detail: Callable[[Mapping[str, Any]], UsageDetail] | None = None
 
     @property
     def name(self) -> str:
@@ -236,6 +282,25 @@ class Wire(Struct, frozen=True, kw_only=True):
     def base(self) -> str:
         """The api whose codec this is: a variant's residuals are filed under the name of the original."""
         return self.limits.api
+
+    def limits_for(self, model: ModelDescriptor) -> Limits:
+        """The limits of one model on this wire."""
+        changes: dict[str, Any] = {}
+        for pattern, refined in self.refinements:
+            if re.search(pattern, model.id, re.IGNORECASE):
+                changes |= refined
+        if model.compat:
+            changes |= self.host_limits(model.compat) if self.host_limits is not None else {}
+            changes |= compat_limits(model.compat)
+        return replace(self.limits, **changes) if changes else self.limits
+
+    def error_response(self, error: ProviderError) -> tuple[int, bytes, dict[str, str]]:
+        """An error as the provider sends it: status, body, and the headers that belong to it."""
+        status, body = self.codec.encode_error(error)
+        headers = retry_headers(error.retry_after)
+        if self.http.error_headers is not None:
+            headers |= self.http.error_headers(body)
+        return status, jsontext.write(body), headers
 
     def variant(
         self,
@@ -249,7 +314,8 @@ class Wire(Struct, frozen=True, kw_only=True):
         **changes: Any,
     ) -> "Wire":
         """A relative of this wire under another name: `quirks`, `framing` and `reframe` change the codec, `limits` and
-        `http` single facts of theirs, and `changes` whole fields."""
+        `http` single facts of theirs, and `changes` whole fields. The quirk `path` is the path of every request, with
+        `{model}` where the model's name goes."""
         module = self.codec.module if isinstance(self.codec, Variant) else self.codec
         own = self.codec.quirks if isinstance(self.codec, Variant) else {}
         codec = Variant(module, api, quirks={**own, **(quirks or {}), "api": api}, framing=framing, reframe=reframe)
@@ -278,3 +344,4 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...] = ()
     lines: bool = False
     writable: bool = True
+    calls_beside: bool = False  # a message has its calls in a field beside the content

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from ..connect.connector import Connector
 from ..connect.registry import as_connector
+from ..dialects.wire import FileFormat, Wire
 from ..tools.tool import Tool, ToolFactory, as_tool
 from ..values.errors import FormatError
 from ..values.interop import snake_case
@@ -185,9 +186,18 @@ class PluginApi:
         self._connectors.append(as_connector(connector))
 
     def register_dialect(self, name: str, dialect: Any) -> None:
-        """Adds a dialect: a module or object with at least `decode` and `encode`."""
+        """Adds a wire or a file format: a `Wire` or `FileFormat`, or a module or object with `decode` and `encode`.
+
+        A `Wire` works wherever a built-in one does: calls, conversion, detection, the test server, the lists.
+        """
         self._refuse_late()
-        missing = [wanted for wanted in ("decode", "encode") if not callable(getattr(dialect, wanted, None))]
+        if isinstance(dialect, Wire | FileFormat):
+            if dialect.name != name:
+                raise FormatError(f"the dialect {dialect.name!r} cannot be registered as {name!r}; use its own name")
+            codec = dialect.codec
+        else:
+            codec = dialect
+        missing = [wanted for wanted in ("decode", "encode") if not callable(getattr(codec, wanted, None))]
         if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name):
             raise FormatError(f"{name!r} cannot be the name of a dialect: small letters, digits, `.`, `_` and `-`")
         if missing:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from .. import conversion
 from ..conversion.adapting.adapter import NO_OUTPUT, NO_RESULT, SYNTHETIC
+from ..dialects import WIRES
 from ..dialects.foreign_blocks import CALL_TYPES, IMAGE_TYPES, OTHER_ROLES, RESULT_ROLES, RESULT_TYPES, TEXT_TYPES
 from ..values import jsontext
 from ..values.canonical import SELF, build
@@ -68,7 +69,6 @@ _FOREIGN_TYPES = CALL_TYPES | RESULT_TYPES | TEXT_TYPES | IMAGE_TYPES
 _FOREIGN_ROLES = RESULT_ROLES | OTHER_ROLES.keys() | {"developer"}
 _OUR_TYPES = frozenset(block.__struct_config__.tag for block in get_args(Block))
 _CHAT_KEYS = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning_content"})
-_READERS = ("anthropic-messages", "openai-completions", "openai-responses", "google-generative-ai", "clawtools")
 _BEGINNING = re.compile(rb'\{\s*"role"')
 _FAILED = ("error", "aborted")
 _JSON = json.JSONDecoder(strict=False)
@@ -270,7 +270,7 @@ def _understood(value: dict[str, Any]) -> list[AgentMessage]:
     """The line in the first wire's words that make sense of it; else as much as can be kept."""
     bare = {key: item for key, item in value.items() if key not in ("id", "parentId", "entryExtra", "timestamp")}
     chat = value.get("role") in RESULT_ROLES or not _CHAT_KEYS.isdisjoint(value)
-    for name in _READERS[chat:] if value.get("role") != "toolResult" else ():
+    for name in _readers(chat) if value.get("role") != "toolResult" else ():
         try:
             decoded = conversion.decode([_spelled(bare)], name)
         except InterlinguaError:
@@ -282,6 +282,12 @@ def _understood(value: dict[str, Any]) -> list[AgentMessage]:
         if messages and received and not any(map(_is_strange, messages)):
             return [_kept_from(message, value) for message in messages]
     return [_forced(value)]
+
+
+def _readers(chat: bool) -> list[str]:
+    """The formats in which a line may be written; where its calls or ids are beside the content, only such wires."""
+    wires = [wire.api for wire in WIRES.values() if wire.base == wire.api and (wire.calls_beside or not chat)]
+    return [*wires, "clawtools"]
 
 
 def _spelled(value: dict[str, Any]) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
-from ..dialects import dialect
+from ..dialects import wire
 from ..dialects.framing import AWSEventStream, write_aws
+from ..dialects.wire import AWS, JSON
 from ..values import jsontext
 from ..values.errors import Overloaded, ProviderError, RateLimited
-from .wires import AWS, FACTS, JSON, error_body
 
 
 class Piece(NamedTuple):
@@ -222,7 +222,7 @@ class Stall(_Changing):
     every: float = 0.05
 
     def apply(self, answer: Answer) -> Answer:
-        ping = b" " if answer.content_type == JSON else FACTS[answer.api].ping
+        ping = b" " if answer.content_type == JSON else wire(answer.api).http.ping
 
         def stalled() -> Iterator[Step]:
             sent = 0
@@ -301,8 +301,8 @@ class ErrorEvent(_Changing):
         error = self.error if isinstance(self.error, ProviderError) else Overloaded(self.error)
         if not answer.streamed:
             return _refusal(answer, error)
-        _, body = dialect(answer.api).encode_error(error)
-        data = FACTS[answer.api].error_event(error, self.after_events, body)
+        failing = wire(answer.api)
+        data = failing.http.error_event(error, self.after_events, failing.codec.encode_error(error)[1])
         if answer.content_type == JSON:  # an element of Google's array
             data = (b",\r\n" if self.after_events else b"[") + data.removeprefix(b"data: ").rstrip(b"\n") + b"]"
 
@@ -428,7 +428,7 @@ def _counted(steps: Iterable[Step]) -> Iterator[tuple[int, Step]]:
 
 
 def _refusal(answer: Answer, error: ProviderError) -> Answer:
-    status, body, headers = error_body(answer.api, error)
+    status, body, headers = wire(answer.api).error_response(error)
     return _whole(answer, status, body, JSON, headers)
 
 

@@ -5,7 +5,8 @@ from typing import TypeAlias, get_args
 
 from msgspec.structs import replace
 
-from ..dialects import Dialect
+from ..dialects import Http, Wire, wire
+from ..dialects.wire import NDJSON
 from ..values import jsontext
 from ..values.errors import InterlinguaError, ProviderError
 from ..values.events import Done, Error, Start, StreamEvent
@@ -27,7 +28,7 @@ from ..values.messages import (
 )
 from ..values.request import Request
 from .faults import Piece
-from .wires import FACTS, NDJSON, WireFacts, cut_frames
+from .wires import cut_frames
 
 Answered: TypeAlias = str | AssistantMessage | Block | Sequence[Block] | ProviderError
 Reply: TypeAlias = Answered | Callable[[Request], Answered] | Callable[[Request], Awaitable[Answered]]
@@ -69,7 +70,7 @@ def _completed(message: AssistantMessage, request: Request, api: str, number: in
         model=message.model or request.model.id,
         stop_reason=message.stop_reason or settle("stop", content),
         usage=message.usage or usage_of(request, content),
-        response_id=message.response_id or f"{FACTS[api].response_id}test{number}",
+        response_id=message.response_id or f"{wire(api).http.response_id}test{number}",
         timestamp=timestamp if message.timestamp is None else message.timestamp,
     )
 
@@ -105,23 +106,23 @@ def _spread(characters: int) -> int:
     return (characters + 3) // 4
 
 
-def frames(wire: Dialect, message: AssistantMessage, request: Request, chunk: int) -> Iterator[Piece]:
+def frames(spoken: Wire, message: AssistantMessage, request: Request, chunk: int) -> Iterator[Piece]:
     """The streamed answer, a frame of the wire at a time, written as it is asked for."""
-    facts = FACTS[wire.API]
-    encoder = wire.StreamEncoder(request=request)
+    facts = spoken.http
+    encoder = spoken.codec.StreamEncoder(request=request)
     for event in _events(message, facts, chunk):
         yield from _pieces(encoder.feed(event), facts, isinstance(event, Done | Error))
     yield from _pieces(encoder.close(), facts, True)
 
 
-def _pieces(data: bytes, facts: WireFacts, terminal: bool) -> list[Piece]:
+def _pieces(data: bytes, facts: Http, terminal: bool) -> list[Piece]:
     cut = list(cut_frames(data, facts.content_type)) if data else []
     # A line of NDJSON that is not the last carries content: Ollama says its calls just before the end.
     only_last = facts.content_type == NDJSON
     return [Piece(frame, terminal and (not only_last or at == len(cut) - 1)) for at, frame in enumerate(cut)]
 
 
-def _events(message: AssistantMessage, facts: WireFacts, chunk: int) -> Iterator[StreamEvent]:
+def _events(message: AssistantMessage, facts: Http, chunk: int) -> Iterator[StreamEvent]:
     for event in unfold(message, size=chunk):
         if isinstance(event, Start) and facts.usage_first and event.partial and message.usage:
             yield Start(replace(event.partial, usage=replace(message.usage, output=1, reasoning=None)))

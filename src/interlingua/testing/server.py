@@ -18,7 +18,8 @@ from aiohttp import web
 from multidict import CIMultiDictProxy
 
 from ..conversion.checks import check
-from ..dialects import dialect
+from ..dialects import dialect, wire
+from ..dialects.wire import JSON, SSE
 from ..values import jsontext
 from ..values.errors import BadRequest, InterlinguaError, ProviderError
 from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
@@ -28,7 +29,7 @@ from .faults import Answer, Fault, Piece
 from .replies import Answered, Reply, array, echo, frames, message_of
 from .sending import send
 from .threads import LoopThread
-from .wires import FACTS, JSON, SSE, Route, error_body, route
+from .wires import Route, route
 
 log = logging.getLogger(__name__)
 
@@ -135,9 +136,7 @@ class Server:
 
     def base_url(self, api: str) -> str:
         """The address to which a dialect's `path` is added. The vendors' own clients take it as their base URL, too."""
-        if api not in FACTS:
-            raise InterlinguaError(f"no wire is called {api!r}; there are: {', '.join(sorted(FACTS))}")
-        return f"{self.url}/{api}{FACTS[api].base}"
+        return f"{self.url}/{api}{wire(api).http.base}"
 
     @property
     def ca_pem(self) -> bytes:
@@ -302,13 +301,13 @@ class Server:
     # --- one request -------------------------------------------------------------------------------------------------
 
     async def _handle(self, http: web.Request) -> web.StreamResponse:
-        asked = route(http.rel_url.raw_path)
+        asked = route(http.rel_url.raw_path, http.headers)
         received = self._record(http, await http.read(), asked)
         own = self._routes.get((http.method, http.path))
         if own is not None:
             return _json(*_status_and_value(own(received) if callable(own) else own))
         if asked.listing and http.method == "GET":
-            return _json(200, FACTS[asked.api].list_models(self.models))
+            return _json(200, wire(asked.api).http.list_models(self.models))
         if not asked.known or http.method != "POST":
             return self._unknown(received)
         return await self._serve(http, received, await self._answer(received, asked, http.query))
@@ -350,7 +349,9 @@ class Server:
     def _unknown(self, received: Received) -> web.StreamResponse:
         received.error = f"nothing answers {received.method} {received.path}"
         error = ProviderError(received.error, status=404)
-        status, body, headers = error_body(received.api or "openai-completions", error)
+        if not received.api:
+            return _json(404, {"error": {"message": received.error, "type": "not_found"}})
+        status, body, headers = wire(received.api).error_response(error)
         return web.Response(status=status, body=body, headers={**headers, "content-type": JSON})
 
     async def _answer(self, received: Received, asked: Route, query: Mapping[str, str]) -> Answer:
@@ -395,26 +396,26 @@ class Server:
     ) -> Answer:
         if isinstance(given, ProviderError):
             return _refused(received, given)
-        wire = dialect(asked.api)
+        codec = dialect(asked.api)
         stamp = int(time.time()) * 1000  # no wire tells more than seconds
         try:
             message = message_of(given, request, asked.api, received.index + 1, stamp)
             blank = self._blank(received, _streams(request, asked), query)
             if not blank.streamed:
                 received.message = message
-                return replace(blank, steps=(Piece(wire.encode_response(message).bytes(), True),))
+                return replace(blank, steps=(Piece(codec.encode_response(message).bytes(), True),))
         except InterlinguaError as error:
             received.error = str(error)
             return _refused(received, ProviderError(f"the reply cannot be said: {error}", status=500))
         received.message = message
-        pieces = frames(wire, message, request, chunk)
+        pieces = frames(wire(asked.api), message, request, chunk)
         return replace(blank, steps=array(pieces) if blank.content_type == JSON else pieces)
 
     def _blank(self, received: Received, streamed: bool, query: Mapping[str, str]) -> Answer:
         """An answer of the right kind that says nothing yet."""
-        facts = FACTS[received.api]
+        facts = wire(received.api).http
         kind = facts.content_type if streamed else JSON
-        if streamed and received.api.startswith("google") and query.get("alt") != "sse":
+        if streamed and facts.json_streams and query.get("alt") != "sse":
             kind = JSON
         charset = facts.charset if kind == SSE else ""
         headers = {"content-type": kind + charset, facts.request_id: f"req_test{received.index + 1}"}
@@ -447,8 +448,9 @@ class Server:
 
 
 def _refused(received: Received, error: ProviderError) -> Answer:
-    status, body, headers = error_body(received.api, error)
-    fields = {**headers, "content-type": JSON, FACTS[received.api].request_id: f"req_test{received.index + 1}"}
+    refusing = wire(received.api)
+    status, body, headers = refusing.error_response(error)
+    fields = {**headers, "content-type": JSON, refusing.http.request_id: f"req_test{received.index + 1}"}
     return Answer(
         api=received.api,
         status=status,
@@ -461,7 +463,7 @@ def _refused(received: Received, error: ProviderError) -> Answer:
 
 def _streams(request: Request, asked: Route) -> bool:
     given = request.options.stream if asked.stream is None else asked.stream
-    return FACTS[asked.api].stream_default if given is None else given
+    return wire(asked.api).http.stream_default if given is None else given
 
 
 def _status_and_value(reply: Any) -> tuple[int, Any]:

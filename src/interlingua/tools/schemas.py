@@ -4,15 +4,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..conversion import schemas
-from ..dialects.limits import LIMITS
+from ..dialects import WIRES
 from ..values.errors import FormatError
 from ..values.interop import attribute, attributes
 from ..values.losses import Loss
 from ..values.request import ToolSpec
 from .tool import Tool, tool_of
-
-# Providers whose name is not that of an api, and the api whose rules are theirs.
-_PROVIDERS = {"google": "google-generative-ai", "google-antigravity": "google-gemini-cli"}
 
 # Words about values that are no objects: at the root of a tool's schema they mean nothing.
 _FOR_OTHER_TYPES = frozenset(
@@ -45,12 +42,13 @@ def extract_tool_schemas(
     tools: Iterable[Tool | Mapping[str, Any] | Any], provider_or_api: str | None = None
 ) -> tuple[list[ToolSpec], list[Loss]]:
     """The tools as they are offered to this provider or api, in their order, and what it could not be told."""
-    rules = LIMITS.get(_PROVIDERS.get(provider_or_api or "", provider_or_api or ""))
+    name = provider_or_api or ""
+    wire = WIRES.get(name) or next((wire for wire in WIRES.values() if name in wire.aliases), None)
     specs: list[ToolSpec] = []
     losses: list[Loss] = []
     for at, tool in enumerate(tools):
         spec = extract_tool_schema(tool)
-        fitted, removed = schemas.fit(spec.input_schema, rules.schema if rules else "full")
+        fitted, removed = schemas.fit(spec.input_schema, wire.limits.schema if wire else "full")
         path = f"$.tools[{at}].input_schema"
         losses += [Loss(f"{path}.{place}", "schema", f"{provider_or_api} refuses it", "dropped") for place in removed]
         specs.append(ToolSpec(name=spec.name, description=spec.description, input_schema=fitted))

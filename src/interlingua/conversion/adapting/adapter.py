@@ -15,9 +15,11 @@ from msgspec.structs import replace
 
 from ...dialects.foreign_blocks import understood
 from ...dialects.generations import UNKNOWN, bare, generation
-from ...dialects.limits import HOUSES, LIMITS, Limits, NameRule, family, limits_of
+from ...dialects.limits import Limits, NameRule
 from ...dialects.reasoning import is_on
+from ...dialects.registry import WIRES
 from ...dialects.results import PLACEHOLDER, label
+from ...dialects.targets import family, limits_of, owner, vendor
 from ...values import jsontext
 from ...values.errors import InterlinguaError
 from ...values.folding import parse_arguments
@@ -227,7 +229,7 @@ class _Work:
         self.home = family(self.model.id, self.model.api)
         self.generation = generation(self.model)
         if isinstance(target, str) and request.model.api != target:
-            self.home = HOUSES.get(target, self.home)  # the id is still that of the model which is left behind
+            self.home = vendor(target) or self.home  # the id is still that of the model which is left behind
             if request.model.api and family(self.model.id, None) not in self.rules.families:
                 self.generation = UNKNOWN
         self.caching = False
@@ -292,15 +294,9 @@ class _Work:
 def _model(request: Request, target: ModelDescriptor | str) -> ModelDescriptor:
     if isinstance(target, ModelDescriptor):
         return target
-    if target not in LIMITS:
-        raise InterlinguaError(f"no target is called {target!r}; there are: {', '.join(sorted(LIMITS))}")
+    if target not in WIRES:
+        raise InterlinguaError(f"unknown target {target!r}; valid targets: {', '.join(sorted(WIRES))}")
     return replace(request.model, api=target)
-
-
-def _owner(api: str | None) -> str | None:
-    """The dialect that files what a wire says: a variant's base."""
-    rules = LIMITS.get(api or "")
-    return rules.api if rules else api
 
 
 # --- turns that failed -----------------------------------------------------------------------------------------------
@@ -428,8 +424,12 @@ def _steps(turns: list[_Turn]) -> list[list[_Turn]]:
 
 
 def _ids_of(call: ToolCall) -> tuple[str, ...]:
-    item = call.extra.get("openai-responses", {}).get("id")
-    return (call.id,) if item in (None, call.id) else (call.id, item)
+    """A call's id, and the id of its item where the wire that it came from has both: a result may name either."""
+    for api, residual in call.extra.items():
+        item = residual.get("id") if isinstance(residual, dict) else None
+        if isinstance(item, str) and item != call.id and (wire := WIRES.get(api)) and wire.limits.item_ids:
+            return call.id, item
+    return (call.id,)
 
 
 def _with_results(step: list[_Turn], answers: dict[tuple[_Turn, int], _Turn], work: _Work) -> Iterator[_Turn]:
@@ -523,7 +523,7 @@ def _ran_here(block: ServerToolCall | ServerToolResult, turn: _Turn, step: list[
     if results:
         return any(result.dialect == work.rules.api for result in results)
     last = next(turn for turn in reversed(work.turns) if not isinstance(turn.message, ToolResultMessage))
-    return turn is last and _owner(turn.message.api) == work.rules.api
+    return turn is last and owner(turn.message.api) == work.rules.api
 
 
 # --- system messages -------------------------------------------------------------------------------------------------
@@ -580,7 +580,7 @@ def _judge_step(step: list[_Turn], work: _Work) -> bool:
 
 def _is_native(message: AssistantMessage, work: _Work) -> bool:
     """Whether the target can verify what this message signed."""
-    generated, here = family(message.model, message.api), _owner(message.api) == work.rules.api
+    generated, here = family(message.model, message.api), owner(message.api) == work.rules.api
     if generated is None or work.home is None:
         return here
     if work.generation.bound_thinking and bare(message.model or "") != bare(work.model.id):
@@ -635,9 +635,9 @@ def _unsign(turn: _Turn, at: int, work: _Work) -> None:
 def _stand_alone(turn: _Turn, work: _Work) -> None:
     """Without the reasoning item that it followed, an item of the Responses wire must not carry its id."""
     api = work.rules.api
-    for at, block in enumerate(turn.blocks):
+    for at, block in enumerate(turn.blocks if work.rules.item_ids else ()):
         residual = block.extra.get(api)
-        if api == "openai-responses" and residual and "id" in residual:
+        if residual and "id" in residual:
             work.lost(f"{turn.places[at]}.extra", "item id", "it belongs to reasoning that is not sent", "record")
             rest = {key: value for key, value in residual.items() if key != "id"}
             turn.put(at, replace(block, extra={**block.extra, api: rest}))
@@ -889,11 +889,11 @@ def _fitting(name: str, nth: int, rule: NameRule | None, used: Collection[str]) 
 def _hashed(name: str, salt: str, rule: NameRule) -> str:
     """A legal name made from an illegal one: its readable part and a hash, so that two never meet by being cut."""
     digest = hashlib.blake2s(f"{salt}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
-    readable = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[: max(0, rule.most - 13)]
+    readable = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[: max(0, rule.max_length - 13)]
     for new in (f"{readable}_{digest[:12]}" if readable else "", f"call_{digest[:12]}"):
         if rule.allows(new):
             return new
-    return digest[: rule.most]
+    return digest[: rule.max_length]
 
 
 def _rename_tools(work: _Work) -> None:

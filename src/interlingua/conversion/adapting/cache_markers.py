@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Protocol
 from msgspec.structs import replace
 
 from ...dialects.generations import UNKNOWN, Generation
-from ...dialects.limits import CLAUDE, Limits
+from ...dialects.limits import Limits
+from ...dialects.targets import CLAUDE
 from ...values.losses import Severity
 from ...values.messages import (
     AssistantMessage,
@@ -32,8 +33,7 @@ from ...values.messages import (
 )
 from ...values.request import Options, Request, System, ToolSpec
 
-# OpenAI's own markers, on parts of what the model reads: how the chat wire notes them in a marker's `extra`.
-BREAKPOINT = {"openai-completions": {"~as": "prompt_cache_breakpoint"}}
+BREAKPOINT = "prompt_cache_breakpoint"  # OpenAI's own markers, on parts of what the model reads
 MOST = 4
 _PARTS = (TextBlock, ImageBlock, AudioBlock, DocumentBlock)
 
@@ -151,21 +151,21 @@ def fit_markers(work: Work) -> None:
 def _most(work: Work) -> int | None:
     if _breakpoints(work):
         return MOST
-    if work.rules.api == "openai-responses" and work.generation is not UNKNOWN:
-        return 0  # the field is refused by models before GPT-5.6
+    if work.rules.cache_markers is None and work.rules.cache_breakpoints is not None:
+        # platform.openai.com/docs/guides/prompt-caching: models before GPT-5.6 refuse the field.
+        return None if work.generation is UNKNOWN else 0
     return work.rules.cache_markers
 
 
 def _breakpoints(work: Work) -> bool:
     """Whether the model takes OpenAI's own markers, and nothing says that the host takes Anthropic's."""
-    if work.rules.api == "openai-completions":
-        return bool(work.generation.cache_breakpoints) and not work.rules.cache_markers
-    return work.rules.api == "openai-responses" and bool(work.generation.cache_breakpoints)
+    rules = work.rules
+    return rules.cache_breakpoints is not None and bool(work.generation.cache_breakpoints) and not rules.cache_markers
 
 
 def _strip(work: Work) -> None:
     """No marker is taken. Text that was in pieces for their sake becomes one, as hosts without markers know it."""
-    flat = work.rules.api == "openai-completions"
+    flat = work.rules.part_markers
     for place in list(places(work)):
         if place.cache is not None:
             work.lost(place.path, "cache", "the target takes no cache markers", "dropped")
@@ -264,7 +264,7 @@ def _drop_surplus(work: Work, most: int) -> None:
 
 def _is_automatic(work: Work) -> bool:
     """Whether the request asks the provider to mark its end, which counts as a marker."""
-    return work.rules.api == "anthropic-messages" and work.options.cache_retention in ("short", "long")
+    return work.rules.automatic_cache and work.options.cache_retention in ("short", "long")
 
 
 def _respell(work: Work) -> None:
@@ -272,13 +272,13 @@ def _respell(work: Work) -> None:
     api = work.rules.api
     for place in list(places(work)):
         cache = place.cache
-        if cache is None or cache.extra.get(api, {}).get("~as") == "prompt_cache_breakpoint":
+        if cache is None or cache.extra.get(api, {}).get("~as") == BREAKPOINT:
             continue
         if cache.ttl in ("5m", "1h"):
             work.lost(place.path, "cache", "the target keeps caches for a time of its own")
             cache = replace(cache, ttl=None)
-        if api == "openai-completions":
-            cache = replace(cache, extra={**cache.extra, **BREAKPOINT})
+        if work.rules.cache_breakpoints:
+            cache = replace(cache, extra={**cache.extra, api: work.rules.cache_breakpoints})
         if cache is not place.cache:
             place.mark(cache)
 
@@ -403,9 +403,9 @@ def _shape_for_markers(work: Work) -> None:
     for turn in work.turns:
         if isinstance(turn.message, UserMessage) and isinstance(turn.message.content, str):
             turn.set(content=tuple(turn.blocks))
-        elif isinstance(turn.message, ToolResultMessage) and work.rules.api == "openai-completions":
-            own = turn.message.extra.get("openai-completions", {})
-            turn.set(extra={**turn.message.extra, "openai-completions": {**own, "~parts": True}})
+        elif isinstance(turn.message, ToolResultMessage) and work.rules.part_markers:
+            own = turn.message.extra.get(work.rules.api, {})
+            turn.set(extra={**turn.message.extra, work.rules.api: {**own, "~parts": True}})
 
 
 def _mark_beginning(work: Work, cache: CacheMarker, free: int) -> None:
@@ -434,7 +434,7 @@ def _ends(turns: list[Turn]) -> list[Turn]:
 
 def _mark_end(turn: Turn, cache: CacheMarker, work: Work) -> None:
     # The chat wire has markers on parts of content only; other wires mark a result as a whole.
-    if isinstance(turn.message, ToolResultMessage) and work.rules.api != "openai-completions":
+    if isinstance(turn.message, ToolResultMessage) and not work.rules.part_markers:
         turn.set(cache=cache)
         return
     at = next((at for at in range(len(turn.blocks) - 1, -1, -1) if _carries(turn.blocks[at])), None)

@@ -8,34 +8,38 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ...dialects.limits import CustomTools
+from ...dialects.registry import WIRES
 from ...values.messages import ToolCall
 from ...values.request import ToolSpec
 
-RESPONSES, CHAT = "openai-responses", "openai-completions"
-# How each wire notes in a call's `extra` that it is one of a custom tool.
-_HINTS: dict[str, dict[str, Any]] = {RESPONSES: {"~type": "custom_tool_call"}, CHAT: {"~custom": True}}
+
+def _form(api: str | None) -> CustomTools | None:
+    """How a wire writes custom tools; None where it has none."""
+    wire = WIRES.get(api or "")
+    return wire.limits.custom_form if wire is not None else None
 
 
 def definition(tool: ToolSpec) -> dict[str, Any] | None:
     """Name, description and format of a custom tool, as the Responses wire has them; None for another tool."""
     value = tool.value
-    if tool.dialect not in _HINTS or not isinstance(value, dict) or value.get("type") != "custom":
+    if not isinstance(value, dict) or value.get("type") != "custom" or (form := _form(tool.dialect)) is None:
         return None
-    if tool.dialect == RESPONSES:
+    if not form.nested:
         return {key: item for key, item in value.items() if key != "type"}
     inner = value.get("custom")
     if not isinstance(inner, dict):
         return None
-    form = inner.get("format")
-    if isinstance(form, dict) and isinstance(form.get("grammar"), dict):  # the chat wire nests the grammar
-        return {**inner, "format": {"type": "grammar", **form["grammar"]}}
+    format = inner.get("format")
+    if isinstance(format, dict) and isinstance(format.get("grammar"), dict):
+        return {**inner, "format": {"type": "grammar", **format["grammar"]}}
     return dict(inner)
 
 
 def respelled(tool: ToolSpec, api: str) -> ToolSpec:
     """The custom tool in the words of OpenAI's other wire."""
-    fields = definition(tool) or {}
-    if api == RESPONSES:
+    fields, written = definition(tool) or {}, _form(api)
+    if written is None or not written.nested:
         return replace(tool, dialect=api, value={"type": "custom", **fields})
     form = fields.get("format")
     if isinstance(form, dict) and form.get("type") == "grammar":
@@ -63,18 +67,20 @@ def as_function(tool: ToolSpec) -> ToolSpec:
 
 def marked(call: ToolCall, api: str) -> ToolCall:
     """The call as one of a custom tool on this wire, if it has one text."""
-    own, hint = call.extra.get(api, {}), _HINTS[api]
+    own, form = call.extra.get(api, {}), _form(api)
     if (
-        call.arguments.keys() != {"input"}
+        form is None
+        or call.arguments.keys() != {"input"}
         or not isinstance(call.arguments["input"], str)
-        or own.items() >= hint.items()
+        or own.items() >= form.mark.items()
     ):
         return call
-    return replace(call, arguments_text=None, extra={**call.extra, api: {**own, **hint}})
+    return replace(call, arguments_text=None, extra={**call.extra, api: {**own, **form.mark}})
 
 
 def unmarked(call: ToolCall, api: str) -> ToolCall:
     """The call as one of a function on this wire."""
-    own = call.extra.get(api, {})
-    rest = {key: item for key, item in own.items() if key not in _HINTS.get(api, {}) or item != _HINTS[api][key]}
+    own, form = call.extra.get(api, {}), _form(api)
+    mark = form.mark if form is not None else {}
+    rest = {key: item for key, item in own.items() if key not in mark or item != mark[key]}
     return call if rest == own else replace(call, extra={**call.extra, api: rest})

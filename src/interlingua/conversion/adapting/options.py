@@ -220,9 +220,9 @@ def _fit_stops(options: Options, work: Work) -> Options:
     if work.generation.stop is False and is_on(options.reasoning, work.generation):
         return _without(options, work, "stop", "stop", "the model takes no stop sequences")
     if options.stop is not None:
-        kept = tuple(stop for stop in options.stop if stop.strip() or rules.blank_text)[: rules.stops]
+        kept = tuple(stop for stop in options.stop if stop.strip() or rules.blank_text)[: rules.max_stop_sequences]
         if kept != options.stop:
-            work.lost("$.options.stop", "stop", f"the target takes {rules.stops or 'only words'}")
+            work.lost("$.options.stop", "stop", f"the target takes {rules.max_stop_sequences or 'only words'}")
             options = replace(options, stop=kept)
     return options
 

@@ -31,6 +31,7 @@ from ..residual import (
     model_of,
     number,
     optional,
+    own_path,
     reading,
     residual_of,
     restored,
@@ -301,6 +302,8 @@ def _encode_metadata(body: dict[str, Any], metadata: dict[str, Any], report: Rep
 
 
 def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
+    if (own := own_path(quirks, model)) is not None:
+        return own
     if quirks and quirks.get("hosted"):
         return f"/model/{quote(model, safe='')}/invoke{'-with-response-stream' if stream else ''}"
     return "/v1/messages"

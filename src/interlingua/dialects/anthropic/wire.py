@@ -1,7 +1,7 @@
 """Anthropic's wire as one value, and the same bodies in AWS frames (Bedrock's InvokeModel)."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...values import jsontext
@@ -9,8 +9,9 @@ from ...values.errors import BadWire, FormatError, ProviderError
 from .. import anthropic, shapes
 from ..bedrock_http import BEDROCK_HTTP
 from ..framing import AWSEventStream, Frame, framing_for, write_aws, write_sse
-from ..limits import ANTHROPIC as LIMITS
-from ..wire import Evidence, Http, Wire
+from ..limits import PDF, WORD, Limits, NameRule
+from ..usage import count, tier_names
+from ..wire import Evidence, Http, UsageDetail, Wire
 from .facts import API
 
 # The wire's events as chunks in AWS frames.
@@ -102,10 +103,59 @@ def _has_own_keys(body: dict[str, Any]) -> bool:
     return "claude" in str(body.get("model")) and "max_tokens" in body and not shapes.has_any(body, shapes.CHAT_ONLY)
 
 
+def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
+    # platform.claude.com/docs/en/about-claude/pricing: a place of inference that was chosen costs more; older models
+    # say `not_available`.
+    place = usage.get("inference_geo")
+    return UsageDetail(
+        cache_write_1h=count(usage, "cache_creation", "ephemeral_1h_input_tokens"),
+        web_searches=count(usage, "server_tool_use", "web_search_requests"),
+        tiers=tier_names(
+            usage.get("service_tier"),
+            "fast" if usage.get("speed") == "fast" else None,
+            f"inference_geo={place}" if place not in (None, "", "global", "not_available") else None,
+        ),
+    )
+
+
+# https://platform.claude.com/docs/en/build-with-claude/vision, General limits: 5 MB of base64 and 8000 px a picture;
+# 100 pictures (600 where the window is larger than 200k tokens); in requests of more than 20 pictures 2000 px each.
+# A request has at most 32 MB (…/api/overview, Request size limits), of which 2 are left for text here.
+_LIMITS = Limits(
+    api=anthropic.API,
+    # …/agents-and-tools/tool-use/implement-tool-use: ids match ^[a-zA-Z0-9_-]+$, names ^[a-zA-Z0-9_-]{1,128}$.
+    ids=NameRule(WORD, 64),
+    names=NameRule(WORD, 128),
+    typed_tools=True,
+    blank_text=False,  # "text content blocks must contain non-whitespace text"
+    trimmed_end=True,  # "final assistant content cannot end with trailing whitespace"
+    user_first=True,
+    image_bytes=5 * 1024 * 1024,
+    image_side=8000,
+    max_images=100,
+    many_images=(20, 2000),
+    document_types=(PDF,),
+    media_bytes=30_000_000,
+    families=("claude",),
+    # …/build-with-claude/extended-thinking: thinking is replayed with its signature; with it no forced tool and no
+    # change of temperature or top_k.
+    signed_thinking=True,
+    forced_with_thinking=False,
+    off_words=True,
+    server_tools=True,
+    cache_markers=4,  # …/build-with-claude/prompt-caching: up to four breakpoints
+    automatic_cache=True,
+    strict="closed",
+    max_tokens=4096,
+    max_temperature=1,
+    tiers=("auto", "standard_only"),
+)
+
 ANTHROPIC = Wire(
     api=anthropic.API,
     codec=anthropic,
-    limits=LIMITS,
+    limits=_LIMITS,
+    vendor="claude",
     http=Http(
         route=r"/messages",
         route_rank=70,
@@ -138,6 +188,7 @@ ANTHROPIC = Wire(
         ),
     ),
     telemetry="anthropic",
+    usage_detail=_usage_detail,
 )
 
 BEDROCK_INVOKE = ANTHROPIC.variant(

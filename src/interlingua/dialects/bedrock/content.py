@@ -477,19 +477,19 @@ def _encode_result_text(block: TextBlock) -> dict[str, Any]:
 # Messages. Tool results are blocks inside user messages; one wire message may hold several, and words beside them.
 
 
-def decode_messages(wire: Any) -> tuple[Message, ...]:
+def decode_messages(wire: Any, api: str = API) -> tuple[Message, ...]:
     """Wire messages as ours; a user message with tool results becomes several."""
     names: dict[str, str] = {}  # call id -> tool name; a repeated id means the latest call
     messages: list[Message] = []
 
     def read(message: Any) -> None:
-        messages.extend(_decode_message(message, names, messages[-1] if messages else None))
+        messages.extend(_decode_message(message, names, messages[-1] if messages else None, api))
 
     each(wire, "messages", API, read)
     return tuple(messages)
 
 
-def _decode_message(wire: Any, names: dict[str, str], before: Message | None) -> list[Message]:
+def _decode_message(wire: Any, names: dict[str, str], before: Message | None, api: str) -> list[Message]:
     role = an_object(wire, API).get("role")
     content = wire.get("content")
     if role == "user":
@@ -498,7 +498,7 @@ def _decode_message(wire: Any, names: dict[str, str], before: Message | None) ->
             return marked(_decode_results(content, names), extra_fields, before, API)
         return [_plain(UserMessage(content=decode_content(content)), "user", wire)]
     if role == "assistant":
-        message = AssistantMessage(content=decode_content(content), api=API)
+        message = AssistantMessage(content=decode_content(content), api=api)
         for call in message.tool_calls:
             names[call.id] = call.name
         return [_plain(message, role, wire)]

@@ -1,5 +1,6 @@
 """Requests: tools, options, where to send them, and conversations as their bodies."""
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -23,6 +24,7 @@ from ...values.request import (
 )
 from ..residual import (
     an_object,
+    api_of,
     body_of,
     decode_conversation,
     encode_conversation,
@@ -32,6 +34,7 @@ from ..residual import (
     model_of,
     number,
     optional,
+    own_path,
     reading,
     residual_of,
     restored,
@@ -54,20 +57,26 @@ from .facts import API, EFFORT, FIELD, FIELD_SUPPORT, NOVA, OFF_WORD, SPELLED, S
 
 
 @reading(API)
-def decode_request(body: Any, *, model: str | ModelDescriptor | None = None, stream: bool | None = None) -> Request:
+def decode_request(
+    body: Any,
+    *,
+    model: str | ModelDescriptor | None = None,
+    stream: bool | None = None,
+    quirks: Mapping[str, Any] | None = None,
+) -> Request:
     """A Converse request. The path says `model` and `stream`; a body that was written for boto3 names the model."""
     wire = an_object(body_of(body, API), API)
     config = fields_of(wire.get("toolConfig"))
     request = Request(
-        model=model_of(wire.get("modelId"), model, API),
+        model=model_of(wire.get("modelId"), model, api_of(quirks, API)),
         context=Context(
             system=_decode_system(wire.get("system")),
-            messages=decode_messages(wire["messages"]) if "messages" in wire else (),
+            messages=decode_messages(wire["messages"], api_of(quirks, API)) if "messages" in wire else (),
             tools=_decode_tools(config.get("tools")),
         ),
         options=_decode_options(wire, config, stream),
     )
-    emitted, _ = encode_request(request)
+    emitted, _ = encode_request(request, quirks=quirks)
     # `messages` keep their own residuals, message by message.
     given = {**wire, "messages": emitted["messages"]} if "messages" in wire else wire
     return keeping(request, API, given, emitted)
@@ -236,7 +245,7 @@ def _decode_schema(wire: Any) -> OutputSchema | None:
     return keeping(schema, API, wire, _encode_schema(schema))
 
 
-def encode_request(request: Request, *, strict: bool = False) -> Encoded:
+def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[str, Any] | None = None) -> Encoded:
     """The body of a Converse request; the path says the model and whether to stream."""
     report = Reporter()
     context, options = request.context, request.options
@@ -250,7 +259,8 @@ def encode_request(request: Request, *, strict: bool = False) -> Encoded:
     if config:
         body["toolConfig"] = config
     _encode_options(body, options, request.model.id, report)
-    return encoded(API, restored(body, request.extra, API), request, FIELD_SUPPORT, report.losses, strict=strict)
+    emitted = restored(body, request.extra, API)
+    return encoded(API, emitted, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
 
 
 def _encode_system(system: System, report: Reporter) -> list[Any]:
@@ -442,13 +452,13 @@ def _schema_text(schema: OutputSchema) -> str:
     return jsontext.compact(schema.schema)
 
 
-def path(model: str, stream: bool) -> str:
-    return f"/model/{quote(model, safe='')}/converse{'-stream' if stream else ''}"
+def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
+    return own_path(quirks, model) or f"/model/{quote(model, safe='')}/converse{'-stream' if stream else ''}"
 
 
-def decode(data: Any) -> Conversation:
-    return decode_conversation(data, API, decode_request, "messages")
+def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversation:
+    return decode_conversation(data, API, lambda body: decode_request(body, quirks=quirks), "messages")
 
 
-def encode(conversation: Conversation) -> Encoded:
-    return encode_conversation(conversation, API, encode_request, "messages")
+def encode(conversation: Conversation, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
+    return encode_conversation(conversation, API, lambda request: encode_request(request, quirks=quirks), "messages")

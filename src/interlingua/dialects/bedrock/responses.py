@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -43,6 +43,7 @@ from ..provider_errors import failure_of, worded
 from ..residual import (
     RESPONSE,
     an_object,
+    api_of,
     body_of,
     count,
     each,
@@ -69,14 +70,19 @@ from .facts import API, EXCEPTION_OF, EXCEPTIONS, RESPONSE_SUPPORT, STOP_REASONS
 
 @reading(API)
 def decode_response(
-    body: Any, *, model: str | None = None, provider: str | None = None, timestamp: int | None = None
+    body: Any,
+    *,
+    model: str | None = None,
+    provider: str | None = None,
+    timestamp: int | None = None,
+    quirks: Mapping[str, Any] | None = None,
 ) -> AssistantMessage:
     """A whole answer."""
     wire = an_object(body_of(body, API), API)
     if "output" not in wire:
         raise decode_error(0, wire)
     content = an_object(an_object(wire["output"], API, "$.output")["message"], API, "$.output.message")["content"]
-    base = AssistantMessage(content=(), api=API, provider=provider, model=model, timestamp=timestamp)
+    base = AssistantMessage(content=(), api=api_of(quirks, API), provider=provider, model=model, timestamp=timestamp)
     return decode_answer(wire, tuple(each(content, "output.message.content", API, decode_block)), base)
 
 
@@ -132,11 +138,14 @@ def _encode_usage(usage: Usage | None) -> dict[str, Any]:
     return restored(wire, usage.extra, API)
 
 
-def encode_response(message: AssistantMessage, *, request: Request | None = None) -> Encoded:
+def encode_response(
+    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
+) -> Encoded:
     """The body of a whole answer; this wire names neither the model nor the answer."""
     report = Reporter("$")
     content = encode_content(message.content, report, points=False)
-    return encoded(API, whole_answer(message, content), message, RESPONSE_SUPPORT, report.losses)
+    body = whole_answer(message, content)
+    return encoded(API, body, message, RESPONSE_SUPPORT, report.losses, spoken=api_of(quirks, API))
 
 
 def whole_answer(message: AssistantMessage, content: list[Any]) -> dict[str, Any]:

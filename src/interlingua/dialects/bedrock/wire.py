@@ -1,11 +1,13 @@
 """Bedrock's Converse wire as one value."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from .. import bedrock, shapes
 from ..bedrock_http import BEDROCK_HTTP
-from ..limits import BEDROCK as LIMITS
-from ..wire import Evidence, Http, Wire
+from ..limits import DOCX, PDF, WORD, XLSX, Limits, NameRule, Refinement
+from ..usage import items
+from ..wire import Evidence, Http, UsageDetail, Wire
 
 _UNTYPED = frozenset(
     {
@@ -22,10 +24,79 @@ def _is_request(value: Any) -> bool:
     return bool(parts) and all("type" not in part and part.keys() & _UNTYPED for part in parts)
 
 
+def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
+    # docs.aws.amazon.com/bedrock, TokenUsage: `cacheDetails` splits what was written to the cache by its lifetime.
+    return UsageDetail(cache_write_1h=items(usage.get("cacheDetails"), "ttl", "1h", "inputTokens"))
+
+
+# https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Message.html: 20 pictures of 3.75 MB and 8000 px,
+# five documents of 4.5 MB, a text beside a document, S3 locations besides bytes; …/API_runtime_DocumentBlock.html: pdf,
+# csv, doc, docx, xls, xlsx, html, txt, md. The newer page
+# …/userguide/inference-api-restrictions.html leaves pictures to the models, and the size of some PDF and DOCX files.
+_LIMITS = Limits(
+    api=bedrock.API,
+    ids=NameRule(WORD, 64),  # …/API_runtime_ToolUseBlock.html
+    typed_tools=True,
+    tools_with_history=True,  # "The toolConfig field must be defined when using toolUse and toolResult content blocks"
+    blank_text=False,
+    user_first=True,
+    alternating=True,  # "roles must alternate between user and assistant"
+    images=("data", "url"),
+    image_bytes=5_000_000,
+    image_side=8000,
+    max_images=20,
+    documents=("data", "text", "url"),
+    document_types=(PDF, "text/*", "video/*", "application/msword", "application/vnd.ms-excel", DOCX, XLSX),
+    document_names=True,
+    document_text=True,
+    document_bytes=6_000_000,
+    max_documents=5,
+    audio=("data", "url"),
+    url_schemes=("s3",),
+    families=("claude",),
+    signed_thinking=True,
+    forced_with_thinking=False,
+    off_words=True,
+    server_tools=True,
+    cache_markers=4,
+    strict="closed",
+    max_temperature=1,
+)
+_NOT_CLAUDE = (
+    r"nova|titan|llama|mi[sx]tral|codestral|pixtral|devstral|magistral|ministral|deepseek|qwen|gpt|kimi|glm|minimax"
+    r"|cohere|jamba"
+)
+_REFINEMENTS = (
+    # …/userguide/inference-api-restrictions.html: no limit on the size of PDF (and with Nova DOCX) files.
+    Refinement(r"claude-\w+-(?:[4-9]|\d\d)", {"unbounded_documents": (PDF,)}),
+    Refinement(r"nova", {"unbounded_documents": (PDF, DOCX)}),
+    # Only Claude's fields are known: others refuse `thinking`, `top_k` and cache points.
+    Refinement(
+        _NOT_CLAUDE,
+        {
+            "signed_thinking": False,
+            "forced_with_thinking": True,
+            "reasoning": (),
+            "off_words": False,
+            "top_k": False,
+            "cache_markers": 0,
+        },
+    ),
+    Refinement(r"gpt-oss", {"reasoning": ("effort",)}),
+    # docs.aws.amazon.com/nova: points behind system text and messages, not behind tools; `reasoningConfig`.
+    Refinement(
+        r"nova", {"reasoning": ("effort", "switch"), "cache_markers": 4, "cached_tools": False, "long_cache": False}
+    ),
+    # docs.aws.amazon.com/bedrock, prompt caching: from Claude 3.5 Haiku on; an hour from 4.5 on.
+    Refinement(r"claude-(instant|v?2|3-(opus|sonnet|haiku)|3-5-sonnet)", {"cache_markers": 0}),
+    Refinement(r"claude-(3-[57]|(opus|sonnet)-4(-[01]|-\d{8})?(-v1|:|$))", {"long_cache": False}),
+)
+
 BEDROCK = Wire(
     api=bedrock.API,
     codec=bedrock,
-    limits=LIMITS,
+    limits=_LIMITS,
+    refinements=_REFINEMENTS,
     http=Http(
         route=r"/model/([^/]+)/(converse|converse-stream)",
         route_rank=45,
@@ -39,4 +110,5 @@ BEDROCK = Wire(
         Evidence("request", 40, "content blocks without `type`", _is_request),
     ),
     telemetry="aws.bedrock",
+    usage_detail=_usage_detail,
 )

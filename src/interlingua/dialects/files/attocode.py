@@ -856,4 +856,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name="attocode", codec=sys.modules[__name__], detect=detect)
+FORMAT = FileFormat(name="attocode", codec=sys.modules[__name__], detect=detect, calls_beside=True)

@@ -330,4 +330,11 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name="inspect-ai", codec=sys.modules[__name__], detect=detect, split=split, writable=False)
+FORMAT = FileFormat(
+    name="inspect-ai",
+    codec=sys.modules[__name__],
+    detect=detect,
+    split=split,
+    writable=False,
+    calls_beside=True,
+)

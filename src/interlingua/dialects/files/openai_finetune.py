@@ -214,4 +214,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name="openai-finetune", codec=sys.modules[__name__], detect=detect)
+FORMAT = FileFormat(name="openai-finetune", codec=sys.modules[__name__], detect=detect, calls_beside=True)

@@ -32,6 +32,7 @@ from ..residual import (
     model_of,
     number,
     optional,
+    own_path,
     put_back,
     reading,
     residual,
@@ -475,6 +476,8 @@ def _report_reasoning(reasoning: Reasoning, report: Reporter) -> None:
 def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
     """Below the address of the API's version; at Vertex AI, below that of the project's location."""
     verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
+    if (own := own_path(quirks, model)) is not None:
+        return f"{own}:{verb}"
     if has_envelope(quirks):
         return f"/v1internal:{verb}"
     if model.startswith(("models/", "tunedModels/", "publishers/", "projects/", "endpoints/")):

@@ -1,14 +1,15 @@
 """Gemini's wire as one value, and its relatives: Vertex AI, and the envelope of Cloud Code Assist."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...values import jsontext
 from ...values.errors import FormatError, ProviderError
 from .. import google, shapes
 from ..framing import write_sse
-from ..limits import GOOGLE as LIMITS
-from ..wire import Evidence, Http, Wire
+from ..limits import PDF, Limits, NameRule, Refinement
+from ..usage import items, tier_names
+from ..wire import Evidence, Http, UsageDetail, Wire
 
 _VERBS = "generateContent|streamGenerateContent"
 _MODELS = r"/(?:models|publishers/[^/]+/models)"
@@ -55,15 +56,71 @@ def _evidence(rank: int) -> tuple[Evidence, ...]:
     )
 
 
+# Vertex AI says how a request was served: UsageMetadata.TrafficType, whose values may be asked for as numbers. What was
+# provisioned is not paid by the token.
+_TRAFFIC = ("TRAFFIC_TYPE_UNSPECIFIED", "ON_DEMAND", "PROVISIONED_THROUGHPUT", "ON_DEMAND_PRIORITY", "ON_DEMAND_FLEX")
+
+
+def _traffic(value: Any) -> str | None:
+    if isinstance(value, int) and 0 <= value < len(_TRAFFIC):
+        value = _TRAFFIC[value]
+    if not isinstance(value, str) or value == _TRAFFIC[0]:
+        return None
+    return value.removeprefix("ON_DEMAND_").lower()
+
+
+def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
+    # ai.google.dev/api/generate-content, UsageMetadata: the prompt's counts include what was read from the cache.
+    def of(details: str, modality: str) -> int:
+        return items(usage.get(details), "modality", modality, "tokenCount")
+
+    cached_audio = of("cacheTokensDetails", "AUDIO")
+    return UsageDetail(
+        input_audio=of("promptTokensDetails", "AUDIO") - cached_audio,
+        cache_read_audio=cached_audio,
+        output_audio=of("candidatesTokensDetails", "AUDIO"),
+        output_image=of("candidatesTokensDetails", "IMAGE"),
+        tiers=tier_names(usage.get("serviceTier"), _traffic(usage.get("trafficType"))),
+    )
+
+
+# https://ai.google.dev/gemini-api/docs/image-understanding: these types, 3,600 files; …/file-input-methods: 100 MB of
+# inline data; …/document-processing: PDF and text.
+_LIMITS = Limits(
+    api=google.API,
+    names=NameRule(r"[A-Za-z_][A-Za-z0-9_.:-]*", 64),  # ai.google.dev/api/caching, FunctionDeclaration
+    blank_text=False,
+    user_first=True,
+    images=("data", "url"),
+    image_types=("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"),
+    max_images=3600,
+    documents=("data", "text", "url"),
+    document_types=(PDF, "text/*", "video/*"),
+    audio=("data", "url"),
+    media_bytes=100_000_000,
+    url_schemes=("https", "http", "gs"),
+    result_media=False,
+    answer_media=True,
+    families=("gemini",),
+    schema="gemini",
+    max_stop_sequences=5,  # ai.google.dev/api/generate-content, GenerationConfig
+    max_temperature=2,
+)
+
 GOOGLE = Wire(
     api=google.API,
     codec=google,
-    limits=LIMITS,
+    limits=_LIMITS,
+    # ai.google.dev/gemini-api/docs/thought-signatures: calls must be signed; this marker stands for a signature that is
+    # not to be checked. Results may hold media from Gemini 3 on.
+    refinements=(Refinement(r"gemini-3", {"unsigned_call": "skip_thought_signature_validator", "result_media": True}),),
+    vendor="gemini",
+    aliases=("google",),
     http=Http(
         route=rf"/((?:models|tunedModels)/[^:]+?):({_VERBS})",
         route_rank=30,
         base="/v1beta",
-        model_prefix="models/",
+        model_prefixes=("models/",),
         auth="x-goog-api-key",
         models_route=_MODELS,
         models_path="/models?pageSize=1",
@@ -75,25 +132,30 @@ GOOGLE = Wire(
     ),
     evidence=_evidence(50),
     telemetry="gcp.gemini",
+    usage_detail=_usage_detail,
 )
 VERTEX = GOOGLE.variant(
     "google-vertex",
     quirks={"publisher": "google"},
+    # docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/image-understanding: 3,000 pictures, 7 MB each where
+    # they are inline.
     limits={"max_images": 3000, "image_bytes": 7_000_000 * 4 // 3},
     http={
         "route": rf"/((?:publishers/[^/]+/models|endpoints|models)/[^:]+?):({_VERBS})",
         "route_rank": 40,
         "base": "/v1/projects/test/locations/us-central1",
-        "model_prefix": "publishers/google/models/",
+        "model_prefixes": ("publishers/google/models/", "models/"),
         "auth": "google",
         "models_path": None,
     },
+    aliases=(),
     evidence=_evidence(51),
     telemetry="gcp.vertex_ai",
 )
 GEMINI_CLI = GOOGLE.variant(
     "google-gemini-cli",
     quirks={"envelope": True},
+    aliases=("google-antigravity",),
     http={
         "route": rf"/v1internal(?P<none>):({_VERBS})",
         "route_rank": 10,

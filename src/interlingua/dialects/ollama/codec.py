@@ -69,6 +69,7 @@ from ..residual import (
     Ids,
     Mint,
     an_object,
+    api_of,
     body_of,
     count,
     decode_conversation,
@@ -80,6 +81,7 @@ from ..residual import (
     named,
     number,
     optional,
+    own_path,
     own_word,
     put_back,
     reading,
@@ -417,20 +419,20 @@ class _Turn:
         return self.ids.take(None)
 
 
-def decode_messages(wire: Any, mint: Mint | None = None) -> tuple[Message, ...]:
+def decode_messages(wire: Any, mint: Mint | None = None, api: str = API) -> tuple[Message, ...]:
     """Wire messages as ours, one for one."""
     turn = _Turn(mint)
-    return gathered(tuple(each(wire, "messages", API, lambda message: _decode_message(message, turn))), LAYOUT)
+    return gathered(tuple(each(wire, "messages", API, lambda message: _decode_message(message, turn, api))), LAYOUT)
 
 
-def _decode_message(wire: Any, turn: _Turn) -> Message:
+def _decode_message(wire: Any, turn: _Turn, api: str) -> Message:
     role = an_object(wire, API).get("role")
     if role == "tool":
         return _decode_result(wire, turn)
     if role == "user":
         return _plain(UserMessage(content=_decode_content(wire, turn.ids)), role, wire)
     if role == "assistant":
-        message = AssistantMessage(content=_decode_content(wire, turn.ids), api=API)
+        message = AssistantMessage(content=_decode_content(wire, turn.ids), api=api)
         turn.called(message.content)
         return _plain(message, role, wire)
     if role == "system":
@@ -538,14 +540,15 @@ def decode_request(
     model: str | ModelDescriptor | None = None,
     stream: bool | None = None,
     mint: Mint | None = None,
+    quirks: Mapping[str, Any] | None = None,
 ) -> Request:
     """A chat request. `stream` is for a body that does not say; `mint` gives ids to calls without one."""
     wire = an_object(body_of(body, API), API)
     messages = wire.get("messages")
     prompt = messages[0] if isinstance(messages, list) and messages and _is_prompt(messages[0]) else None
-    read = decode_messages(messages, mint) if "messages" in wire else ()
+    read = decode_messages(messages, mint, api_of(quirks, API)) if "messages" in wire else ()
     request = Request(
-        model=_with_window(model_of(wire.get("model"), model, API), wire.get("options")),
+        model=_with_window(model_of(wire.get("model"), model, api_of(quirks, API)), wire.get("options")),
         context=Context(
             system=prompt["content"] if prompt else None,
             messages=read[1:] if prompt else read,
@@ -553,7 +556,7 @@ def decode_request(
         ),
         options=_decode_options(wire, stream),
     )
-    emitted, _ = encode_request(request)
+    emitted, _ = encode_request(request, quirks=quirks)
     # `messages` keep their own residuals, message by message.
     given = {**wire, "messages": emitted["messages"]} if "messages" in wire else wire
     request = keeping(request, API, given, emitted)
@@ -625,7 +628,7 @@ def _decode_schema(wire: Any) -> OutputSchema | None:
     return OutputSchema(schema=wire) if wire is not None and not isinstance(wire, str) else None
 
 
-def encode_request(request: Request, *, strict: bool = False) -> Encoded:
+def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[str, Any] | None = None) -> Encoded:
     """The body of a chat request."""
     report = Reporter()
     context, options = request.context, request.options
@@ -643,7 +646,8 @@ def encode_request(request: Request, *, strict: bool = False) -> Encoded:
     if context.tools is not None:
         body["tools"] = say_tools(context.tools, API, _encode_tool, report)
     _encode_options(body, options, request.model.context_window, report)
-    return encoded(API, restored(body, request.extra, API), request, FIELD_SUPPORT, report.losses, strict=strict)
+    emitted = restored(body, request.extra, API)
+    return encoded(API, emitted, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
 
 
 def _encode_system(system: System, report: Reporter) -> str:
@@ -718,12 +722,13 @@ def decode_response(
     provider: str | None = None,
     timestamp: int | None = None,
     mint: Mint | None = None,
+    quirks: Mapping[str, Any] | None = None,
 ) -> AssistantMessage:
     """A whole answer."""
     wire = an_object(body_of(body, API), API)
     if "error" in wire and "message" not in wire:
         raise decode_error(0, wire)
-    base = AssistantMessage(content=(), api=API, provider=provider, model=model, timestamp=timestamp)
+    base = AssistantMessage(content=(), api=api_of(quirks, API), provider=provider, model=model, timestamp=timestamp)
     return _decode_answer(wire, _decode_parts(an_object(wire["message"], API, "$.message"), Ids(mint)), base)
 
 
@@ -773,7 +778,9 @@ def _decode_usage(wire: dict[str, Any]) -> Usage | None:
     return Usage.of(count(wire, "prompt_eval_count"), count(wire, "eval_count"))
 
 
-def encode_response(message: AssistantMessage, *, request: Request | None = None) -> Encoded:
+def encode_response(
+    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
+) -> Encoded:
     """The body of a whole answer."""
     report = Reporter("$")
     parts = _encode_blocks(blocks_of(message.content), report)
@@ -785,7 +792,8 @@ def encode_response(message: AssistantMessage, *, request: Request | None = None
         report.at("$.usage", "usage", "only all input and all output are counted", "record")
     if message.timestamp is not None and _created(message.timestamp) is None:
         report.at("$.timestamp", "timestamp", "no calendar has this time", "record")
-    return encoded(API, _whole_answer(named(message, request), parts), message, RESPONSE_SUPPORT, report.losses)
+    body = _whole_answer(named(message, request), parts)
+    return encoded(API, body, message, RESPONSE_SUPPORT, report.losses, spoken=api_of(quirks, API))
 
 
 def _whole_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
@@ -1052,13 +1060,13 @@ def encode_error(error: InterlinguaError) -> tuple[int, Any]:
     return status_of(given), {"error": worded(given)}
 
 
-def path(model: str, stream: bool) -> str:
-    return "/api/chat"
+def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
+    return own_path(quirks, model) or "/api/chat"
 
 
-def decode(data: Any) -> Conversation:
-    return decode_conversation(data, API, decode_request, "messages")
+def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversation:
+    return decode_conversation(data, API, lambda body: decode_request(body, quirks=quirks), "messages")
 
 
-def encode(conversation: Conversation) -> Encoded:
-    return encode_conversation(conversation, API, encode_request, "messages")
+def encode(conversation: Conversation, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
+    return encode_conversation(conversation, API, lambda request: encode_request(request, quirks=quirks), "messages")

@@ -7,7 +7,7 @@ from ...values import jsontext
 from ...values.errors import ProviderError
 from .. import shapes
 from ..framing import write_ndjson
-from ..limits import OLLAMA as LIMITS
+from ..limits import Limits
 from ..wire import NDJSON, Evidence, Http, Wire
 from . import codec
 
@@ -42,7 +42,19 @@ def _is_own_message(message: dict[str, Any]) -> bool:
 OLLAMA = Wire(
     api=codec.API,
     codec=codec,
-    limits=LIMITS,
+    limits=Limits(
+        api=codec.API,
+        error_flag=False,
+        later_system=True,
+        images=("data",),  # github.com/ollama/ollama/blob/main/docs/api.md: `images` are base64
+        documents=(),
+        result_media=False,
+        mixed_content=False,
+        reasoning=("effort", "switch"),
+        opaque=False,
+        default_window=4096,  # github.com/ollama/ollama/blob/main/docs/context-length.mdx
+    ),
+    calls_beside=True,
     http=Http(
         route=r"/api/chat",
         route_rank=60,

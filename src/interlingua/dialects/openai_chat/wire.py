@@ -1,14 +1,17 @@
 """OpenAI's chat completions wire as one value."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ...values import jsontext
 from ...values.errors import ProviderError
 from .. import openai_chat, shapes
 from ..framing import write_sse
-from ..limits import COMPLETIONS as LIMITS
-from ..openai_shared import openai_models
-from ..wire import Evidence, Http, Wire
+from ..limits import WORD, CustomTools, Limits, NameRule, Refinement
+from ..openai_shared import FILE_TYPES, openai_models
+from ..reasoning import EVERY_FORM, Form
+from ..usage import count
+from ..wire import Evidence, Http, UsageDetail, Wire
 
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
 
@@ -22,10 +25,77 @@ def _is_request(value: Any) -> bool:
     return bool(roles) and roles <= _ROLES
 
 
+# How hosts are told how much to think, by the `thinkingFormat` of their `compat`.
+_THINKING_FORMATS: dict[str, tuple[Form, ...]] = {
+    "openai": ("effort",),
+    "openrouter": EVERY_FORM,
+    "zai": ("switch",),
+    "deepseek": ("effort", "switch"),
+    "qwen": ("budget", "switch"),
+    "qwen-chat-template": ("switch",),
+}
+
+
+def _host_limits(compat: Mapping[str, Any]) -> dict[str, Any]:
+    """How a host is told how much to think, and whether it knows strict schemas."""
+    forms = _THINKING_FORMATS.get(compat.get("thinkingFormat") or "openai", ("effort",))
+    if compat.get("supportsReasoningEffort") is False:
+        forms = tuple(form for form in forms if form != "effort")
+    return {"reasoning": forms, **({"strict": None} if compat.get("supportsStrictMode") is False else {})}
+
+
+def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
+    # platform.openai.com/docs/api-reference/chat/object, usage: details are parts of the counts beside them.
+    return UsageDetail(
+        input_audio=count(usage, "prompt_tokens_details", "audio_tokens"),
+        output_audio=count(usage, "completion_tokens_details", "audio_tokens"),
+    )
+
+
+# https://platform.openai.com/docs/guides/images-vision, Image input requirements: PNG, JPEG, WebP, GIF without
+# animation; 500 pictures and 50 MB a request. Both were raised in the page since, but the 50 MB are enforced.
+# …/guides/file-inputs, Accepted file types.
+_LIMITS = Limits(
+    api=openai_chat.API,
+    ids=NameRule(WORD, 40),
+    error_flag=False,
+    later_system=True,
+    joined_calls=True,
+    images=("data", "url"),
+    max_images=500,
+    animations=False,
+    documents=("data", "file"),
+    document_types=FILE_TYPES,
+    audio=("data",),
+    audio_types=("audio/wav", "audio/mpeg"),
+    media_bytes=50_000_000,
+    result_media=False,
+    answer_audio=True,  # …/guides/audio: an earlier answer's audio is named by its id
+    reasoning=("effort",),
+    cache_markers=0,  # OpenAI's own service refuses `cache_control`; hosts that accept it say so in `compat`
+    part_markers=True,
+    cache_breakpoints={"~as": "prompt_cache_breakpoint"},
+    custom_tools=True,
+    custom_form=CustomTools({"~custom": True}, nested=True),
+    strict="all required",
+    named_schemas=True,
+    max_stop_sequences=4,
+    max_temperature=2,
+)
+# docs.mistral.ai: ids of nine characters; "Unexpected role 'user' after role 'tool'"; a last message of the assistant's
+# needs `prefix: true`.
+_MISTRAL = Refinement(
+    r"mi[sx]tral|codestral|pixtral|devstral|magistral|ministral",
+    {"ids": NameRule(r"[A-Za-z0-9]{9}", 9), "answer_after_results": True, "prefix_flag": True},
+)
+
 OPENAI_CHAT = Wire(
     api=openai_chat.API,
     codec=openai_chat,
-    limits=LIMITS,
+    limits=_LIMITS,
+    refinements=(_MISTRAL,),
+    host_limits=_host_limits,
+    calls_beside=True,
     http=Http(
         route=r"/chat/completions",
         route_rank=80,
@@ -42,4 +112,5 @@ OPENAI_CHAT = Wire(
         Evidence("request", 80, "messages with the chat roles", _is_request),
     ),
     telemetry="openai",
+    usage_detail=_usage_detail,
 )

@@ -22,7 +22,7 @@ from typing import Any
 from ...values.losses import Encoded
 from ...values.request import Conversation
 from ..framing import SSE, Framing, framing_for
-from ..residual import decode_conversation, encode_conversation
+from ..residual import decode_conversation, encode_conversation, own_path
 from .answers import decode_response, encode_response
 from .content import decode_item, encode_item
 from .decoding import StreamDecoder
@@ -60,7 +60,7 @@ def framing(content_type: str | None = None) -> Framing:
 
 
 def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
-    return str(quirks["path"]) if quirks else "/responses"
+    return own_path(quirks, model) or "/responses"
 
 
 def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversation:

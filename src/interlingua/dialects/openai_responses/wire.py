@@ -8,8 +8,8 @@ from ...values.errors import ProviderError
 from ...values.request import Request
 from .. import openai_responses, shapes
 from ..framing import write_sse
-from ..limits import RESPONSES as LIMITS
-from ..openai_shared import openai_models
+from ..limits import WORD, CustomTools, Limits, NameRule
+from ..openai_shared import FILE_TYPES, openai_models
 from ..wire import Evidence, Http, Wire
 
 _ITEM = re.compile(r".*_call(_output)?|reasoning|item_reference|compaction|additional_tools")
@@ -55,10 +55,36 @@ def _always_sealed(request: Request, body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
+# https://platform.openai.com/docs/guides/images-vision, Image input requirements: 500 pictures and 50 MB a request, no
+# animations; …/guides/file-inputs, Accepted file types.
+_LIMITS = Limits(
+    api=openai_responses.API,
+    ids=NameRule(WORD, 64),
+    error_flag=False,
+    item_ids=True,  # "Item 'fc_…' was provided without its required 'reasoning' item"
+    later_system=True,
+    server_history=("previous_response_id", "conversation", "prompt"),
+    max_images=500,
+    animations=False,
+    documents=("data", "url", "file"),
+    document_types=FILE_TYPES,
+    media_bytes=50_000_000,
+    families=("openai",),
+    signed_thinking=True,
+    reasoning=("effort", "switch"),
+    cache_breakpoints={},  # …/guides/prompt-caching: from GPT-5.6 on; models before refuse the field
+    custom_tools=True,
+    custom_form=CustomTools({"~type": "custom_tool_call"}),
+    strict="all required",  # …/guides/structured-outputs: all fields required, objects closed
+    named_schemas=True,
+    max_temperature=2,
+)
+
 OPENAI_RESPONSES = Wire(
     api=openai_responses.API,
     codec=openai_responses,
-    limits=LIMITS,
+    limits=_LIMITS,
+    vendor="openai",
     http=Http(
         route=r"/responses",
         route_rank=90,
