@@ -65,7 +65,7 @@ bench: setup ## Speed beside the limits and the peers, each peer in an environme
 	$(BIN)/python bench/search.py
 	$(BIN)/python bench/sessions.py
 
-interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama.cpp, moto, PostgreSQL
+interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama.cpp, moto, PostgreSQL, llm-canvas
 	@test -x interop/.envs/ray/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/ray
 	@$(BIN)/uv pip install --quiet --python interop/.envs/ray/bin/python --require-hashes -r interop/ray.lock
 	PYTHONPATH=src interop/.envs/ray/bin/python interop/ray_data.py
@@ -75,6 +75,11 @@ interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama
 		cp interop/mcp_node/package*.json interop/.envs/mcp-node/ && \
 		npm ci --prefix interop/.envs/mcp-node --ignore-scripts --silent --no-audit --no-fund; fi
 	$(BIN)/python interop/mcp_servers.py
+	@test -x interop/.envs/llm_canvas/bin/python || \
+		for python in $$HOME/.pyenv/versions/3.12*/bin/python 3.12 $(BIN)/python; do \
+			$(BIN)/uv venv --quiet --python $$python interop/.envs/llm_canvas 2>/dev/null && break; done
+	@$(BIN)/uv pip install --quiet --python interop/.envs/llm_canvas/bin/python --require-hashes -r interop/llm_canvas.lock
+	$(BIN)/python interop/llm_canvas_client.py
 	$(BIN)/python interop/postgres_sessions.py
 	$(BIN)/python interop/postgres_durable.py
 	@for name in litellm llama_cpp moto; do \
