@@ -346,7 +346,9 @@ def test_a_run_survives_being_killed_at_any_moment(tmp_path: Path, seed: int) ->
         acknowledged.update(live(path, effects, chance))
         with Session.open(path) as session:
             assert acknowledged <= {entry.id for entry in session.entries()}
-            assert [] == [problem for problem in session.problems if problem.line and "cut off" not in problem.message]
+            assert [] == [
+                problem for problem in session.problems if problem.line and "truncated" not in problem.message
+            ]
     acknowledged.update(live(path, effects, None))
     with Session.open(path) as session:
         messages = session.messages

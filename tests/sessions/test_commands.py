@@ -232,9 +232,9 @@ def test_a_tree_shows_orphans_circles_and_double_ids_marked(home: Path, tmp_path
     shown = run(home, "show", path, "--tree")
     for words in ("one", "orphan", "circle", "early", "late", "twin", "below what cannot be read"):
         assert 1 == shown.out.count(f"user: {words}"), words
-    assert "b  user: orphan  (names the parent 'gone', not before it)" in shown.out
-    assert "c  user: circle  (names itself as its parent)" in shown.out
-    assert "d  user: early  (names the parent 'e', not before it)" in shown.out
+    assert "b  user: orphan  (parent 'gone' is not before it)" in shown.out
+    assert "c  user: circle  (is its own parent)" in shown.out
+    assert "d  user: early  (parent 'e' is not before it)" in shown.out
     assert "a  user: one  (line 6 has the same id)" in shown.out
     rows = run(home, "show", path, "--tree", "--json").json["entries"]
     assert ["a", "b", "c", "d"] == [row["id"] for row in rows if "problem" in row]
@@ -252,4 +252,4 @@ def test_the_tree_of_another_programs_file_is_shown_too(home: Path, tmp_path: Pa
         {"type": "message", "id": "c", "parentId": "l", "message": message},
     )
     shown = run(home, "show", path, "--tree").out.splitlines()
-    assert ["│ a  user: x", "│ b  user: x  (names the parent 'gone', not before it)", "● c  user: x"] == shown
+    assert ["│ a  user: x", "│ b  user: x  (parent 'gone' is not before it)", "● c  user: x"] == shown

@@ -72,7 +72,9 @@ def test_every_acknowledged_line_survives_a_kill(tmp_path: Path, seed: int) -> N
         promised.update(run_and_kill(str(path), "", chance))
         with Session.open(path) as session:
             assert promised <= {entry.id for entry in session.entries()}
-            assert [] == [problem for problem in session.problems if problem.line and "cut off" not in problem.message]
+            assert [] == [
+                problem for problem in session.problems if problem.line and "truncated" not in problem.message
+            ]
             assert len(session.unfinished_calls()) <= 1
             request = il.Conversation(entries=session.context_entries()).request()
             assert il.adapt(request, "anthropic-messages").request.context.messages or not promised

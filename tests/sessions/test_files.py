@@ -52,7 +52,7 @@ def test_a_name_cannot_lead_elsewhere(tmp_path: Path, name: str) -> None:
     """Neither an id nor an agent."""
     store = FileStore(tmp_path)
     for place in (lambda: store.path("main", name), lambda: store.path(name, "s")):
-        with pytest.raises(SessionError, match="is no name"):
+        with pytest.raises(SessionError, match="invalid session name"):
             place()
 
 
@@ -104,7 +104,7 @@ def test_case_105_a_torn_tail_is_moved_aside_and_appends_begin_on_a_fresh_line(t
     path = write_lines(tmp_path / "x.jsonl", USER, ANSWER)
     path.write_bytes(path.read_bytes() + b'{"role":"user","content":"ha')
     with Session.open(path) as session:
-        assert ["the last line was cut off (28 bytes): moved to x.torn-1"] == [p.message for p in session.problems]
+        assert ["the last line was truncated (28 bytes): moved to x.torn-1"] == [p.message for p in session.problems]
         session.append(user("next"))
     assert b'{"role":"user","content":"ha' == (tmp_path / "x.torn-1").read_bytes()
     with Session.open(path) as session:
@@ -157,7 +157,7 @@ def test_a_reader_leaves_a_torn_tail_alone(tmp_path: Path) -> None:
     before = path.read_bytes()
     with Session.open(path, read_only=True) as session:
         assert ["Hi"] == texts(session.messages)
-        assert ["line 2: the last line has no end (4 bytes): it is not read"] == list(map(str, session.problems))
+        assert ["line 2: the last line has no newline (4 bytes): ignored"] == list(map(str, session.problems))
     assert [path] == list(tmp_path.iterdir()) and before == path.read_bytes()
 
 

@@ -332,7 +332,7 @@ def test_compaction_refuses_what_would_lose_something(store: Store) -> None:
         session.append(answer("c"))
         with pytest.raises(SessionError, match="empty summary"):
             session.compact(" ", ids[0])
-        with pytest.raises(SessionError, match="not on the way"):
+        with pytest.raises(SessionError, match="not on the path"):
             session.compact("s", ids[1])
         assert ["a", "c"] == texts(session.context_messages())
 
@@ -493,7 +493,7 @@ def test_a_message_cannot_take_a_role_of_the_session(tmp_path: Path, role: str) 
     """It would move the head or rename the session instead of being said."""
     with Session.open("s", home=tmp_path) as session:
         session.append(il.UserMessage(content="one"))
-        with pytest.raises(SessionError, match="own"):
+        with pytest.raises(SessionError, match="reserved role"):
             session.append(il.CustomMessage(role, {"target": None}))
         assert 1 == len(session.path())
 

@@ -53,7 +53,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.db"
     path.write_text("my notes, which are long enough to be no header of a database " * 20)
     before = path.read_bytes()
-    with pytest.raises(SessionError, match="cannot be used as a session database"):
+    with pytest.raises(SessionError, match="not usable as a session database"):
         store_at(f"sqlite:{path}")
     assert before == path.read_bytes()
 

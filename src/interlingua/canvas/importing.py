@@ -21,8 +21,8 @@ from .. import conversion
 from ..conversion import sources
 from ..sessions import Session, save
 from ..sessions.files import ENDING, FileStore
-from ..sessions.lines import PLACES
 from ..sessions.repair import examine
+from ..sessions.tree import PLACES
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.messages import CustomMessage

@@ -59,7 +59,7 @@ class _Locks:
         return True
 
     def keep(self) -> None:
-        if not self._lease.held:
+        if not self._lease.is_held:
             self._lease.release()
             self._lease = Lease.take(self._path)
 

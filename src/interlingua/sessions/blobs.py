@@ -1,7 +1,7 @@
-"""Large media kept once beside the sessions, and named in their lines.
+"""Large media in content-addressed blobs beside the sessions.
 
-A block whose base64 data is large is written with the address `blob:sha256:…` in place of the data, and a mark in
-`extra` that says so: still a valid block for any reader, and exactly the same block again for ours.
+A block with large base64 data is written with the URL `blob:sha256:…` instead of the data, and a marker in `extra`: a
+valid block for any reader, and restored exactly by ours.
 """
 
 import base64
@@ -30,8 +30,8 @@ _MEDIA = (ImageBlock, AudioBlock, DocumentBlock)
 M = TypeVar("M", bound=AgentMessage)
 
 
-def put_away(message: M, blobs: Blobs, threshold: int = THRESHOLD) -> M:
-    """The message with large data moved to the blobs; what is not canonical base64 stays where it is."""
+def externalize(message: M, blobs: Blobs, threshold: int = THRESHOLD) -> M:
+    """The message with large data moved to the blobs; non-canonical base64 stays in place."""
     if isinstance(message, CustomMessage) or not isinstance(message.content, tuple):
         return message
     content = tuple(_put(block, blobs, threshold) if isinstance(block, _MEDIA) else block for block in message.content)
@@ -54,16 +54,16 @@ def _put(block: Any, blobs: Blobs, threshold: int) -> Any:
     return replace(block, data=None, url=f"{SCHEME}{name}", extra={**block.extra, API: residual})
 
 
-def bring_back(message: M, blobs: Blobs) -> tuple[M, list[str]]:
-    """The message with its data in place again, and the names of blobs that are missing: those stay addresses."""
+def inline(message: M, blobs: Blobs) -> tuple[M, list[str]]:
+    """The message with its data inline again, and the names of missing blobs, whose blocks keep the URL."""
     if isinstance(message, CustomMessage) or not isinstance(message.content, tuple):
         return message, []
     missing: list[str] = []
-    content = tuple(_bring(block, blobs, missing) if isinstance(block, _MEDIA) else block for block in message.content)
+    content = tuple(_inline(block, blobs, missing) if isinstance(block, _MEDIA) else block for block in message.content)
     return replace(message, content=content), missing
 
 
-def _bring(block: Any, blobs: Blobs, missing: list[str]) -> Any:
+def _inline(block: Any, blobs: Blobs, missing: list[str]) -> Any:
     mark = block.extra.get(API, {}).get(MARK)
     if not isinstance(mark, dict) or not (block.url or "").startswith(SCHEME):
         return block
@@ -78,7 +78,7 @@ def _bring(block: Any, blobs: Blobs, missing: list[str]) -> Any:
 
 
 class FileBlobs:
-    """A folder of blobs. A blob appears whole or not at all; putting one again says that it is still wanted."""
+    """A folder of blobs. Writes are atomic; putting a blob again refreshes its time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""What a gallery shows of a session beside its name: models, cost, branches, and a sketch of its tree."""
+"""Cards: what a gallery shows of a session (models, cost, branches, shape of the tree), and totals over messages."""
 
 from collections import Counter
 from typing import Any
@@ -17,14 +17,11 @@ from ..values.messages import (
 from ..values.request import Conversation, is_aside
 from .session import Line, Session
 
-# Counts over messages: roles, tokens, cost, tool calls, in all and per model. Cost is the sum of what is known.
-
-
 TOKENS = ("input", "cache_read", "cache_write", "output", "reasoning", "total_tokens")
 
 
 class Totals:
-    """A sum over messages; `unpriced` says how many answers had no known cost."""
+    """Counts over messages, in total and per model; `unpriced` counts responses without a known cost."""
 
     def __init__(self) -> None:
         self.conversations = 0
@@ -108,14 +105,14 @@ class Card(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CardState(Struct, omit_defaults=True):
-    """A card in the making: it grows line by line, and can be kept and taken up again."""
+    """The state of a card that is computed line by line; serializable, so that indexing can resume."""
 
     models: dict[str, int] = {}
     cost: float = 0.0
     priced: int = 0
     unpriced: int = 0
     problems: int = 0
-    dots: list[tuple[str, str | None, int]] = []  # of the first entries: id, parent, role
+    dots: list[tuple[str, str | None, int]] = []  # id, parent and role of the first entries
 
     def take(self, line: Line) -> None:
         if line.entry is None:
@@ -153,7 +150,7 @@ class CardState(Struct, omit_defaults=True):
 
 
 def card_of(session: Session) -> Card:
-    """The card of a session, all of which is read."""
+    """The card of a session, from a full read."""
     state = CardState()
     for line in session.lines():
         state.take(line)
@@ -173,9 +170,9 @@ def _role(message: Any) -> int:
 
 
 def _lanes(dots: list[tuple[str, str | None, int]]) -> tuple[tuple[int, ...], ...]:
-    """Each entry in the lane of its parent; where that lane has gone on, in the next free one."""
+    """Puts each entry in the lane of its parent, or in a new lane where that one has continued."""
     lanes: list[list[int]] = []
-    ends: dict[str, int] = {}  # the entry at which a lane ends, and the lane
+    ends: dict[str, int] = {}  # the last entry of a lane, and the lane
     for id, parent, role in dots:
         lane = ends.pop(parent, None) if parent is not None else None
         if lane is None:

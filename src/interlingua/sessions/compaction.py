@@ -1,7 +1,7 @@
-"""Compaction: what a model reads of a long session, and where it may be cut. Pure; the model call is somebody else's.
+"""Compaction: the model's view of a long session, and where to cut it. Pure; the caller calls the model.
 
-A compaction is an entry with a summary and the id of the first entry that is kept. What a model reads is then the
-summary, the entries from there on, and everything after the compaction. The session itself loses nothing.
+A compaction is an entry with a summary and the id of the first kept entry. The model then reads the summary, the
+entries from that one on, and everything after the compaction. The session itself loses nothing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,41 +34,41 @@ from .tree import COMPACTION, ENTRY, MODEL, kind_of_message
 ROLE = "compaction"
 RESERVE_TOKENS = 16_384
 KEEP_RECENT_TOKENS = 20_000
-RESULT_SHOWN = 2_000  # characters of a tool result that a summary's writer is shown
+RESULT_SHOWN = 2_000  # characters of a tool result in a summary request
 READERS, WRITERS = frozenset({"read"}), frozenset({"write", "edit"})
 _PATHS = ("path", "file_path", "filePath")
 _FAILED = ("error", "aborted")
 
 
-# --- what a model reads ----------------------------------------------------------------------------------------------
+# --- the model's view ------------------------------------------------------------------------------------------------
 
 
 def context(path: Sequence[Entry]) -> tuple[AgentMessage, ...]:
-    """What a model reads of a path: the latest summary, what that kept, and what came after.
+    """The messages that a model reads of a path: the latest summary, the entries it kept, and those after it.
 
-    What was kept stood behind other words when its signatures were made, so they no longer hold; see `unsigned`.
+    Signatures of kept messages were made for another prefix and are invalid, so they are removed; see `unsigned`.
     """
     return tuple(message for _, message in context_pairs(path))
 
 
 def context_pairs(path: Sequence[Entry]) -> list[tuple[str | None, AgentMessage]]:
-    """What a model reads of a path, each message with the id of its entry; the summary with that of the compaction."""
+    """`context`, each message with the id of its entry; the summary with that of the compaction."""
     at = _latest(path)
     if at is None:
-        return list(_spoken(path))
+        return list(_messages(path))
     first = _first_kept(path, at)
     fields = _fields(path[at])
     summary = summary_message(str(fields.get("summary") or ""), fields.get("timestamp"))
-    kept = ((id, unsigned(message)) for id, message in _spoken(path[first:at]))
+    kept = ((id, unsigned(message)) for id, message in _messages(path[first:at]))
     return [
         (path[at].id, summary),
         *((id, message) for id, message in kept if message is not None),
-        *_spoken(path[at + 1 :]),
+        *_messages(path[at + 1 :]),
     ]
 
 
 def summary_message(summary: str, timestamp: Any = None) -> UserMessage:
-    """A summary in the words in which a model is told of it."""
+    """The user message that gives a model the summary."""
     text = (
         "The conversation so far was too long to keep in full. This is a summary of it:\n\n"
         f"<summary>\n{summary}\n</summary>"
@@ -77,34 +77,33 @@ def summary_message(summary: str, timestamp: Any = None) -> UserMessage:
 
 
 def unsigned(message: AgentMessage) -> AgentMessage | None:
-    """The message without signatures and usage, which tell of a context that is gone; None if nothing else is in it.
+    """The message without signatures and usage, which are valid for the old context only; None if nothing is left.
 
-    Thinking that was signed goes with its signature, and so do the ids of what followed it: OpenAI refuses an item that
-    it knows to have followed reasoning which is not sent. `adapt` treats an open tool turn that lacks its thinking as
-    one of another model. Thinking that was never signed stays: there are hosts that refuse to go on without it
-    (api-docs.deepseek.com/guides/thinking_mode).
+    Removes signed thinking, and the ids of items after it: OpenAI rejects an item whose preceding reasoning item is not
+    sent. `adapt` treats an open tool turn without its thinking as one of another model. Unsigned thinking stays, since
+    DeepSeek rejects a tool turn without it (api-docs.deepseek.com/guides/thinking_mode).
     """
     if isinstance(message, AssistantMessage) and message.usage is not None:
         message = replace(message, usage=None)
     if not isinstance(message, AssistantMessage) or not isinstance(message.content, tuple):
         return message
-    kept = tuple(block for block in message.content if not _is_sealed(block))
+    kept = tuple(block for block in message.content if not _is_signed(block))
     if not kept and message.content:
         return None
     content = tuple(_unsigned(block, len(kept) < len(message.content)) for block in kept)
     return message if content == message.content else replace(message, content=content)
 
 
-def _is_sealed(block: Block) -> bool:
+def _is_signed(block: Block) -> bool:
     return isinstance(block, ThinkingBlock) and (block.thinking_signature is not None or block.redacted)
 
 
-def _unsigned(block: Block, alone: bool) -> Block:
+def _unsigned(block: Block, drop_id: bool) -> Block:
     if isinstance(block, TextBlock) and block.text_signature is not None:
         block = replace(block, text_signature=None)
     elif isinstance(block, ToolCall) and block.thought_signature is not None:
         block = replace(block, thought_signature=None)
-    if alone and any("id" in residual for residual in block.extra.values() if isinstance(residual, dict)):
+    if drop_id and any("id" in residual for residual in block.extra.values() if isinstance(residual, dict)):
         block = replace(block, extra={api: _without_id(residual) for api, residual in block.extra.items()})
     return block
 
@@ -113,7 +112,7 @@ def _without_id(pending: Any) -> Any:
     return {key: value for key, value in pending.items() if key != "id"} if isinstance(pending, dict) else pending
 
 
-def _spoken(entries: Iterable[Entry]) -> Iterator[tuple[str | None, AgentMessage]]:
+def _messages(entries: Iterable[Entry]) -> Iterator[tuple[str | None, AgentMessage]]:
     for entry in entries:
         message: AgentMessage = entry.message
         if not is_bookkeeping(message):
@@ -121,7 +120,7 @@ def _spoken(entries: Iterable[Entry]) -> Iterator[tuple[str | None, AgentMessage
 
 
 def is_bookkeeping(message: AgentMessage) -> bool:
-    """Whether a line is the session's own affair, of which no model is told."""
+    """Whether a message is session metadata that no model reads."""
     kind = kind_of_message(message)
     return kind < ENTRY or kind in (COMPACTION, MODEL)
 
@@ -131,7 +130,7 @@ def is_compaction(message: AgentMessage) -> bool:
 
 
 def first_kept_of(message: AgentMessage) -> str | None:
-    """The id that a compaction names; OpenClaw's word for it is read as well."""
+    """The first kept entry of a compaction; OpenClaw writes `firstKeptEntryId`."""
     fields = message.fields if isinstance(message, CustomMessage) else {}
     found = fields.get("firstKept", fields.get("firstKeptEntryId"))
     return found if isinstance(found, str) else None
@@ -147,35 +146,35 @@ def _latest(path: Sequence[Entry]) -> int | None:
 
 
 def _first_kept(path: Sequence[Entry], compaction: int) -> int:
-    """Where the kept entries begin; at the compaction itself, where what it names is not on the path."""
-    wanted = first_kept_of(path[compaction].message)
-    return next((at for at in range(compaction) if wanted is not None and path[at].id == wanted), compaction)
+    """The index of the first kept entry; of the compaction itself, if that entry is not on the path."""
+    id = first_kept_of(path[compaction].message)
+    return next((at for at in range(compaction) if id is not None and path[at].id == id), compaction)
 
 
-# --- how much it is --------------------------------------------------------------------------------------------------
+# --- token counts ----------------------------------------------------------------------------------------------------
 
 
 def estimate(message: AgentMessage) -> int:
-    """The tokens of a message, roughly; bookkeeping has none, since no model reads it."""
+    """The approximate tokens of a message; 0 for bookkeeping, which no model reads."""
     return 0 if is_bookkeeping(message) else budget.estimate(message)
 
 
 def context_tokens(path: Sequence[Entry]) -> int:
-    """How much the next request holds: what the last answer reported, and an estimate of what came since.
+    """The tokens of the next request: the last reported usage, plus an estimate of later messages.
 
-    Usage from before the latest compaction tells of a context that is gone; failed answers tell nothing.
+    Ignores usage from before the latest compaction, and of failed responses.
     """
     compaction = _latest(path)
     since = 0 if compaction is None else compaction + 1
     for at in range(len(path) - 1, since - 1, -1):
         used = budget.reported(path[at].message)
         if used:
-            return used + sum(estimate(message) for _, message in _spoken(path[at + 1 :]))
+            return used + sum(estimate(message) for _, message in _messages(path[at + 1 :]))
     return sum(map(estimate, context(path)))
 
 
 def is_due(tokens: int, window: int, reserve: int = RESERVE_TOKENS) -> bool:
-    """Whether the context leaves less than the reserve."""
+    """Whether less than the reserve of the window is free."""
     return tokens > window - reserve
 
 
@@ -183,27 +182,27 @@ def is_due(tokens: int, window: int, reserve: int = RESERVE_TOKENS) -> bool:
 
 
 class Cut(NamedTuple):
-    """What to keep and what to sum up. When a turn is cut in two, its first part is in `prefix`."""
+    """Which entries to keep and to summarize. If the cut divides a turn, its first part is in `prefix`."""
 
     first_kept: str | None  # None: nothing is kept
     summarize: tuple[Entry, ...]
     prefix: tuple[Entry, ...]
-    previous: str | None  # the summary before this one, to be brought up to date
-    details: dict[str, Any]  # of that summary: the files it tells of
+    previous: str | None  # the previous summary, to be updated
+    details: dict[str, Any]  # of that summary: its read and modified files
     tokens_before: int
 
 
 def cut(path: Sequence[Entry], keep_recent_tokens: int = KEEP_RECENT_TOKENS) -> Cut | None:
-    """Where to cut a path so that about so many tokens stay; None when there is nothing to sum up.
+    """Cuts a path so that about `keep_recent_tokens` remain; None if there is nothing to summarize.
 
-    Never between a call and its result. What an earlier compaction kept is summed up now, or kept again.
+    Never cuts between a call and its result. Entries kept by an earlier compaction are summarized or kept again.
     """
     compaction = _latest(path)
     if not path or compaction == len(path) - 1:
         return None
     start = 0 if compaction is None else _first_kept(path, compaction)
     at = _cut_at(path, start, keep_recent_tokens)
-    if at is None or not any(map(_is_given, path[start:at])):
+    if at is None or not any(map(_is_message, path[start:at])):
         return None
     turn = _turn_start(path, start, at)
     first = at
@@ -220,12 +219,11 @@ def cut(path: Sequence[Entry], keep_recent_tokens: int = KEEP_RECENT_TOKENS) -> 
 def cut_everything(path: Sequence[Entry]) -> Cut | None:
     """A cut that keeps nothing, for a turn that is too large and cannot be divided.
 
-    None where that would lose something: a call that waits for its result, or a picture or file, of which no summary
-    can be made, that no answer has taken notice of yet.
+    None if that would lose something: a pending call, or an image or file that no response has seen yet.
     """
     compaction = _latest(path)
     start = 0 if compaction is None else _first_kept(path, compaction)
-    if not any(map(_is_given, path[start:])) or _waiting(path) or any(map(_has_media, unanswered(path))):
+    if not any(map(_is_message, path[start:])) or _has_pending_call(path) or any(map(_has_media, unanswered(path))):
         return None
     turn = _turn_start(path, start, len(path))
     return Cut(
@@ -237,7 +235,7 @@ def cut_everything(path: Sequence[Entry]) -> Cut | None:
 
 
 def _before(path: Sequence[Entry], compaction: int | None) -> Any:
-    """What a cut takes over from the compaction before it."""
+    """The fields of a cut that come from the compaction before it."""
     fields = {} if compaction is None else _fields(path[compaction])
     details = fields.get("details")
     return {
@@ -248,7 +246,7 @@ def _before(path: Sequence[Entry], compaction: int | None) -> Any:
 
 
 def unanswered(path: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The entries after the last answer that did not fail: what no answer has taken notice of yet."""
+    """The entries after the last response that did not fail."""
     return tuple(path[next((at for at in range(len(path) - 1, -1, -1) if _answer(path[at])), -1) + 1 :])
 
 
@@ -257,8 +255,8 @@ def _answer(entry: Entry) -> AssistantMessage | None:
     return message if isinstance(message, AssistantMessage) and message.stop_reason not in _FAILED else None
 
 
-def _waiting(path: Sequence[Entry]) -> bool:
-    """Whether a call of the last answer has no result yet."""
+def _has_pending_call(path: Sequence[Entry]) -> bool:
+    """Whether a call of the last response has no result."""
     last = next((answer for entry in reversed(path) if (answer := _answer(entry)) is not None), None)
     if last is None:
         return False
@@ -275,7 +273,7 @@ def _has_media(entry: Entry) -> bool:
     )
 
 
-def _is_given(entry: Entry) -> bool:
+def _is_message(entry: Entry) -> bool:
     return not is_bookkeeping(entry.message)
 
 
@@ -293,7 +291,7 @@ def _cut_at(path: Sequence[Entry], start: int, keep: int) -> int | None:
 
 
 def _valid_cuts(path: Sequence[Entry], start: int) -> list[int]:
-    """Places at which a kept part may begin: at no result, and with no call before whose result comes after."""
+    """Indexes at which a kept part may start: not at a result, nor between a call and its result."""
     valid: list[int] = []
     pending: list[str] = []
     for at in range(start, len(path)):
@@ -314,7 +312,7 @@ def _valid_cuts(path: Sequence[Entry], start: int) -> list[int]:
 
 
 def _without_displaced(path: Sequence[Entry], valid: list[int]) -> list[int]:
-    """Without places behind which a result stands whose call is before: a kept part answers its own calls only."""
+    """The indexes whose kept part contains no result of an earlier call."""
     answered: list[int] = []
     for place in valid:
         calls: set[str] = set()
@@ -330,14 +328,14 @@ def _without_displaced(path: Sequence[Entry], valid: list[int]) -> list[int]:
 
 
 def _turn_start(path: Sequence[Entry], start: int, at: int) -> int | None:
-    """The user's message that began the turn which a cut divides; None when it divides none."""
+    """The user message of the turn that a cut divides; None if it divides none."""
     if at < len(path) and isinstance(path[at].message, UserMessage):
         return None
     found = (place for place in range(at - 1, start - 1, -1) if isinstance(path[place].message, UserMessage))
     return next(found, None)
 
 
-# --- what to ask -----------------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------------
 
 SUMMARY_SECTIONS = """\
 ## Goal
@@ -363,12 +361,12 @@ What the later part of this turn, which is kept in full, needs to be understood.
 
 
 def summary_request(cut: Cut, *, focus: str | None = None) -> str:
-    """The words with which a model is asked for the summary."""
+    """The prompt that requests the summary."""
     return summary_request_of(flat(cut.summarize), cut.previous, focus=focus)
 
 
 def summary_request_of(conversation: str, previous: str | None = None, *, focus: str | None = None) -> str:
-    """The same for a conversation as text, or a part of it: `previous` is then the summary of what came before."""
+    """The prompt for a conversation as text, or a part of it; `previous` is the summary of the part before."""
     parts = [f"<conversation>\n{conversation}\n</conversation>"]
     if previous is not None:
         parts.append(f"<previous-summary>\n{previous}\n</previous-summary>")
@@ -388,14 +386,14 @@ def summary_request_of(conversation: str, previous: str | None = None, *, focus:
 
 
 def prefix_request(cut: Cut) -> str:
-    """The same for the first part of a turn that the cut divides."""
+    """The prompt for the first part of a turn that the cut divides."""
     return prefix_request_of(flat(cut.prefix))
 
 
 def prefix_request_of(conversation: str, previous: str | None = None, *, kept: bool = True) -> str:
-    """The same for a part of that turn as text; where nothing of the turn is `kept`, its end is in it."""
+    """The prompt for a part of that turn as text; unless `kept`, the part includes the end of the turn."""
     before = f"<summary-of-what-came-before>\n{previous}\n</summary-of-what-came-before>\n\n" if previous else ""
-    rest = "what followed is kept in full" if kept else "nothing of it is kept but your words"
+    rest = "what followed is kept in full" if kept else "nothing of it is kept but your summary"
     return (
         f"{before}<conversation>\n{conversation}\n</conversation>\n\n"
         f"This is {'the first' if kept else 'a'} part of a turn; {rest}. Sum up this part"
@@ -405,16 +403,16 @@ def prefix_request_of(conversation: str, previous: str | None = None, *, kept: b
 
 
 def flat(entries: Iterable[Entry]) -> str:
-    """A conversation as labelled text, which no model takes for its own."""
+    """A conversation as labelled text."""
     return "\n\n".join(_labelled(entries))
 
 
-def pieces(entries: Sequence[Entry], most: int, *, unread: Iterable[Entry] = ()) -> list[str]:
-    """The same in pieces of at most `most` tokens, parted between messages where that can be done.
+def pieces(entries: Sequence[Entry], max_tokens: int, *, unread: Iterable[Entry] = ()) -> list[str]:
+    """The labelled text in pieces of at most `max_tokens`, split between messages where possible.
 
-    Of results that are `unread` all is shown: the model asked for them, and no answer has taken them up yet.
+    Results that are `unread` are not shortened: no response has used them yet.
     """
-    limit = most * _BYTES
+    limit = max_tokens * _BYTES
     found: list[str] = []
     for part in _labelled(entries, unread):
         if found and len(found[-1].encode()) + len(part.encode()) <= limit:
@@ -433,7 +431,7 @@ def split(text: str, limit: int) -> list[str]:
     return [*split(text[:middle], limit), *split(text[middle:], limit)]
 
 
-_BYTES = 3  # to a token: fewer than most text has, so that a piece is rather too small than too large
+_BYTES = 3  # per token, a low estimate: a piece is rather too small than too large
 
 
 def _labelled(entries: Iterable[Entry], unread: Iterable[Entry] = ()) -> Iterator[str]:
@@ -471,7 +469,7 @@ def _given(message: UserMessage | SystemMessage | ToolResultMessage) -> str:
 
 
 def _named(block: Block) -> str:
-    """What an attachment is, in words: a summary cannot hold the thing itself."""
+    """The description of an attachment, since a summary is text only."""
     kind = type(block).__name__.removesuffix("Block").lower()
     about = (getattr(block, name, None) for name in ("title", "mime_type", "url"))
     return " ".join([kind, *(str(one)[:200] for one in about if one)])
@@ -487,18 +485,18 @@ def _shortened(text: str) -> str:
     return f"{text[:RESULT_SHOWN]}\n[… {len(text) - RESULT_SHOWN} more characters]"
 
 
-# --- what to store ---------------------------------------------------------------------------------------------------
+# --- the result ------------------------------------------------------------------------------------------------------
 
 
 class Summary(NamedTuple):
-    """What goes into the compaction entry."""
+    """The text and details of a compaction entry."""
 
     text: str
     details: dict[str, Any]
 
 
 def finished(cut: Cut, summary: str, prefix: str | None = None) -> Summary:
-    """The summary as it is stored: of the history, of the divided turn, and the files that were read and changed."""
+    """The summary to store: of the history and the divided turn, with the files that were read and modified."""
     read, modified = files((*cut.summarize, *cut.prefix), cut.details)
     parts = [summary.strip()] if summary.strip() else []
     if prefix:
@@ -511,7 +509,7 @@ def finished(cut: Cut, summary: str, prefix: str | None = None) -> Summary:
 
 
 def files(entries: Iterable[Entry], before: dict[str, Any] | None = None) -> tuple[list[str], list[str]]:
-    """Files that were only read, and files that were changed, with those of an earlier summary."""
+    """The files only read, and the files modified, including those of an earlier summary."""
     read = {name for name in (before or {}).get("readFiles", ()) if isinstance(name, str)}
     modified = {name for name in (before or {}).get("modifiedFiles", ()) if isinstance(name, str)}
     for entry in entries:

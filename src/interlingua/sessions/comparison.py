@@ -1,4 +1,4 @@
-"""Two conversations side by side: which messages belong together, and what differs in them, word by word. Pure."""
+"""Comparison of two conversations: aligns messages and diffs their texts word by word. Pure."""
 
 import difflib
 import re
@@ -11,19 +11,19 @@ from ..values.messages import AgentMessage
 
 Kind: TypeAlias = Literal["equal", "changed", "removed", "added"]
 
-# What a format may or may not write down about a message, and what is not the message itself.
+# Metadata that some formats do not store.
 BOOKKEEPING = frozenset(
     {"timestamp", "usage", "api", "provider", "model", "responseId", "responseModel", "stopReason", "stopDetail"}
     | {"extra", "argumentsText", "toolName"}
 )
-MAX_WORDS = 10_000  # of either text; longer ones are compared line by line
-_MANY_WORDS = 1_000  # from here on, words that are everywhere do not begin a match: comparing stays quick
-_WORDS = re.compile(r"\s*(?:\w+|[^\w\s])|\s+")  # blanks go with what follows: alone they would match anywhere
+MAX_WORDS = 10_000  # longer texts are compared line by line
+_AUTOJUNK_WORDS = 1_000  # longer texts use difflib's autojunk heuristic, for speed
+_TOKENS = re.compile(r"\s*(?:\w+|[^\w\s])|\s+")  # spaces belong to the next word: alone they would match anywhere
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class Pair(NamedTuple):
-    """A message of each side that belong together; one of them is None where the other side has none."""
+    """Two aligned messages by index; None where a side has no counterpart."""
 
     kind: Kind
     a: int | None
@@ -31,14 +31,14 @@ class Pair(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A piece of text that both sides have, or one of them."""
+    """A piece of text that is on both sides, or on one."""
 
     text: str
     side: Literal["both", "a", "b"]
 
 
 def comparable(message: AgentMessage, *, everything: bool = False) -> dict[str, Any]:
-    """What a message says, in one spelling: text content as blocks, bookkeeping left out unless `everything`."""
+    """A message in normal form: text content as blocks, without bookkeeping unless `everything`."""
     value: dict[str, Any] = plain(message)
     if isinstance(value.get("content"), str):
         value = {**value, "content": [{"type": "text", "text": value["content"]}]}
@@ -46,14 +46,14 @@ def comparable(message: AgentMessage, *, everything: bool = False) -> dict[str, 
 
 
 def _stripped(value: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: item for key, item in value.items() if key not in BOOKKEEPING}
-    if isinstance(kept.get("content"), list):
-        kept["content"] = [_stripped(item) if isinstance(item, dict) else item for item in kept["content"]]
-    return kept
+    stripped = {key: item for key, item in value.items() if key not in BOOKKEEPING}
+    if isinstance(stripped.get("content"), list):
+        stripped["content"] = [_stripped(item) if isinstance(item, dict) else item for item in stripped["content"]]
+    return stripped
 
 
 def common_prefix(a: Sequence[Any], b: Sequence[Any]) -> int:
-    """How many values are the same from the beginning on."""
+    """The length of the common prefix."""
     count = 0
     for left, right in zip(a, b, strict=False):
         if left != right:
@@ -63,7 +63,7 @@ def common_prefix(a: Sequence[Any], b: Sequence[Any]) -> int:
 
 
 def aligned(a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]]) -> Iterator[Pair]:
-    """Which messages belong together, in order: the same ones first; between them, those of one role."""
+    """Aligns messages in order: equal ones first; between them, those of the same role."""
     keys = [[jsontext.compact(value) for value in side] for side in (a, b)]
     start = common_prefix(*keys)
     yield from (Pair("equal", at, at) for at in range(start))
@@ -76,7 +76,7 @@ def aligned(a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]]) -> Iterato
 
 
 def _by_role(a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]], left: range, right: range) -> Iterator[Pair]:
-    """Messages that differ: neighbours of the same role are two tellings of one, the others stand alone."""
+    """Aligns messages that differ by role; the others are removed or added."""
     roles = [[side[at].get("role") for at in where] for side, where in ((a, left), (b, right))]
     matcher = difflib.SequenceMatcher(None, roles[0], roles[1], autojunk=False)
     for kind, a1, a2, b1, b2 in matcher.get_opcodes():
@@ -88,25 +88,25 @@ def _by_role(a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]], left: ran
 
 
 def spans(a: str, b: str) -> list[Span]:
-    """Two texts as one row of pieces, word by word; line by line where they are very long."""
-    terms = [_WORDS.findall(text) for text in (a, b)]
-    if max(map(len, terms)) > MAX_WORDS:
-        terms = [_LINES.findall(text) for text in (a, b)]
+    """The diff of two texts, word by word; line by line if they are very long."""
+    tokens = [_TOKENS.findall(text) for text in (a, b)]
+    if max(map(len, tokens)) > MAX_WORDS:
+        tokens = [_LINES.findall(text) for text in (a, b)]
     found: list[Span] = []
-    matcher = difflib.SequenceMatcher(None, terms[0], terms[1], autojunk=max(map(len, terms)) > _MANY_WORDS)
+    matcher = difflib.SequenceMatcher(None, tokens[0], tokens[1], autojunk=max(map(len, tokens)) > _AUTOJUNK_WORDS)
     for kind, a1, a2, b1, b2 in matcher.get_opcodes():
         if kind == "equal":
-            found.append(Span("".join(terms[0][a1:a2]), "both"))
+            found.append(Span("".join(tokens[0][a1:a2]), "both"))
             continue
         if a1 < a2:
-            found.append(Span("".join(terms[0][a1:a2]), "a"))
+            found.append(Span("".join(tokens[0][a1:a2]), "a"))
         if b1 < b2:
-            found.append(Span("".join(terms[1][b1:b2]), "b"))
+            found.append(Span("".join(tokens[1][b1:b2]), "b"))
     return found
 
 
 def alike(pieces: Sequence[Span]) -> tuple[int, int]:
-    """How many words both sides have, and how many there are in the longer one."""
+    """The number of common words, and of words in the longer side."""
     counts = {"both": 0, "a": 0, "b": 0}
     for piece in pieces:
         counts[piece.side] += len(re.findall(r"\w+", piece.text))

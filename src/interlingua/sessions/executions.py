@@ -1,8 +1,8 @@
-"""What a session knows of the execution of a call, wherever that was recorded.
+"""The recorded execution of tool calls.
 
-The journal has a `tool_start` line for each call that began, and a `tool_end` line for one that ended before its result
-could be written. A result that was written is an entry; after a rewind it may stand on another branch than the call is
-looked at from. A call that is known to have begun must never be run again.
+The journal has a `tool_start` line for each call that started, and a `tool_end` line for one that ended before its
+result was written. A written result is an entry; after a rewind it may be on another branch than the present path.
+A call that has started must never run again.
 """
 
 from collections import Counter, defaultdict
@@ -11,11 +11,10 @@ from typing import Any, NamedTuple, Protocol
 
 from ..values.errors import InterlinguaError
 from ..values.messages import AgentMessage, AssistantMessage, ToolCall, ToolResultMessage
-from .lines import PLACES, decode_line, read_line
-from .tree import ASSISTANT, ENTRY, JOURNAL, RESULT, ROOT, USER, Place
+from .tree import ASSISTANT, ENTRY, JOURNAL, PLACES, RESULT, ROOT, USER, Place, decode_line, read_line
 
 START, END = "tool_start", "tool_end"
-STATUS_UNKNOWN = "unknown"  # in the details of a result that says that nobody knows what the call did
+STATUS_UNKNOWN = "unknown"  # in the details of a result whose call has an unknown outcome
 UNKNOWN = (
     "It is not known whether this call took effect: the program ended while it was running. "
     "It was not run again. Check its effects before you repeat it."
@@ -23,7 +22,7 @@ UNKNOWN = (
 
 
 class OpenCall(NamedTuple):
-    """A call without a result on some path: the number of its entry, and how many calls of its id stand before it."""
+    """A call without a result on a path: the number of its entry, and how many earlier calls have its id."""
 
     number: int
     call: ToolCall
@@ -31,7 +30,7 @@ class OpenCall(NamedTuple):
 
 
 class Execution(NamedTuple):
-    """What is known of a call: the journal's lines, and the `toolResult` line that it ended with, if one was saved."""
+    """The journal lines of a call, and its `toolResult` line, if one was saved."""
 
     start: dict[str, Any] | None = None
     end: dict[str, Any] | None = None
@@ -46,7 +45,7 @@ class Execution(NamedTuple):
         return self.start is not None or self.ended
 
     def notes(self, call: ToolCall, now: int) -> Iterator[dict[str, Any]]:
-        """Journal lines that say it all."""
+        """Journal lines that record this execution."""
         about = {"role": "journal", "kind": START, "callId": call.id, "name": call.name, "timestamp": now}
         if self.started:
             yield self.start or about
@@ -55,9 +54,9 @@ class Execution(NamedTuple):
 
 
 def open_calls(path: Iterable[tuple[int, AgentMessage]]) -> Iterator[OpenCall]:
-    """Calls without a result before the next answer, in a path of messages with their numbers.
+    """Calls without a result before the next response, in a path of numbered messages.
 
-    Failed answers call nothing.
+    Calls of failed responses do not count.
     """
     pending: list[OpenCall] = []
     for number, message in path:
@@ -80,7 +79,7 @@ def _calls(number: int, message: AssistantMessage) -> Iterator[OpenCall]:
 
 
 class Lines(Protocol):
-    """The part of a `Log` that is needed here."""
+    """The part of `Log` that `Executions` uses."""
 
     def __len__(self) -> int: ...
     def place(self, number: int, /) -> Place: ...
@@ -96,29 +95,29 @@ class Executions:
         self._starts: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         self._ends: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         self._results: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-        self._occurrences: dict[tuple[str, int], int] = {}  # of a result's number, by the id of its call
+        self._occurrences: dict[tuple[str, int], int] = {}  # of a call id and a result's number
         for number in self._below():
             self._take(number)
 
     def of(self, id: str, occurrence: int = 0) -> Execution:
-        """What is known of the call with an id; `occurrence` tells several of one id apart."""
+        """The execution of the call with an id; `occurrence` distinguishes several calls of one id."""
         start, end = (next(iter(lines[id][occurrence:]), None) for lines in (self._starts, self._ends))
-        noted = None if end is None or not isinstance(end.get("result"), dict) else end["result"]
-        results = [*self._results[id, occurrence], *([] if noted is None else [noted])]
+        recorded = None if end is None or not isinstance(end.get("result"), dict) else end["result"]
+        results = [*self._results[id, occurrence], *([] if recorded is None else [recorded])]
         result = min(results, key=_is_unknown, default=None)
-        return Execution(start, end if result is noted else None, result)
+        return Execution(start, end if result is recorded else None, result)
 
     def _below(self) -> Iterator[int]:
-        """Journal lines; and results below the entry: in the same turn, or late but before the next turn's answer."""
-        spoken = {self._entry: False}  # entries of the turn, and whether a user has spoken since
+        """Journal lines, and results below the entry: in the same turn, or later but before the next response."""
+        late_below = {self._entry: False}  # entries of the turn, and whether a user message is between
         for number in range(self._entry + 1, len(self._log)):
             kind, parent, _ = self._log.place(number)
             if kind == JOURNAL:
                 yield number
-            late = spoken.get(parent)
+            late = late_below.get(parent)
             if kind < ENTRY or late is None or (late and kind == ASSISTANT):
                 continue
-            spoken[number] = late or kind == USER
+            late_below[number] = late or kind == USER
             if kind == RESULT:
                 yield number
 
@@ -139,9 +138,9 @@ class Executions:
             self._ends[id].append(_without_place(line))
 
     def _answers(self, number: int, id: str) -> bool:
-        """Whether a line is about a call of this entry, and not of another answer that uses the same id.
+        """Whether a line is about a call of this entry, and not of another response that uses the same id.
 
-        A journal line that stands below no such answer may be about any: who wrote it did not say where it stood.
+        A journal line below no such response may be about any: its writer recorded no `parentId`.
         """
         kind, at, _ = self._log.place(number)
         while at > ROOT and at != self._entry and (id, at) not in self._occurrences:

@@ -1,7 +1,7 @@
 """Sessions as JSON lines in files: `<home>/agents/<agent>/sessions/<id>.jsonl`.
 
-A line counts when its newline is written, and an append is one write of whole lines. What a crash leaves behind the
-last newline is moved aside when the next writer opens the file; what a full disk left is cut off at once.
+A line is valid when its newline is written, and an append is one write of whole lines. The next writer moves what a
+crash left behind the last newline to another file; after a failed write (disk full) the file is truncated at once.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ ENDING = ".jsonl"
 CATALOGUE = ".sessions-2.idx"
 _DELETED = ".deleted-"
 _CHUNK = 1 << 20
-_SAVED_EVERY = 512  # lines: how much of the index a crash may cost
+_SAVED_EVERY = 512  # lines between two saves of the index
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+=-]{0,200}")
 
 
@@ -46,9 +46,9 @@ class FileLog:
         self._index = Index()
         self._file = -1
         self._unsaved = 0
-        self._stood: str | None = None  # the id of the entry at which the session stands, where that was just read
+        self._head_id: str | None = None  # the id of the head, if just read
         self._is_new = False
-        self._lease = _taken(path) if write else None
+        self._lease = _lease_at(path) if write else None
         try:
             self._open()
         except BaseException:
@@ -60,7 +60,7 @@ class FileLog:
             self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         else:
             if self._lease.after is not None:
-                self.problems.append(Problem(None, f"the last writer ended without closing: {self._lease.after}"))
+                self.problems.append(Problem(None, f"the last writer exited without closing: {self._lease.after}"))
             self._is_new = not self.path.exists()
             self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         found = os.fstat(self._file)
@@ -77,8 +77,8 @@ class FileLog:
         return len(self._index)
 
     @property
-    def stand(self) -> int:
-        return self._index.stand
+    def head(self) -> int:
+        return self._index.head
 
     @property
     def size(self) -> int:
@@ -103,7 +103,7 @@ class FileLog:
         return raw
 
     def _check(self, record: Record, raw: bytes) -> None:
-        """Whether a line is the one that the index means, and follows the one that the index says."""
+        """Raises StaleIndex unless the line has the id and the parent in the index."""
         try:
             line = parse_place(raw)
         except FormatError:
@@ -154,7 +154,7 @@ class FileLog:
         if rest and self._lease is not None:
             self._repair(rest)
         elif rest and not lease.is_locked(self.path.with_suffix(".lock")):
-            self._report(f"the last line has no end ({rest} bytes): it is not read")
+            self._report(f"the last line has no newline ({rest} bytes): ignored")
 
     def _was_replaced(self) -> bool:
         try:
@@ -164,43 +164,43 @@ class FileLog:
 
     def rebuild(self) -> None:
         self._index.close()
-        self._index, self._stood = Index(), None
+        self._index, self._head_id = Index(), None
         self.generation += 1
         self.refresh()
 
     def _read_lines(self, size: int) -> int:
-        """Indexes the whole lines up to `size`; returns how many bytes are left behind the last of them."""
+        """Indexes the whole lines up to `size`; returns the number of bytes behind the last newline."""
         chunk = _CHUNK
         while self._index.covered < size:
             data = os.pread(self._file, min(chunk, size - self._index.covered), self._index.covered)
             lines = data.split(b"\n")
             lines.pop()
             for line in lines:
-                self._take_in(line)
+                self._index_line(line)
             if not lines:
                 if len(data) < chunk:
                     return size - self._index.covered
-                chunk *= 2  # a long line is read in few pieces
+                chunk *= 2  # read a long line in few chunks
         return 0
 
-    def _take_in(self, raw: bytes) -> None:
+    def _index_line(self, raw: bytes) -> None:
         try:
             line = parse_place(raw)
         except FormatError:
-            self._index.add(len(raw), self._index.stand, None, BAD if raw.strip() else BLANK)
+            self._index.add(len(raw), self._index.head, None, BAD if raw.strip() else BLANK)
             return
-        stand = self._index.stand
-        kind, parent, orphan = place(line, stand, self._find_parent)
+        head = self._index.head
+        kind, parent, orphan = place(line, head, self._find_parent)
         id = line.id if kind >= ENTRY and isinstance(line.id, str) else None
         self._index.add(len(raw), parent, id, kind, ORPHAN if orphan else 0)
         if kind >= ENTRY:
-            self._stood = id
-        elif parent != stand:
-            self._stood = None
+            self._head_id = id
+        elif parent != head:
+            self._head_id = None
 
     def _find_parent(self, id: str) -> int | None:
-        """As `find`, with a short way for the usual case: the entry that was taken in last."""
-        return self._index.stand if id == self._stood else self.find(id)
+        """`find` with a fast path for the usual case: the last entry."""
+        return self._index.head if id == self._head_id else self.find(id)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class FileLog:
         if self._was_replaced():
             raise SessionError(f"{self.path}: the file was removed or replaced; open the session again")
         if os.fstat(self._file).st_size != self._index.covered:
-            self.refresh()  # somebody appended who does not know of leases
+            self.refresh()  # a writer without a lease has appended
         first = len(self._index)
         try:
             self._write(b"".join(line + b"\n" for line in lines))
@@ -220,10 +220,10 @@ class FileLog:
                 os.ftruncate(self._file, self._index.covered)
             why = error.strerror or str(error)
             raise SessionError(
-                f"{self.path}: not saved: {why}; what was saved before is whole: make room and append again"
+                f"{self.path}: not saved: {why}; earlier lines are intact: free disk space and append again"
             ) from error
         for line in lines:
-            self._take_in(line)
+            self._index_line(line)
         self._unsaved += len(lines)
         if self._unsaved >= _SAVED_EVERY:
             self._save_index()
@@ -240,7 +240,7 @@ class FileLog:
             view = view[os.write(self._file, view) :]
 
     def _repair(self, rest: int) -> None:
-        """Puts an end to the last line if it is whole; moves it aside if a crash cut it."""
+        """Adds the missing newline to the last line if it is complete; otherwise moves it to a `.torn-N` file."""
         start = self._index.covered
         tail = os.pread(self._file, rest, start)
         try:
@@ -248,11 +248,11 @@ class FileLog:
         except FormatError:
             place = self._set_aside(tail)
             os.ftruncate(self._file, start)
-            self._report(f"the last line was cut off ({rest} bytes): moved to {place.name}")
+            self._report(f"the last line was truncated ({rest} bytes): moved to {place.name}")
         else:
             self._write(b"\n")
             self._report("the last line had no newline: one was added")
-            self._take_in(tail)
+            self._index_line(tail)
 
     def _set_aside(self, tail: bytes) -> Path:
         number = 1
@@ -286,7 +286,7 @@ class FileLog:
             self._is_new = False
 
     def _save_index(self) -> None:
-        with contextlib.suppress(OSError):  # a full disk costs the cache, never the session
+        with contextlib.suppress(OSError):  # only a cache
             self._index.save(self._index_path, self._file)
         self._unsaved = 0
 
@@ -300,13 +300,13 @@ class FileLog:
             os.close(self._file)
             self._file = -1
             if self._is_new and not len(self._index):
-                self.path.unlink(missing_ok=True)  # nothing was ever said
+                self.path.unlink(missing_ok=True)  # no line was ever written
         self._index.close()
         if self._lease is not None:
             self._lease.release()
 
 
-def _taken(path: Path) -> lease.Lease:
+def _lease_at(path: Path) -> lease.Lease:
     try:
         return lease.Lease.take(path.with_suffix(".lock"))
     except SessionBusy as busy:
@@ -318,7 +318,7 @@ def _name(id: object) -> str | None:
 
 
 class FileStore:
-    """Session files under a home; or, with `folder`, those of one folder alone."""
+    """Session files under a home; or, with `folder`, those of one folder."""
 
     def __init__(self, home: Path | str | None = None, *, folder: Path | None = None) -> None:
         self.home = Path(home).expanduser() if home is not None else default_home()
@@ -353,12 +353,12 @@ class FileStore:
 
     def replace(self, agent: str, id: str, by: str, *, keep: bool) -> str | None:
         old, new = self.path(agent, id), self.path(agent, by)
-        kept = _kept_copy(old) if keep else None
+        backup = _backup(old) if keep else None
         for path in (old, new):
             path.with_suffix(".idx").unlink(missing_ok=True)
         new.replace(old)
         _sync_folder(old.parent)
-        return None if kept is None else str(kept)
+        return None if backup is None else str(backup)
 
     def delete(self, agent: str, id: str) -> None:
         path = self.path(agent, id)
@@ -390,14 +390,14 @@ class FileStore:
                 yield from stream
 
     def _remains(self, agent: str, one: Deleted) -> list[Path]:
-        """The file, and what was set aside of it, unless a new session has its name by now."""
+        """The file and its backups, unless a new session has taken its name."""
         path = self.path(agent, one.id)
-        aside = (
+        backups = (
             []
             if path.exists()
             else [*path.parent.glob(f"{one.id}{ENDING}.before-gc-*"), *path.parent.glob(f"{one.id}.torn-*")]
         )
-        return [self._trash_path(agent, one), *aside]
+        return [self._trash_path(agent, one), *backups]
 
     def untrash(self, agent: str, one: Deleted) -> None:
         self._trash_path(agent, one).replace(self.path(agent, one.id))
@@ -412,7 +412,7 @@ class FileStore:
     # --- listing -----------------------------------------------------------------------------------------------------
 
     def sessions(self, agent: str) -> list[SessionInfo]:
-        """From the catalogue, in which files that changed since are looked at again."""
+        """All sessions of an agent, the latest first: from the catalogue, updated for changed files."""
         folder = self.folder(agent)
         place = folder / CATALOGUE
         known = _read_catalogue(place)
@@ -474,34 +474,34 @@ def _read_catalogue(place: Path) -> dict[str, _Row]:
 
 def _write_catalogue(place: Path, rows: dict[str, _Row]) -> None:
     part = place.with_name(f".{place.name}.{os.getpid()}.part")
-    with contextlib.suppress(OSError):  # a cache: the list is the same without it
-        part.touch(0o600)  # titles are words of the conversations
+    with contextlib.suppress(OSError):  # only a cache
+        part.touch(0o600)  # titles are private: they quote the conversations
         part.write_bytes(msgspec.msgpack.encode(rows))
         part.replace(place)
 
 
 def _named(name: str, what: str) -> str:
     if not _NAME.fullmatch(name):
-        raise SessionError(f"{name!r} is no name for the {what}: use letters, digits and ._-")
+        raise SessionError(f"invalid {what} name {name!r}; use letters, digits and ._-")
     return name
 
 
-def _kept_copy(path: Path) -> Path:
-    """The file under another name, beside it."""
+def _backup(path: Path) -> Path:
+    """Links or copies the file to an unused name beside it."""
     for number in itertools.count(1):
         target = path.with_name(f"{path.name}.before-gc-{number}")
         try:
             os.link(path, target)
         except FileExistsError:
             continue
-        except OSError:  # no links here
+        except OSError:  # the file system has no hard links
             shutil.copy2(path, target)
         break
     return target
 
 
 def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # not every system lets a folder be synced
+    with contextlib.suppress(OSError):  # not every system can sync a folder
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)

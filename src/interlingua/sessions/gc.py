@@ -1,4 +1,4 @@
-"""Clearing up: branches that lead nowhere, and blobs that no session names. The new is written and verified first."""
+"""Deletion and garbage collection of sessions, branches and blobs. A replacement is written and verified first."""
 
 import itertools
 import secrets
@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..values import jsontext
 from .blobs import NAME
-from .lines import read_line
 from .session import Session
 from .store import Deleted, SessionBusy, SessionDamaged, SessionError, SessionNotFound, Store
 from .tree import (
@@ -25,50 +24,48 @@ from .tree import (
     is_positional,
     parse_place,
     positional,
+    read_line,
     walk,
 )
 
-# Deleting sessions, with a period in which that can be undone; after it, everything of them is removed.
-#
-# What goes with a session: its lines and index, set-aside originals, blobs that no other session names, its words in
-# the search index, and whatever others keep by its id (`register_forgetter`).
-
+# A deleted session can be restored for a period. Then it is purged: its lines and index, backups, blobs that no other
+# session references, its entries in the search index, and data registered by id (`register_forgetter`).
 
 UNDO = 7 * 24 * 3600.0  # seconds
-DELETION_GRACE = 60.0  # seconds for which a blob is left alone that somebody has just put: its line may be on the way
+DELETION_GRACE = 60.0  # seconds during which a new blob is not deleted: its line may not be written yet
 
 Forget: TypeAlias = Callable[[str, str], object]
 _forgetters: list[Forget] = []
 
 
 class Purged(NamedTuple):
-    """What was removed for good."""
+    """How many sessions and blobs were removed."""
 
     sessions: int
     blobs: int
 
 
 def register_forgetter(forget: Forget) -> Callable[[], None]:
-    """Has `forget(agent, id)` called when a session is removed for good; returns a function that ends this."""
+    """Registers `forget(agent, id)`, called when a session is purged; returns a function that unregisters it."""
     _forgetters.append(forget)
     return lambda: _forgetters.remove(forget)
 
 
 def delete(store: Store, agent: str, id: str, *, index: Any = None, name: str = "own") -> Deleted:
-    """Takes a session away; `restore` brings it back until it is purged. Its words are no longer found at once.
+    """Deletes a session and removes it from the search `index`; `restore` undoes it until it is purged.
 
-    Raises SessionBusy while somebody writes, SessionNotFound where there is none.
+    Raises SessionBusy while another writer holds it, SessionNotFound if there is none.
     """
-    with Session.open(id, agent=agent, store=store, create=False) as session:  # nobody else may write meanwhile
+    with Session.open(id, agent=agent, store=store, create=False) as session:  # holds the write lock
         if index is not None:
             index.forget(name, agent, id, session)
         return store.trash(agent, id)
 
 
 def restore(store: Store, agent: str, id: str) -> None:
-    """Brings a deleted session back, as it was."""
+    """Restores a deleted session."""
     if any(info.id == id for info in store.sessions(agent)):
-        raise SessionBusy(f"{agent}/{id}", "another session that has its name by now")
+        raise SessionBusy(f"{agent}/{id}", "another session of the same name")
     found = [one for one in store.trashed(agent) if one.id == id]
     if not found:
         raise SessionNotFound(f"no deleted session {id!r} of agent {agent!r}")
@@ -83,7 +80,7 @@ def purge(
     grace: float = DELETION_GRACE,
     now: float | None = None,
 ) -> Purged:
-    """Removes for good what was deleted longer than the period ago."""
+    """Removes sessions that were deleted more than `undo` seconds ago."""
     before = ((time.time() if now is None else now) - undo) * 1000
     sessions = blobs = 0
     for whose in store.agents() if agent is None else [agent]:
@@ -112,11 +109,11 @@ def _purge(store: Store, agent: str, one: Deleted, grace: float) -> int:
     return removed
 
 
-BLOB_GRACE = 3600.0  # seconds for which a blob is kept that nothing names: its line may be on the way
+BLOB_GRACE = 3600.0  # seconds during which an unreferenced blob is kept: its line may not be written yet
 
 
 class Collected(NamedTuple):
-    """What was cleared: lines of a session or blobs, how many bytes, and where the original is kept."""
+    """The removed lines or blobs, their bytes, and the backup of the original, if `kept`."""
 
     items: int
     size: int
@@ -124,18 +121,18 @@ class Collected(NamedTuple):
 
 
 def collect_branches(store: Store, agent: str, id: str, *, delete: bool = False) -> Collected:
-    """Leaves in a session the ways to its head, its labels and its branches; the original is kept unless `delete`.
+    """Removes entries that are on no path to the head, a label or a branch; keeps a backup unless `delete`.
 
-    Refuses while lines cannot be read, and where entries have no ids to be found by afterwards.
+    Raises SessionDamaged if a line is unreadable, SessionError if an entry has no id.
     """
     with Session(store.open(agent, id, write=True, create=False), store, id=id, agent=agent) as session:
         _refuse(session)
         log = session._log
         lines = list(_living(session))
-        gone = Counter(map(log.line, range(len(log)))) - Counter(lines)
-        if not gone:
+        removed = Counter(map(log.line, range(len(log)))) - Counter(lines)
+        if not removed:
             return Collected(0, 0)
-        size = sum((len(line) + 1) * count for line, count in gone.items())
+        size = sum((len(line) + 1) * count for line, count in removed.items())
         name = f"{id}.gc-{secrets.token_hex(4)}"
         try:
             _write(store, agent, name, lines)
@@ -143,35 +140,35 @@ def collect_branches(store: Store, agent: str, id: str, *, delete: bool = False)
         except BaseException:
             store.delete(agent, name)
             raise
-        return Collected(gone.total(), size, store.replace(agent, id, name, keep=not delete))
+        return Collected(removed.total(), size, store.replace(agent, id, name, keep=not delete))
 
 
 def _living(session: Session) -> Iterator[bytes]:
-    """The lines that stay, the journal behind each call that has no result on some way: a result that goes is in it."""
+    """The lines to keep; each call without a result on some path gets journal lines that record its execution."""
     log, labels, branches = session._log, session.labels(), session.branches()
     alive: set[int] = set()
     ends = (*labels, *(branch.head for branch in branches.values() if branch.head is not None))
-    for target in (log.stand, *(number for number in map(log.find, ends) if number is not None)):
+    for target in (log.head, *(number for number in map(log.find, ends) if number is not None)):
         alive.update(itertools.takewhile(lambda at: at not in alive, walk(session._parent, target)))
     inner = {session._parent(number) for number in alive}
     paths = (list(walk(session._parent, end))[::-1] for end in alive - inner)
     journal = {number: notes for path in paths for number, notes in session.journal_of(path).items()}
     latest = _latest_branch_lines(session)
-    stand = ROOT  # of the new session
+    head = ROOT  # of the new session
     for number in range(len(log)):
         if _lives(session, number, alive, labels) and (number in latest or not _is_branch(session, number)):
             yield log.line(number)
-            stand = number if log.place(number).kind >= ENTRY else stand
+            head = number if log.place(number).kind >= ENTRY else head
             for note in journal.get(number, ()):
                 yield jsontext.write({**note, "parentId": session._name(number)})
     current = session.current_branch
-    if log.stand != stand or current is not None:
+    if log.head != head or current is not None:
         where = {} if current is None else {"branch": current}
         yield jsontext.write({"role": "head", "target": session.head, **where})
 
 
 def _latest_branch_lines(session: Session) -> set[int]:
-    """Of each branch that there is, the first line, which says what it is, and the last, which says where it stands."""
+    """The first line of each branch, which describes it, and the last, which has its head."""
     lines: dict[str, list[int]] = {}
     for number in session._log.numbers(MARK):
         line = read_line(session._log.line(number))
@@ -205,7 +202,7 @@ def _lives(session: Session, number: int, alive: set[int], labels: dict[str, str
 def _refuse(session: Session) -> None:
     for number in session._log.numbers(BAD, first=1):
         raise SessionDamaged(
-            f"{session.where}: line {number + 1} cannot be read and would be lost;"
+            f"{session.where}: line {number + 1} is unreadable and would be lost;"
             " repair the file first: interlingua doctor FILE -o NEW"
         )
     for number in range(len(session._log)):
@@ -213,8 +210,8 @@ def _refuse(session: Session) -> None:
             line = parse_place(session._log.line(number))
             if not isinstance(line.id, str) or is_positional(line.parent_id):
                 raise SessionError(
-                    f"{session.where}: {positional(number)} has no id, so nothing could be found by it afterwards;"
-                    " import the file as a new session, which gives its entries ids"
+                    f"{session.where}: entry {positional(number)} has no id and could not be referenced afterwards;"
+                    " import the file as a new session, which assigns ids"
                 )
 
 
@@ -227,7 +224,7 @@ def _write(store: Store, agent: str, name: str, lines: list[bytes]) -> None:
 
 
 def _verify(store: Store, agent: str, name: str, source: Session) -> None:
-    """Reads what was written as the source is read."""
+    """Raises SessionDamaged unless the copy reads like the source."""
     copy = Session(store.open(agent, name, write=False, create=False), store, id=name, agent=agent)
     try:
         same = all(
@@ -237,16 +234,16 @@ def _verify(store: Store, agent: str, name: str, source: Session) -> None:
     finally:
         copy.close()
     if not same:
-        raise SessionDamaged(f"{source.where}: what was written reads otherwise; the session was left as it is")
+        raise SessionDamaged(f"{source.where}: the written copy differs from the original; the session was not changed")
 
 
 def collect_blobs(store: Store, agent: str, *, grace: float = BLOB_GRACE) -> Collected:
-    """Removes blobs that no line of any session of the agent names; lines of kept originals count too."""
+    """Removes blobs that no line of the agent's sessions and backups references."""
     blobs = store.blobs(agent)
     unnamed = set(blobs.names(unused_for=grace))
     for text in store.texts(agent) if unnamed else ():
         unnamed.difference_update(found.decode() for found in NAME.findall(text))
-    unnamed.intersection_update(blobs.names(unused_for=grace))  # some were wanted again while we read
+    unnamed.intersection_update(blobs.names(unused_for=grace))  # some were put again meanwhile
     size = sum(len(blobs.get(name) or b"") for name in unnamed)
     blobs.delete(unnamed)
     return Collected(len(unnamed), size)

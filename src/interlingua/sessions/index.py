@@ -1,9 +1,8 @@
-"""The index beside a session file: for each line its place in the file and in the tree, 24 bytes a line.
+"""The index of a session file: for each line its place in the file and in the tree, 24 bytes a line.
 
-It is a cache. The header says how much of the file it covers, and what that looked like (size, time, first and last
-bytes); what was appended since is read from the file, and an index that does not fit is made anew. The header is
-written after the records are on disk, and knows the checksum of the last of them. Whoever reads a line through the
-index checks that the line is the one meant.
+It is a cache. The header has the bytes covered and a fingerprint of the file (size, time, first and last bytes); later
+lines are read from the file, and an index that does not match is rebuilt. The header is written after the records are
+on disk, and has the checksum of the last of them. Readers verify each line that they look up through the index.
 """
 
 import hashlib
@@ -16,22 +15,22 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from .tree import ENTRY, ROOT, stand_after
+from .tree import ENTRY, ROOT, head_after
 
 _RECORD = struct.Struct("<QIiIBB2x")  # offset, length, parent, checksum of the id, kind, flags
 _HEADER = struct.Struct("<8sQQq16s16sII")  # magic, records, bytes, time, first and last bytes, last records, itself
 _MAGIC = b"ILIDX\x00\x00\x03"
-_LINK = struct.Struct("<12xi4xB3x")  # of a record, parent and kind
+_LINK = struct.Struct("<12xi4xB3x")  # parent and kind of a record
 _PARENT_AT, _CHECK_AT, _KIND_AT, _FLAGS_AT = 12, 16, 20, 21
 _SIZE = _RECORD.size
-_SAMPLE = 4096  # bytes of the session file at either end that are looked at
-_LAST = 512  # records that are checked on loading: they say where the session stands
+_SAMPLE = 4096  # bytes of the session file hashed at either end
+_LAST = 512  # records verified on loading: they determine the head
 
 ORPHAN = 1
 
 
 class StaleIndex(Exception):
-    """The file is not what the index says: make the index anew and read again."""
+    """The index does not match the file: rebuild it and read again."""
 
 
 class Record(NamedTuple):
@@ -48,15 +47,15 @@ def check_of(id: str | None) -> int:
 
 
 class Index:
-    """Records by line number: those that were saved stay in the file, mapped; later ones are in memory."""
+    """Records by line number: saved ones are memory-mapped, later ones in memory."""
 
     def __init__(self, saved: mmap.mmap | None = None, count: int = 0, covered: int = 0) -> None:
         self._saved = saved
         self._base = count
         self._tail = bytearray()
-        self._on_disk = count  # records that the file of the index holds
+        self._on_disk = count  # records in the index file
         self.covered = covered  # bytes of the session file that are indexed
-        self.stand = self._stand()  # the entry at which the session stands after the last line
+        self.head = self._head()  # the head after the last line
 
     def __len__(self) -> int:
         return self._base + len(self._tail) // _SIZE
@@ -67,38 +66,38 @@ class Index:
             return Record._make(_RECORD.unpack_from(self._saved, _HEADER.size + number * _SIZE))
         return Record._make(_RECORD.unpack_from(self._tail, (number - self._base) * _SIZE))
 
-    def _stand(self) -> int:
+    def _head(self) -> int:
         if not len(self):
             return ROOT
         last = self[len(self) - 1]
-        return stand_after(len(self) - 1, last.kind, last.parent)
+        return head_after(len(self) - 1, last.kind, last.parent)
 
     def add(self, length: int, parent: int, id: str | None, kind: int, flags: int = 0) -> None:
-        """The next line; `length` without its newline."""
-        self.stand = len(self) if kind >= ENTRY else parent
+        """Adds the next line; `length` is without its newline."""
+        self.head = len(self) if kind >= ENTRY else parent
         self._tail += _RECORD.pack(self.covered, length, parent, check_of(id), kind, flags)
         self.covered += length + 1
 
     def candidates(self, id: str) -> Iterator[int]:
         """Numbers of entries that may have this id, the latest first."""
-        wanted = check_of(id).to_bytes(4, "little")
-        for number in self._matches(wanted):
+        key = check_of(id).to_bytes(4, "little")
+        for number in self._matches(key):
             if self[number].kind >= ENTRY:
                 yield number
 
-    def _matches(self, wanted: bytes, field: int = _CHECK_AT) -> Iterator[int]:
+    def _matches(self, key: bytes, field: int = _CHECK_AT) -> Iterator[int]:
         for data, start, first in ((self._tail, 0, self._base), (self._saved, _HEADER.size, 0)):
             if data is None:
                 continue
             end = len(data)
-            while (at := data.rfind(wanted, start, end)) >= 0:
+            while (at := data.rfind(key, start, end)) >= 0:
                 number, where = divmod(at - start, _SIZE)
                 if where == field:
                     yield first + number
-                end = at + len(wanted) - 1
+                end = at + len(key) - 1
 
     def numbers(self, *kinds: int, first: int | None = None, last: int | None = None) -> list[int]:
-        """Numbers of the lines of these kinds, in order: all of them, the first or the last so many."""
+        """Numbers of the lines of these kinds, in order: all, or the `first` or `last` N."""
         column = self._column(_KIND_AT)
         if last is not None:
             found = (number for kind in kinds for number in islice(_backwards(column, kind), last))
@@ -113,12 +112,12 @@ class Index:
         return list(_positions(self._column(_FLAGS_AT), ORPHAN))
 
     def children(self, parent: int) -> list[int]:
-        """Entries whose record names this parent."""
-        wanted = parent.to_bytes(4, "little", signed=True)
-        return sorted(number for number in self._matches(wanted, _PARENT_AT) if self[number].kind >= ENTRY)
+        """The entries with this parent."""
+        key = parent.to_bytes(4, "little", signed=True)
+        return sorted(number for number in self._matches(key, _PARENT_AT) if self[number].kind >= ENTRY)
 
     def leaves(self) -> list[int]:
-        """Entries that are nobody's parent."""
+        """The entries without children."""
         is_leaf = bytearray(len(self))
         for number, (parent, kind) in enumerate(self._links()):
             if kind >= ENTRY:
@@ -143,7 +142,7 @@ class Index:
 
     @classmethod
     def load(cls, path: Path, file: int, size: int, modified: int) -> "Index | None":
-        """The saved index, if it fits the open session file."""
+        """The saved index, if it matches the open session file."""
         try:
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -170,33 +169,33 @@ class Index:
         return None
 
     def _last(self) -> bytes:
-        """The last records, as they are on disk."""
+        """The bytes of the last records."""
         first = max(len(self) - _LAST, 0)
         start, at = _HEADER.size + first * _SIZE, max(first - self._base, 0) * _SIZE
         saved = self._saved[start : _HEADER.size + self._base * _SIZE] if self._saved is not None else b""
         return saved + self._tail[at:]
 
     def save(self, path: Path, file: int) -> None:
-        """Writes what is not yet on disk, waits for it, then writes the header that vouches for it."""
-        kept = self._on_disk if _size(path) == _HEADER.size + self._on_disk * _SIZE else 0
-        if kept == len(self):
+        """Writes the records that are not on disk, syncs, then writes the header."""
+        saved = self._on_disk if _size(path) == _HEADER.size + self._on_disk * _SIZE else 0
+        if saved == len(self):
             return
-        place = path if kept else path.with_name(f".{path.name}.{os.getpid()}.part")
-        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (0 if kept else os.O_TRUNC), 0o600)
+        place = path if saved else path.with_name(f".{path.name}.{os.getpid()}.part")
+        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (0 if saved else os.O_TRUNC), 0o600)
         try:
-            self._write_records(handle, kept)
+            self._write_records(handle, saved)
             os.fsync(handle)
             given = (len(self), self.covered, os.fstat(file).st_mtime_ns, *_samples(file, self.covered))
             raw = _HEADER.pack(_MAGIC, *given, zlib.crc32(self._last()), 0)[:-4]
             _write_at(handle, raw + zlib.crc32(raw).to_bytes(4, "little"), 0)
         finally:
             os.close(handle)
-        if not kept:
+        if not saved:
             place.replace(path)
         self._on_disk = len(self)
 
     def _write_records(self, handle: int, since: int) -> None:
-        """Without copying what is in memory: there may be a million of them."""
+        """Writes the records from `since` on, without copying: there may be a million."""
         if self._saved is not None and since < self._base:
             start, end = (_HEADER.size + number * _SIZE for number in (since, self._base))
             _write_at(handle, self._saved[start:end], start)
@@ -236,7 +235,7 @@ def _size(path: Path) -> int:
 
 
 def _samples(file: int, covered: int) -> tuple[bytes, bytes]:
-    """What the first and the last bytes look like, of those that are covered."""
+    """Digests of the first and last covered bytes."""
     size = min(_SAMPLE, covered)
     first, last = os.pread(file, size, 0), os.pread(file, size, covered - size)
     return tuple(hashlib.blake2b(part, digest_size=16).digest() for part in (first, last))  # type: ignore[return-value]

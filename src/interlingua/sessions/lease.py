@@ -1,7 +1,7 @@
-"""One writer at a time: a lock file that says who writes, and that the system frees when the writer dies.
+"""The write lock of a session: a lock file that names its owner, released by the system when the owner dies.
 
-The kernel's lock on the file decides where there is one; its content (process, host, when the process began) is for
-people, and for file systems without such locks, where a dead owner is told by its process being gone.
+The kernel's `flock` decides where it is supported. The content (process, host, start time) is for error messages, and
+for file systems without such locks, where an owner is dead if its process no longer runs.
 """
 
 import contextlib
@@ -20,17 +20,17 @@ from .store import SessionBusy, SessionError
 
 try:
     import fcntl
-except ImportError:  # not on this system: the file's existence is the lock
+except ImportError:  # Windows: the file's existence is the lock
     fcntl = None  # type: ignore[assignment]
 
 _UNSUPPORTED = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL}
 _RETRIES = 20
-_SECOND_LOOK = 0.25  # seconds before a held lock of a dead owner is broken: its next owner may be writing its name
-_STALE = 30 * 60  # seconds without a sign of life from another host, where the kernel cannot tell
+_BREAK_DELAY = 0.25  # seconds before the lock of a dead owner is broken: the next owner may be writing its name
+_STALE = 30 * 60  # seconds without a heartbeat after which an owner on another host counts as dead
 
 
 class Owner(Struct, frozen=True, omit_defaults=True):
-    """Who writes. `started` tells a process from a later one with the same number."""
+    """The lock's owner; `started` distinguishes a process from a later one with the same pid."""
 
     pid: int
     host: str
@@ -44,8 +44,8 @@ class Owner(Struct, frozen=True, omit_defaults=True):
         return cls(pid, socket.gethostname(), _started(pid), secrets.token_hex(8), time.time())
 
     @property
-    def is_gone(self) -> bool:
-        """Whether the process surely no longer runs; a process of another host may."""
+    def is_dead(self) -> bool:
+        """Whether the process certainly no longer runs; unknown for another host."""
         if self.host != socket.gethostname():
             return False
         try:
@@ -62,17 +62,17 @@ class Owner(Struct, frozen=True, omit_defaults=True):
 
 
 class Lease:
-    """The right to write, held until `release`."""
+    """A held write lock, until `release`."""
 
     def __init__(self, path: Path, file: int, owner: Owner, after: Owner | None) -> None:
         self._path = path
         self._file = file
         self.owner = owner
-        self.after = after  # the owner that died holding it
+        self.after = after  # the previous owner, if it died with the lock
 
     @classmethod
     def take(cls, path: Path) -> "Lease":
-        """Takes the lease at `path`, from a dead owner too; raises SessionBusy where a live one holds it."""
+        """Takes the lock at `path`, also from a dead owner; raises SessionBusy if a live one has it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         if fcntl is None:
             return cls._take_by_existence(path)
@@ -84,7 +84,7 @@ class Lease:
                     return cls(path, lock.keep(), owner, before)
             if locked is None:
                 if before is None:
-                    path.unlink(missing_ok=True)  # made just now, to ask for the lock
+                    path.unlink(missing_ok=True)  # created just now, to try the lock
                 return cls._take_by_existence(path)
             if not locked:
                 seen = _broken_or_busy(path, before, seen)
@@ -102,32 +102,32 @@ class Lease:
         raise SessionBusy(path, None)
 
     @property
-    def held(self) -> bool:
-        """Whether it is still ours: the lock file may have been deleted, or we are a fork of its owner."""
+    def is_held(self) -> bool:
+        """Whether it is still ours: the lock file may be deleted, or this is a fork of the owner."""
         return self.owner.pid == os.getpid() and _is_at(self._file, self._path)
 
     def check(self) -> None:
-        if not self.held:
+        if not self.is_held:
             raise SessionError(
-                f"{self._path}: the right to write was lost (the lock file was removed, or this is a forked process);"
+                f"{self._path}: the write lock was lost (the lock file was removed, or this is a forked process);"
                 " open the session again"
             )
 
     def beat(self) -> None:
-        """A sign of life, for hosts that cannot ask the kernel."""
+        """A heartbeat, for hosts without kernel locks on this file system."""
         os.utime(self._file)
 
     def release(self) -> None:
         if self._file < 0:
             return
-        if self.held:
+        if self.is_held:
             self._path.unlink(missing_ok=True)
         os.close(self._file)
         self._file = -1
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody writes now. Only looks: no reader ever takes the lock."""
+    """Whether a live writer has the lock; does not take it."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -136,18 +136,18 @@ def is_locked(path: Path) -> bool:
         owner = _read(file)
     finally:
         os.close(file)
-    return owner is not None and not owner.is_gone
+    return owner is not None and not owner.is_dead
 
 
 class _Handle:
-    """An open file that is closed again unless it is kept."""
+    """An open file that is closed unless `keep` was called."""
 
     def __init__(self, file: int) -> None:
         self.file = file
-        self.is_kept = False
+        self.keeps_open = False
 
     def keep(self) -> int:
-        self.is_kept = True
+        self.keeps_open = True
         return self.file
 
 
@@ -157,18 +157,18 @@ def _opened(path: Path) -> Iterator[_Handle]:
     try:
         yield handle
     finally:
-        if not handle.is_kept:
+        if not handle.keeps_open:
             os.close(handle.file)
 
 
 def _signed(file: int, path: Path) -> Owner | None:
-    """Writes who we are into a locked file; None if the file is no longer the one at its path."""
+    """Writes this process as owner into a locked file; None if the file is no longer the one at its path."""
     owner = _write(file) if _is_at(file, path) else None
     return owner if _is_at(file, path) else None
 
 
 def _locked(file: int) -> bool | None:
-    """Whether the kernel gave us the lock; None where it gives none."""
+    """Whether the kernel granted the lock; None if it supports none."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -181,13 +181,13 @@ def _locked(file: int) -> bool | None:
 
 
 def _broken_or_busy(path: Path, owner: Owner | None, seen: Owner | None) -> Owner | None:
-    """A lock that outlives its owner is held by a fork of it, which may not write: the second look breaks it."""
-    if owner is not None and not owner.is_gone:
+    """Breaks a lock that outlives its owner (a fork of it has the file open) on the second try; raises SessionBusy."""
+    if owner is not None and not owner.is_dead:
         raise SessionBusy(path, owner)
     if owner is not None and owner == seen:
         path.unlink(missing_ok=True)
         return None
-    time.sleep(_SECOND_LOOK)
+    time.sleep(_BREAK_DELAY)
     return owner
 
 
@@ -201,8 +201,8 @@ def _clear_dead(path: Path) -> None:
     finally:
         os.close(file)
     if owner is None and age < 1:
-        time.sleep(_SECOND_LOOK)  # it is being written
-    elif owner is None or owner.is_gone or (owner.host != socket.gethostname() and age > _STALE):
+        time.sleep(_BREAK_DELAY)  # it is being written
+    elif owner is None or owner.is_dead or (owner.host != socket.gethostname() and age > _STALE):
         path.unlink(missing_ok=True)
     else:
         raise SessionBusy(path, owner)
@@ -231,7 +231,7 @@ def _write(file: int) -> Owner:
 
 
 def _started(pid: int) -> str | None:
-    """When a process began, in the system's own terms."""
+    """The start time of a process in clock ticks since boot (field 22 of /proc/PID/stat)."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()
     except (OSError, IndexError):

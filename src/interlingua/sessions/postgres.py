@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import psycopg
 
 
-# Full text search in PostgreSQL, by its own means: a `tsvector` for each text, in the database of the sessions.
+# Full text search in PostgreSQL: one `tsvector` per text, in the database of the sessions.
 #
-# The same interface as the index beside files. Words are taken as they are written (the configuration `simple`),
-# since sessions hold many languages and much code.
+# The same interface as `TextIndex`. Text search configuration `simple` (no stemming, no stop words),
+# since sessions contain many languages and code.
 
 
 BATCH_LINES = 400
@@ -49,7 +49,7 @@ TEXT_TABLES = (
 
 
 class PostgresTextIndex:
-    """The index of the sessions of one database. `name` is what the store is called in what it finds."""
+    """The index of the sessions of one database; results carry `name` as their store."""
 
     def __init__(self, store: SqlStore, name: str = "own") -> None:
         self._store = store
@@ -68,19 +68,19 @@ class PostgresTextIndex:
         stop: Callable[[], bool] = lambda: False,
     ) -> Progress:
         """Brings the index up to date with every session, the latest first; `stop` may end it at any time."""
-        wanted = [(agent, info) for agent in self._store.agents() for info in self._store.sessions(agent)]
-        wanted.sort(key=lambda one: -one[1].modified)
-        there = {(agent, info.id) for agent, info in wanted}
+        sessions = [(agent, info) for agent in self._store.agents() for info in self._store.sessions(agent)]
+        sessions.sort(key=lambda one: -one[1].modified)
+        there = {(agent, info.id) for agent, info in sessions}
         for n, agent, id in self._database.rows("SELECT n, agent, id FROM indexed_sessions"):
             if (agent, id) not in there:
                 self._database.rows("DELETE FROM indexed_sessions WHERE n = ?", n)
-        done = Progress(0, len(wanted))
-        for number, (agent, info) in enumerate(wanted, 1):
+        done = Progress(0, len(sessions))
+        for number, (agent, info) in enumerate(sessions, 1):
             if stop():
                 break
             with contextlib.suppress(InterlinguaError):
                 self._follow_session(agent, info, stop)
-            done = Progress(number, len(wanted))
+            done = Progress(number, len(sessions))
             progress(done)
         return done
 
@@ -107,7 +107,7 @@ class PostgresTextIndex:
                 )
 
     def _place(self, session: Session, known: list[tuple[Any, ...]]) -> tuple[int, int]:
-        """The row of a session, and the line from which on it is not yet indexed."""
+        """The row number of a session, and its first line that is not indexed yet."""
         if known:
             number, lines, last = known[0][:3]
             same = lines <= session.line_count and (not lines or digest_of(session, lines) == bytes(last or b""))
@@ -131,7 +131,7 @@ class PostgresTextIndex:
         )
         with self._database.transaction():
             now = self._database.rows("SELECT lines FROM indexed_sessions WHERE n = ? FOR UPDATE", number)
-            if not now or now[0][0] != start:  # another process is at it
+            if not now or now[0][0] != start:  # another process is indexing it
                 return session.line_count
             for line in session.lines(start, BATCH_LINES, revised=False):
                 end = line.number + 1
@@ -157,7 +157,7 @@ class PostgresTextIndex:
         return CardState() if known is None else msgspec.msgpack.decode(bytes(known), type=CardState)
 
     def card(self, store: str, agent: str, id: str) -> tuple[int, int, Card] | None:
-        """Size, time and card of a session, as it was when it was last indexed."""
+        """Size, modification time and card of a session when it was last indexed."""
         rows = self._database.rows(
             "SELECT size, modified, card FROM indexed_sessions WHERE agent = ? AND id = ?", agent, id
         )
@@ -166,7 +166,7 @@ class PostgresTextIndex:
         return rows[0][0], rows[0][1], msgspec.msgpack.decode(bytes(rows[0][2]), type=Card)
 
     def forget(self, store: str, agent: str, id: str, session: Session | None = None) -> None:
-        """Takes a session out."""
+        """Removes a session from the index."""
         self._database.rows("DELETE FROM indexed_sessions WHERE agent = ? AND id = ?", agent, id)
 
     def delete(self) -> None:
@@ -174,12 +174,12 @@ class PostgresTextIndex:
         self._database.rows("DELETE FROM indexed_sessions")
 
     def close(self) -> None:
-        """The connection is the store's."""
+        """Does nothing: the connection belongs to the store."""
 
     # --- searching ---------------------------------------------------------------------------------------------------
 
     def search(self, query: Query) -> Results:
-        """The places where the words of a query are, the latest first."""
+        """The texts that match a query, the latest first."""
         terms = terms_of(query.text)
         results = self._search(query, terms, exact=True)
         if not results.hits and not query.offset and any(not term.excluded for term in terms):
@@ -253,12 +253,12 @@ def _pieces(text: Text) -> Iterator[str]:
 
 
 def _unaccented(text: str) -> str:
-    """As the other index does it by itself; the server needs an extension for it, which may not be there."""
+    """The text without accents. FTS5 does this itself; PostgreSQL would need the extension `unaccent`."""
     return text if text.isascii() else _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
 
 
 def _clean(text: str | None) -> str | None:
-    """PostgreSQL holds no zero characters."""
+    """The text without NUL characters, which PostgreSQL text cannot contain."""
     return None if text is None else text.replace("\0", " ")
 
 
@@ -268,13 +268,13 @@ def postgres_store(address: str) -> SqlStore:
 
 
 class _Postgres:
-    """The right to write is an advisory lock: the server frees it when the connection of its owner ends."""
+    """The write lock is an advisory lock: the server releases it when its owner's connection ends."""
 
     def __init__(self, address: str) -> None:
         try:
             import psycopg
         except ImportError:
-            raise SessionError('PostgreSQL needs a driver: pip install "interlingua[postgres]"') from None
+            raise SessionError('PostgreSQL needs a driver; pip install "interlingua[postgres]"') from None
         self._psycopg = psycopg
         self._address = address
         self._lock = threading.RLock()
@@ -282,7 +282,9 @@ class _Postgres:
         info = self._connection.info
         self.where = f"postgresql://{info.host}/{info.dbname}"
         with self.transaction():
-            self.rows("SELECT pg_advisory_xact_lock(?)", _key("tables", ""))  # two may come first at once
+            self.rows(
+                "SELECT pg_advisory_xact_lock(?)", _key("tables", "")
+            )  # two processes may create the tables at once
             for table in TABLES:
                 self.rows(table.format(serial="BIGSERIAL PRIMARY KEY", bytes="BYTEA"))
 
@@ -310,34 +312,35 @@ class _Postgres:
                 raise SessionError(f"{self.where}: not saved: {error}") from error
 
     def sync(self) -> None:
-        """A commit is on the server's disk when it returns."""
+        """Does nothing: a commit is on the server's disk when it returns."""
 
     def notify(self, session: int) -> None:
         self.rows("SELECT pg_notify(?, ?)", _CHANNEL, str(session))
 
     def watch(self, session: int) -> Watch:
-        """The server tells, on a connection of its own."""
+        """Listens for notifications on a separate connection."""
         connection = self._connect()
         connection.execute(f"LISTEN {_CHANNEL}")
 
         def block(seconds: float) -> bool:
             try:
                 return any(
-                    given.payload == str(session) for given in connection.notifies(timeout=seconds, stop_after=1)
+                    notification.payload == str(session)
+                    for notification in connection.notifies(timeout=seconds, stop_after=1)
                 )
             except self._psycopg.Error:
-                return True  # whoever reads next is told what is wrong
+                return True  # the next read raises the error
 
         return ThreadWatch(block, connection.close)
 
     def lease(self, agent: str, id: str) -> Callable[[], None]:
-        """On a connection of its own, so that two sessions of one process exclude each other too."""
+        """Takes the lock on a separate connection, so that two sessions of one process exclude each other too."""
         connection = self._connect()
         try:
             taken = connection.execute("SELECT pg_try_advisory_lock(%s)", [_key(agent, id)]).fetchone()
         except self._psycopg.Error as error:
             connection.close()
-            raise SessionError(f"the session database does not answer: {error}") from error
+            raise SessionError(f"no response from the session database: {error}") from error
         if not taken or not taken[0]:
             connection.close()
             raise SessionBusy(f"{self.where}: {agent}/{id}", self._owner(agent, id))
@@ -357,7 +360,7 @@ class _Postgres:
 
 _CHANNEL = "interlingua_sessions"
 
-# A writer whose machine loses power is noticed within half a minute, and its sessions are free again.
+# The server detects a writer whose machine lost power within 30 s, and releases its locks.
 _ALIVE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=4"
 
 

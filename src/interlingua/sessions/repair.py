@@ -1,7 +1,7 @@
-"""The doctor: what is wrong with a session file, line by line, and the same session without it.
+"""Diagnosis and repair of session files.
 
-One pass finds and mends, so a finding is a repair and what it gives has no findings left. A file without findings comes
-back byte for byte; otherwise lines that need no mending do. Nothing that somebody said is dropped if it can be read.
+One pass finds and repairs, so the result has no findings left. A file without findings is returned byte for byte, as is
+every line that needs no repair. No readable content is dropped.
 """
 
 import contextlib
@@ -36,7 +36,6 @@ from ..values.messages import (
 )
 from ..values.request import Conversation, Entry
 from .executions import STATUS_UNKNOWN, UNKNOWN, Executions
-from .lines import decode_line, encode_line, placed
 from .summary import is_foreign
 from .tree import (
     COMPACTION,
@@ -50,13 +49,16 @@ from .tree import (
     SESSION,
     Given,
     Place,
+    decode_line,
+    encode_line,
+    head_after,
     kind_of,
     kind_of_message,
     parse_place,
     place,
+    placed,
     position,
     positional,
-    stand_after,
     walk,
 )
 
@@ -75,7 +77,7 @@ _JSON = json.JSONDecoder(strict=False)
 
 
 class Finding(NamedTuple):
-    """What is wrong (`what` is a word for programs), on which line, and what the repair does about it."""
+    """A defect: its line, its code `what`, a message, and the repair."""
 
     line: int | None
     what: str
@@ -89,7 +91,7 @@ class Finding(NamedTuple):
 
 class Examined(NamedTuple):
     findings: tuple[Finding, ...]
-    data: bytes  # the file as it should be
+    data: bytes  # the repaired file
 
 
 def examine(data: bytes) -> Examined:
@@ -109,12 +111,12 @@ def examine(data: bytes) -> Examined:
 
 
 class _Item(NamedTuple):
-    """A line that says something: as it stands, or in the words of a message that it was read as."""
+    """A readable line, unchanged or converted to `message`."""
 
     number: int | None
     raw: bytes
     line: Given
-    message: AgentMessage | None  # None beside the tree
+    message: AgentMessage | None  # None outside the tree
     changed: bool = False
     extra: Extra = {}
     parents: tuple[str, ...] = ()
@@ -133,7 +135,7 @@ def _items(data: bytes, findings: list[Finding]) -> Iterator[_Item]:
 
 
 def _readable(data: bytes, findings: list[Finding]) -> Iterator[tuple[int, bytes]]:
-    """Lines that are JSON objects, and those that could be told apart in lines that are none."""
+    """Lines that are JSON objects, and the objects salvaged from lines that are not."""
     lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     for number, raw in enumerate(lines, 1):
         if not raw.strip():
@@ -143,7 +145,7 @@ def _readable(data: bytes, findings: list[Finding]) -> Iterator[tuple[int, bytes
             continue
         saved = list(_salvaged(raw))
         if number == len(lines):
-            findings.append(Finding(number, "torn-tail", "the last line was cut off", _outcome(saved)))
+            findings.append(Finding(number, "torn-tail", "the last line was truncated", _outcome(saved)))
         else:
             findings.append(Finding(number, "bad-line", "not a JSON object", _outcome(saved)))
         yield from ((number, part) for part in saved)
@@ -161,8 +163,8 @@ def _is_object(raw: bytes) -> bool:
 
 
 def _salvaged(raw: bytes) -> Iterator[bytes]:
-    """Whole messages inside a line in which an append was glued to half of another."""
-    text, end = raw.decode("latin-1"), 0  # a byte a character, so that places agree
+    """The whole messages in a line where an append follows a truncated one."""
+    text, end = raw.decode("latin-1"), 0  # one character per byte, so that offsets agree
     for found in _BEGINNING.finditer(raw):
         if found.start() < end:
             continue
@@ -174,16 +176,16 @@ def _salvaged(raw: bytes) -> Iterator[bytes]:
 
 
 def _foreign(lines: list[tuple[int, bytes]], findings: list[Finding]) -> Iterator[_Item]:
-    """Another program's session file, in our words."""
+    """The items of another program's session file, converted."""
     values = Lines(jsontext.read(raw) for _, raw in lines)
     try:
         found = conversion.detect(values)
         conversation = conversion.decode(values, found.dialect if found else None)
     except InterlinguaError as error:
-        findings.append(Finding(1, "foreign-file", f"no session file of ours: {error}", "left out"))
+        findings.append(Finding(1, "foreign-file", f"not a session file: {error}", "left out"))
         return
     name = found.dialect if found else "unknown"
-    findings.append(Finding(1, "foreign-file", f"a session file in the format {name}", "written in ours"))
+    findings.append(Finding(1, "foreign-file", f"a session file in the format {name}", "converted"))
     about = conversion.encode(replace(conversation, entries=(), head=None), "transcript").body
     for line in about:
         yield _aside(1, line)
@@ -215,7 +217,7 @@ def _item(number: int, raw: bytes, findings: list[Finding]) -> Iterator[_Item]:
         return
     try:
         entry: Entry | None = decode_line(raw)
-        why = "" if entry is None else _foreign_text(entry.message)
+        why = "" if entry is None else _foreign_reason(entry.message)
     except InterlinguaError as error:
         entry, why = None, getattr(error, "message", str(error))
     if entry is not None and not why:
@@ -230,7 +232,7 @@ def _item(number: int, raw: bytes, findings: list[Finding]) -> Iterator[_Item]:
 
 
 def _part_names(id: Any, count: int) -> list[str | None]:
-    """Ids for the messages of one line: what follows the line follows the last of them."""
+    """Ids for the messages of one line; the last one keeps the line's id, so that children follow it."""
     if not isinstance(id, str):
         return [None] * count
     return [*(f"{id}.{part}" for part in range(1, count)), id]
@@ -244,11 +246,11 @@ def _role(message: AgentMessage) -> str:
     return message.role if isinstance(message, CustomMessage) else str(type(message).__struct_config__.tag)
 
 
-# --- other wires' words ----------------------------------------------------------------------------------------------
+# --- foreign messages ------------------------------------------------------------------------------------------------
 
 
-def _foreign_text(message: AgentMessage) -> str:
-    """What in a line is another wire's way of saying it; empty when nothing is."""
+def _foreign_reason(message: AgentMessage) -> str:
+    """What in a message belongs to another wire; empty if nothing does."""
     if isinstance(message, CustomMessage):
         return f"the role `{message.role}` of another wire" if message.role in _FOREIGN_ROLES else ""
     for key in message.extra.get(SELF, {}):
@@ -267,7 +269,7 @@ def _is_foreign_block(block: dict[str, Any]) -> bool:
 
 
 def _understood(value: dict[str, Any]) -> list[AgentMessage]:
-    """The line in the first wire's words that make sense of it; else as much as can be kept."""
+    """The messages of a line as the first wire that can decode it reads them; else a best effort."""
     bare = {key: item for key, item in value.items() if key not in ("id", "parentId", "entryExtra", "timestamp")}
     chat = value.get("role") in RESULT_ROLES or not _CHAT_KEYS.isdisjoint(value)
     for name in _readers(chat) if value.get("role") != "toolResult" else ():
@@ -278,9 +280,9 @@ def _understood(value: dict[str, Any]) -> list[AgentMessage]:
         messages: list[AgentMessage] = [entry.message for entry in decoded.entries]
         if decoded.system:
             messages.insert(0, SystemMessage(content=decoded.system))
-        received = any(map(_says, messages)) or not value.get("content")
-        if messages and received and not any(map(_is_strange, messages)):
-            return [_kept_from(message, value) for message in messages]
+        has_content = any(map(_has_content, messages)) or not value.get("content")
+        if messages and has_content and not any(map(_is_unread, messages)):
+            return [_with_metadata(message, value) for message in messages]
     return [_forced(value)]
 
 
@@ -291,7 +293,7 @@ def _readers(chat: bool) -> list[str]:
 
 
 def _spelled(value: dict[str, Any]) -> dict[str, Any]:
-    """Roles in the spelling that a reader knows."""
+    """The line with the role names of its wire."""
     role = value.get("role")
     if role in RESULT_ROLES:
         call = next((value[key] for key in _CALL_KEYS if key in value), None)
@@ -299,13 +301,13 @@ def _spelled(value: dict[str, Any]) -> dict[str, Any]:
     return value if role == "model" and "parts" in value else {**value, "role": OTHER_ROLES.get(str(role), role)}
 
 
-def _is_strange(message: AgentMessage) -> bool:
+def _is_unread(message: AgentMessage) -> bool:
     if isinstance(message, CustomMessage):
         return True
     return any(isinstance(block, OpaqueBlock) for block in message.content or () if not isinstance(block, str))
 
 
-def _says(message: AgentMessage) -> bool:
+def _has_content(message: AgentMessage) -> bool:
     return not isinstance(message, CustomMessage) and bool(message.content)
 
 
@@ -313,8 +315,8 @@ _RECORDS = ("api", "provider", "model")
 _CALL_KEYS = ("toolCallId", "toolUseId", "tool_call_id", "tool_use_id")
 
 
-def _kept_from(message: AgentMessage, value: dict[str, Any]) -> AgentMessage:
-    """The message with what the line said beside its words."""
+def _with_metadata(message: AgentMessage, value: dict[str, Any]) -> AgentMessage:
+    """The message with the timestamp, model and stop reason of its line."""
     if isinstance(message, CustomMessage):
         return message
     known: dict[str, Any] = {}
@@ -334,7 +336,7 @@ def _without_blank_text(content: tuple[Block, ...]) -> tuple[Block, ...]:
 
 
 def _forced(value: dict[str, Any]) -> AgentMessage:
-    """As much of a broken message as can be kept; the whole of it, under a role of its own, if that is all."""
+    """As much of a broken message as possible; if none of it is valid, all of it under the role `unreadable`."""
     fixed = dict(value)
     if fixed.get("role") == "toolResult":
         fixed["isError"] = fixed.get("isError") is True
@@ -350,12 +352,12 @@ def _forced(value: dict[str, Any]) -> AgentMessage:
     fixed["content"] = content
     unread = {key: fixed.pop(key) for key in _FOREIGN_KEYS if key in fixed}
     fixed |= {"unread": unread} if unread else {}
-    for kept in (fixed, {key: fixed[key] for key in ("role", "toolCallId", "isError", "content") if key in fixed}):
+    for candidate in (fixed, {key: fixed[key] for key in ("role", "toolCallId", "isError", "content") if key in fixed}):
         try:
-            message: AgentMessage = decode_line(jsontext.write(kept)).message
+            message: AgentMessage = decode_line(jsontext.write(candidate)).message
         except InterlinguaError:
             continue
-        if not _foreign_text(message):
+        if not _foreign_reason(message):
             return message
     return CustomMessage("unreadable", {"value": value})
 
@@ -374,22 +376,22 @@ def _text(block: Any) -> str:
 
 
 class _Call(NamedTuple):
-    given: str  # the id as the line has it
+    given: str  # the id in the line
     id: str
     name: str
-    item: int  # the item of its answer
-    occurrence: int  # of calls with the same id as given, in that answer
+    item: int  # the item of its response
+    occurrence: int  # among the calls with the same given id in that response
 
 
 class _State(NamedTuple):
-    """What is open on the way to an entry: calls without a result, and calls of failed answers, which need none."""
+    """The open calls at an entry: those without a result, and those of failed responses, which need none."""
 
     pending: tuple[_Call, ...] = ()
     excused: tuple[str, ...] = ()
 
 
 class _Repair:
-    """Takes the items in order and writes the lines of the new file. Numbers are its lines; `old` ones are items."""
+    """Writes the lines of the new file from the items in order. `old` numbers are items; others are new lines."""
 
     def __init__(self, items: list[_Item], findings: list[Finding]) -> None:
         self.findings = findings
@@ -398,12 +400,12 @@ class _Repair:
         self._parents: list[int] = []
         self._names: dict[str, int] = {}
         self._states: dict[int, _State] = {}
-        self._settled: dict[int, int] = {}  # an entry with open calls, and the last of the results that were added
-        self._stand = ROOT
+        self._settled: dict[int, int] = {}  # an entry with open calls, and the last result added for it
+        self._head = ROOT
         self._items = items
-        self._old = _Reckoning(items)
-        self._places: dict[int, int] = {}  # an item, and the entry that stands for it
-        self._follows: dict[int, int] = {ROOT: ROOT}  # an item, and the entry that its children follow
+        self._old = _OldTree(items)
+        self._places: dict[int, int] = {}  # an item, and its new entry
+        self._follows: dict[int, int] = {ROOT: ROOT}  # an item, and the new parent of its children
 
     def run(self) -> None:
         for old, item in enumerate(self._items):
@@ -412,8 +414,8 @@ class _Repair:
                 self._take_aside(old, item, kind, parent, orphan)
                 continue
             if orphan:
-                above = "itself" if item.line.parent_id == item.line.id else f"{item.line.parent_id!r}"
-                self._find(item, "parent", f"follows {above}, which is not before it", "follows the entry before it")
+                above = "(itself)" if item.line.parent_id == item.line.id else f"{item.line.parent_id!r}"
+                self._find(item, "parent", f"parent {above} is not before it", "made a child of the entry before it")
             behind = self._follows[parent]
             self._follows[old] = behind if old in self._places else self._take_entry(old, item, behind)
             self._places.setdefault(old, self._follows[old])
@@ -422,12 +424,12 @@ class _Repair:
     def _find(self, item: _Item, what: str, message: str, repair: str) -> None:
         self.findings.append(Finding(item.number, what, message, repair))
 
-    # --- beside the tree
+    # --- outside the tree
 
     def _take_aside(self, old: int, item: _Item, kind: int, parent: int, orphan: bool) -> None:
         if kind == HEAD:
             if orphan:
-                self._find(item, "head", f"stands at {item.line.target!r}, which is not there", "left out")
+                self._find(item, "head", f"target {item.line.target!r} does not exist", "left out")
             elif item.line.target is None or isinstance(item.line.target, str):
                 self._move(self._places.get(parent, ROOT), item.raw)
             return
@@ -435,15 +437,15 @@ class _Repair:
         if kind in (LABEL, MARK, REVISION) and isinstance(target, str):
             named = self._places.get(self._old.find(target, before=old), ROOT)
             if named == ROOT:
-                self._find(item, item.line.role, f"names {target!r}, which is not there", "left out")
+                self._find(item, item.line.role, f"target {target!r} does not exist", "left out")
                 return
             target = self._name(named)
-        stand, here = ROOT if kind == SESSION else self._stand, item.line.parent_id
+        head, here = ROOT if kind == SESSION else self._head, item.line.parent_id
         if kind == JOURNAL and isinstance(here, str):
-            stand = self._follows.get(parent, stand)
-            here = self._name(stand) if stand != ROOT else here
+            head = self._follows.get(parent, head)
+            here = self._name(head) if head != ROOT else here
         line = Given(item.line.role, item.line.id, here, target)
-        self._write(item.raw if line == item.line else _replaced(item.raw, line), kind, stand)
+        self._write(item.raw if line == item.line else _replaced(item.raw, line), kind, head)
 
     def _move(self, to: int, raw: bytes | None = None) -> None:
         target = None if to == ROOT else self._name(to)
@@ -454,7 +456,7 @@ class _Repair:
     # --- entries
 
     def _take_entry(self, old: int, item: _Item, parent: int) -> int:
-        """Writes an entry behind `parent`; gives the entry that its children follow."""
+        """Writes an entry below `parent`; returns the parent of its children."""
         message = item.message
         assert message is not None
         state = self._states.get(parent, _State())
@@ -475,7 +477,7 @@ class _Repair:
         if call is None and result.tool_call_id in state.excused:
             return self._put(item, self._without_blanks(item, result), parent, state)
         if call is None:
-            self._find(item, "result", f"a result for {result.tool_call_id!r}, which no open call has", "left out")
+            self._find(item, "result", f"result for {result.tool_call_id!r}, which is no open call", "left out")
             return parent
         if call.id != result.tool_call_id:
             result = replace(result, tool_call_id=call.id)
@@ -485,7 +487,7 @@ class _Repair:
         return self._put(item, self._without_blanks(item, result), parent, _State(rest, state.excused))
 
     def _with_ids(self, old: int, item: _Item, message: AssistantMessage) -> tuple[AssistantMessage, _State]:
-        """Calls with an id each, and the calls that wait for a result."""
+        """The message with a unique id per call, and its open calls."""
         if message.stop_reason in _FAILED:
             return message, _State(excused=tuple(call.id for call in message.tool_calls))
         calls: list[_Call] = []
@@ -497,7 +499,7 @@ class _Repair:
                 if not id.strip() or id in used:
                     id = self._fresh_call(used)
                     what = f"the id {block.id!r} of another call" if block.id.strip() else "no id"
-                    self._find(item, "call-id", f"a call of {block.name} has {what}", f"given the id {id!r}")
+                    self._find(item, "call-id", f"call of {block.name} has {what}", f"given the id {id!r}")
                 used.add(id)
                 occurrence = sum(call.given == block.id for call in calls)
                 calls.append(_Call(block.id, id, block.name, old, occurrence))
@@ -512,7 +514,7 @@ class _Repair:
         return next(name for name in names if name not in used)
 
     def _settle(self, old: int, parent: int) -> int:
-        """Results for what is open: from further down, or added. Entries that begin at the same place share them."""
+        """Adds results for open calls: moved from further down, or synthetic. Siblings share them."""
         if parent not in self._settled:
             at = parent
             for call in self._states[parent].pending:
@@ -522,14 +524,14 @@ class _Repair:
                     at = self._put_missing(call, at)
                     continue
                 item = self._items[found]
-                self._find(item, "order", f"the result of {call.id!r} came too late", "moved behind its call")
+                self._find(item, "order", f"result of {call.id!r} is after the next message", "moved to its call")
                 assert isinstance(item.message, ToolResultMessage)
                 at = self._places[found] = self._take_result(item, item.message, at, self._states[at])
             self._settled[parent] = at
         return self._settled[parent]
 
     def _result_below(self, old: int, call: _Call) -> int | None:
-        """A result that stands behind this item and before the next answer, where the way there has no branches."""
+        """A result below this item and before the next response, if there is no branch between."""
         while not isinstance(self._items[old].message, AssistantMessage):
             children = self._old.children.get(old, [])
             if len(children) != 1:
@@ -542,7 +544,7 @@ class _Repair:
 
     def _miss(self, call: _Call, item: _Item | None, repair: str) -> None:
         line = None if item is None else item.number
-        self.findings.append(Finding(line, "call", f"the call {call.id!r} of {call.name} has no result", repair))
+        self.findings.append(Finding(line, "call", f"call {call.id!r} of {call.name} has no result", repair))
 
     def _put_missing(self, call: _Call, parent: int) -> int:
         result = self._recorded(call) or ToolResultMessage(
@@ -557,7 +559,7 @@ class _Repair:
         return self._put(None, result, parent, rest)
 
     def _recorded(self, call: _Call) -> ToolResultMessage | None:
-        """What the journal, or another branch, knows of a call: its result, or that it began."""
+        """The recorded result of a call, from the journal or another branch; or that its outcome is unknown."""
         known = Executions(self._old, call.item).of(call.given, call.occurrence)
         if known.result is not None:
             with contextlib.suppress(FormatError):
@@ -597,11 +599,11 @@ class _Repair:
         first = message.fields.get(key)
         if not isinstance(first, str):
             return message
-        kept = self._places.get(self._old.find(first, before=old), ROOT)
-        if kept != ROOT and kept in walk(self._parents.__getitem__, parent):
-            name = self._name(kept)
+        entry = self._places.get(self._old.find(first, before=old), ROOT)
+        if entry != ROOT and entry in walk(self._parents.__getitem__, parent):
+            name = self._name(entry)
             return message if name == first else CustomMessage(message.role, {**message.fields, key: name})
-        self._find(item, "first-kept", f"keeps from {first!r} on, which is not before it", "keeps nothing before it")
+        self._find(item, "first-kept", f"first kept entry {first!r} is not before it", "keeps no earlier entry")
         return CustomMessage(message.role, {k: v for k, v in message.fields.items() if k != key})
 
     # --- writing
@@ -611,17 +613,17 @@ class _Repair:
         id = line.id if isinstance(line.id, str) else None
         if item is not None and id is not None and id in self._names:
             id = self._fresh_id(id)
-            self._find(item, "id", f"the id {line.id!r} is another entry's", f"given the id {id!r}")
-        if item is None or (id is None and parent == ROOT and self._stand != ROOT):
+            self._find(item, "id", f"duplicate id {line.id!r}", f"given the id {id!r}")
+        if item is None or (id is None and parent == ROOT and self._head != ROOT):
             id = self._fresh_id(f"added-{len(self.lines) + 1}")
         same = item is not None and not item.changed and message == item.message and id == _str(line.id)
         if same and item is not None and self._leads_to(line, parent):
             raw = item.raw
         else:
-            name = None if parent == ROOT or (id is None and parent == self._stand) else self._name(parent)
+            name = None if parent == ROOT or (id is None and parent == self._head) else self._name(parent)
             extra, parents = ({}, ()) if item is None else (item.extra, item.parents)
             entry = Entry(message=message, id=id, parent_id=name, parents=parents, extra=extra)  # type: ignore[arg-type]
-            raw = self._written(item if same else None, entry, root=parent == ROOT and self._stand != ROOT)
+            raw = self._written(item if same else None, entry, root=parent == ROOT and self._head != ROOT)
         number = self._write(raw, _kind(message), parent)
         if id is not None:
             self._names[id] = number
@@ -629,7 +631,7 @@ class _Repair:
         return number
 
     def _leads_to(self, line: Given, parent: int) -> bool:
-        found = place(line, self._stand, self._new_find)
+        found = place(line, self._head, self._new_find)
         return found.parent == parent and not found.orphan
 
     def _new_find(self, id: str) -> int | None:
@@ -640,7 +642,7 @@ class _Repair:
         return at if not isinstance(parse_place(self.lines[at]).id, str) else None
 
     def _written(self, item: _Item | None, entry: Entry, *, root: bool) -> bytes:
-        """A line whose message is as it was keeps its other keys in their order."""
+        """The raw line of an entry; a line whose message is unchanged keeps its other keys in order."""
         if item is None:
             return encode_line(entry, root=root)
         value = {k: v for k, v in jsontext.read(item.raw.removeprefix(b"\xef\xbb\xbf")).items() if k != "parentId"}
@@ -652,7 +654,7 @@ class _Repair:
         self.lines.append(raw)
         self._kinds.append(kind)
         self._parents.append(parent)
-        self._stand = number if kind >= ENTRY else parent
+        self._head = number if kind >= ENTRY else parent
         return number
 
     def _fresh_id(self, base: str) -> str:
@@ -664,22 +666,22 @@ class _Repair:
         return id if isinstance(id, str) else positional(number)
 
     def _finish(self) -> None:
-        """Results for calls at the ends of branches; then the session stands where it stood."""
-        stand = self._stand
+        """Adds results for open calls at the ends of branches, then restores the head."""
+        head = self._head
         followed = {self._parents[at] for at, kind in enumerate(self._kinds) if kind >= ENTRY}
         ends = [at for at, state in self._states.items() if state.pending and at not in followed]
-        for end in sorted(ends, key=lambda end: end == stand):
+        for end in sorted(ends, key=lambda end: end == head):
             last = end
             for call in self._states[end].pending:
                 self._miss(call, None, "one was added behind it")
                 last = self._put_missing(call, last)
-            stand = last if end == stand else stand
-        if self._stand != stand:
-            self._move(stand)
+            head = last if end == head else head
+        if self._head != head:
+            self._move(head)
 
 
-class _Reckoning:
-    """Who follows whom in the file as it is."""
+class _OldTree:
+    """The tree of the file before the repair."""
 
     def __init__(self, items: list[_Item]) -> None:
         self._items = items
@@ -687,11 +689,11 @@ class _Reckoning:
         self.places: list[Place] = []
         self.children: dict[int, list[int]] = {}
         self._lines: dict[int, int] = {}
-        stand = ROOT
+        head = ROOT
         for old, item in enumerate(items):
-            found = place(item.line, stand, self._at)
+            found = place(item.line, head, self._at)
             self.places.append(found)
-            stand = stand_after(old, found.kind, found.parent)
+            head = head_after(old, found.kind, found.parent)
             if found.kind < ENTRY:
                 continue
             self.children.setdefault(found.parent, []).append(old)
@@ -721,7 +723,7 @@ class _Reckoning:
 
 
 def _replaced(raw: bytes, place: Given) -> bytes:
-    """A line beside the tree that says another place."""
+    """A line outside the tree with another target or parent."""
     named = {"target": place.target, "parentId": place.parent_id}
     return jsontext.write({**jsontext.read(raw), **{k: v for k, v in named.items() if v is not UNSET}})
 
@@ -735,5 +737,5 @@ def _str(value: Any) -> str | None:
 
 
 def conversation_of(data: bytes) -> Conversation:
-    """The conversation in a session file, as the doctor leaves it."""
+    """The conversation in a session file, after repair."""
     return conversion.decode(examine(data).data, "transcript")

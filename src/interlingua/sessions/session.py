@@ -1,7 +1,7 @@
-"""A session: a conversation that outlives the process. Every message is on disk before `append` returns.
+"""A session: a persistent conversation. `append` writes each message before it returns.
 
-The session is a tree of entries in a log that only grows. It stands at one entry, its head; what is appended becomes a
-child of the head, and the head moves there. Moving the head back and appending makes a branch.
+The session is a tree of entries in an append-only log. One entry is the head; an appended entry becomes a child of the
+head, and the new head. Moving the head back and appending makes a branch.
 """
 
 import asyncio
@@ -34,7 +34,6 @@ from . import compaction, tree
 from .executions import Execution, Executions, OpenCall, open_calls
 from .files import ENDING, FileLog, FileStore
 from .index import StaleIndex
-from .lines import decode_line, encode_line, placed, read_line
 from .store import (
     EntryExists,
     Log,
@@ -65,6 +64,10 @@ from .tree import (
     Branch,
     Marks,
     Note,
+    decode_line,
+    encode_line,
+    placed,
+    read_line,
 )
 from .watching import Watch
 
@@ -72,19 +75,26 @@ Sync: TypeAlias = Literal["always", "turn", "never"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_MARKS = (HEAD, LABEL, MARK, REVISION)  # kinds of lines that say something about entries
-_HERE: Any = object()  # the head, wherever it is by then
-_REMEMBERED = 256  # entries by which a follower finds its place in a log that was replaced
-_ANY: Any = object()  # wherever a branch stands
-_LONGEST_NAME = 200  # characters of a branch's name
-_OWN = ("role", "version", "id", "createdAt", "agentId", "forkedFrom")  # of the first line: the session's own affair
+_MARKS = (HEAD, LABEL, MARK, REVISION)  # kinds of lines that describe entries
+_HERE: Any = object()  # default: the head
+_REMEMBERED = 256  # entries by which `follow` finds its position in a replaced log
+_ANY: Any = object()  # default: any head
+_MAX_BRANCH_NAME = 200  # characters
+_OWN = (
+    "role",
+    "version",
+    "id",
+    "createdAt",
+    "agentId",
+    "forkedFrom",
+)  # of the session line
 
 
 class UnfinishedCall(NamedTuple):
-    """A call without a result on the way to the head. If it `started`, it must not run again.
+    """A call without a result on the path to the head. If it `started`, it must not run again.
 
-    `ended` says that the tool came to an end; `result` is its result, where one was saved: in the journal, or as an
-    entry of another branch. Where it started and nothing more is known, nobody knows what it did: report that.
+    `ended` tells whether the tool finished; `result` is its saved result, from the journal or another branch. If it
+    started and has no result, its outcome is unknown: report that.
     """
 
     call: ToolCall
@@ -95,9 +105,9 @@ class UnfinishedCall(NamedTuple):
 
 
 class Node(NamedTuple):
-    """An entry in the tree: the numbers of its line and of its parent's (-1: a root), and whether the head is below it.
+    """An entry in the tree: its line number, that of its parent (-1: a root), and whether it is on the head's path.
 
-    `problem` says what is wrong where the line names another place than the one that it is read at.
+    `problem` describes an invalid parent or id.
     """
 
     number: int
@@ -108,18 +118,18 @@ class Node(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of a session: an entry, or fields beside the tree, or what is wrong with it; `kind` is one of `tree`'s."""
+    """A line of a session: an entry, or the fields of a line outside the tree, or a problem; `kind` is from `tree`."""
 
     number: int
     kind: int
     entry: Entry | None = None
     fields: dict[str, Any] | None = None
     problem: str | None = None
-    id: str | None = None  # of an entry that cannot be read
+    id: str | None = None  # of an unreadable entry
 
 
 def _checked(method: F) -> F:
-    """One thread at a time; and once more from the ground up, where the index turns out not to fit the file."""
+    """Takes the lock, and retries once with a rebuilt index if the index does not match the file."""
 
     @functools.wraps(method)
     def called(self: "Session", *args: Any, **kwargs: Any) -> Any:
@@ -146,8 +156,8 @@ class Session:
         self._blobs = store.blobs(agent)
         self._sync = sync
         self._lock = threading.RLock()
-        self._at: int | None = None  # the head, where it was moved and nothing was written yet
-        self._known = (ROOT, "")  # the number and the id of what was appended last
+        self._at: int | None = None  # the head, if `branch` moved it and nothing was written since
+        self._known = (ROOT, "")  # the number and id of the last appended entry
         self._found: list[Problem] = []
         self._about: dict[str, Any] = {}
         self._marked = Marks()
@@ -166,15 +176,15 @@ class Session:
         sync: Sync = "turn",
         about: Conversation | None = None,
     ) -> "Session":
-        """Opens a session by its id, or a session file by its path; a new one when it is not there, or without a name.
+        """Opens a session by id, or a session file by path; creates it if it does not exist, or if no id is given.
 
-        `store` is a store or an address (`sqlite:FILE`, `postgresql://…`); files under `home` otherwise. `sync` says
-        when the disk is waited for: after each append (`always`), at `sync()` (`turn`), or not (`never`). `about` gives
-        a new session its system text, tools, model and options.
+        `store` is a store or an address (`sqlite:FILE`, `postgresql://…`); default: files under `home`. `sync` is when
+        to sync to disk: after each append (`always`), on `sync()` (`turn`), or not (`never`). `about` provides the
+        system text, tools, model and options of a new session.
         """
         if isinstance(id_or_path, Path) or (id_or_path is not None and _is_path(id_or_path)):
             path = Path(id_or_path).expanduser().absolute()
-            kept: Store = FileStore(home, folder=path.parent)
+            opened: Store = FileStore(home, folder=path.parent)
             agent = path.parent.parent.name if path.parent.name == "sessions" else agent
             if create and not read_only:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -182,9 +192,9 @@ class Session:
             log: Log = FileLog(path, write=not read_only, create=create)
         else:
             id = id_or_path or str(uuid.uuid4())
-            kept = store_at(store, home)
-            log = kept.open(agent, id, write=not read_only, create=create)
-        session = cls(log, kept, id=id, agent=agent, sync=sync)
+            opened = store_at(store, home)
+            log = opened.open(agent, id, write=not read_only, create=create)
+        session = cls(log, opened, id=id, agent=agent, sync=sync)
         session._owns_store = isinstance(store, str)
         try:
             session._begin(about)
@@ -195,7 +205,9 @@ class Session:
 
     def _begin(self, about: Conversation | None) -> None:
         if len(self._log) and is_foreign(self._log.line(0)):
-            raise SessionError(f"{self._log.where}: another program's session file; import it first")
+            raise SessionError(
+                f"{self._log.where}: another program's session file; import it with `interlingua sessions import`"
+            )
         given = {} if about is None else plain(replace(about, entries=(), head=None))
         self._about = {
             "role": "session",
@@ -208,7 +220,7 @@ class Session:
         if len(self._log) and self._log.place(0).kind == SESSION:
             self._about = read_line(self._log.line(0))
 
-    # --- what is there -----------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------
 
     @property
     def store(self) -> Store:
@@ -217,17 +229,17 @@ class Session:
 
     @property
     def where(self) -> str:
-        """The file, or the place in the database."""
+        """The file, or the database and id."""
         return self._log.where
 
     @property
     def about(self) -> dict[str, Any]:
-        """The first line: id, time, agent, and what was said of the conversation."""
+        """The first line: id, time, agent, and the conversation's own fields."""
         return dict(self._about)
 
     @property
     def base(self) -> Conversation:
-        """What was said of the conversation when it began (system text, tools, model, options), without entries."""
+        """The conversation without entries: system text, tools, model, options as it was created."""
         about = {key: value for key, value in self._about.items() if key not in _OWN}
         base: Conversation = build(about, Conversation)
         return base
@@ -235,62 +247,62 @@ class Session:
     @property
     @_checked
     def head(self) -> str | None:
-        """The id of the entry at which the session stands; None before the first."""
-        at = self._stand
+        """The id of the head entry; None before the first."""
+        at = self._head
         return None if at == ROOT else self._name(at)
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
-        """Everything said on the way to the head, in full, without the session's bookkeeping."""
+        """All messages on the path to the head, without bookkeeping entries."""
         spoken = (entry.message for entry in self.path())
         return tuple(message for message in spoken if not compaction.is_bookkeeping(message))
 
     @_checked
     def path(self, *, to: str | None = None, last: int | None = None) -> tuple[Entry, ...]:
-        """The entries from the root to an entry (the head, if not given); or the last so many, reading no others."""
+        """The entries from the root to an entry (default: the head); or the `last` N, reading no others."""
         walk = self._walk() if to is None else tree.walk(self._parent, self._number(to))
         return self._entries(_limited(walk, last))
 
     @_checked
     def path_lines(self, *, to: str | None = None, last: int | None = None) -> list[int]:
-        """The numbers of the lines of a path's entries; none of them is read."""
+        """The line numbers of a path's entries, without reading them."""
         return _limited(self._walk() if to is None else tree.walk(self._parent, self._number(to)), last)
 
     @_checked
     def roots(self) -> tuple[Entry, ...]:
-        """The entries that follow nothing, in the order in which they came."""
+        """The entries without a parent, in order of append."""
         return self._entries(self._log.children(ROOT))
 
     @_checked
     def children(self, id: str) -> tuple[Entry, ...]:
-        """The entries that follow an entry, in the order in which they came; nothing else is read."""
+        """The children of an entry, in order of append; reads nothing else."""
         return self._entries(self._log.children(self._number(id)))
 
     @_checked
     def leaves(self) -> tuple[Entry, ...]:
-        """The entries that nothing follows: the ends of all branches, named or not."""
+        """The entries without children: the ends of all branches, named or not."""
         return self._entries(self._log.leaves())
 
     @_checked
     def entry(self, id: str, *, media: bool = True) -> Entry:
-        """One entry, wherever it is in the tree; without `media`, large data stay addresses (`blob:sha256:…`)."""
+        """One entry of the tree; without `media`, large data stay URLs (`blob:sha256:…`)."""
         return self._entry_at(self._number(id), media_in_place=media)
 
     @property
     def line_count(self) -> int:
-        """The number of lines, those beside the tree included."""
+        """The number of lines, including those outside the tree."""
         return len(self._log)
 
     @property
     def generation(self) -> int:
-        """Counts how often the log was replaced or read anew: line numbers of before may mean other lines."""
+        """Incremented when the log is replaced or rebuilt; earlier line numbers are then invalid."""
         return self._log.generation
 
     @_checked
     def lines(self, since: int = 0, limit: int | None = None, *, revised: bool = True) -> list[Line]:
-        """Lines by their number, in order, whatever they are: for readers that show all of a session, page by page.
+        """Lines of every kind by number: for readers that show all of a session, page by page.
 
-        Large media stay addresses. Unless `revised`, entries say what they said when they were appended.
+        Large media stay URLs. Unless `revised`, entries have their original message.
         """
         end = len(self._log) if limit is None else min(len(self._log), since + limit)
         return [self._line(number, revised) for number in range(since, end)]
@@ -308,7 +320,7 @@ class Session:
 
     @_checked
     def line_of(self, id: str) -> int:
-        """The number of an entry's line."""
+        """The line number of an entry."""
         return self._number(id)
 
     @_checked
@@ -318,17 +330,17 @@ class Session:
 
     @_checked
     def leaf_ids(self) -> tuple[str, ...]:
-        """The ids of the leaves, whose messages are not read."""
+        """The ids of the leaves, without reading their messages."""
         return tuple(map(self._name, self._log.leaves()))
 
     def entries(self, *, since: str | None = None, limit: int | None = None) -> Iterator[Entry]:
-        """Entries of the tree in the order in which they came: all, or those after `since`, at most `limit` of them.
+        """Entries of the tree in order of append: all, or those after `since`, at most `limit`.
 
-        What cannot be read is left out and reported.
+        Skips unreadable entries and adds them to `problems`.
         """
         first = 0 if since is None else self._after(since)
-        wanted = (entry for entry in map(self._entry_if_any, range(first, len(self._log))) if entry is not None)
-        return islice(wanted, limit)
+        found = (entry for entry in map(self._entry_if_any, range(first, len(self._log))) if entry is not None)
+        return islice(found, limit)
 
     @_checked
     def _after(self, id: str) -> int:
@@ -336,7 +348,7 @@ class Session:
 
     @_checked
     def nodes(self) -> tuple[Node, ...]:
-        """The tree by the numbers of its lines, as it is read: with what is wrong where an entry says another place."""
+        """The tree by line numbers, with a problem for each entry that has an invalid parent or id."""
         numbers = (number for number in range(len(self._log)) if self._log.place(number).kind >= ENTRY)
         entries = {number: entry for number in numbers if (entry := self._readable(number)) is not None}
         on_path = set(self._walk())
@@ -347,11 +359,11 @@ class Session:
         return tuple(nodes)
 
     def _misplaced(self, number: int) -> str | None:
-        """What is wrong with the place that a line names."""
+        """The problem with a line's parent or id, if any."""
         place, line = self._log.place(number), tree.parse_place(self._log.line(number))
         if place.orphan:
             itself = line.parent_id == line.id
-            return "names itself as its parent" if itself else f"names the parent {line.parent_id!r}, not before it"
+            return "is its own parent" if itself else f"parent {line.parent_id!r} is not before it"
         named = self._log.find(line.id) if isinstance(line.id, str) else number
         return None if named == number else f"line {(named or 0) + 1} has the same id"
 
@@ -361,23 +373,23 @@ class Session:
 
     @_checked
     def context_entries(self, *, to: str | None = None) -> tuple[Entry, ...]:
-        """The end of the path to an entry (the head, if not given) that the model's view is made of, and no more."""
-        return self._entries(self._context_numbers(self._stand if to is None else self._number(to)))
+        """The entries of the path to an entry (default: the head) that make up the model's view."""
+        return self._entries(self._context_numbers(self._head if to is None else self._number(to)))
 
     def context_messages(self, *, to: str | None = None) -> tuple[AgentMessage, ...]:
-        """What a model reads: the latest summary, what it kept, and everything since."""
+        """The model's view: the latest summary, the entries it kept, and all later ones."""
         return compaction.context(self.context_entries(to=to))
 
     @_checked
     def conversation(self) -> Conversation:
-        """The whole tree as a value, with the head and the present model."""
+        """The whole tree as a value, with the head and the current model."""
         base = self.base
         entries = tuple(self._all())
         model = self.model if self._log.count(MODEL) else base.model
         if all(tree.is_positional(entry.id) for entry in entries) and len(entries) == len(self.path()):
             bare = tuple(replace(entry, id=None, parent_id=None) for entry in entries)
-            return replace(base, entries=bare, model=model)  # a plain list of messages stays one
-        if self.head is None and entries:  # rewound to before the first
+            return replace(base, entries=bare, model=model)  # a plain list of messages stays a list
+        if self.head is None and entries:  # rewound to before the first entry
             entries = (*entries, Entry(message=CustomMessage("head", {"target": None})))  # type: ignore[arg-type]
         return replace(base, entries=entries, head=self.head, model=model)
 
@@ -407,25 +419,25 @@ class Session:
     @property
     @_checked
     def current_branch(self) -> str | None:
-        """The branch that moves with what is appended; None where the session stands on none."""
+        """The branch that is checked out and moves with appended entries; None if none is."""
         marks = self._marks()
         return marks.current if marks.current in marks.branches else None
 
     @_checked
     def notes(self, id: str | None = None) -> tuple[Note, ...]:
-        """The notes on an entry, or on all, the oldest first."""
+        """The notes on an entry, or on all entries, the oldest first."""
         notes = self._marks().notes
         chosen = notes.values() if id is None else [notes.get(self._name(self._number(id)), {})]
         return tuple(note for some in chosen for note in some.values())
 
     @_checked
     def version(self, id: str) -> int:
-        """How often an entry was revised."""
+        """The number of revisions of an entry."""
         return len(self._marks().revisions.get(self._name(self._number(id)), ()))
 
     @_checked
     def versions(self, id: str) -> tuple[AgentMessage, ...]:
-        """What an entry said at each version, as it was first and after each revision."""
+        """The messages of an entry at each version: the original, and each revision."""
         number = self._number(id)
         revised = self._marks().revisions.get(self._name(number), [])
         return tuple(self._message_at(number, line) for line in (number, *revised))
@@ -433,16 +445,16 @@ class Session:
     @property
     @_checked
     def marks(self) -> Marks:
-        """All that is said of entries beside the tree. It grows with the session: read it, do not keep it."""
+        """Labels, branches, notes and revisions. A live object: do not store it."""
         return self._marks()
 
     @_checked
     def blob(self, name: str) -> bytes | None:
-        """The large data of this name; None where it is missing."""
+        """The blob of this name; None if it is missing."""
         return self._blobs.get(name)
 
     def _marks(self) -> Marks:
-        """The marks, with what came since; all of them anew where the log was."""
+        """The marks, updated with new lines; recomputed if the log was rebuilt."""
         generation, seen = self._marked_until
         if generation != self._log.generation:
             self._marked, seen = Marks(), 0
@@ -459,7 +471,7 @@ class Session:
     @property
     @_checked
     def model(self) -> ModelDescriptor | None:
-        """The model in use: set last on this path, or the one that answered last, or the session's own."""
+        """The model in use: the last one set or used on this path, or the session's own."""
         for number in self._walk():
             if self._log.place(number).kind in (MODEL, ASSISTANT):
                 line = read_line(self._log.line(number))
@@ -483,9 +495,9 @@ class Session:
     @property
     @_checked
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with the stored lines, and what opening mended."""
+        """Problems of the stored lines, and what was repaired on opening."""
         bad = (Problem(number + 1, f"skipped: {self._why_bad(number)}") for number in self._log.numbers(BAD))
-        lost = (Problem(number + 1, "names an entry that is not there") for number in self._log.orphans())
+        lost = (Problem(number + 1, "references a missing entry") for number in self._log.orphans())
         return (*self._log.problems, *bad, *lost, *self._found)
 
     def _why_bad(self, number: int) -> str:
@@ -497,15 +509,15 @@ class Session:
 
     @_checked
     def unfinished_calls(self, *, to: str | None = None) -> tuple[UnfinishedCall, ...]:
-        """Calls in the model's view at an entry (the head, if not given) that have no result: what was under way."""
-        path = self._context_numbers(self._stand if to is None else self._number(to))
+        """Calls in the model's view at an entry (default: the head) that have no result."""
+        path = self._context_numbers(self._head if to is None else self._number(to))
         return tuple(
             UnfinishedCall(one.call, self._name(one.number), known.started, known.ended, self._whole(known.result))
             for one, known in self._executions(path)
         )
 
     def _executions(self, path: Sequence[int]) -> Iterator[tuple[OpenCall, Execution]]:
-        """The calls without a result on a path, and what is known of them, on whichever branch it was recorded."""
+        """The calls without a result on a path, and their executions, recorded on any branch."""
         seen: dict[int, Executions] = {}
         for one in open_calls(self._messages_at(path)):
             known = seen.get(one.number) or Executions(self._log, one.number)
@@ -513,21 +525,21 @@ class Session:
             yield one, known.of(one.call.id, one.occurrence)
 
     def _messages_at(self, numbers: Sequence[int]) -> Iterator[tuple[int, AgentMessage]]:
-        """Answers and results alone; without what blobs hold."""
+        """Assistant messages and results, without inlined blobs."""
         for number in numbers:
             if self._log.place(number).kind in (ASSISTANT, RESULT):
                 with contextlib.suppress(InterlinguaError):
                     yield number, self._entry_at(number, media_in_place=False).message
 
     def _whole(self, result: dict[str, Any] | None) -> dict[str, Any] | None:
-        """A result as it was before its large data was moved to the blobs; None where it cannot be read."""
+        """A result with its large data inlined; None if it is unreadable."""
         if result is None:
             return None
         try:
             message: ToolResultMessage = build(result, ToolResultMessage)
         except FormatError:
             return None
-        whole: dict[str, Any] = plain(media.bring_back(message, self._blobs)[0])
+        whole: dict[str, Any] = plain(media.inline(message, self._blobs)[0])
         return whole
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -545,98 +557,98 @@ class Session:
         extra: dict[str, Any] | None = None,
         sync: bool | None = None,
     ) -> Entry:
-        """Adds a message (or its JSON) behind the head (or `parent_id`; None begins a new root); the head moves to it.
+        """Appends a message (or its JSON) to the head (or to `parent_id`; None makes a root), and makes it the head.
 
-        With `branch` it goes behind the head of that branch, which moves along; `expect` refuses if that is not where
-        the branch stands. `parents` are the further parents of a merge. When it returns, the message is saved; on disk
-        too, if the session syncs `always` or `sync` is true.
+        With `branch` it is appended to that branch, which moves along; raises StaleHead if `expect` is not its head.
+        `parents` are the further parents of a merge. On return the message is written; it is synced to disk if the
+        session syncs `always` or `sync` is true.
         """
         *earlier, message = meant([message_of(message)])
-        for one in earlier:  # results that shared a message in another wire's words
+        for one in earlier:  # a message of another wire may contain several results
             self.append(one, parent_id=parent_id, parents=parents, branch=branch, expect=expect, sync=sync)
             parent_id, parents, expect = _HERE, (), _ANY
         if isinstance(message, CustomMessage) and tree.kind_of_message(message) < ENTRY:
-            raise SessionError(f"the role {message.role!r} is the session's own: a message cannot have it")
+            raise SessionError(f"reserved role {message.role!r}; choose another role for the message")
         self._log.refresh()
         if branch is not None:
             parent = self._branch_end(branch, expect)
         else:
-            parent = self._stand if parent_id is _HERE else ROOT if parent_id is None else self._number(parent_id)
+            parent = self._head if parent_id is _HERE else ROOT if parent_id is None else self._number(parent_id)
             branch = self._moving_branch(parent)
         if id is not None and self._log.find(id) is not None:
-            raise EntryExists(f"{self.where}: there is an entry {id!r} already; choose another id, or revise it")
-        made = Entry(
+            raise EntryExists(f"{self.where}: entry {id!r} already exists; choose another id, or revise it")
+        entry = Entry(
             message=message,  # type: ignore[arg-type]
             id=id or secrets.token_hex(8),
             parent_id=None if parent == ROOT else self._name(parent),
             parents=tuple(self._name(self._number(one)) for one in parents),
             extra=extra or {},
         )
-        _refuse_unreadable(made)
-        self._insert(made, sync, branch)
-        return made
+        _refuse_unreadable(entry)
+        self._insert(entry, sync, branch)
+        return entry
 
     def _branch_end(self, name: str, expect: str | None) -> int:
-        """The entry at which a branch stands, if that is the one expected."""
+        """The head of a branch; raises StaleHead if `expect` is another."""
         known = self._marks().branches.get(name)
         if known is None:
-            raise SessionNotFound(f"{self.where}: no branch {name!r}; make it with set_branch or checkout")
+            raise SessionNotFound(f"{self.where}: no branch {name!r}; create it with set_branch or checkout")
         if expect is not _ANY and expect != known.head:
             raise StaleHead(self.where, name, known.head)
         return ROOT if known.head is None else self._number(known.head)
 
     def _moving_branch(self, parent: int) -> str | None:
-        """The branch on which the session stands, if an entry behind `parent` moves it on."""
+        """The checked out branch, if its head is `parent`."""
         name = self.current_branch
         return name if name is not None and self._branch_end(name, _ANY) == parent else None
 
     def _insert(self, entry: Entry, sync: bool | None = None, branch: str | None = None) -> None:
         message: AgentMessage = entry.message
-        stored = media.put_away(message, self._blobs)
-        root = entry.parent_id is None and self._log.stand != ROOT
+        stored = media.externalize(message, self._blobs)
+        root = entry.parent_id is None and self._log.head != ROOT
         lines = [encode_line(entry if stored is message else replace(entry, message=stored), root=root)]
-        if branch is not None:  # in the same write: the branch and its commit are there together, or neither is
+        if branch is not None:  # in the same write, so that both lines exist or neither
             lines.append(jsontext.write({"role": "branch", "name": branch, "target": entry.id, "parentId": entry.id}))
         self._add(*lines, sync=sync)
-        self._at, self._known = None, (self._log.stand, entry.id or "")
+        self._at, self._known = None, (self._log.head, entry.id or "")
 
     def _add(self, *lines: bytes, sync: bool | None = None) -> None:
-        """Writes lines, after the session's own if they are the first."""
+        """Writes lines; before the first of all, the session line."""
         first = () if len(self._log) else (jsontext.write(self._about),)
         self._log.add([*first, *lines], sync=self._sync == "always" if sync is None else sync)
 
     def _aside(self, role: str, parent: str | None = _HERE, /, **fields: Any) -> None:
-        """A line beside the tree. It says where the session stands, or `parent`."""
+        """Writes a line outside the tree, with the head (or `parent`) as its parentId."""
         head = self.head if parent is _HERE else parent
         given = {key: value for key, value in fields.items() if value is not None or key == "target"}
         self._add(jsontext.write({"role": role, **given} | ({"parentId": head} if head is not None else {})))
 
     def _mark(self, role: str, target: str | None, **fields: Any) -> None:
-        """A line about an entry, with its time."""
+        """Writes a timestamped line about an entry."""
         self._aside(role, target=target, **fields, timestamp=_now())
 
     @_checked
     def rewind(self, id: str | None) -> None:
-        """Moves the head to an earlier entry, or before the first (None). Nothing is removed."""
+        """Moves the head to another entry, or before the first (None). Removes nothing."""
         target = None if id is None else self._name(self._number(id))
         self._add(jsontext.write({"role": "head", "target": target}))
         self._at = None
 
     @_checked
     def branch(self, at: str | None) -> None:
-        """Moves the head as `rewind` does, but writes nothing: what is appended next makes it last."""
+        """Moves the head like `rewind`, but writes nothing until the next append."""
         self._at = ROOT if at is None else self._number(at)
 
     @_checked
     def set_branch(
         self, name: str, head: str | None, *, expect: str | None = _ANY, description: str | None = None
     ) -> Branch:
-        """Makes a named branch, or moves it to another entry; `expect` refuses if it stands elsewhere than that.
+        """Creates a branch, or moves it to another entry; raises StaleHead if `expect` is not its head.
 
-        `expect=None` also means that there is no such branch yet, or that nothing was committed to it.
+        `expect=None` matches a branch that does not exist or is empty.
         """
-        if not name.strip() or len(name) > _LONGEST_NAME:
-            raise SessionError(f"{name!r} is no name for a branch; use 1 to {_LONGEST_NAME} characters")
+        if not name.strip() or len(name) > _MAX_BRANCH_NAME:
+            raise SessionError(f"invalid branch name {name!r}; use 1 to {_MAX_BRANCH_NAME} characters")
         self._log.refresh()
         known = self._marks().branches.get(name)
         at = None if known is None else known.head
@@ -648,7 +660,7 @@ class Session:
 
     @_checked
     def delete_branch(self, name: str) -> None:
-        """Takes the name away; the entries stay."""
+        """Deletes a branch name; its entries stay."""
         self._log.refresh()
         if name not in self._marks().branches:
             raise SessionNotFound(f"{self.where}: no branch {name!r}")
@@ -656,15 +668,15 @@ class Session:
 
     @_checked
     def checkout(self, name: str, *, create: bool = False, at: str | None = _HERE) -> Branch:
-        """Stands on a branch: what is appended goes behind its head, and the branch moves along.
+        """Checks out a branch: the head moves to its head, and the branch moves with appended entries.
 
-        With `create` the branch is made first, at the entry `at` (the present head, if not given).
+        With `create`, a missing branch is created at the entry `at` (default: the head).
         """
         self._log.refresh()
         known = self._marks().branches.get(name)
         if known is None:
             if not create:
-                raise SessionNotFound(f"{self.where}: no branch {name!r}; make it with create=True")
+                raise SessionNotFound(f"{self.where}: no branch {name!r}; create it with create=True")
             known = self.set_branch(name, self.head if at is _HERE else at)
         self._add(jsontext.write({"role": "head", "target": known.head, "branch": name}))
         self._at = None
@@ -680,30 +692,30 @@ class Session:
         parents: Sequence[str] | None = None,
         extra: dict[str, Any] | None = None,
     ) -> int:
-        """Puts another message in the place of an entry's, and returns its new version. What it was stays in the log.
+        """Replaces the message of an entry and returns the new version; earlier versions stay in the log.
 
-        `version` refuses if the entry was revised since it had that version. `parents` are other further parents of a
-        merge, where they became known later; `extra` is another extra of the entry.
+        Raises StaleVersion if `version` is given and not the current one. `parents` replaces the further parents of a
+        merge, `extra` the entry's extra.
         """
         if tree.kind_of_message(message) < ENTRY:
-            raise SessionError(f"the role {message.role!r} is the session's own: a message cannot have it")
+            raise SessionError(f"reserved role {message.role!r}; choose another role for the message")
         self._log.refresh()
         name = self._name(self._number(id))
         present = len(self._marks().revisions.get(name, ()))
         if version is not None and version != present:
             raise StaleVersion(self.where, name, present)
-        stored = media.put_away(message, self._blobs)
+        stored = media.externalize(message, self._blobs)
         further = None if parents is None else [self._name(self._number(one)) for one in parents]
         self._mark("revision", name, version=present + 1, message=plain(stored), parents=further, entryExtra=extra)
         return present + 1
 
     @_checked
     def note(self, id: str, text: str | None = None, *, rating: int | None = None, by: str | None = None) -> Note:
-        """Puts a note on an entry, or a rating of it: -1, 0 or 1."""
+        """Adds a note to an entry, or a rating: -1, 0 or 1."""
         if rating not in (None, -1, 0, 1):
-            raise SessionError(f"a rating is -1, 0 or 1, not {rating!r}")
+            raise SessionError(f"invalid rating {rating!r}; use -1, 0 or 1")
         if rating is None and not (text or "").strip():
-            raise SessionError("an empty note says nothing; give a text or a rating")
+            raise SessionError("empty note; give a text or a rating")
         self._log.refresh()
         name, own = self._name(self._number(id)), secrets.token_hex(8)
         self._mark("note", name, note=own, text=text, rating=rating, by=by)
@@ -711,7 +723,7 @@ class Session:
 
     @_checked
     def delete_note(self, note: str) -> None:
-        """Takes a note back."""
+        """Deletes a note."""
         self._log.refresh()
         for target, notes in self._marks().notes.items():
             if note in notes:
@@ -721,12 +733,12 @@ class Session:
 
     @_checked
     def label(self, id: str | None, text: str | None) -> None:
-        """Names an entry, or takes its name away (None); without an id, names the session."""
+        """Labels an entry, or removes its label (None); without an id, sets the session's title."""
         target = {} if id is None else {"target": self._name(self._number(id))}
         self._aside("label", **target, label=text)
 
     def set_model(self, model: ModelDescriptor | str, *, provider: str | None = None, options: Any = None) -> Entry:
-        """From here on the session talks to another model; `options` are kept with it."""
+        """Sets the model, and optionally its `options`, for the session from here on."""
         described = ModelDescriptor(id=model, provider=provider or "") if isinstance(model, str) else model
         fields = {"provider": described.provider, "model": described.id, "api": described.api}
         given: dict[str, Any] = {key: value for key, value in fields.items() if value}
@@ -744,14 +756,14 @@ class Session:
         tokens_after: int | None = None,
         details: dict[str, Any] | None = None,
     ) -> Entry:
-        """Puts a summary in the place of everything before `first_kept`, for the model; None keeps nothing before it.
+        """Replaces everything before `first_kept` by a summary in the model's view; None keeps no earlier entry.
 
-        The entries stay where they are.
+        The entries stay in the session.
         """
         if not summary.strip():
-            raise SessionError("an empty summary would lose the conversation; nothing was changed")
+            raise SessionError("empty summary; it would lose the conversation")
         if first_kept is not None and not self._is_on_path(self._number(first_kept)):
-            raise SessionError(f"{self.where}: {first_kept!r} is not on the way to the head")
+            raise SessionError(f"{self.where}: entry {first_kept!r} is not on the path to the head")
         fields = {
             "summary": summary,
             "firstKept": first_kept,
@@ -771,9 +783,9 @@ class Session:
         at: str | None = _HERE,
         **fields: Any,
     ) -> None:
-        """Notes what a run does (`tool_start`, `tool_end`), for whoever has to go on after a crash.
+        """Records an event of a run (`tool_start`, `tool_end`), for recovery after a crash.
 
-        `at` is the entry at which the run stands, if that is not the head: several may run on branches of their own.
+        `at` is the entry of the run, if it is not the head: several runs may work on different branches.
         """
         self._aside("journal", at, kind=kind, callId=call_id, name=name, timestamp=_now(), **fields)
 
@@ -788,11 +800,11 @@ class Session:
         linked: bool = False,
         empty: bool = False,
     ) -> "Session":
-        """A new session with the path to `at` (the head, if not given), open for writing; this one stays as it is.
+        """A new session with the path to `at` (default: the head), open for writing; this one is not changed.
 
-        It knows which calls on that path have been run, so none of them is run again. It is kept in `store` (this
-        one's, if not given). `linked` says that it goes on for this session, which cannot be written: viewers show both
-        as one tree. An `empty` one takes nothing of the path along.
+        It records which calls on that path have run, so none runs again. It is stored in `store` (default: this one's).
+        `linked` marks it as the continuation of this session, which is read-only: viewers show both as one tree. An
+        `empty` fork has no entries.
         """
         walk = self._walk() if at is None else tree.walk(self._parent, self._number(at))
         numbers = [] if empty else list(walk)[::-1]
@@ -808,9 +820,9 @@ class Session:
         return other
 
     def _take_over(self, source: "Session", numbers: list[int], linked: bool) -> None:
-        """Lines as they are, and the labels of their entries."""
+        """Copies raw lines, and the labels of their entries."""
         if len(self._log):
-            raise SessionError(f"{self.where}: there is a session already")
+            raise SessionError(f"{self.where}: the session already exists; choose another id")
         origin: dict[str, Any] = {"id": source.id} | ({"agent": source.agent} if source.agent != self.agent else {})
         origin |= ({"entry": source._name(numbers[-1])} if numbers else {}) | ({"linked": True} if linked else {})
         own = {"id": self.id, "createdAt": _now(), "agentId": self.agent, "forkedFrom": origin}
@@ -826,7 +838,7 @@ class Session:
                 self.label(names[target], label)
 
     def _marks_of(self, names: dict[str, str]) -> Iterator[bytes]:
-        """The notes and revisions of some entries, as lines for a session in which the entries have these names."""
+        """The lines of notes and revisions of entries, with the new `names` of the entries."""
         for number in self._log.numbers(MARK, REVISION):
             line = read_line(self._log.line(number))
             if line.get("role") in ("note", "revision") and line.get("target") in names:
@@ -834,7 +846,7 @@ class Session:
                 yield jsontext.write({**own, "target": names[line["target"]]})
 
     def journal_of(self, path: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-        """Journal lines with what is known of the calls without a result on a path, by the number of their entry."""
+        """Journal lines that record the calls without a result on a path, by the number of their entry."""
         journal: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
         for (number, call, _), known in self._executions(path):
             journal[number] += known.notes(call, _now())
@@ -842,28 +854,28 @@ class Session:
 
     @_checked
     def open_journal(self) -> tuple[CustomMessage, ...]:
-        """What is known of `unfinished_calls()`, as the journal says it: for a copy of what a model reads."""
-        notes = (note for notes in self.journal_of(self._context_numbers(self._stand)).values() for note in notes)
+        """The journal messages of `unfinished_calls()`, for a copy of the model's view."""
+        notes = (note for notes in self.journal_of(self._context_numbers(self._head)).values() for note in notes)
         return tuple(CustomMessage("journal", {k: v for k, v in note.items() if k != "role"}) for note in notes)
 
     def sync(self) -> None:
-        """Waits until everything is on disk, unless the session was opened with `sync="never"`."""
+        """Syncs to disk, unless the session was opened with `sync="never"`."""
         if self._sync != "never":
             self._log.sync()
 
     def refresh(self) -> None:
-        """Takes in what another process has appended: for readers that stay open."""
+        """Reads what another process has appended."""
         with self._lock:
             self._log.refresh()
 
     def watch(self) -> Watch:
-        """Waits for what others append, on an event loop; `refresh` then takes it in."""
+        """Watches for appends by other processes, on an event loop; `refresh` then reads them."""
         return self._log.watch()
 
     async def follow(self, *, since: str | None = None) -> AsyncGenerator[Entry, None]:
-        """The entries that others append, as they come: those after `since`, else those after this moment.
+        """Yields entries as other processes append them: those after `since`, or from now on.
 
-        It ends only with its reader. What is not finished is not in the log, so it is not seen here.
+        Never ends by itself. Unfinished messages are not in the log and not yielded.
         """
         watch = self.watch()
         try:
@@ -872,7 +884,7 @@ class Session:
             generation = self.generation
             while True:
                 await asyncio.to_thread(self.refresh)
-                if self.generation != generation:  # other lines have these numbers now: go on behind what was seen
+                if self.generation != generation:  # line numbers have changed: continue after the last seen entry
                     generation, at = self.generation, self._behind(seen)
                 for number in range(at, self.line_count):
                     found = self._entry_if_any(number)
@@ -887,7 +899,7 @@ class Session:
             watch.close()
 
     def _behind(self, seen: Iterable[str | None]) -> int:
-        """The line behind the latest entry of these that is still there."""
+        """The line after the latest of these entries that still exists."""
         for id in reversed(list(seen)):
             with contextlib.suppress(SessionNotFound):
                 return self._after(id or "")
@@ -902,7 +914,7 @@ class Session:
         return show(self, browser=browser)
 
     def close(self) -> None:
-        """Ends the session; the next writer may begin."""
+        """Syncs, and releases the write lock."""
         with self._lock:
             try:
                 self.sync()
@@ -934,14 +946,14 @@ class Session:
     # --- by number ---------------------------------------------------------------------------------------------------
 
     @property
-    def _stand(self) -> int:
-        return self._log.stand if self._at is None else self._at
+    def _head(self) -> int:
+        return self._log.head if self._at is None else self._at
 
     def _parent(self, number: int) -> int:
         return self._log.place(number).parent
 
     def _walk(self) -> Iterator[int]:
-        return tree.walk(self._parent, self._stand)
+        return tree.walk(self._parent, self._head)
 
     def _is_on_path(self, number: int) -> bool:
         return number in takewhile(lambda at: at >= number, self._walk())
@@ -959,17 +971,17 @@ class Session:
         return id if isinstance(id, str) else tree.positional(number)
 
     def _context_numbers(self, at: int) -> list[int]:
-        """From an entry back to what the latest compaction kept first; to the root where there is none."""
+        """The numbers from the first kept entry of the latest compaction (default: the root) to an entry."""
         numbers: list[int] = []
-        kept: int | None = None
+        first_number: int | None = None
         for number in tree.walk(self._parent, at):
-            if kept is not None and number < kept:
+            if first_number is not None and number < first_number:
                 break
             numbers.append(number)
-            if kept is None and self._log.place(number).kind == COMPACTION:
+            if first_number is None and self._log.place(number).kind == COMPACTION:
                 first = compaction.first_kept_of(decode_line(self._log.line(number)).message)
                 found = None if first is None else self._log.find(first)
-                kept = number if found is None else found
+                first_number = number if found is None else found
         return numbers[::-1]
 
     def _entries(self, numbers: Sequence[int]) -> tuple[Entry, ...]:
@@ -1004,15 +1016,15 @@ class Session:
         return entry
 
     def _message_at(self, number: int, line: int) -> AgentMessage:
-        """What an entry said: at first, or in the revision of that line."""
+        """The message of an entry: the original, or that of a revision's line."""
         raw = self._log.line(line)
         message: AgentMessage = decode_line(raw).message if line == number else _revised(raw)
         return self._with_media(number, message) if media.NAME.search(raw) else message
 
     def _with_media(self, number: int, message: AgentMessage) -> Any:
-        message, missing = media.bring_back(message, self._blobs)
+        message, missing = media.inline(message, self._blobs)
         for name in missing:
-            self._report(Problem(number + 1, f"the blob {name} is missing: its block holds the address alone"))
+            self._report(Problem(number + 1, f"blob {name} is missing: its block has only the URL"))
         return message
 
     def _report(self, problem: Problem) -> None:
@@ -1023,13 +1035,13 @@ class Session:
         bad = [number + 1 for number in self._log.numbers(BAD, first=1) if number <= before]
         if bad:
             raise SessionDamaged(
-                f"{self.where}: line {bad[0]} cannot be read and would be lost;"
+                f"{self.where}: line {bad[0]} is unreadable and would be lost;"
                 " repair the file first: interlingua doctor FILE -o NEW"
             )
 
 
 def store_at(store: Store | str | None, home: str | Path | None = None) -> Store:
-    """A store by its address: `sqlite:FILE`, `postgresql://…`; the files under `home` where none is given."""
+    """The store at an address: `sqlite:FILE`, `postgresql://…`; default: the files under `home`."""
     if store is None:
         return FileStore(home)
     if not isinstance(store, str):
@@ -1042,13 +1054,13 @@ def store_at(store: Store | str | None, home: str | Path | None = None) -> Store
         from .postgres import postgres_store
 
         return postgres_store(store)
-    raise SessionError(f"{store!r} is no address of a store: write sqlite:FILE or postgresql://HOST/NAME")
+    raise SessionError(f"unknown store address {store!r}; use sqlite:FILE or postgresql://HOST/NAME")
 
 
 def save(conversation: Conversation, *, new_id: Callable[[], str] | None = None, **where: Any) -> Session:
-    """A new session that holds a conversation; takes what `Session.open` takes.
+    """Saves a conversation as a new session; takes the arguments of `Session.open`.
 
-    `new_id` makes the ids of entries that have none; random ones otherwise.
+    `new_id` generates ids for entries without one; default: random ids.
     """
     session = Session.open(where.pop("id", None), about=conversation, **where)
     try:
@@ -1079,9 +1091,9 @@ def _write(session: Session, conversation: Conversation, new_id: Callable[[], st
 def _moved(
     path: list[tuple[int, bytes]], journal: dict[int, list[dict[str, Any]]]
 ) -> tuple[list[bytes], dict[str, str]]:
-    """Raw lines of a path for a file of their own, each with its journal, and what their entries are called there.
+    """The raw lines of a path for a new file, each with its journal, and the new names of their entries.
 
-    Entries that are named by their line get another name, so lines that refer to them are written anew.
+    Entries named by their line number get another name, so lines that reference them are rewritten.
     """
     names: dict[str, str] = {}
     out: list[bytes] = []
@@ -1091,9 +1103,7 @@ def _moved(
             _renamed(raw, names) if tree.is_positional(given.parent_id) or given.role == compaction.ROLE else raw
         )
         id = given.id if isinstance(given.id, str) else tree.positional(number)
-        names[id] = (
-            given.id if isinstance(given.id, str) else tree.positional(len(out))
-        )  # behind the session's own line
+        names[id] = given.id if isinstance(given.id, str) else tree.positional(len(out))  # after the session line
         out += [jsontext.write({**line, "parentId": names[id]}) for line in journal.get(number, ())]
     return out, names
 
@@ -1127,9 +1137,9 @@ def _options(value: dict[str, Any]) -> Options:
 
 
 def _refuse_unreadable(entry: Entry) -> None:
-    """Raises FormatError, with the place, for a message that could be written and not read again."""
+    """Raises FormatError, with the path, for a message that would be unreadable once written."""
     if not isinstance(entry.message, Spoken | CustomMessage):
-        raise FormatError(f"{type(entry.message).__name__} is no message; append a UserMessage(content=…)")
+        raise FormatError(f"{type(entry.message).__name__} is not a message; append a UserMessage(content=…)")
     try:
         decode_line(encode_line(entry))
     except BadWire as error:
@@ -1137,7 +1147,7 @@ def _refuse_unreadable(entry: Entry) -> None:
 
 
 def _revised(raw: bytes) -> Any:
-    """The message that a revision puts in the place of an entry's."""
+    """The message in a revision line."""
     return build(read_line(raw)["message"], Message, "$.message")
 
 

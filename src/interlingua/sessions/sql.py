@@ -1,4 +1,4 @@
-"""Sessions in a database: what SQLite and PostgreSQL have in common. A line is a row, with its place beside it."""
+"""Sessions in a database: the code shared by SQLite and PostgreSQL, and SQLite itself. One row per line."""
 
 import hashlib
 import itertools
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ..values.errors import FormatError
 from .store import Deleted, Log, Problem, SessionError, SessionInfo, SessionNotFound
 from .summary import summary
-from .tree import BAD, BLANK, ENTRY, ROOT, Place, parse_place, place, position, stand_after
+from .tree import BAD, BLANK, ENTRY, ROOT, Place, head_after, parse_place, place, position
 from .watching import Watch
 
 TABLES = (
@@ -27,27 +27,27 @@ TABLES = (
         agent TEXT NOT NULL, name TEXT NOT NULL, wanted DOUBLE PRECISION NOT NULL, data {bytes} NOT NULL,
         PRIMARY KEY (agent, name))""",
 )
-_BLOCK, _BLOCKS = 64, 4  # lines that are fetched together, and how many such blocks are remembered
+_BLOCK, _BLOCKS = 64, 4  # lines per fetched block, and cached blocks
 
 
 class Database(Protocol):
-    """A connection, as far as the two engines differ."""
+    """The operations that differ between the two engines."""
 
     where: str
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]: ...
     def transaction(self) -> AbstractContextManager[None]:
-        """All or nothing, and no other writer in between; failures are raised as SessionError."""
+        """An exclusive transaction; raises SessionError on failure."""
         ...
 
     def sync(self) -> None: ...
     def notify(self, session: int) -> None:
-        """Has those who watch a session know that it grew, once the transaction is over."""
+        """Notifies watchers of a session when the transaction commits."""
         ...
 
     def watch(self, session: int) -> Watch: ...
     def lease(self, agent: str, id: str) -> Callable[[], None]:
-        """Takes the right to write and returns what gives it back; raises SessionBusy."""
+        """Takes the write lock and returns its release function; raises SessionBusy."""
         ...
 
     def close(self) -> None: ...
@@ -66,7 +66,7 @@ class SqlLog:
         self._release = release
         self._number = number
         self._count = 0
-        self._stand = ROOT
+        self._head = ROOT
         self._blocks: dict[int, dict[int, tuple[Place, bytes]]] = {}
         self.refresh()
 
@@ -74,13 +74,13 @@ class SqlLog:
         return self._count
 
     @property
-    def stand(self) -> int:
-        return self._stand
+    def head(self) -> int:
+        return self._head
 
     def refresh(self) -> None:
         last = "SELECT n, kind, parent FROM lines WHERE session = ? ORDER BY n DESC LIMIT 1"
         for number, kind, parent in self._rows(last):
-            self._count, self._stand = number + 1, stand_after(number, kind, parent)
+            self._count, self._head = number + 1, head_after(number, kind, parent)
 
     def rebuild(self) -> None:
         self.generation += 1
@@ -117,11 +117,11 @@ class SqlLog:
         return at if at is not None and self._rows(bare, at, ENTRY) else None
 
     def numbers(self, *kinds: int, first: int | None = None, last: int | None = None) -> list[int]:
-        most = last if last is not None else first
-        order = ("DESC" if last is not None else "ASC") + (f" LIMIT {int(most)}" if most is not None else "")
+        limit = last if last is not None else first
+        order = ("DESC" if last is not None else "ASC") + (f" LIMIT {int(limit)}" if limit is not None else "")
         marks = ", ".join("?" * len(kinds))
-        wanted = f"SELECT n FROM lines WHERE session = ? AND kind IN ({marks}) ORDER BY n {order}"
-        return sorted(number for (number,) in self._rows(wanted, *kinds))
+        statement = f"SELECT n FROM lines WHERE session = ? AND kind IN ({marks}) ORDER BY n {order}"
+        return sorted(number for (number,) in self._rows(statement, *kinds))
 
     def count(self, *kinds: int) -> int:
         marks = ", ".join("?" * len(kinds))
@@ -142,20 +142,20 @@ class SqlLog:
     def add(self, lines: Sequence[bytes], *, sync: bool) -> int:
         if self._release is None:
             raise SessionError(f"{self.where}: opened read-only; open it for writing, or fork it")
-        first, stand = self._count, self._stand
+        first, head = self._count, self._head
         added: dict[str, int] = {}
         into = "INSERT INTO lines (session, n, kind, parent, orphan, id, line) VALUES (?, ?, ?, ?, ?, ?, ?)"
         with self._database.transaction():
             for number, raw in enumerate(lines, first):
-                (kind, parent, orphan), id = _placed(raw, stand, lambda name: added.get(name, self.find(name)))
+                (kind, parent, orphan), id = _placed(raw, head, lambda name: added.get(name, self.find(name)))
                 self._database.rows(into, self._number, number, kind, parent, int(orphan), id, raw)
-                stand = stand_after(number, kind, parent)
+                head = head_after(number, kind, parent)
                 if id is not None:
                     added[id] = number
             now = int(time.time() * 1000)
             self._database.rows("UPDATE sessions SET modified = ? WHERE number = ?", now, self._number)
             self._database.notify(self._number)
-        self._count, self._stand = first + len(lines), stand
+        self._count, self._head = first + len(lines), head
         if sync:
             self.sync()
         return first
@@ -169,7 +169,7 @@ class SqlLog:
 
     def close(self) -> None:
         if self._release is not None:
-            if not self._count:  # nothing was ever said
+            if not self._count:  # no line was ever written
                 self._database.rows("DELETE FROM sessions WHERE number = ?", self._number)
             self._release()
             self._release = None
@@ -178,14 +178,14 @@ class SqlLog:
         return self._database.rows(statement, self._number, *values)
 
 
-def _placed(raw: bytes, stand: int, find: Callable[[str], int | None]) -> tuple[Place, str | None]:
+def _placed(raw: bytes, head: int, find: Callable[[str], int | None]) -> tuple[Place, str | None]:
     if not raw.strip():
-        return Place(BLANK, stand), None
+        return Place(BLANK, head), None
     try:
         line = parse_place(raw)
     except FormatError:
-        return Place(BAD, stand), None
-    found = place(line, stand, find)
+        return Place(BAD, head), None
+    found = place(line, head, find)
     return found, line.id if found.kind >= ENTRY and isinstance(line.id, str) else None
 
 
@@ -205,7 +205,7 @@ class SqlStore:
 
     @property
     def database(self) -> Database:
-        """The connection, for what else is kept in the same place."""
+        """The connection, for other data in the same database."""
         return self._database
 
     def agents(self) -> list[str]:
@@ -213,13 +213,13 @@ class SqlStore:
 
     def sessions(self, agent: str) -> list[SessionInfo]:
         size = "(SELECT COALESCE(SUM(LENGTH(line) + 1), 0) FROM lines WHERE session = number)"
-        all_of = f"SELECT number, id, modified, {size} FROM sessions WHERE agent = ? ORDER BY modified DESC, id"
+        statement = f"SELECT number, id, modified, {size} FROM sessions WHERE agent = ? ORDER BY modified DESC, id"
         return [
             summary(
                 SqlLog(self._database, agent, id, number),
                 SessionInfo(id=id, agent=agent, modified=modified, size=int(size), where=self._database.where),
             )
-            for number, id, modified, size in self._database.rows(all_of, agent)
+            for number, id, modified, size in self._database.rows(statement, agent)
             if not _is_deleted(id)
         ]
 
@@ -253,14 +253,14 @@ class SqlStore:
             yield from map(log.line, range(len(log)))
 
     def replace(self, agent: str, id: str, by: str, *, keep: bool) -> str | None:
-        kept = self._free(agent, f"{id}.before-gc") if keep else None
+        backup = self._free(agent, f"{id}.before-gc") if keep else None
         with self._database.transaction():
-            if kept is None:
+            if backup is None:
                 self._delete(agent, id)
             else:
-                self._rename(agent, id, kept)
+                self._rename(agent, id, backup)
             self._rename(agent, by, id)
-        return kept
+        return backup
 
     def delete(self, agent: str, id: str) -> None:
         with self._database.transaction():
@@ -290,7 +290,7 @@ class SqlStore:
             yield from map(log.line, range(len(log)))
 
     def _remains(self, agent: str, one: Deleted) -> list[str]:
-        """The session, and what was set aside of it, unless a new session has its name by now."""
+        """The session and its backups, unless a new session has taken its name."""
         names = [name for (name,) in self._database.rows("SELECT id FROM sessions WHERE agent = ?", agent)]
         aside = [] if one.id in names else [name for name in names if name.startswith(f"{one.id}.before-gc-")]
         return [f"{one.id}{_DELETED}{one.at}", *aside]

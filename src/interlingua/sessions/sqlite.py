@@ -16,7 +16,7 @@ from .watching import PathWatch, Watch
 
 
 def sqlite_store(path: Path | str) -> SqlStore:
-    """The store in a SQLite file, which is made if it is not there."""
+    """The store in a SQLite file, created if missing."""
     place = Path(path).expanduser()
     place.parent.mkdir(parents=True, exist_ok=True)
     return SqlStore(_Sqlite(place))
@@ -28,14 +28,14 @@ class _Sqlite:
         self._path = path
         self._lock = threading.RLock()
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # nobody else may read it
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # readable by the owner only
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA foreign_keys = ON")
             for table in TABLES:
                 self._connection.execute(table.format(serial="INTEGER PRIMARY KEY", bytes="BLOB"))
         except (sqlite3.Error, OSError) as error:
-            raise SessionError(f"{path}: cannot be used as a session database: {error}") from error
+            raise SessionError(f"{path}: not usable as a session database: {error}") from error
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._lock:
@@ -58,11 +58,11 @@ class _Sqlite:
                 raise SessionError(f"{self.where}: not saved: {error}") from error
 
     def sync(self) -> None:
-        """With a write-ahead log, a commit reaches the disk when the log is synced: a checkpoint does it."""
+        """Checkpoints, which syncs the write-ahead log (sqlite.org/wal.html)."""
         self.rows("PRAGMA wal_checkpoint(PASSIVE)")
 
     def notify(self, session: int) -> None:
-        """A commit is written to the log beside the file, which watchers see."""
+        """Does nothing: watchers see the write to the WAL file."""
 
     def watch(self, session: int) -> Watch:
         return PathWatch([self._path.with_name(f"{self._path.name}-wal"), self._path])

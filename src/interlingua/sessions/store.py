@@ -1,7 +1,7 @@
-"""What keeps sessions: the small interface behind which files, SQLite and PostgreSQL do the same.
+"""The storage interface of sessions, with implementations for files, SQLite and PostgreSQL.
 
 A store opens logs. A log is one session's lines, numbered from zero: it appends, reads a line, finds an entry by its
-id, and says of each line where it stands. It knows nothing of messages; `Session` knows nothing of files.
+id, and returns the place of each line in the tree. It knows nothing of messages; `Session` knows nothing of files.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,35 +15,35 @@ from .watching import Watch
 
 
 class SessionError(InterlinguaError):
-    """Something is wrong with a session, or with what was asked of it."""
+    """A session is damaged, or a request to it is invalid."""
 
 
 class SessionNotFound(SessionError):
-    """There is no such session, or no such entry in it."""
+    """No such session, or no such entry in it."""
 
 
 class SessionDamaged(SessionError):
-    """Lines that cannot be read: reading skips them, and what would drop them refuses."""
+    """Unreadable lines: reads skip them, operations that would drop them raise this."""
 
 
 class SessionBusy(SessionError):
-    """Another writer has the session; `owner` says who, where that is known."""
+    """Another writer holds the session; `owner` identifies it, where known."""
 
     def __init__(self, where: Path | str, owner: Any) -> None:
         by = f" by {owner}" if owner is not None else ""
-        super().__init__(f"{where}: the session is being written{by}; open it read-only, or fork it")
+        super().__init__(f"{where}: locked for writing{by}; open it read-only, or fork it")
         self.owner = owner
 
 
 class EntryExists(SessionError):
-    """An entry has the id that was asked for."""
+    """The requested entry id is in use."""
 
 
 class StaleHead(SessionError):
-    """A branch stands elsewhere than the caller thought; `head` says where."""
+    """A branch has moved since the caller read it; `head` is its present head."""
 
     def __init__(self, where: str, branch: str, head: str | None) -> None:
-        super().__init__(f"{where}: the branch {branch!r} stands at {head!r} by now; look at what is new and try again")
+        super().__init__(f"{where}: branch {branch!r} has moved to {head!r}; read the new entries and retry")
         self.branch = branch
         self.head = head
 
@@ -52,13 +52,13 @@ class StaleVersion(SessionError):
     """An entry was revised since the caller read it; `version` is the present one."""
 
     def __init__(self, where: str, entry: str, version: int) -> None:
-        super().__init__(f"{where}: {entry!r} is at version {version} by now; read it again, then revise that")
+        super().__init__(f"{where}: entry {entry!r} is now at version {version}; read it again and revise that version")
         self.entry = entry
         self.version = version
 
 
 class Problem(NamedTuple):
-    """Something found in a session: the line in the file (from one), if it is about one, and what it is."""
+    """A problem in a session, with the line number in the file (from one) where it concerns one line."""
 
     line: int | None
     message: str
@@ -68,7 +68,7 @@ class Problem(NamedTuple):
 
 
 class SpawnedBy(Value, frozen=True, kw_only=True):
-    """The call by which a session was started from another."""
+    """The tool call that started this session from another."""
 
     session: str
     entry: str | None = None
@@ -78,7 +78,7 @@ class SpawnedBy(Value, frozen=True, kw_only=True):
 class SessionInfo(Value, frozen=True, kw_only=True):
     """A session in a list. Times are milliseconds; `messages` counts every branch.
 
-    A `linked` session goes on where another could not be written: viewers show both as one tree.
+    A `linked` session continues one that is read-only: viewers show both as one tree.
     """
 
     id: str
@@ -98,7 +98,7 @@ class SessionInfo(Value, frozen=True, kw_only=True):
 
 
 class Deleted(NamedTuple):
-    """A session that was deleted and can still be brought back: its id, and when (in milliseconds)."""
+    """A deleted session that can still be restored: its id, and when it was deleted (milliseconds)."""
 
     id: str
     at: int
@@ -108,13 +108,13 @@ class Log(Protocol):
     """One session's lines."""
 
     where: str
-    problems: list[Problem]  # what opening it met and mended
-    generation: int  # counts how often everything was read anew: line numbers of before may mean other lines
+    problems: list[Problem]  # found and repaired on opening
+    generation: int  # incremented when the log is read again from the start; earlier line numbers are then invalid
 
     def __len__(self) -> int: ...
     @property
-    def stand(self) -> int:
-        """The entry at which the session stands after the last line; -1 before any."""
+    def head(self) -> int:
+        """The number of the head entry after the last line; -1 before any."""
         ...
 
     def place(self, number: int) -> Place: ...
@@ -127,21 +127,21 @@ class Log(Protocol):
         ...
 
     def numbers(self, *kinds: int, first: int | None = None, last: int | None = None) -> list[int]:
-        """The lines of these kinds, in order: all of them, the first or the last so many."""
+        """The numbers of lines of these kinds, in order: all, or the `first` or `last` N."""
         ...
 
     def count(self, *kinds: int) -> int: ...
 
     def orphans(self) -> list[int]:
-        """The lines that name a parent or target which is not there."""
+        """The lines that name a missing parent or target."""
         ...
 
     def children(self, number: int) -> list[int]:
-        """The entries that follow an entry, in order; of ROOT, the roots."""
+        """The children of an entry, in order; of ROOT, the roots."""
         ...
 
     def leaves(self) -> list[int]:
-        """The entries that no entry follows, in order."""
+        """The entries without children, in order."""
         ...
 
     def add(self, lines: Sequence[bytes], *, sync: bool) -> int:
@@ -150,34 +150,34 @@ class Log(Protocol):
 
     def sync(self) -> None: ...
     def refresh(self) -> None:
-        """Takes in what others have appended since."""
+        """Reads what other processes have appended."""
         ...
 
     def rebuild(self) -> None:
-        """Reads everything anew, where what is remembered turned out to be wrong."""
+        """Discards caches and reads the log again from the start."""
         ...
 
     def watch(self) -> Watch:
-        """Waits for what others append; to be made and used on an event loop."""
+        """Watches for appends by other processes; create and use it on an event loop."""
         ...
 
     def close(self) -> None: ...
 
 
 class Blobs(Protocol):
-    """Large data, each piece once, by the hash of its content."""
+    """Content-addressed large data."""
 
     def put(self, name: str, data: bytes) -> None: ...
     def get(self, name: str) -> bytes | None: ...
     def names(self, unused_for: float = 0) -> list[str]:
-        """All names, or of those pieces alone that nobody has put for so many seconds."""
+        """All names, or only those not `put` for `unused_for` seconds."""
         ...
 
     def delete(self, names: Iterable[str]) -> None: ...
 
 
 class Store(Protocol):
-    """Where sessions are kept."""
+    """A place that stores sessions."""
 
     def agents(self) -> list[str]: ...
     def sessions(self, agent: str) -> list[SessionInfo]:
@@ -190,29 +190,29 @@ class Store(Protocol):
 
     def blobs(self, agent: str) -> Blobs: ...
     def texts(self, agent: str) -> Iterator[bytes]:
-        """Everything that is kept of an agent's sessions, set-aside originals too, in pieces of whole lines."""
+        """All stored lines of an agent's sessions, backups included, in chunks of whole lines."""
         ...
 
     def replace(self, agent: str, id: str, by: str, *, keep: bool) -> str | None:
-        """Puts session `by` in the place of `id`, at once; says under which name the old one is kept, if it is."""
+        """Atomically replaces session `id` by session `by`; with `keep`, returns the name of the backup."""
         ...
 
     def delete(self, agent: str, id: str) -> None:
-        """Removes a session at once, and nothing else that belongs to it."""
+        """Removes a session at once; its backups and blobs stay."""
         ...
 
     def trash(self, agent: str, id: str) -> Deleted:
-        """Takes a session out of the list, to be brought back or purged."""
+        """Removes a session from the list, to be restored or purged later."""
         ...
 
     def trashed(self, agent: str) -> list[Deleted]: ...
     def trashed_texts(self, agent: str, one: Deleted) -> Iterator[bytes]:
-        """The lines of a deleted session and of its set-aside originals."""
+        """The lines of a deleted session and of its backups."""
         ...
 
     def untrash(self, agent: str, one: Deleted) -> None: ...
     def purge(self, agent: str, one: Deleted) -> None:
-        """Removes a deleted session and its set-aside originals."""
+        """Removes a deleted session and its backups."""
         ...
 
     def close(self) -> None: ...

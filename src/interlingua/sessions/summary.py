@@ -1,4 +1,4 @@
-"""What a list shows of a session, read from a few of its lines."""
+"""The list entry of a session, read from a few of its lines."""
 
 from pathlib import Path
 from typing import Any
@@ -9,16 +9,15 @@ from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.messages import AssistantMessage, UserMessage, text_of
 from ..values.request import Conversation
-from .lines import read_line
 from .store import Log, SessionInfo, SpawnedBy
-from .tree import ASSISTANT, BAD, LABEL, MESSAGES, MODEL, SESSION, USER
+from .tree import ASSISTANT, BAD, LABEL, MESSAGES, MODEL, SESSION, USER, read_line
 
 _TITLE = 80
-_FOREIGN_LIMIT = 8 << 20  # bytes of another program's file that are read for a list
+_FOREIGN_LIMIT = 8 << 20  # bytes read of another program's file
 
 
 def summary(log: Log, base: SessionInfo) -> SessionInfo:
-    """The row of a session; what cannot be read is left out."""
+    """The list entry of a session; omits what is unreadable."""
     header = _value(log, log.numbers(SESSION, first=1))
     created, forked = header.get("createdAt"), header.get("forkedFrom")
     origin = forked if isinstance(forked, dict) else {}
@@ -37,7 +36,7 @@ def summary(log: Log, base: SessionInfo) -> SessionInfo:
 
 
 def _spawned_by(value: Any) -> SpawnedBy | None:
-    """Who started a session: the session, its entry and the call; or, as hosts write it, `agent:NAME:SESSION`."""
+    """The session, entry and call that started a session; hosts write `agent:NAME:SESSION`."""
     if isinstance(value, str):
         return SpawnedBy(session=value.rpartition(":")[2])
     if not isinstance(value, dict) or not isinstance(value.get("session"), str):
@@ -57,7 +56,7 @@ def _value(log: Log, numbers: list[int]) -> dict[str, Any]:
 
 
 def _name(log: Log) -> str | None:
-    """The latest label that is of the session itself."""
+    """The latest label of the session itself."""
     for number in reversed(log.numbers(LABEL)):
         line = _value(log, [number])
         if line.get("target") is None:
@@ -93,7 +92,7 @@ def _short(text: str) -> str:
 
 
 def foreign_summary(path: Path, base: SessionInfo) -> SessionInfo | None:
-    """The row of another program's session file; None for one of ours."""
+    """The list entry of another program's session file; None for one of ours."""
     with path.open("rb") as stream:
         first = stream.readline(1 << 16)
         if not is_foreign(first):
@@ -110,7 +109,7 @@ def foreign_summary(path: Path, base: SessionInfo) -> SessionInfo | None:
 
 
 def is_foreign(first: bytes) -> bool:
-    """Whether a file's first line says that its lines are wrapped, and no messages."""
+    """Whether a file's first line belongs to another program: it has a `type`, and no `role`."""
     try:
         value = jsontext.read(first)
     except InterlinguaError:
@@ -120,6 +119,6 @@ def is_foreign(first: bytes) -> bool:
 
 def _of(conversation: Conversation, base: SessionInfo) -> SessionInfo:
     messages = [entry.message for entry in conversation.entries]
-    asked = next((text_of(m.content) for m in messages if isinstance(m, UserMessage)), "")
+    first = next((text_of(m.content) for m in messages if isinstance(m, UserMessage)), "")
     models = [m.model for m in messages if isinstance(m, AssistantMessage) and m.model]
-    return replace(base, title=_short(asked) or None, messages=len(messages), model=models[-1] if models else None)
+    return replace(base, title=_short(first) or None, messages=len(messages), model=models[-1] if models else None)

@@ -1,9 +1,8 @@
-"""Full text search over sessions: an SQLite FTS5 index that follows the logs.
+"""Full text search over sessions: a contentless SQLite FTS5 index that follows the logs.
 
-The index holds no text, only where words are: what is shown of a hit is read from its session. It may be deleted at any
-time, and is built again. Beside the words of a text it holds tags (its session, role, tool, model, whether it failed),
-so that filters cost what a further word costs. Rows are numbered in the order in which they were indexed; the latest
-are found first.
+The index contains no text; the text of a hit is read from its session. It may be deleted at any time, and is rebuilt.
+Each row has tags (session, role, tool, model, failed), so that a filter costs as much as another search term. Rows are
+numbered in the order of indexing; the latest are found first.
 """
 
 import contextlib
@@ -28,8 +27,8 @@ from .tree import ENTRY
 VERSION = 1
 BATCH_LINES = 400
 BATCH_CHARS = 4 << 20
-COUNTED = 10_000  # hits that are counted; more are "10,000 and more"
-STALE_SHARE = 0.25  # of rows that belong to nothing any more, before the index is built anew
+COUNTED = 10_000  # hits counted at most
+STALE_SHARE = 0.25  # share of unreferenced rows that triggers a rebuild
 
 _SCHEMA = f"""
 CREATE TABLE sessions (
@@ -45,7 +44,7 @@ PRAGMA user_version = {VERSION};
 
 
 class Found(NamedTuple):
-    """A place where the words are."""
+    """A hit."""
 
     store: str
     agent: str
@@ -66,14 +65,14 @@ class Results(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far the index has followed: sessions done, of so many."""
+    """Indexed sessions, and all sessions."""
 
     done: int
     total: int
 
 
 class TextIndex:
-    """The index in a file. `stores` are those that it follows, by a name each. May be used from several threads."""
+    """The index in a file, over named `stores`. Thread-safe."""
 
     def __init__(self, path: Path, stores: Mapping[str, Store]) -> None:
         self._path = path
@@ -93,21 +92,21 @@ class TextIndex:
         stop: Callable[[], bool] = lambda: False,
     ) -> Progress:
         """Brings the index up to date with every session, the latest first; `stop` may end it at any time."""
-        wanted = [
+        sessions = [
             (name, agent, info)
             for name, store in self._stores.items()
             for agent in store.agents()
             for info in store.sessions(agent)
         ]
-        wanted.sort(key=lambda one: -one[2].modified)
-        done = Progress(0, len(wanted))
-        self._forget_missing({(name, agent, info.id) for name, agent, info in wanted})
-        for number, (name, agent, info) in enumerate(wanted, 1):
+        sessions.sort(key=lambda one: -one[2].modified)
+        done = Progress(0, len(sessions))
+        self._forget_missing({(name, agent, info.id) for name, agent, info in sessions})
+        for number, (name, agent, info) in enumerate(sessions, 1):
             if stop():
                 break
             with contextlib.suppress(InterlinguaError, OSError):
                 self._follow_session(name, agent, info, stop)
-            done = Progress(number, len(wanted))
+            done = Progress(number, len(sessions))
             progress(done)
         return done
 
@@ -133,7 +132,7 @@ class TextIndex:
             self._settle(number, info, session, start)
 
     def _add_batch(self, number: int, session: Session, start: int) -> int:
-        """Indexes some lines in one transaction; gives the line behind them."""
+        """Indexes a batch of lines in one transaction; returns the next line number."""
         rows: list[tuple[int, Text]] = []
         state = self._state(number)
         size, end = 0, start
@@ -147,7 +146,7 @@ class TextIndex:
                 break
         with self._writing() as database:
             now = database.execute("SELECT lines FROM sessions WHERE n = ?", (number,)).fetchone()
-            if now is None or now[0] != start:  # another process is at it
+            if now is None or now[0] != start:  # another process is indexing it
                 return session.line_count
             first = database.execute("SELECT COALESCE(MAX(n), 0) + 1 FROM texts").fetchone()[0]
             numbered = list(enumerate(rows, first))
@@ -172,7 +171,7 @@ class TextIndex:
         return CardState() if known is None else msgspec.msgpack.decode(known, type=CardState)
 
     def _tags(self, database: sqlite3.Connection, session: int, text: Text) -> str:
-        """One word for each thing that a search may ask of a text."""
+        """One tag for each attribute that a query can filter by."""
         tags = [f"s{session}", f"k{text.kind}"]
         if text.role:
             tags.append(f"r{self._name(database, text.role)}")
@@ -185,7 +184,7 @@ class TextIndex:
         return " ".join(tags)
 
     def _name(self, database: sqlite3.Connection, name: str) -> int:
-        """A number for a name, which may hold what is no word."""
+        """A number for a name, since a name is not always one token."""
         known = self._names.get(name)
         if known is None:
             found = database.execute("SELECT n FROM names WHERE name = ?", (name,)).fetchone()
@@ -220,7 +219,7 @@ class TextIndex:
         return None if row is None else _Known(*row)
 
     def card(self, store: str, agent: str, id: str) -> tuple[int, int, Card] | None:
-        """Size, time and card of a session, as it was when it was last indexed."""
+        """Size, modification time and card of a session when it was last indexed."""
         with self._reading_rows() as database:
             row = database.execute(
                 "SELECT size, modified, card FROM sessions WHERE store = ? AND agent = ? AND id = ?",
@@ -233,26 +232,26 @@ class TextIndex:
     # --- forgetting --------------------------------------------------------------------------------------------------
 
     def forget(self, store: str, agent: str, id: str, session: Session | None = None) -> None:
-        """Takes a session out. With the session itself its words are removed from the index for good, and at once."""
+        """Removes a session. Given the `session` itself, its terms are erased from the index file at once."""
         known = self._known(store, agent, id)
         if known is None:
             return
         if session is not None and known.lines <= session.line_count:
-            self._remove_words(known, session)
+            self._erase_terms(known, session)
         self._forget(known.n)
 
-    def _remove_words(self, known: "_Known", session: Session) -> None:
-        """An index without texts is told the words that a row had: they are those of the lines, which only grow."""
+    def _erase_terms(self, known: "_Known", session: Session) -> None:
+        """Deletes a session's rows; a contentless FTS5 table needs their original texts, read from the lines."""
         with self._writing() as database:
             rows = database.execute("SELECT n, line FROM texts WHERE session = ? ORDER BY n", (known.n,)).fetchall()
             texts = ((line.number, text) for line in _all_lines(session, revised=False) for text in texts_of(line))
             for (n, number), (line, text) in zip(rows, texts, strict=False):
                 if number != line:
-                    return  # the lines are not those that were indexed: the rows stay, without a session
+                    return  # the lines have changed since: the rows stay, without a session
                 values = (n, spaced(text.text), self._tags(database, known.n, text))
                 database.execute("INSERT INTO words (words, rowid, body, tags) VALUES ('delete', ?, ?, ?)", values)
             database.execute("DELETE FROM texts WHERE session = ?", (known.n,))
-            database.execute("INSERT INTO words (words) VALUES ('optimize')")  # what was removed is overwritten now
+            database.execute("INSERT INTO words (words) VALUES ('optimize')")  # overwrites the deleted terms
 
     def _forget(self, number: int) -> None:
         with self._writing() as database:
@@ -260,7 +259,7 @@ class TextIndex:
             database.execute("DELETE FROM sessions WHERE n = ?", (number,))
 
     def _forget_missing(self, there: set[tuple[str, str, str]]) -> None:
-        """Sessions that are gone; the whole index, once too much of it is about such."""
+        """Removes sessions that no longer exist; deletes the index once too many of its rows are unreferenced."""
         with self._writing() as database:
             for n, *key in database.execute("SELECT n, store, agent, id FROM sessions").fetchall():
                 if tuple(key) not in there and key[0] in self._stores:
@@ -282,11 +281,11 @@ class TextIndex:
     # --- searching ---------------------------------------------------------------------------------------------------
 
     def search(self, query: Query) -> Results:
-        """The places where the words of a query are, the latest first."""
+        """The texts that match a query, the latest first."""
         terms = terms_of(query.text)
         results = self._search(query, terms, exact=True)
         if not results.hits and not query.offset and any(not term.excluded for term in terms):
-            results = self._search(query, terms, exact=False)  # perhaps the beginnings of words were meant
+            results = self._search(query, terms, exact=False)  # retry with prefixes
         return results
 
     def _search(self, query: Query, terms: list[Term], *, exact: bool) -> Results:
@@ -317,7 +316,7 @@ class TextIndex:
         return Results(hits, total, sessions, more)
 
     def _expression(self, database: sqlite3.Connection, query: Query, terms: list[Term], exact: bool) -> str | None:
-        """The query in the words of FTS5; None where nothing can match."""
+        """The FTS5 expression of a query; None if nothing can match."""
         tags: list[str] = []
         if query.sessions:
             numbers = self._numbers(database, query)
@@ -332,8 +331,8 @@ class TextIndex:
                 tags.append(f"{letter}{found[0]}")
         if query.is_error:
             tags.append("failed")
-        wanted = [_fts(term, exact) for term in terms if not term.excluded]
-        parts = [f"body : ({' AND '.join(wanted)})"] if wanted else []
+        included = [_fts(term, exact) for term in terms if not term.excluded]
+        parts = [f"body : ({' AND '.join(included)})"] if included else []
         parts += [f"tags : {tag}" for tag in tags]
         if not parts:
             if any(term.excluded for term in terms):
@@ -356,7 +355,7 @@ class TextIndex:
         terms: list[Term],
         exact: bool,
     ) -> Iterator[Found]:
-        """Hits with their surroundings, read from the sessions; what was revised and no longer fits is left out."""
+        """Hits with snippets read from the sessions; omits entries whose revised text no longer matches."""
         opened: dict[int, Session] = {}
         with contextlib.ExitStack() as stack:
             for _, number, line, part in rows:
@@ -377,7 +376,7 @@ class TextIndex:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that nobody else writes in."""
+        """An exclusive write transaction."""
         with self._lock:
             database = self._opened()
             database.execute("BEGIN IMMEDIATE")
@@ -391,7 +390,7 @@ class TextIndex:
 
     @contextlib.contextmanager
     def _reading_rows(self) -> Iterator[sqlite3.Connection]:
-        """A connection of its own for reading: a search does not wait for the indexing."""
+        """A separate connection for reads: a search does not wait for indexing."""
         with self._reading:
             if self._reader is None:
                 with self._lock:
@@ -425,14 +424,14 @@ class _Known(NamedTuple):
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """The index, made if it is not there, and made anew if it is broken or of another version."""
+    """Opens the index; creates it if missing, recreates it if corrupt or of another version."""
     for _ in range(2):
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0), 0o600))
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
         try:
             database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is indexed again
+            database.execute("PRAGMA synchronous = NORMAL")  # lines lost in a power cut are indexed again
             database.execute("PRAGMA secure_delete = ON")
             version = database.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
@@ -452,17 +451,17 @@ def _open(path: Path) -> sqlite3.Connection:
         for suffix in ("", "-wal", "-shm"):
             Path(f"{path}{suffix}").unlink(missing_ok=True)
         time.sleep(0)
-    raise InterlinguaError(f"{path}: cannot be used as a search index; delete it")
+    raise InterlinguaError(f"{path}: not usable as a search index; delete it")
 
 
 def _fts(term: Term, exact: bool) -> str:
-    """A term in the words of FTS5: quoted, so that nothing in it is syntax."""
+    """The FTS5 expression of a term, quoted, so that nothing in it is syntax."""
     phrase = '"' + " ".join(word.replace('"', "") for word in term.words) + '"'
     return phrase if exact or len(term.words[-1]) < 2 else f"{phrase} *"
 
 
 def _conditions(query: Query) -> tuple[str, list[Any]]:
-    """What the words cannot tell."""
+    """The conditions that tags do not cover."""
     parts: list[str] = []
     values: list[Any] = []
     for column, sign, value in (
@@ -484,12 +483,12 @@ def _conditions(query: Query) -> tuple[str, list[Any]]:
 
 
 def part_of(text: Text) -> int:
-    """Block and kind in one number."""
+    """Block and kind encoded in one number."""
     return (0 if text.block is None else text.block + 1) * 16 + KINDS.index(text.kind)
 
 
 def text_at(session: Session, number: int, part: int) -> Text | None:
-    """The text of a row, as the session says it now: of an entry that was revised, the latest version."""
+    """The current text of a row: of a revised entry, the latest version."""
     block, kind = divmod(part, 16)
     line = session.lines(number, 1)[0]
     found = [text for text in texts_of(line) if text.kind == KINDS[kind] and (text.block or 0) == max(0, block - 1)]
@@ -499,7 +498,7 @@ def text_at(session: Session, number: int, part: int) -> Text | None:
 
 
 def digest_of(session: Session, lines: int) -> bytes:
-    """The last line of those that are indexed, and the first: whether a log is the one that it was."""
+    """A digest of the first and last of the indexed lines, to detect a replaced log."""
     first, last = session.raw(0), session.raw(lines - 1)
     return hashlib.blake2b(first[:4096] + b"\0" + last, digest_size=16).digest()
 

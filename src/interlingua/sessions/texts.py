@@ -1,7 +1,7 @@
-"""What can be found in a session: the texts of its lines, and what a search asks for. Pure.
+"""The searchable texts of a session's lines, and search queries. Pure.
 
-Scripts without spaces between words (Chinese, Japanese, Thai, …) are indexed character by character, and a run of them
-is searched as a phrase, so that two characters are enough.
+Scripts without spaces between words (Chinese, Japanese, Thai, …) are indexed character by character, and a run of
+characters is searched as a phrase, so that two characters are enough.
 """
 
 import re
@@ -37,11 +37,11 @@ _UNSPACED = re.compile(
     "\U0001b000-\U0001b16f\U00020000-\U0003347f]"
 )
 _QUERY = re.compile(r'(-?)"([^"]*)"?|(-?)(\S+)')
-_WORD = re.compile(r"[^\W_]+")
+_TOKEN = re.compile(r"[^\W_]+")
 
 
 class Text(NamedTuple):
-    """A text in a line: of which entry and block, and what is known of the message it stands in."""
+    """One searchable text: its entry and block, and attributes of its message."""
 
     entry: str
     block: int | None
@@ -56,7 +56,7 @@ class Text(NamedTuple):
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """What is looked for. All terms must be there; `sessions` are pairs of agent and id."""
+    """A search query. All terms must match; `sessions` are pairs of agent and id."""
 
     text: str = ""
     sessions: tuple[tuple[str, str], ...] = ()
@@ -74,37 +74,37 @@ class Query(Struct, frozen=True, kw_only=True):
 
 
 class Term(NamedTuple):
-    """A word, or words in a row; `excluded` ones must not be there."""
+    """A word or a phrase; `excluded` terms must not occur."""
 
     words: tuple[str, ...]
     excluded: bool = False
 
 
 def terms_of(text: str) -> list[Term]:
-    """The terms of a query: words, "phrases", and -words that must not be there. Nothing else in it is syntax."""
+    """The terms of a query: words, "phrases", and -words to exclude. Nothing else is syntax."""
     terms: list[Term] = []
     for minus_quoted, quoted, minus, plain in _QUERY.findall(text):
-        message = tuple(joined_text(quoted or plain))
-        if message:
-            terms.append(Term(message, bool(minus_quoted or minus)))
+        words = tuple(tokens_of(quoted or plain))
+        if words:
+            terms.append(Term(words, bool(minus_quoted or minus)))
     return terms[:MAX_TERMS]
 
 
-def joined_text(text: str) -> Iterator[str]:
-    """The words of a text as the index holds them."""
-    for found in _WORD.finditer(spaced(text)):
+def tokens_of(text: str) -> Iterator[str]:
+    """The words of a text as they are indexed."""
+    for found in _TOKEN.finditer(spaced(text)):
         yield found[0]
 
 
 def spaced(text: str) -> str:
-    """The text as it is indexed: a space around each character of a script that puts none between its words."""
+    """The text as it is indexed: spaces around each character of a script without word spacing."""
     if text.isascii():
         return text
     return _UNSPACED.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
 
 
 def texts_of(line: Line) -> Iterator[Text]:
-    """What can be found in a line."""
+    """The searchable texts of a line."""
     if line.kind in (BLANK, BAD):
         return
     if line.entry is not None:
@@ -172,7 +172,7 @@ def _block(block: Any, message: AgentMessage) -> tuple[str, str, str | None]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """The texts in a JSON value, and the names of its keys where a text is not all; base64 is no text."""
+    """The strings and numbers in a JSON value, without base64 data."""
     waiting = [value]
     while waiting:
         found = waiting.pop()
@@ -208,7 +208,7 @@ class Snippet(NamedTuple):
 
 
 def snippet(text: str, terms: list[Term], before: int = 60, length: int = 200) -> list[Snippet]:
-    """The part of a text around the first term, with the terms in it marked."""
+    """The part of a text around the first match, with all matches marked."""
     pattern = _pattern(terms)
     first = pattern.search(text) if pattern is not None else None
     start = max(0, first.start() - before) if first is not None else 0
@@ -231,22 +231,22 @@ def snippet(text: str, terms: list[Term], before: int = 60, length: int = 200) -
 
 
 def _pattern(terms: list[Term]) -> re.Pattern[str] | None:
-    """What the terms look like in a text: words in a row, with signs between them, or none between characters."""
-    wanted = [term.words for term in terms if not term.excluded]
-    if not wanted:
+    """A pattern that matches the terms in a text: words separated by punctuation, or nothing."""
+    included = [term.words for term in terms if not term.excluded]
+    if not included:
         return None
-    ways = [r"(?:\W|_)*".join(map(re.escape, text)) for text in wanted]
+    ways = [r"(?:\W|_)*".join(map(re.escape, text)) for text in included]
     return re.compile("|".join(sorted(ways, key=len, reverse=True)), re.IGNORECASE)
 
 
 def is_in(text: str, terms: list[Term], *, exact: bool = True) -> bool:
-    """Whether a text holds every term and none of the excluded ones; unless `exact`, a word that begins so will do."""
-    texts = [_folded(word) for word in joined_text(text)]
+    """Whether a text contains every term and no excluded one; unless `exact`, the last word may be a prefix."""
+    texts = [_folded(word) for word in tokens_of(text)]
     row = f" {' '.join(texts)} "
     end = " " if exact else ""
     return all((f" {' '.join(map(_folded, term.words))}{end}" in row) != term.excluded for term in terms)
 
 
 def _folded(word: str) -> str:
-    """Without case and accents."""
+    """The word without case and accents."""
     return "".join(char for char in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(char))

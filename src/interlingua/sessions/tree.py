@@ -1,16 +1,16 @@
-"""Where the lines of a session stand. Pure: what lines say goes in, places come out.
+"""The lines of a session and the tree they form: codec, kind, parent, marks. Pure.
 
-A line is an entry of the tree (a message, a compaction, a change of model, any role that is not known here), or it
-stands beside the tree (`session`, `head`, `label`, `journal`, `branch`, `note`, `revision`). After every line the
-session stands at some entry: an entry moves it there, a `head` line moves it to its target, a `journal` line to the
-entry at which it was written; a second `session` line begins another conversation; the others leave it. A line without
-`id`, or without the key `parentId`, follows the entry at which the session stood; `null` makes a root. Parents are
-always earlier lines, so no path can run in circles.
+A line is an entry of the tree (a message, a compaction, a change of model, any unknown role), or it is outside the tree
+(`session`, `head`, `label`, `journal`, `branch`, `note`, `revision`). After every line the session has a head: an entry
+becomes the head, a `head` line moves it to its target, a `journal` line to its `parentId`; a second `session` line
+starts another conversation; other lines do not move it. An entry without `id`, or without the key `parentId`, is a
+child of the head; `null` makes a root. Parents are always earlier lines, so there are no cycles.
 """
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from types import new_class
+from typing import Any, NamedTuple, Union, get_args
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -18,10 +18,12 @@ from msgspec.structs import replace
 
 from ..dialects.files import transcript
 from ..values import jsontext
+from ..values.canonical import SELF, dump
 from ..values.errors import FormatError
-from ..values.messages import AgentMessage, CustomMessage, Value
+from ..values.messages import AgentMessage, CustomMessage, Message, Value
+from ..values.request import Conversation, Entry, is_aside
 
-ROOT = -1  # the parent of what has none
+ROOT = -1  # the parent of a root
 
 # Kinds of lines. From ENTRY on they are entries of the tree.
 BLANK, BAD, SESSION, HEAD, LABEL, JOURNAL, MARK, REVISION = range(8)
@@ -49,7 +51,7 @@ _POSITIONAL = re.compile(r"line-([1-9][0-9]{0,9})")
 
 
 class Given(Struct, frozen=True, rename="camel"):
-    """What a line says about its place."""
+    """The keys of a line that determine its place."""
 
     role: str
     id: Any = None
@@ -58,9 +60,9 @@ class Given(Struct, frozen=True, rename="camel"):
 
 
 class Place(NamedTuple):
-    """What a line is, and the number of the entry that it follows; beside the tree, the entry the session stands at.
+    """The kind of a line and the number of its parent; outside the tree, the head after it.
 
-    An orphan named a parent that is not there, and follows the line before instead.
+    An orphan names a missing parent, and is a child of the head instead.
     """
 
     kind: int
@@ -72,7 +74,7 @@ _decode = msgspec.json.Decoder(Given).decode
 
 
 def parse_place(raw: bytes) -> Given:
-    """What a raw line says about its place; raises FormatError where it is no line of a session."""
+    """Parses the place keys of a raw line; raises FormatError if it is no line of a session."""
     try:
         return _decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -82,62 +84,62 @@ def parse_place(raw: bytes) -> Given:
     return Given(value["role"], value.get("id"), value.get("parentId", UNSET), value.get("target", UNSET))
 
 
-def place(line: Given, stand: int, find: Callable[[str], int | None]) -> Place:
-    """The place of a line, when the session stood at `stand` before it; `find` gives the number of an earlier entry."""
+def place(line: Given, head: int, find: Callable[[str], int | None]) -> Place:
+    """The place of a line, given the `head` before it; `find` returns the number of an earlier entry by id."""
     kind = kind_of(line)
     if kind == SESSION:
         return Place(SESSION, ROOT)
     if kind == HEAD:
-        return _head(line, stand, find)
+        return _head(line, head, find)
     if kind < ENTRY and kind != JOURNAL:
-        return Place(kind, stand)
+        return Place(kind, head)
     parent = find(line.parent_id) if isinstance(line.parent_id, str) else None
     if parent is not None:
         return Place(kind, parent)
     if kind == JOURNAL or line.parent_id is UNSET or (line.parent_id is None and not isinstance(line.id, str)):
-        return Place(kind, stand)
-    return Place(kind, ROOT) if line.parent_id is None else Place(kind, stand, True)
+        return Place(kind, head)
+    return Place(kind, ROOT) if line.parent_id is None else Place(kind, head, True)
 
 
-def _head(line: Given, stand: int, find: Callable[[str], int | None]) -> Place:
+def _head(line: Given, head: int, find: Callable[[str], int | None]) -> Place:
     if line.target is None:
         return Place(HEAD, ROOT)
     target = find(line.target) if isinstance(line.target, str) else None
-    return Place(HEAD, stand, line.target is not UNSET) if target is None else Place(HEAD, target)
+    return Place(HEAD, head, line.target is not UNSET) if target is None else Place(HEAD, target)
 
 
 def kind_of(line: Given) -> int:
-    """The kind of a line. Other programs have messages of the roles `branch` and `note`: ours name a `target`."""
+    """The kind of a line. Other programs use the roles `branch` and `note` for messages; ours have a `target`."""
     kind = _KINDS.get(line.role, ENTRY)
     is_ours = line.target is not UNSET and not isinstance(line.id, str)
     return ENTRY if kind in (MARK, REVISION) and not is_ours else kind
 
 
 def kind_of_message(message: AgentMessage) -> int:
-    """The kind of the line that a message would be."""
+    """The kind of the line that a message becomes."""
     fields = message.fields if isinstance(message, CustomMessage) else {}
     return kind_of(Given(message.role, fields.get("id"), None, fields.get("target", UNSET)))
 
 
-def stand_after(number: int, kind: int, parent: int) -> int:
-    """Where the session stands after a line."""
+def head_after(number: int, kind: int, parent: int) -> int:
+    """The head after a line."""
     return number if kind >= ENTRY else parent
 
 
 def walk(parent: Callable[[int], int], at: int) -> Iterator[int]:
-    """The numbers from an entry up to its root."""
+    """The numbers from an entry to its root."""
     while at > ROOT:
         yield at
         at = parent(at)
 
 
 def positional(number: int) -> str:
-    """The name of an entry that has no id of its own: its line in the file, counted from one."""
+    """The name of an entry without id: its line in the file, counted from one."""
     return transcript.positional(number + 1)
 
 
 def position(id: str) -> int | None:
-    """The number in a positional name; None for any other id."""
+    """The line number in a positional name; None for any other id."""
     found = _POSITIONAL.fullmatch(id)
     return int(found[1]) - 1 if found else None
 
@@ -146,18 +148,18 @@ def is_positional(id: object) -> bool:
     return isinstance(id, str) and position(id) is not None
 
 
-# What the lines beside the tree say of its entries: labels, branches, notes, revisions. Pure.
+# Lines outside the tree that describe its entries: labels, branches, notes, revisions.
 #
-#     {"role":"branch","name":…,"target":ENTRY|null,"description":…,"timestamp":…}   `deleted`: the name is free again
-#     {"role":"note","note":ID,"target":ENTRY,"text":…,"rating":-1|0|1,"by":…,"timestamp":…}   `deleted`: taken back
+#     {"role":"branch","name":…,"target":ENTRY|null,"description":…,"timestamp":…}   `deleted`: removed
+#     {"role":"note","note":ID,"target":ENTRY,"text":…,"rating":-1|0|1,"by":…,"timestamp":…}   `deleted`: removed
 #     {"role":"revision","target":ENTRY,"version":N,"message":{…},"parents":[…],"entryExtra":{…},"timestamp":…}
-#     {"role":"head","target":ENTRY,"branch":NAME}   the session stands on this branch; without a name, on none
+#     {"role":"head","target":ENTRY,"branch":NAME}   checks out this branch; without a name, none
 #
-# The log only grows: of each name, note and entry the latest line counts.
+# The log is append-only: the latest line for each name, note and entry counts.
 
 
 class Branch(Value, frozen=True, kw_only=True):
-    """A named head. It moves with what is committed to it; `head` is None before the first commit."""
+    """A named head that moves with appended entries; `head` is None before the first."""
 
     name: str
     head: str | None = None
@@ -177,21 +179,21 @@ class Note(Value, frozen=True, kw_only=True):
 
 
 class Marks:
-    """The marks of a session, brought up to date line by line."""
+    """Labels, branches, notes and revisions of a session, updated line by line."""
 
     def __init__(self) -> None:
         self.labels: dict[str, str] = {}
         self.title: str | None = None
         self.branches: dict[str, Branch] = {}
-        self.current: str | None = None  # the branch on which the session stands
+        self.current: str | None = None  # the branch that is checked out
         self.notes: dict[str, dict[str, Note]] = {}
         self.revisions: dict[str, list[int]] = {}  # by entry, the numbers of its revisions' lines
-        self.parents: dict[str, tuple[str, ...]] = {}  # by entry, further parents that a revision gave it
-        self.extras: dict[str, dict[str, Any]] = {}  # by entry, the extra that a revision gave it
-        self.changed: list[str] = []  # entries whose marks changed since this list was emptied
+        self.parents: dict[str, tuple[str, ...]] = {}  # by entry, further parents set by a revision
+        self.extras: dict[str, dict[str, Any]] = {}  # by entry, the extra set by a revision
+        self.changed: list[str] = []  # entries whose marks changed since this list was cleared
 
     def take(self, number: int, line: dict[str, Any]) -> None:
-        """Takes in the line with this number; one that makes no sense changes nothing."""
+        """Applies the line with this number; ignores an invalid one."""
         role, target = line.get("role"), line.get("target")
         if role == "label":
             self._label(line)
@@ -261,3 +263,102 @@ class Marks:
 
 def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+# --- the line codec: known roles with msgspec, all others with the transcript dialect -------------------------------
+
+PLACES = ("id", "parentId", "parents", "entryExtra")
+
+
+def _placed(message: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """The message's struct with the additional keys of a line."""
+    hints = {"id": str | None, "parent_id": str | None, "parents": tuple[str, ...], "entry_extra": dict[str, Any]}
+    defaults: dict[str, Any] = {"id": None, "parent_id": None, "parents": (), "entry_extra": {}}
+    options = {"frozen": True, "kw_only": True, "tag_field": "role", "tag": message.__struct_config__.tag}
+    body = {"__annotations__": hints, **defaults}
+    return new_class(f"_{message.__name__}Line", (message,), options, lambda namespace: namespace.update(body))
+
+
+_KNOWN = {_placed(message): (message, message.__struct_fields__) for message in get_args(Message)}
+_decoder = msgspec.json.Decoder(Union[tuple(_KNOWN)])  # noqa: UP007
+
+
+def decode_line(raw: bytes) -> Entry:
+    """The entry in a raw line; raises FormatError or BadWire if it is invalid."""
+    if raw.count(b"[") + raw.count(b"{") <= jsontext.DEPTH_LIMIT:
+        try:
+            line: Any = _decoder.decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return _decode_slowly(raw)
+        message, fields = _KNOWN[type(line)]
+        made: Any = message(**{name: getattr(line, name) for name in fields})
+        place = {"id": line.id, "parent_id": line.parent_id, "parents": line.parents, "extra": line.entry_extra}
+        return Entry(message=made, **place)
+    return _decode_slowly(raw)
+
+
+def _decode_slowly(raw: bytes) -> Entry:
+    value = read_line(raw)
+    if value.get("role") in ("head", "session"):  # the transcript dialect gives these another meaning
+        return Entry(message=CustomMessage(value["role"], {k: v for k, v in value.items() if k != "role"}))  # type: ignore[arg-type]
+    return transcript.decode_entry(value)
+
+
+def read_line(raw: bytes) -> dict[str, Any]:
+    """A raw line as plain JSON."""
+    value = jsontext.read(raw.removeprefix(b"\xef\xbb\xbf"))
+    if not isinstance(value, dict):
+        raise FormatError("expected an object")
+    return value
+
+
+def encode_line(entry: Entry, *, root: bool = False) -> bytes:
+    """The line of an entry, without a newline; raises FormatError if the message uses a reserved key.
+
+    `root` writes `parentId: null`; without the key, the entry follows the line before it.
+    """
+    message: AgentMessage = entry.message
+    residual = message.fields if isinstance(message, CustomMessage) else message.extra.get(SELF)
+    if isinstance(residual, dict) and not residual.keys().isdisjoint(PLACES):
+        taken = next(key for key in PLACES if key in residual)
+        raise FormatError(f"reserved key {taken!r} in a message; it stores the entry's place in the session")
+    raw = dump(message)
+    place = (
+        ("id", entry.id),
+        ("parentId", entry.parent_id),
+        ("parents", entry.parents or None),
+        ("entryExtra", transcript.kept_extra(entry) or None),
+    )
+    for key, value in place:
+        if value is not None or (root and key == "parentId"):
+            raw = b'%s,"%s":%s}' % (raw[:-1], key.encode(), jsontext.write(value))
+    return raw
+
+
+def placed(
+    conversation: Conversation, new_id: Callable[[], str], names: dict[str, str | None] | None = None
+) -> Iterator[Entry]:
+    """The entries of a conversation with an id and a parent each; those outside the tree without an id.
+
+    Fills `names` with the new id for each id of the conversation.
+    """
+    names = {} if names is None else names
+    ids: list[str | None] = []  # the new id of each entry
+    for entry, above in zip(conversation.entries, conversation.tree().parents, strict=True):
+        parent = None if above is None else ids[above]
+        if is_aside(entry):
+            yield replace(entry, message=_renamed(entry.message, names), id=None, parent_id=parent)
+            ids.append(parent)
+        else:
+            ids.append(entry.id if entry.id is not None and entry.id not in names else new_id())
+            parents = tuple(known for id in entry.parents if (known := names.get(id)) is not None)
+            yield replace(entry, id=ids[-1], parent_id=parent, parents=parents)
+        if entry.id is not None:
+            names[entry.id] = ids[-1]
+
+
+def _renamed(aside: Any, names: dict[str, str | None]) -> Any:
+    """A head or label line with the new id of its target."""
+    target = aside.fields.get("target")
+    new = names.get(target, target) if isinstance(target, str) else target
+    return aside if new == target else CustomMessage(aside.role, {**aside.fields, "target": new})

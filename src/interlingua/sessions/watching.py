@@ -1,6 +1,5 @@
-"""Waiting for files to change, without asking again and again where the system can tell.
+"""File watching: inotify on Linux; elsewhere polling of file times, with growing intervals.
 
-On Linux the kernel tells (inotify); elsewhere the files' times are looked at, less often the longer nothing happens.
 A watch may report a change that is none; it never misses one.
 """
 
@@ -20,21 +19,21 @@ _MODIFY, _ATTRIB, _MOVED, _CREATE, _DELETE, _SELF = 0x2, 0x4, 0xC0, 0x100, 0x200
 _MASK = _MODIFY | _ATTRIB | _MOVED | _CREATE | _DELETE | _SELF
 _IGNORED = 0x8000
 _OVERFLOW = 0x4000
-_FIRST_LOOK, _LAST_LOOK = 0.1, 2.0  # seconds between looks where the system does not tell
+_MIN_INTERVAL, _MAX_INTERVAL = 0.1, 2.0  # seconds between polls, at first and at most
 
 
 class Watch(Protocol):
-    """Something to wait on."""
+    """Waits for changes."""
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Waits for a change since the last one that was reported; False when the time is over."""
+        """Waits for a change since the last reported one; False on timeout."""
         ...
 
     def close(self) -> None: ...
 
 
 class PathWatch:
-    """Changes of files and of what is in folders. `paths` may be missing: their folders are watched for them."""
+    """Watches files and folders. `paths` that do not exist are noticed when they are created."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._paths = list(paths)
@@ -44,13 +43,13 @@ class PathWatch:
         self._kernel = _Kernel.start() if sys.platform == "linux" else None
         self._watched: dict[int, Path] = {}
         self._states = {path: _state(path) for path in self._paths}
-        self._pause = _FIRST_LOOK
+        self._interval = _MIN_INTERVAL
         if self._kernel is not None:
             self._loop.add_reader(self._kernel.file, self._read)
             self._watch_all()
 
     def add(self, path: Path) -> None:
-        """Watches one more path from now on."""
+        """Adds a path."""
         if path not in self._states:
             self._paths.append(path)
             self._states[path] = _state(path)
@@ -58,7 +57,7 @@ class PathWatch:
                 self._watch_all()
 
     def taken(self) -> set[Path]:
-        """The paths that changed since this was last asked: files as given, or files in folders that were given."""
+        """The paths that changed since the last call: given files, or files in given folders."""
         changed, self._changed = self._changed, set()
         return changed
 
@@ -78,10 +77,10 @@ class PathWatch:
             self._kernel.close()
             self._kernel = None
 
-    # --- told by the kernel
+    # --- inotify
 
     def _watch_all(self) -> None:
-        """Watches the paths, and the folder of each for its coming and going. To ask twice is to ask once."""
+        """Watches each path and its folder, for creation and deletion; adding a watch twice has no effect."""
         assert self._kernel is not None
         for path in self._paths:
             for one in (path, path.parent):
@@ -101,7 +100,7 @@ class PathWatch:
             if mask & _IGNORED:
                 self._watched.pop(watch, None)
         if self._changed:
-            self._watch_all()  # a file that was replaced is another to the kernel
+            self._watch_all()  # a replaced file has a new inode
             self._event.set()
 
     def _note(self, where: Path, name: str) -> None:
@@ -109,7 +108,7 @@ class PathWatch:
         if path in self._states or where in self._states:
             self._changed.add(path)
 
-    # --- seen by looking
+    # --- polling
 
     async def _poll(self, timeout: float | None) -> bool:
         deadline = None if timeout is None else self._loop.time() + timeout
@@ -120,17 +119,17 @@ class PathWatch:
                     self._states[path] = now
                     self._changed.add(path)
             if self._changed:
-                self._pause = _FIRST_LOOK
+                self._interval = _MIN_INTERVAL
                 return True
-            left = self._pause if deadline is None else min(self._pause, deadline - self._loop.time())
+            left = self._interval if deadline is None else min(self._interval, deadline - self._loop.time())
             if left <= 0:
                 return False
             await asyncio.sleep(left)
-            self._pause = min(self._pause * 1.5, _LAST_LOOK)
+            self._interval = min(self._interval * 1.5, _MAX_INTERVAL)
 
 
 class _Kernel:
-    """The system's own watching, through the C library."""
+    """inotify through the C library."""
 
     def __init__(self, library: Any, file: int) -> None:
         self._library = library
@@ -143,7 +142,7 @@ class _Kernel:
             file = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, AttributeError):
             return None
-        return cls(library, file) if file >= 0 else None  # too many of them are open: look instead
+        return cls(library, file) if file >= 0 else None  # too many open instances: poll instead
 
     def watch(self, path: Path) -> int | None:
         found = self._library.inotify_add_watch(self.file, os.fsencode(path), _MASK)
@@ -167,7 +166,7 @@ class _Kernel:
 
 
 class ThreadWatch:
-    """A watch whose waiting blocks: `block(seconds)` says whether something changed, in a thread of its own."""
+    """A watch on a blocking function: `block(seconds)` runs in a thread and returns whether something changed."""
 
     def __init__(self, block: Callable[[float], bool], close: Callable[[], None], step: float = 5.0) -> None:
         self._block = block
