@@ -155,9 +155,9 @@ class Agent:
         chain(model, self.options.get("fallbacks", ()))
         self.state = AgentState()
         self.history: History = opened(session, meant(map(message_of, messages)))
-        self._schema = OutputSchema(schema=output) if isinstance(output, dict) else output
-        if self._schema is not None and self._schema.schema is not None:
-            validator(self._schema.schema)
+        self.output_schema = OutputSchema(schema=output) if isinstance(output, dict) else output
+        if self.output_schema is not None and self.output_schema.schema is not None:
+            validator(self.output_schema.schema)
         self._client = client
         self._listeners: list[Listener] = []
         self._on_listener_error = on_listener_error
@@ -305,7 +305,9 @@ class Agent:
         )
 
     def _setup(self) -> Setup:
-        options = self._calling if self._schema is None else {**self._calling, "output_schema": self._schema}
+        options = (
+            self._calling if self.output_schema is None else {**self._calling, "output_schema": self.output_schema}
+        )
         return Setup(
             ask=self.client.stream,
             model=self.model,
@@ -328,7 +330,7 @@ class Agent:
             convert=self.convert,
             prepare=self._make_room_if_due if self.compaction is not None else None,
             make_room=self._make_room if self.compaction is not None else None,
-            verify=self._verify if self._schema is not None else None,
+            verify=self.verify if self.output_schema is not None else None,
         )
 
     @property
@@ -435,15 +437,17 @@ class Agent:
             return ToolResult(content=(TextBlock(text=UNKNOWN),), details={"status": "unknown"}, is_error=True)
         return None
 
-    def _verify(self, answer: AssistantMessage) -> str | None:
-        """What is wrong with a final answer that should be JSON of a schema."""
-        return output_of(text_of(answer.content), self._schema.schema).problem
+    def verify(self, answer: AssistantMessage) -> str | None:
+        """What is wrong with a final answer that should be JSON of the agent's schema; None where there is none."""
+        if self.output_schema is None:
+            return None
+        return output_of(text_of(answer.content), self.output_schema.schema).problem
 
     def _output(self, loop: Loop) -> Any:
         last = next((m for m in reversed(loop.new) if isinstance(m, AssistantMessage)), None)
-        if self._schema is None or last is None or last.stop_reason in ("error", "aborted"):
+        if self.output_schema is None or last is None or last.stop_reason in ("error", "aborted"):
             return None
-        return output_of(text_of(last.content), self._schema.schema).value
+        return output_of(text_of(last.content), self.output_schema.schema).value
 
     async def compact(self, *, focus: str | None = None) -> Compacted | None:
         """Sums up what is old in the history now, and says how much that saved; None if nothing is old enough.

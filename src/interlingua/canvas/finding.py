@@ -91,7 +91,7 @@ class Finder:
                 stores = {OWN: library.store, CACHE: library.cache.store}
                 found: list[Any] = []
                 if isinstance(library.store, SqlStore) and library.store.database.where.startswith("postgresql"):
-                    from ..sessions.postgres import PostgresTextIndex
+                    from ..sessions.postgres_index import PostgresTextIndex
 
                     found.append(PostgresTextIndex(library.store, OWN))
                     del stores[OWN]

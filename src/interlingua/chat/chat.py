@@ -501,6 +501,6 @@ def _model_of(session: Session) -> str | None:
 
 
 async def _complete(*args: Any, **kwargs: Any) -> Any:
-    from .. import complete
+    from ..connect.client import complete
 
     return await complete(*args, **kwargs)

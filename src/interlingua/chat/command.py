@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ..cli.output import attached
+from ..conversion.local_files import attached
 from ..values.messages import TextBlock
 
 # Files named in a message: `@notes.md` or `@"my picture.png"` goes along with the words.

@@ -7,12 +7,12 @@ from pathlib import Path
 from rich.text import Text
 
 from .. import conversion
-from ..cli import output
 from ..connect import models as catalogue
 from ..connect.auth.resolver import resolve_auth
 from ..connect.client import default_client
 from ..connect.providers import PROVIDERS
 from ..connect.registry import models_of
+from ..conversion import local_files
 from ..conversion.adapting.adapter import adapt
 from ..dialects import DIALECTS
 from ..sessions import SessionInfo
@@ -167,9 +167,9 @@ async def _export(chat: Chat, given: str) -> None:
 
 
 def _exported(chat: Chat, path: Path, dialect: str) -> Sequence[Loss]:
-    output.refuse_inputs(path, [Path(chat.session.where)])
+    local_files.refuse_inputs(path, [Path(chat.session.where)])
     encoded = conversion.encode(chat.session.conversation(), dialect)
-    with output.atomic(path) as stream:
+    with local_files.atomic(path) as stream:
         stream.write(encoded.bytes() + (b"" if isinstance(encoded.body, Lines) else b"\n"))
     return encoded.losses
 

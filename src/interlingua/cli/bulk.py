@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import IO
 
 from .. import conversion
+from ..conversion import local_files
+from ..conversion.sources import PACKED, Problem, Source, as_utf8
 from ..dialects.files import transcript
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.losses import Lines
-from . import output
-from .output import PACKED, Problem, Source, as_utf8
 
 PIECE = 16 * 1024 * 1024
 SMALL = 8 * 1024 * 1024
@@ -52,7 +52,7 @@ def convert(source: Source, target: str, out: Path, workers: int) -> list[Proble
         before = 0
         for converted, lines, bad in run(_piece, tasks):
             if stream is None and converted:  # a file of which nothing can be read takes no other's place
-                stream = stack.enter_context(output.atomic(out))
+                stream = stack.enter_context(local_files.atomic(out))
             if stream is not None:
                 stream.write(converted)
             problems.extend(Problem(f"{source.name}:{before + number}", message) for number, message in bad)

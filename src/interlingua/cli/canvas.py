@@ -12,6 +12,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from ..conversion import local_files
 from ..tools.registry import PROFILES
 from ..values.errors import InterlinguaError
 from ..values.places import home as default_home
@@ -225,8 +226,8 @@ def export(
     finally:
         tree.close()
     if place.where is not None:
-        output.refuse_inputs(out, [Path(place.where)])
-    with output.atomic(out) as stream:
+        local_files.refuse_inputs(out, [Path(place.where)])
+    with local_files.atomic(out) as stream:
         stream.write(written.data)
     output.note_losses(f"{given} → {chosen.format}", [written.losses])
     what = f", {len(ids)} of {len(finds)} finds replaced" if finds else ""

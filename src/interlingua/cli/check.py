@@ -5,6 +5,7 @@ import sys
 import click
 from rich.text import Text
 
+from ..conversion import sources
 from ..conversion.checks import Finding, check
 from ..dialects import WIRES
 from . import output
@@ -21,11 +22,11 @@ def command(inputs: tuple[str, ...], origin: str | None, target: str | None, as_
 
     The exit code is 1 when there is an error.
     """
-    problems: list[output.Problem] = []
+    problems: list[sources.Problem] = []
     rows = [
         (document.name, check(document.data, origin, target))
-        for source in output.expand(inputs)
-        for document in output.documents(source, origin, problems)
+        for source in sources.expand(inputs)
+        for document in sources.documents(source, origin, problems)
     ]
     if as_json:
         output.say_json(

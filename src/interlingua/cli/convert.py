@@ -12,11 +12,12 @@ import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .. import conversion
+from ..conversion import local_files, sources
+from ..conversion.sources import Document, Problem, Source
 from ..dialects import DIALECTS
 from ..values.errors import InterlinguaError
 from ..values.losses import Encoded, Lines
 from . import bulk, output
-from .output import Document, Problem, Source
 
 
 class Registered(click.Choice[str]):
@@ -83,12 +84,12 @@ def command(
     IN is a file, a glob, a folder, or - for standard input; plain, gzip or zstd; a JSON body, JSON lines, a session
     file or a recorded stream.
     """
-    found = output.expand(inputs)
+    found = sources.expand(inputs)
     out = Path(place) if place is not None else None
     into_folder = out is not None and (len(found) > 1 or out.is_dir() or str(place).endswith(os.sep))
     workers = jobs or os.cpu_count() or 1
     if out is not None and not into_folder:
-        output.refuse_inputs(out, (source.path for source in found))
+        local_files.refuse_inputs(out, (source.path for source in found))
     if out is not None and not into_folder and not as_json and bulk.applies(found[0], origin, target):
         _finish(bulk.convert(found[0], target, out, workers))
         return
@@ -134,7 +135,7 @@ def _run(
                     advance(source)
         else:
             for source in found:
-                for document in output.documents(source, origin, problems, limit=limit):
+                for document in sources.documents(source, origin, problems, limit=limit):
                     yield _converted(document, origin, target, strict)
                 advance(source)
 
@@ -142,7 +143,7 @@ def _run(
 def _file(task: tuple[Source, str | None, str, bool, int]) -> tuple[list[Result], list[Problem]]:
     source, origin, target, strict, limit = task
     problems: list[Problem] = []
-    documents = output.documents(source, origin, problems, limit=limit)
+    documents = sources.documents(source, origin, problems, limit=limit)
     return [_converted(document, origin, target, strict) for document in documents], problems
 
 
@@ -255,7 +256,9 @@ class _Stream:
 
     def _begun(self) -> IO[bytes]:
         if self._stream is None:
-            file = self._stack.enter_context(output.atomic(self._out)) if self._out is not None else sys.stdout.buffer
+            file = (
+                self._stack.enter_context(local_files.atomic(self._out)) if self._out is not None else sys.stdout.buffer
+            )
             self._stream = file
         return self._stream
 
@@ -283,9 +286,9 @@ class _Folder:
         if result.source != self._source or result.lines or self._stream is None:
             self._stack.close()  # the file before this one is whole: it takes its place now
             path = self._folder / self._name(result)
-            output.refuse_inputs(path, self._inputs)
+            local_files.refuse_inputs(path, self._inputs)
             self._source = result.source
-            self._stream = self._stack.enter_context(output.atomic(path))
+            self._stream = self._stack.enter_context(local_files.atomic(path))
         self._stream.write(result.payload if result.lines else result.payload + b"\n")
 
     def _name(self, result: Result) -> str:

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from ..conversion import detect
+from ..conversion import detect, sources
 from . import output
 
 
@@ -13,13 +13,13 @@ from . import output
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def command(inputs: tuple[str, ...], as_json: bool) -> None:
     """Say which format files are in, and why."""
-    problems: list[output.Problem] = []
+    problems: list[sources.Problem] = []
     rows = []
-    for source in output.expand(inputs):
-        for document in output.documents(source, None, problems):
+    for source in sources.expand(inputs):
+        for document in sources.documents(source, None, problems):
             found = detect(document.data)
             if found is None:
-                problems.append(output.Problem(document.name, "no known format"))
+                problems.append(sources.Problem(document.name, "no known format"))
             else:
                 rows.append((document.name, found))
     if as_json:

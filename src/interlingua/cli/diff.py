@@ -10,6 +10,7 @@ import click
 from rich.text import Text
 
 from .. import conversion
+from ..conversion import sources
 from ..sessions.comparison import aligned, comparable
 from ..values.errors import InterlinguaError
 from ..values.messages import text_of
@@ -37,9 +38,9 @@ def command(first: str, second: str, origin: str | None, everything: bool, as_js
 
 
 def _one(name: str, origin: str | None) -> Conversation:
-    problems: list[output.Problem] = []
-    (source,) = output.expand([name])
-    documents = list(output.documents(source, origin, problems))
+    problems: list[sources.Problem] = []
+    (source,) = sources.expand([name])
+    documents = list(sources.documents(source, origin, problems))
     if problems or len(documents) != 1:
         why = problems[0].message if problems else f"holds {len(documents)} conversations; compare one with one"
         raise InterlinguaError(f"{name}: {why}")

@@ -7,6 +7,7 @@ from typing import Any
 import click
 from rich.text import Text
 
+from ..conversion import local_files, sources
 from ..sessions.repair import Examined, Finding, examine
 from . import output
 
@@ -21,8 +22,8 @@ def command(file: str, place: str | None, force: bool, as_json: bool) -> None:
 
     The file itself is never changed. The exit code is 0 when it is healthy or was repaired, 1 when it needs repair.
     """
-    source = output.Source(None if file == output.STDIN else Path(file))
-    found = examine(output.read_all(source))
+    source = sources.Source(None if file == sources.STDIN else Path(file))
+    found = examine(sources.read_all(source))
     if place is not None:
         _write(Path(place), source, found.data, force)
     if as_json:
@@ -33,16 +34,16 @@ def command(file: str, place: str | None, force: bool, as_json: bool) -> None:
         sys.exit(1)
 
 
-def _write(place: Path, source: output.Source, data: bytes, force: bool) -> None:
+def _write(place: Path, source: sources.Source, data: bytes, force: bool) -> None:
     if source.path is not None and place.exists() and place.samefile(source.path):
         raise click.UsageError("the repaired session goes into a new file: name another with -o")
     if place.exists() and not force:
         raise click.UsageError(f"{place} is already there: name another file, or write over it with --force")
-    with output.atomic(place) as stream:
+    with local_files.atomic(place) as stream:
         stream.write(data)
 
 
-def _shown(source: output.Source, found: Examined, place: str | None) -> dict[str, Any]:
+def _shown(source: sources.Source, found: Examined, place: str | None) -> dict[str, Any]:
     return {
         "source": source.name,
         "healthy": not found.findings,
@@ -51,7 +52,7 @@ def _shown(source: output.Source, found: Examined, place: str | None) -> dict[st
     }
 
 
-def _say(source: output.Source, found: Examined, place: str | None) -> None:
+def _say(source: sources.Source, found: Examined, place: str | None) -> None:
     out = output.console()
     for finding in found.findings:
         out.print(_line(finding, done=place is not None))

@@ -18,7 +18,8 @@ from ..connect.auth.resolver import resolve_auth
 from ..connect.client import default_client
 from ..connect.overrides import known_rows, own_notes
 from ..connect.stream import Stream
-from ..conversion import decode, detect, encode
+from ..conversion import decode, detect, encode, local_files
+from ..conversion.local_files import attached
 from ..sessions.summary import is_foreign
 from ..values import jsontext
 from ..values.abort import Abort
@@ -29,7 +30,6 @@ from ..values.losses import Loss
 from ..values.messages import AssistantMessage, Message, TextBlock, UserMessage, text_of
 from ..values.request import Context, Conversation, Entry
 from . import output
-from .output import attached
 
 OFFLINE = "debug/dummy-echo-1"
 MODEL_VARIABLE = "INTERLINGUA_MODEL"
@@ -115,7 +115,7 @@ def _refuse_overwriting(save: Path, context: Path) -> None:
     data = context.read_bytes()
     found = detect(data)
     if found is None or found.dialect not in ("transcript", "openclaw") or is_foreign(data.partition(b"\n")[0]):
-        output.refuse_inputs(save, [context])
+        local_files.refuse_inputs(save, [context])
 
 
 def usual_model() -> str:
@@ -249,7 +249,7 @@ class _Shown:
 
 
 def _save(path: str, conversation: Conversation, answer: AssistantMessage) -> None:
-    with output.atomic(Path(path).expanduser()) as file:
+    with local_files.atomic(Path(path).expanduser()) as file:
         file.write(encode(_followed(conversation, answer), "transcript").bytes())
 
 

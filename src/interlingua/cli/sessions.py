@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .. import conversion
+from ..conversion import local_files, sources
 from ..sessions import Session, SessionError, SessionInfo, SessionNotFound, save, store_at, tree
 from ..sessions import compaction as compacting
 from ..sessions.gc import Collected, collect_blobs, collect_branches
@@ -81,7 +82,7 @@ class _Place:
         with path.open("rb") as stream:
             if not is_foreign(stream.readline()):
                 return None
-        return path, conversion.decode(output.read_all(output.Source(path)))
+        return path, conversion.decode(sources.read_all(sources.Source(path)))
 
 
 def _about_place(command: F) -> F:
@@ -189,7 +190,7 @@ def show(
         else:
             shown = _in_context(session) if as_context else _path_alone(session, last)
             _say(shown, _View(thinking=thinking, full=full, plain=as_plain), as_json)
-        output.report_problems([output.Problem(session.where, str(problem)) for problem in session.problems])
+        output.report_problems([sources.Problem(session.where, str(problem)) for problem in session.problems])
 
 
 def _path_alone(session: Session, last: int | None) -> Conversation:
@@ -294,11 +295,11 @@ def _gist(message: AgentMessage) -> str:
 @as_json_option
 def import_(place: _Place, inputs: tuple[str, ...], origin: str | None, wanted: str | None, as_json: bool) -> None:
     """Keep conversations of any format as sessions."""
-    problems: list[output.Problem] = []
+    problems: list[sources.Problem] = []
     rows: list[dict[str, Any]] = []
     with place.store() as store:
-        for source in output.expand(inputs):
-            for document in output.documents(source, origin, problems):
+        for source in sources.expand(inputs):
+            for document in sources.documents(source, origin, problems):
                 try:
                     conversation = conversion.decode(document.data, origin)
                     with save(conversation, id=wanted, agent=place.agent, store=store) as session:
@@ -306,7 +307,7 @@ def import_(place: _Place, inputs: tuple[str, ...], origin: str | None, wanted: 
                     given = sum(not compacting.is_bookkeeping(entry.message) for entry in conversation.entries)
                     rows.append({**row, "messages": given})
                 except InterlinguaError as error:
-                    problems.append(output.Problem(document.name, str(error)))
+                    problems.append(sources.Problem(document.name, str(error)))
     if as_json:
         output.say_json({"sessions": rows, "errors": [problem._asdict() for problem in problems]})
     for row in rows if not as_json else ():
@@ -344,11 +345,11 @@ def export(
             where = Path(session.where)
             conversation = _in_context(session) if as_context else session.conversation()
     if out is not None:
-        output.refuse_inputs(Path(out), [where])
+        local_files.refuse_inputs(Path(out), [where])
     encoded = conversion.encode(conversation, target, strict=strict)
     payload = encoded.bytes() + (b"" if isinstance(encoded.body, Lines) else b"\n")
     if out is not None:
-        with output.atomic(Path(out)) as stream:
+        with local_files.atomic(Path(out)) as stream:
             stream.write(payload)
     if as_json:
         losses = [output.loss_json(loss) for loss in encoded.losses]
@@ -402,7 +403,7 @@ def compact(place: _Place, name: str, summary: str | None, keep: int, focus: str
         if summary is None:
             row["request"] = _request(cut, focus)
         else:
-            message = output.typed_in() if summary == output.STDIN else summary
+            message = output.typed_in() if summary == sources.STDIN else summary
             text, details = compacting.finished(cut, message)
             session.compact(text, cut.first_kept, tokens_before=cut.tokens_before, details=details)
             row["tokensAfter"] = compacting.context_tokens(session.context_entries())
@@ -435,14 +436,14 @@ def gc(place: _Place, names: tuple[str, ...], branches: bool, delete: bool, grac
     if names and not branches:
         raise click.UsageError("sessions are named to drop their dead branches: add --branches")
     rows: list[tuple[str, Collected]] = []
-    problems: list[output.Problem] = []
+    problems: list[sources.Problem] = []
     with place.store() as store:
         ids = [place.named(store, name) for name in names] or [info.id for info in store.sessions(place.agent)]
         for id in ids if branches else ():
             try:
                 rows.append((id, collect_branches(store, place.agent, id, delete=delete)))
             except SessionError as error:
-                problems.append(output.Problem(id, str(error)))
+                problems.append(sources.Problem(id, str(error)))
         rows.append(("blobs", collect_blobs(store, place.agent, grace=grace)))
     _say_collected(rows, as_json)
     output.report_problems(problems)

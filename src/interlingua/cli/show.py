@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from .. import conversion
+from ..conversion import sources
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.messages import (
@@ -51,7 +52,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Show conversations in the terminal: thinking folded, tool calls with their results."""
-    problems: list[output.Problem] = []
+    problems: list[sources.Problem] = []
     out = Console(highlight=False)
     view = _View(thinking=thinking, full=full, plain=plain)
     found = _conversations(inputs, origin, problems)
@@ -69,14 +70,14 @@ def command(
 
 
 def _conversations(
-    inputs: tuple[str, ...], origin: str | None, problems: list[output.Problem]
+    inputs: tuple[str, ...], origin: str | None, problems: list[sources.Problem]
 ) -> Iterator[tuple[str, Conversation]]:
-    for source in output.expand(inputs):
-        for document in output.documents(source, origin, problems):
+    for source in sources.expand(inputs):
+        for document in sources.documents(source, origin, problems):
             try:
                 yield document.name, conversion.decode(document.data, origin)
             except InterlinguaError as error:
-                problems.append(output.Problem(document.name, str(error)))
+                problems.append(sources.Problem(document.name, str(error)))
 
 
 def _show(out: Console, found: Iterator[tuple[str, Conversation]], view: "_View") -> None:

@@ -6,6 +6,7 @@ import click
 from rich.table import Table
 
 from .. import conversion
+from ..conversion import sources
 from ..sessions.cards import TOKENS, Totals
 from ..values.errors import InterlinguaError
 from . import output
@@ -18,14 +19,14 @@ from .convert import NAMES
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def command(inputs: tuple[str, ...], origin: str | None, as_json: bool) -> None:
     """Count messages, tokens, cost and tool calls, in all and per model."""
-    problems: list[output.Problem] = []
+    problems: list[sources.Problem] = []
     tally = Totals()
-    for source in output.expand(inputs):
-        for document in output.documents(source, origin, problems):
+    for source in sources.expand(inputs):
+        for document in sources.documents(source, origin, problems):
             try:
                 tally.add_conversation(conversion.decode(document.data, origin))
             except InterlinguaError as error:
-                problems.append(output.Problem(document.name, str(error)))
+                problems.append(sources.Problem(document.name, str(error)))
     if as_json:
         output.say_json(tally.plain())
     else:

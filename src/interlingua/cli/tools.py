@@ -122,7 +122,7 @@ def _context(root: Path) -> ToolContext:
 
 
 async def _complete(*args: Any, **kwargs: Any) -> Any:
-    from .. import complete
+    from ..connect.client import complete
 
     return await complete(*args, **kwargs)
 

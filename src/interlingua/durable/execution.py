@@ -122,7 +122,7 @@ def _is_open(agent: Agent) -> bool:
     last = agent.messages[-1]
     if not isinstance(last, AssistantMessage) or last.stop_reason in ("error", "aborted"):
         return True
-    problem = agent._verify(last) if agent._schema is not None else None
+    problem = agent.verify(last)
     if problem is not None:
         agent.follow_up(f"Your answer is not what was asked for: {problem} Answer again with the JSON alone.")
     return problem is not None
@@ -141,7 +141,9 @@ def _outcome(reason: str, agent: Agent, messages: Sequence[AgentMessage]) -> Out
     return Outcome(
         reason=reason,
         text=text,
-        output=output_of(text, agent._schema.schema).value if agent._schema is not None and reason == "done" else None,
+        output=output_of(text, agent.output_schema.schema).value
+        if agent.output_schema is not None and reason == "done"
+        else None,
         turns=spent.turns,
         tokens=spent.tokens,
         cost=spent.cost,

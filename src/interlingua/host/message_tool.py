@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from ..tools.core._files import read_arguments, schema_of
+from ..tools.arguments import read_arguments, schema_of
 from ..tools.fs import context_bridge
 from ..tools.results import json_result
 from ..tools.tool import FsBridge, MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback, needed

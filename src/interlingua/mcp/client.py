@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 import mcp_types as types
 
 from ..conversion.resizing import sniff
-from ..plugins.adding import reserved
 from ..tools.calling import failure
+from ..tools.policy import core_tool_names
 from ..tools.results import visible
 from ..tools.tool import ContentBlock, Execute, Tool, ToolResult, ToolUpdateCallback
 from ..values import jsontext
@@ -56,7 +56,7 @@ async def mcp_tools(
 def _tools(
     connection: Connection, listed: Iterable[types.Tool], prefix: str | None, taken: Collection[str]
 ) -> list[Tool]:
-    used = {*taken, *reserved()}
+    used = {*taken, *core_tool_names()}
     made = []
     for tool in sorted(listed, key=lambda tool: tool.name):
         name = _free(_plain(f"{prefix}_{tool.name}" if prefix else tool.name), used)

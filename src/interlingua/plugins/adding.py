@@ -4,15 +4,14 @@ import inspect
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Collection
-from functools import cache, partial
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..connect.connector import Connector
 from ..connect.registry import ConnectorRegistry
 from ..dialects import DIALECTS, registry
 from ..dialects.wire import FileFormat, Wire
-from ..tools.catalog import get_core_tool_catalog
-from ..tools.policy import GROUPS
+from ..tools.policy import core_tool_names
 from ..tools.registry import ToolRegistry
 from ..tools.tool import ToolContext, ToolFactory, ToolMeta, as_tool
 from ..values.errors import FormatError
@@ -64,12 +63,9 @@ class LayeredRegistry(Generic[_Value]):
 
 def tool_layer(registry: ToolRegistry) -> LayeredRegistry[Any]:
     """The entries of a registry of tools, by id."""
-
-    def put(id: str, entry: Any) -> None:
-        registry._entries[id] = entry
-        registry._ranks.setdefault(id, len(registry._ranks))
-
-    return _layer_of(registry, lambda: LayeredRegistry(registry._entries.get, put, registry.unregister))
+    return _layer_of(
+        registry, lambda: LayeredRegistry(registry.entry, lambda _, entry: registry.put(entry), registry.unregister)
+    )
 
 
 def connector_layer(registry: ConnectorRegistry) -> LayeredRegistry[Connector]:
@@ -180,7 +176,7 @@ class Additions:
         self._push(tools, registering, id)
 
     def _push(self, tools: ToolRegistry, registering: ToolRegistry, id: str) -> None:
-        self._undo.append(tool_layer(tools).push(id, registering._entries[id]))
+        self._undo.append(tool_layer(tools).push(id, registering.entry(id)))
 
     def _add_connector(
         self, api: PluginApi, connectors: ConnectorRegistry, connector: Any, replace: Collection[str]
@@ -199,16 +195,8 @@ class Additions:
         self._undo.append(dialect_layer.push(name, registry.as_value(name, value)))
 
 
-@cache
-def reserved() -> frozenset[str]:
-    """The names of core tools, there or not: policies trust them."""
-    return frozenset(
-        (*(meta.id for meta in get_core_tool_catalog()), *(name for some in GROUPS.values() for name in some))
-    )
-
-
 def _refuse_taken(tools: ToolRegistry, name: str, replace: Collection[str]) -> None:
-    if name in replace or not (name in reserved() or tools._find(name) is not None):
+    if name in replace or not (name in core_tool_names() or tools.find(name) is not None):
         return
     raise FormatError(f"there is a tool {name} already, and it stays: allow it with replace={[name]!r}")
 
@@ -238,8 +226,8 @@ def _guarded(
             tool = as_tool(given)
             if tool is None or tools is None or tool.name in replace:
                 continue
-            other = tools._find(tool.name)
-            if tool.name in reserved() or (other is not None and other.meta.id != id):
+            other = tools.find(tool.name)
+            if tool.name in core_tool_names() or (other is not None and other.meta.id != id):
                 raise FormatError(f"it made a tool {tool.name}, and there is one already")
         return made
 

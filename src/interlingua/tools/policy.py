@@ -16,7 +16,7 @@ import socket
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -48,6 +48,14 @@ _HOST_KEYS = ("url", "urls", "uri", "href", "host", "hostname", "base_url", "end
 _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _REGEX_LENGTH = 4096
+
+
+@cache
+def core_tool_names() -> frozenset[str]:
+    """The names of core tools and those that groups name, present or not: policies trust them."""
+    return frozenset(
+        (*(meta.id for meta in catalog.get_core_tool_catalog()), *(name for some in GROUPS.values() for name in some))
+    )
 
 
 class Rule(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):

@@ -162,7 +162,7 @@ class ToolRegistry:
 
     def resolve(self, name: str, context: _Context = None, on_error: OnError | None = None) -> Tool | None:
         """The tool with this id or name. Of a factory that makes several, the one with the name, else the first."""
-        entry = self._find(name)
+        entry = self.find(name)
         if entry is None:
             return None
         tools = _driven(self._steps([entry], context, on_error, _Wanted())).tools
@@ -213,7 +213,7 @@ class ToolRegistry:
 
     async def aresolve(self, name: str, context: _Context = None, on_error: OnError | None = None) -> Tool | None:
         """As `resolve`, with factories that are asynchronous as well."""
-        entry = self._find(name)
+        entry = self.find(name)
         if entry is None:
             return None
         tools = (await _adriven(self._steps([entry], context, on_error, _Wanted()))).tools
@@ -229,6 +229,21 @@ class ToolRegistry:
         """What the last `resolve_all`, `aresolve_all` or `resolve_by_profile` left out, and why."""
         return self._last.skipped
 
+    def entry(self, id: str) -> _Entry | None:
+        """What is registered under an id."""
+        return self._entries.get(id)
+
+    def put(self, entry: _Entry) -> None:
+        """Registers an entry in the place of whatever has its id, without a warning."""
+        self._entries[entry.meta.id] = entry
+        self._ranks.setdefault(entry.meta.id, len(self._ranks))
+
+    def find(self, name: str) -> _Entry | None:
+        """The entry that makes a tool, by its id or by one of its names; the last registered wins."""
+        if name in self._entries:
+            return self._entries[name]
+        return next((entry for entry in reversed(self._ordered()) if name in entry.names), None)
+
     # --- how ---
 
     def _add(self, entry: _Entry) -> None:
@@ -236,16 +251,10 @@ class ToolRegistry:
         before = self._entries.get(id)
         if before is not None and (before.meta != entry.meta or before.source != entry.source):
             self._warn(f"the tool {id} was registered twice: {_origin(entry)} replaces {_origin(before)}")
-        self._entries[id] = entry
-        self._ranks.setdefault(id, len(self._ranks))
+        self.put(entry)
 
     def _ordered(self) -> "list[_Entry]":
         return sorted(self._entries.values(), key=lambda entry: self._ranks[entry.meta.id])
-
-    def _find(self, name: str) -> _Entry | None:
-        if name in self._entries:
-            return self._entries[name]
-        return next((entry for entry in reversed(self._ordered()) if name in entry.names), None)
 
     def _resolved(self, context: _Context, on_error: OnError | None, wanted: _Wanted) -> "list[Tool]":
         self._last = _driven(self._steps(self._wanted(wanted), context, on_error, wanted))

@@ -14,13 +14,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from ...values.abort import Abort
 from ...values.errors import FormatError, ToolAuthorizationError, ToolInputError
 from ...values.messages import TextBlock
+from ..arguments import read_arguments, schema_of
 from ..output import Output, plain, whole_characters
 from ..paths import name_bytes, name_text, root_bytes
 from ..processes import Launch, ProcessTable, Session, process_table
 from ..results import NO_OUTPUT
 from ..sandbox import HOME, Sandbox, SandboxStatus, requested, sandbox_status, sandboxed, scrubbed
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback
-from ._files import read_arguments, schema_of
 
 SHOWN_BYTES = 32 * 1024
 UPDATE_BYTES = 4 * 1024

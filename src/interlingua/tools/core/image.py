@@ -15,11 +15,12 @@ from ...values.abort import Abort
 from ...values.errors import ContentFiltered, FormatError, ToolAuthorizationError, ToolInputError, TransportError
 from ...values.messages import ImageBlock, TextBlock, UserMessage
 from ...values.request import Context
+from ..arguments import read_arguments, schema_of
 from ..fs import ByteBridge, context_bridge
 from ..results import untrusted, visible
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback, needed
 from ..web import FetchRules, LookUp, fetch, look_up
-from ._files import contents, read_arguments, schema_of, state, variant, variant_notice
+from ._files import contents, state, variant, variant_notice
 from .web_fetch import web_rules
 
 DESCRIPTION = (

@@ -16,11 +16,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from ...values.abort import Abort
 from ...values.errors import FormatError, ToolInputError
+from ..arguments import read_arguments, schema_of
 from ..fs import ByteBridge, context_bridge
 from ..memory_index import LocalNote, MemoryIndex, NoteFile, refuse_large
 from ..results import json_result
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback
-from ._files import read_arguments, schema_of
 
 SEARCH_DESCRIPTION = (
     "Searches the memory notes (MEMORY.md and memory/*.md) for words, and returns the best passages with path, line "

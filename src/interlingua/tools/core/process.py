@@ -13,10 +13,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from ...values.abort import Abort
 from ...values.errors import ToolInputError
 from ...values.messages import TextBlock
+from ..arguments import read_arguments, schema_of
 from ..output import plain, whole_characters
 from ..processes import ProcessTable, Session, process_table
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback
-from ._files import read_arguments, schema_of
 from .exec import SHOWN_BYTES, ending
 
 LOG_LINES = 200

@@ -16,11 +16,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from ...values.abort import Abort
 from ...values.errors import ToolInputError, TransportError
 from ...values.messages import TextBlock
+from ..arguments import read_arguments, schema_of
 from ..results import untrusted, visible
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ..web import Fetched, FetchRules, LookUp, fetch, look_up, read_rules, read_url, unless_aborted
 from ._cache import Cache
-from ._files import read_arguments, schema_of
 
 DESCRIPTION = (
     "Fetches an http or https URL and returns its readable text: the main part of an HTML page as markdown or plain "

@@ -14,11 +14,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from ...values.abort import Abort
 from ...values.errors import FormatError, ToolInputError, TransportError
 from ...values.messages import TextBlock
+from ..arguments import read_arguments, schema_of
 from ..results import untrusted, visible
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ..web import Fetched, FetchRules, LookUp, fetch, look_up, read_rules, read_url
 from ._cache import Cache
-from ._files import read_arguments, schema_of
 
 # Search services as rows: how each is asked, how its answer is read. A new service is two functions and a row.
 
