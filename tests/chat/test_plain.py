@@ -100,7 +100,7 @@ def test_a_session_is_taken_up_by_its_id_or_as_the_latest(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         (("--resume",), "there is no session to resume"),
         (("--session", "x"), "there is no session 'x'"),
