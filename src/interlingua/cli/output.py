@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..conversion.sources import Problem
+from ..values.errors import FormatError
 from ..values.losses import Loss
 
 

@@ -14,10 +14,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from ...values.abort import Abort
 from ...values.errors import ToolInputError
+from ..arguments import read_arguments, schema_of
 from ..fs import context_bridge
 from ..results import image_result, json_result, text_result
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback, needed
-from ._files import contents, read_arguments, schema_of
+from ._files import contents
 
 DESCRIPTION = (
     "Controls a canvas that the user sees: present (a URL or session), hide, navigate, eval (JavaScript on its page), "
