@@ -159,7 +159,7 @@ class Tab:
         return self.page.locator(f'article[data-entry="{id}"]')
 
     def until(self, condition: str, argument: Any = None) -> Any:
-        """Waits for a condition in the page, written in JavaScript."""
+        """Waits for a condition in the page: a function in JavaScript."""
         return self.page.wait_for_function(condition, arg=argument)
 
     def close(self) -> None:

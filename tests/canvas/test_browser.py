@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import interlingua as il
+from canvas.histories import SESSION, append, claude_sub_agent, claude_task
 from canvas.sample import courier
 from canvas.tabs import Tab, Threaded, expect, needs_chromium
 from interlingua.values.messages import AgentMessage
@@ -178,6 +179,11 @@ def test_the_wire_view_marks_every_loss_where_it_strikes(tab: Tab) -> None:
         expect(row).to_contain_text(loss["why"])
         row.click()
         expect(page.locator(".json .ln.sel").first).to_be_visible()
+        # Both ends of the chosen loss are lit, and the thread between them.
+        expect(page.locator(".srow.sel")).to_have_count(1)
+        expect(page.locator(".threads g.sel")).to_have_class(re.compile(loss["severity"]))
+    tab.press("n")
+    expect(page.locator(".whylist .w.open .n")).to_have_text(str(shown[3 % len(shown)]["n"]))
 
 
 def test_the_doctor_says_what_a_model_would_refuse(tab: Tab) -> None:
@@ -198,6 +204,15 @@ def test_the_context_ruler_opens_a_bar_per_answer(tab: Tab) -> None:
     expect(page.locator("button.ruler")).to_contain_text("read at message")
     tab.press("x")
     expect(page.locator(".drawer .abar")).to_have_count(4)
+    drawer = page.get_by_label("context by answer")
+    drawer.get_by_role("button", name="Cache").click()
+    expect(drawer.locator(".cachelist > button")).to_have_count(4)
+    first = tab.get(f"/api/sessions/{KEY}/cache?to=lease4")["answers"][1]
+    expect(drawer.locator(".cachelist > button").nth(1)).to_contain_text(first["model"])
+    drawer.get_by_role("button", name="Time and cost").click()
+    expect(drawer.locator(".charts canvas")).to_have_count(2)  # cost and tokens; no time was recorded, which is said
+    expect(drawer).to_contain_text("$0.46")
+    expect(drawer).to_contain_text("unknown: nothing was recorded")
 
 
 def test_the_stored_json_is_behind_each_message(tab: Tab) -> None:
@@ -243,6 +258,42 @@ def test_everything_is_reached_by_keyboard_alone(tab: Tab) -> None:
     before = page.evaluate("document.documentElement.dataset.theme ?? ''")
     tab.press("t")
     assert page.evaluate("document.documentElement.dataset.theme ?? ''") != before
+
+
+def test_a_sub_agent_opens_in_its_frame(chromium: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the call that started it; opened in place it has its own cards, and the cards below it give way."""
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    project = tmp_path / "claude" / "projects" / "-home-someone-courier"
+    append(project / f"{SESSION}.jsonl", claude_task("count the tests"))
+    append(project / "agent-a1b2c3d4.jsonl", claude_sub_agent("count the tests"))
+    with Threaded(tmp_path / "home", watch=["claude-code"]) as server, Tab(chromium, server) as tab:
+        tab.page.locator("a.row", has_text="count the tests").first.wait_for()
+        sessions = tab.get("/api/sessions?source=watch")["sessions"]
+        parent = next(one["key"] for one in sessions if "spawnedBy" not in one)
+        page = tab.go(f"/s/{parent}/canvas")
+        frame = page.get_by_label("sub-agent")
+        frame.get_by_role("button", name="Open in place").click()
+        expect(frame.locator(".card").first).to_be_visible()
+        child = next(one for one in sessions if "spawnedBy" in one)
+        assert frame.locator(".card").count() >= 1
+        frame.get_by_role("button", name="Close").click()
+        expect(frame.locator(".card")).to_have_count(0)
+        frame.get_by_role("button", name="As a session").click()
+        expect(page).to_have_url(re.compile(re.escape(child["key"])))
+
+
+def test_paper_has_the_whole_path_unfolded(tab: Tab) -> None:
+    """Ctrl+P reads all of the path and opens every fold before the browser prints, and takes it back behind."""
+    tab.context.add_init_script("window.print = () => { window.printed = document.body.innerText; };")
+    page = tab.go(f"/s/{KEY}/transcript?at=lease4")
+    expect(tab.turn("lease4")).to_be_visible()
+    tab.press("Control+p")
+    tab.until("() => window.printed !== undefined")
+    printed = page.evaluate("window.printed")
+    for text in "Since Tuesday", "The second peak starts", "43: line of the worker", "Done: a delivery":
+        assert text in printed, text
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    expect(page.locator("article", has_text="43: line of the worker")).to_have_count(0)
 
 
 def test_a_phone_reads_first_and_has_the_tree_below_a_map(chromium: Any, server: Threaded) -> None:

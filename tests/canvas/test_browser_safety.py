@@ -117,7 +117,7 @@ def test_hostile_content_of_every_kind_does_nothing(tab: Tab) -> None:
     for id in ids:
         page.evaluate("(id) => history.replaceState(null, '', `?at=${encodeURIComponent(id)}`)", id)
         page.evaluate("dispatchEvent(new PopStateEvent('popstate'))")
-        tab.until("document.querySelector('article.here') !== null")
+        tab.until("() => document.querySelector('article.here') !== null")
         page.evaluate("document.querySelectorAll('article button[aria-expanded=false]').forEach((one) => one.click())")
         seen.add(page.locator("article.here").first.get_attribute("data-entry"))
         unharmed(tab)
@@ -153,6 +153,38 @@ def test_media_are_served_so_that_they_cannot_run(tab: Tab) -> None:
         assert answer.headers["x-content-type-options"] == "nosniff"
         if not answer.headers["content-type"].startswith(("image/png", "audio/")):
             assert "sandbox" in answer.headers["content-security-policy"], source
+
+
+@pytest.mark.parametrize("key", ["own~main~hostile", "own~main~courier"])
+def test_an_export_opens_from_disk_without_the_network(
+    chromium: Any, server: Threaded, tab: Tab, key: str, tmp_path: Path
+) -> None:
+    """One file with branches, search and media; it asks for nothing, and hostile content does nothing in it either."""
+    page = tab.go(f"/s/{key}/canvas")
+    expect(page.locator("[data-card]").first).to_be_visible()
+    tab.press("E")
+    expect(page.get_by_label("finds")).to_be_visible()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Save").click()
+    path = tmp_path / "export.html"
+    waiting.value.save_as(path)
+    with Tab(chromium, offline=True) as alone:
+        alone.context.add_init_script("window.hurt = 0; window.alert = () => { window.hurt = 99; };")
+        page = alone.page
+        page.goto(path.as_uri())
+        expect(page.locator("article.turn").first).to_be_visible()
+        page.evaluate("document.querySelectorAll('article button[aria-expanded=false]').forEach((one) => one.click())")
+        assert page.evaluate("window.hurt") == 0
+        if key.endswith("courier"):
+            alone.press("g")
+            expect(page.locator("article img")).to_have_js_property("naturalWidth", 640)
+            page.get_by_label("search").fill("pooler")
+            page.locator(".hit").first.click()
+            expect(alone.turn("lock2")).to_be_visible()
+            page.locator(".forkbar button", has_text="outbox").click()
+            expect(alone.turn("outbox2")).to_be_visible()
+            page.reload()
+            expect(page.locator("article.here")).to_be_visible()
 
 
 def test_a_message_of_20_megabytes_leaves_the_page_usable(tab: Tab) -> None:

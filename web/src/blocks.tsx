@@ -1,7 +1,7 @@
 /** Content blocks, drawn. Nothing here runs or fetches what a message holds: text is text, remote media wait to be asked for. */
 
 import Anser from "anser";
-import { lazy, Suspense, useMemo, useState } from "react";
+import { createContext, lazy, Suspense, useContext, useMemo, useState } from "react";
 
 import { get } from "./api";
 import { bytes, duration, plural } from "./format";
@@ -12,6 +12,14 @@ import type { BlockView, EntryView, Media, Row, ToolCallBlock } from "./types";
 
 const Markdown = lazy(() => import("./markdown"));
 const LINES = 12;
+
+/** What is folded until it is asked for; on paper everything is unfolded. */
+export const Unfolded = createContext(false);
+function useFold(first = false): [boolean, (open: boolean) => void] {
+  const [open, setOpen] = useState(first);
+  return [useContext(Unfolded) || open, setOpen];
+}
+
 
 /** A place in a session. `nth`: which of several calls with one id in the same answer this is. */
 export type Where = { session: string; entry: string; block: number; nth?: number };
@@ -109,7 +117,7 @@ function Rest({ more, where, shown }: { more?: number; where: Where; shown: numb
 }
 
 export function Thinking(props: { text: string; signed?: true; redacted?: true; more?: number; where: Where; ms?: number; open?: boolean }) {
-  const [open, setOpen] = useState(props.open ?? false);
+  const [open, setOpen] = useFold(props.open);
   const label = props.redacted ? "Thought, kept sealed by the provider" : props.ms === undefined ? "Thought" : `Thought for ${duration(props.ms)}`;
   return (
     <div>
@@ -147,7 +155,7 @@ export function telling(argument: unknown): string {
 }
 
 function Call({ block, where, results }: { block: ToolCallBlock; where: Where; results?: Results }) {
-  const [open, setOpen] = useState(false);
+  const [open, setOpen] = useFold();
   const row = results?.row(block.id, where.nth ?? 0);
   const answer = open ? results?.entry(block.id, where.nth ?? 0) : undefined;
   const state = results?.state(block.id);
@@ -219,7 +227,7 @@ export function Output({ entry, session }: { entry: EntryView; session: string }
 
 /** Up to twelve lines, then the true number of the others; diffs and ANSI colours drawn. */
 export function Lines({ text, ansi = false }: { text: string; ansi?: boolean }) {
-  const [all, setAll] = useState(false);
+  const [all, setAll] = useFold();
   const lines = useMemo(() => text.split("\n"), [text]);
   const shown = all ? lines : lines.slice(0, LINES);
   const isDiff = useMemo(() => lines.length > 2 && lines.some((line) => line.startsWith("@@ ")) && lines.some((line) => /^[+-]/.test(line)), [lines]);
@@ -313,7 +321,7 @@ function Document({ media, title, text, more, where }: { media: Media; title?: s
 }
 
 function Raw({ title, value, more, where, icon, bad }: { title: string; value: unknown; more?: number; where: Where; icon: string; bad?: boolean }) {
-  const [open, setOpen] = useState(false);
+  const [open, setOpen] = useFold();
   return (
     <div className="calls">
       <button type="button" className={`call ${bad ? "bad" : ""}`} aria-expanded={open} onClick={() => setOpen(!open)}>

@@ -9,7 +9,7 @@ import { ReactFlow, ReactFlowProvider, useReactFlow, type Node, type NodeProps, 
 import { memo, useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import { Card, heightOf, LIVE_HEIGHT, type CardState } from "./card";
-import { Frame, FRAME_HEIGHT } from "./frame";
+import { Frame, FRAME_HEIGHT, type FrameSize } from "./frame";
 import { CARD, type Placed, type Sized } from "./layout";
 import { MAP, mapScale, paintMap, paintStage, within } from "./paint";
 import { Button, BranchChip } from "./parts";
@@ -38,9 +38,9 @@ const ChipNode = memo(function ChipNode({ data }: NodeProps<Node<ChipData>>) {
   return <BranchChip name={data.chip.name} current={data.current} live={data.chip.live} onClick={() => data.pick(data.id)} />;
 });
 
-type FrameData = { id: string };
+type FrameData = { id: string; size?: FrameSize; onSize: (id: string, size: FrameSize | undefined) => void };
 const FrameNode = memo(function FrameNode({ data }: NodeProps<Node<FrameData>>) {
-  return <Frame id={data.id} />;
+  return <Frame {...data} />;
 });
 const NODE_TYPES = { card: CardNode, chip: ChipNode, frame: FrameNode };
 const NO_EDGES: never[] = [];
@@ -78,6 +78,8 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
   const [view, setView] = useState<Viewport>({ x: 40, y: 24, zoom: 1 });
   const [size, setSize] = useState<{ width: number; height: number }>();
   const [theme, setTheme] = useState(0);
+  const [frames, setFrames] = useState<ReadonlyMap<string, FrameSize>>(new Map());
+  const resize = useCallback((id: string, size: FrameSize | undefined) => setFrames((before) => { const after = new Map(before); if (size === undefined) after.delete(id); else after.set(id, size); return after; }), []);
   const level = useRef<Level>("near");
   level.current = levelAt(view.zoom, level.current);
 
@@ -100,9 +102,9 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
   const sized = useMemo(() => {
     const found: Sized[] = scene.rows.map((row) => ({ id: row.id, parent: scene.above.get(row.id), height: heightOf(row) }));
     for (const node of store.live.values()) if (!scene.hidden.has(above.get(node.node) ?? "")) found.push({ id: node.node, parent: above.get(node.node), height: LIVE_HEIGHT });
-    for (const row of scene.rows) for (const key of row.spawned ?? []) found.push({ id: `frame ${key}`, parent: row.id, height: FRAME_HEIGHT, beside: true });
+    for (const row of scene.rows) for (const key of row.spawned ?? []) found.push({ id: `frame ${key}`, parent: row.id, height: frames.get(key)?.height ?? FRAME_HEIGHT, beside: true, lanes: frames.get(key)?.lanes });
     return found;
-  }, [scene, above]); // eslint-disable-line
+  }, [scene, above, frames]); // eslint-disable-line
   const { placed, byY } = usePlaces(sized);
   const bounds = useMemo(() => {
     let width = CARD;
@@ -150,14 +152,15 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
       if (one.x + CARD < left || one.x > right || one.y + one.height < top) continue;
       const position = { x: one.x, y: one.y };
       if (one.id.startsWith("frame ")) {
-        found.push({ id: one.id, type: "frame", position, draggable: false, selectable: false, data: { id: one.id.slice(6) } });
+        found.push({ id: one.id, type: "frame", position, draggable: false, selectable: false, data: { id: one.id.slice(6), size: frames.get(one.id.slice(6)), onSize: resize } });
         continue;
       }
       const row = rowOf.get(one.id);
       if (row === undefined) continue;
       const live = store.live.get(one.id);
       const results = live === undefined ? resultsOf(store, row, path) : [];
-      const state: CardState = { onPath: onPath.has(one.id), selected: here === one.id, middle: level.current === "middle", folded: scene.hidden.get(one.id), findings: findings.get(one.id) };
+      if ((row.images ?? 0) > 0) store.want([row.id]);
+      const state: CardState = { pictures: picturesOf(store, row), onPath: onPath.has(one.id), selected: here === one.id, middle: level.current === "middle", folded: scene.hidden.get(one.id), findings: findings.get(one.id) };
       // The same node object keeps its card from being drawn again while the view moves.
       const signature = JSON.stringify([one.x, one.y, state, live?.content.length ?? 0, results.map((result) => result?.id)]);
       const before = cache.current.get(one.id);
@@ -172,7 +175,7 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
     }
     cache.current = kept;
     return found;
-  }, [view, size, byY, rowOf, onPath, here, scene, findings, onSelect, store, named, above, path]);
+  }, [store.entries.size, view, size, byY, rowOf, onPath, here, scene, findings, onSelect, store, named, above, path, frames, resize]);
 
   useEffect(() => {
     if (paint.current !== null && size !== undefined) paintStage(paint.current, { view, size, byY, placed, rowOf, above, card: scene.card, onPath, chips: named, selected: here, far: level.current === "far" });
@@ -281,6 +284,12 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
       </section>
     </div>
   );
+}
+
+/** Addresses of the pictures of a message, as soon as its contents are there. */
+function picturesOf(store: SessionStore, row: Row): string[] | undefined {
+  if ((row.images ?? 0) === 0) return undefined;
+  return store.entries.get(row.id)?.message.content.flatMap((block) => (block.type === "image" && block.src !== undefined ? [block.src] : []));
 }
 
 function resultsOf(store: SessionStore, row: Row, path: readonly string[]): (Row | undefined)[] {

@@ -10,6 +10,7 @@ import { CARD } from "./layout";
 import type { LiveNode, Row } from "./types";
 
 const LINE = 17;
+const STRIP = 52; // of pictures
 const MAX_CALLS = 4;
 const WIDTH = CARD - 50; // of the text: the card without its border, the glyph's column and the right margin
 const heights = new WeakMap<Row, number>();
@@ -23,7 +24,7 @@ export function heightOf(row: Row): number {
   if (row.text !== "") height += linesOf(row.text, WIDTH, mono ? "11px ui-monospace, monospace" : "12px system-ui, sans-serif", 4) * LINE;
   const calls = row.calls?.length ?? 0;
   if (calls > 0) height += Math.min(calls, MAX_CALLS) * 24 + 7 + (calls > MAX_CALLS ? 24 : 0);
-  if ((row.images ?? 0) > 0) height += LINE + 3;
+  if ((row.images ?? 0) > 0) height += STRIP + 8;
   const wrong = row.error ?? row.bad;
   if (wrong !== undefined) height += linesOf(wrong, WIDTH, "12px system-ui, sans-serif", 2) * LINE + 3;
   const made = Math.max(height, 46);
@@ -44,7 +45,7 @@ export function figures(row: Row): string {
   return parts.filter((part) => part !== undefined).join(" · ");
 }
 
-export type CardState = { onPath: boolean; selected: boolean; middle: boolean; folded?: number; findings?: number; losses?: { dropped: number; weakened: number } };
+export type CardState = { pictures?: readonly string[]; onPath: boolean; selected: boolean; middle: boolean; folded?: number; findings?: number; losses?: { dropped: number; weakened: number } };
 
 export const Card = memo(function Card({ row, state, live, results }: { row: Row; state: CardState; live?: LiveNode; results?: readonly (Row | undefined)[] }) {
   const failed = row.call?.error === true || row.error !== undefined;
@@ -64,7 +65,7 @@ export const Card = memo(function Card({ row, state, live, results }: { row: Row
         <span className={`figs ${failed ? "failed" : ""}`}>{live === undefined ? figures(row) : <><i className="pulse" /> writing</>}</span>
       </header>
       {row.text !== "" && <p className={`say ${row.role === "toolResult" ? "mono" : ""} ${row.call?.error ? "failed" : ""}`}>{row.text}</p>}
-      {(row.images ?? 0) > 0 && <p className="say dim"><Icon name="image" className="xs" /> {plural(row.images ?? 0, "image")}</p>}
+      {(row.images ?? 0) > 0 && <div className="strip">{(state.pictures ?? []).slice(0, 3).map((source) => <img key={source} src={source} alt="" loading="lazy" decoding="async" />)}{(state.pictures ?? []).length === 0 && <span className="dim"><Icon name="image" className="xs" /> {plural(row.images ?? 0, "image")}</span>}</div>}
       {(row.error ?? row.bad) !== undefined && <p className="say failed two">{row.error ?? row.bad}</p>}
       {calls.length > 0 && (
         <div className="body"><div className="mini">

@@ -1,9 +1,11 @@
 /** The reading page of an export: branches, search, media, all from what the file holds. */
 
-import { useMemo, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 
+import { tree as filled } from "./filled";
 import { cost, plural } from "./format";
 import { Icon, Mark } from "./icons";
+import { pretty } from "./blocks";
 import { Outline } from "./outline";
 import { SessionStore } from "./store";
 import { toggleTheme } from "./theme";
@@ -17,13 +19,16 @@ type Data = { session: Session; tree: Pick<Tree, "rows" | "head" | "branches">; 
 export function Exported({ data }: { data: Data }) {
   const store = useMemo(() => {
     const made = new SessionStore(data.session.key);
-    made.session = data.session;
-    made.tree.put(data.tree.rows);
-    made.tree.setHead(data.tree.head, data.tree.branches);
+    const read = filled({ ...data.tree, session: data.session });
+    made.session = read.session;
+    made.tree.put(read.rows);
+    made.tree.setHead(read.head, read.branches);
+    made.loaded = true;
     for (const entry of Object.values(data.entries)) made.entries.set(entry.id, { ...entry, message: { ...entry.message, content: entry.message.content.map((block) => local(block, data.blobs)) } });
     return made;
   }, [data]);
-  const [selected, setSelected] = useState(data.tree.head);
+  const linked = decodeURIComponent(new URLSearchParams(window.location.hash.slice(1)).get("at") ?? "");
+  const [selected, setSelected] = useState(store.tree.rows.has(linked) ? linked : data.tree.head);
   const [query, setQuery] = useState("");
   const [raw, setRaw] = useState<string>();
   const path = useMemo(() => store.tree.path(selected === undefined ? undefined : store.tree.leaf(selected, new Set(store.tree.path(data.tree.head)))), [store, selected, data]);
@@ -32,13 +37,27 @@ export function Exported({ data }: { data: Data }) {
     if (words.length === 0) return [];
     return [...store.entries.values()].filter((entry) => { const text = JSON.stringify(entry.message.content).toLowerCase(); return words.every((word) => text.includes(word)); }).slice(0, 200);
   }, [query, store]);
-  const select = (id: string) => { const row = store.tree.rows.get(id); if (row?.parent !== undefined) store.tree.visited.set(row.parent, id); setSelected(id); };
+  const select = (id: string) => { const row = store.tree.rows.get(id); if (row?.parent !== undefined) store.tree.visited.set(row.parent, id); window.history.replaceState(null, "", `#at=${encodeURIComponent(id)}`); setSelected(id); };
+  useEffect(() => {
+    document.title = store.session?.title ?? "Conversation";
+    const key = (event: KeyboardEvent) => {
+      if (event.metaKey || event.ctrlKey || event.altKey || (event.target instanceof HTMLElement && event.target.tagName === "INPUT")) return;
+      const at = path.indexOf(selected ?? "");
+      const fork = path.slice(0, at + 1).findLast((id) => store.tree.siblings(id).length > 1);
+      const all = fork === undefined ? [] : store.tree.siblings(fork);
+      const next = { j: path[at + 1], k: path[at - 1], g: path[0], G: path.at(-1), h: all[all.indexOf(fork ?? "") - 1], l: all[all.indexOf(fork ?? "") + 1] }[event.key];
+      if (next !== undefined) select(next);
+      if (event.key === "/") { event.preventDefault(); document.querySelector<HTMLInputElement>("header input")?.focus(); }
+    };
+    window.addEventListener("keydown", key);
+    return () => window.removeEventListener("keydown", key);
+  }, [store, path, selected]); // eslint-disable-line
   return (
     <div className="app exported">
       <header className="top">
-        <div><Mark /><span className="crumb"><span className="now cut">{data.session.title}</span></span></div>
+        <div><Mark /><span className="crumb"><span className="now cut">{store.session?.title}</span></span></div>
         <div><label className="field"><Icon name="search" /><input value={query} onChange={(event) => setQuery(event.target.value)} placeholder="Search" aria-label="search" /></label></div>
-        <div className="end"><span className="dim">{plural(data.tree.rows.length, "message")} · {cost(data.stats.cost)}</span><Button icon="sun" label="Theme" kind="bare" hideLabel onClick={toggleTheme} /></div>
+        <div className="end"><span className="dim">{plural(data.tree.rows.length, "message")} · {data.stats.cost === undefined ? "cost unknown" : cost(data.stats.cost)}</span><Button icon="sun" label="Theme" kind="bare" hideLabel onClick={toggleTheme} /></div>
       </header>
       <div className="work readwork">
         <Outline store={store} path={path} selected={selected} onSelect={select} />
@@ -48,7 +67,7 @@ export function Exported({ data }: { data: Data }) {
           <div className="read"><p className="dim">{plural(hits.length, "message")}</p>{hits.map((entry) => <button key={entry.id} type="button" className="hit" onClick={() => { setQuery(""); select(entry.id); }}><span className={`far ${entry.message.role === "toolResult" ? "tool" : entry.message.role}`} /><span className="path"><b>{entry.message.role}</b></span><span /><span className="snip">{store.tree.rows.get(entry.id)?.text}</span></button>)}</div>
         )}
       </div>
-      {raw !== undefined && <Dialog title="As it is stored" onClose={() => setRaw(undefined)} wide><pre className="lines rawjson">{JSON.stringify(data.entries[raw]?.message, null, 2)}</pre></Dialog>}
+      {raw !== undefined && <Dialog title="As it is stored" onClose={() => setRaw(undefined)} wide><pre className="lines rawjson">{pretty(data.entries[raw]?.message)}</pre></Dialog>}
     </div>
   );
 }

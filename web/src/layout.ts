@@ -10,8 +10,8 @@ export const LANE = CARD + 44;
 export const GAP = 24;
 export const FORK = 60; // room for the ring, the horizontal and the names of the branches
 
-/** `beside`: a frame that stands level with its parent, in the nearest lane where it has room. */
-export type Sized = { id: string; parent?: string; height: number; beside?: boolean };
+/** `beside`: a frame that stands level with its parent, in the nearest `lanes` where it has room. */
+export type Sized = { id: string; parent?: string; height: number; beside?: boolean; lanes?: number };
 export type Placed = { id: string; x: number; y: number; height: number; lane: number };
 
 type Item = { id: string; height: number; children: Item[] };
@@ -59,11 +59,14 @@ export function layout(nodes: readonly Sized[]): Map<string, Placed> {
     const parent = placed.get(frame.parent ?? "");
     if (parent === undefined) continue;
     const free = (at: number) => (bottoms[at] ?? -Infinity) + GAP <= parent.y || (tops[at] ?? Infinity) >= parent.y + frame.height + FORK;
+    const across = Array.from({ length: frame.lanes ?? 1 }, (_, at) => at);
     let lane = parent.lane + 1;
-    while (!free(lane)) lane += 1;
+    while (!across.every((at) => free(lane + at))) lane += 1;
     placed.set(frame.id, { id: frame.id, x: lane * LANE, y: parent.y, height: frame.height, lane });
-    bottoms[lane] = Math.max(bottoms[lane] ?? 0, parent.y + frame.height);
-    tops[lane] = Math.min(tops[lane] ?? Infinity, parent.y);
+    for (const at of across) {
+      bottoms[lane + at] = Math.max(bottoms[lane + at] ?? 0, parent.y + frame.height);
+      tops[lane + at] = Math.min(tops[lane + at] ?? Infinity, parent.y);
+    }
   }
   return placed;
 }

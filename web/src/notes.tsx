@@ -23,7 +23,7 @@ export function Rating({ store, row }: { store: SessionStore; row: Row }) {
   );
 }
 
-export function Notes({ store, entry, writing, onDone }: { store: SessionStore; entry: EntryView; writing: boolean; onDone: () => void }) {
+export function Notes({ store, entry, write, writing, onDone }: { store: SessionStore; entry: EntryView; write?: boolean; writing: boolean; onDone: () => void }) {
   const [text, setText] = useState("");
   const notes = (entry.notes ?? []).filter((note) => note.text !== undefined);
   const failed = (error: Error) => store.fail(error);
@@ -32,7 +32,7 @@ export function Notes({ store, entry, writing, onDone }: { store: SessionStore; 
   return (
     <div className="notes" onClick={(event) => event.stopPropagation()}>
       {notes.map((note) => (
-        <p key={note.id}><Icon name="note" className="s" /><span>{visible(note.text ?? "")}</span><span className="dim">{[note.by, day(note.at), clock(note.at)].filter(Boolean).join(" · ")}</span><Button icon="x" label="Remove note" kind="bare" small hideLabel onClick={() => void post(`${place(store, entry.id)}/${encodeURIComponent(note.id)}`, {}, "DELETE").catch(failed)} /></p>
+        <p key={note.id}><Icon name="note" className="s" /><span>{visible(note.text ?? "")}</span><span className="dim">{[note.by, day(note.at), clock(note.at)].filter(Boolean).join(" · ")}</span>{write && <Button icon="x" label="Remove note" kind="bare" small hideLabel onClick={() => void post(`${place(store, entry.id)}/${encodeURIComponent(note.id)}`, {}, "DELETE").catch(failed)} />}</p>
       ))}
       {writing && (
         <form onSubmit={(event) => { event.preventDefault(); if (text.trim() !== "") save(); }}>

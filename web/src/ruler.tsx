@@ -1,14 +1,14 @@
 /** The context ruler: what the model had read at the selected message; opened, a bar per answer. */
 
-import { useEffect, useState } from "react";
+import { lazy, Suspense, useEffect, useState } from "react";
 
 import { get } from "./api";
-import { cost, plural, tokens } from "./format";
+import { plural, tokens } from "./format";
 import { Icon } from "./icons";
-import { Button } from "./parts";
 import type { SessionStore } from "./store";
 import type { ContextView } from "./types";
 
+const Drawer = lazy(() => import("./drawer"));
 const KINDS: Record<string, string> = { user: "u", assistant: "as", toolResult: "t" };
 
 export function Ruler({ store, path, selected, open, onToggle, onSelect }: { store: SessionStore; path: readonly string[]; selected?: string; open: boolean; onToggle: () => void; onSelect: (id: string) => void }) {
@@ -34,7 +34,7 @@ export function Ruler({ store, path, selected, open, onToggle, onSelect }: { sto
   }
   return (
     <>
-      {open && <Drawer context={context} selected={selected} onSelect={onSelect} onClose={onToggle} />}
+      {open && <Suspense fallback={<section className="drawer" />}><Drawer store={store} context={context} to={path.at(-1)} selected={selected} onSelect={onSelect} onClose={onToggle} /></Suspense>}
       <button type="button" className="ruler" onClick={onToggle} aria-expanded={open} title="What the model read">
         <span><b>{context.exact ? "" : "about "}{tokens(context.total)}</b> of {context.window === undefined ? "an unknown window" : `${tokens(context.window)} tokens`} read{here >= 0 ? ` at message ${here + 1}` : ""}</span>
         <span className="scale">
@@ -48,29 +48,5 @@ export function Ruler({ store, path, selected, open, onToggle, onSelect }: { sto
         {context.compactions.length > 0 && <span>{plural(context.compactions.length, "compaction")}</span>}
       </button>
     </>
-  );
-}
-
-function Drawer({ context, selected, onSelect, onClose }: { context: ContextView; selected?: string; onSelect: (id: string) => void; onClose: () => void }) {
-  const most = Math.max(1, ...context.answers.map((one) => one.read));
-  const extra = context.answers.reduce((sum, one) => sum + (one.extraCost ?? 0), 0);
-  return (
-    <section className="drawer" aria-label="context by answer">
-      <header>
-        <b>What the model read, answer by answer</b>
-        <span className="lg"><i className="b-c" />from cache</span><span className="lg"><i className="b-f" />fresh</span><span className="lg"><i className="b-o" />written</span>
-        {extra > 0 && <span className="loss weakened"><Icon name="weakened" />broken prefixes cost {cost(extra)} more</span>}
-        <span className="push" /><Button icon="x" label="Close" kind="bare" small hideLabel onClick={onClose} />
-      </header>
-      <div className="bars">
-        {context.answers.map((one) => (
-          <button key={one.entry} type="button" className={`abar ${one.entry === selected ? "here" : ""} ${one.broke !== undefined ? "broke" : ""}`} title={`answer ${one.number}: ${tokens(one.read)} read, ${tokens(one.cacheRead)} from cache${one.broke === undefined ? "" : `; ${one.broke}`}`} onClick={() => onSelect(one.entry)}>
-            <i className="b-o" style={{ height: `${(80 * one.output) / most}px` }} />
-            <i className="b-f" style={{ height: `${(80 * (one.fresh + one.cacheWrite)) / most}px` }} />
-            <i className="b-c" style={{ height: `${(80 * one.cacheRead) / most}px` }} />
-          </button>
-        ))}
-      </div>
-    </section>
   );
 }

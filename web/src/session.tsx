@@ -15,7 +15,7 @@ import { navigate, setQuery, useRoute, type View } from "./route";
 import { Ruler } from "./ruler";
 import { SessionStore, useStore } from "./store";
 import { toggleTheme } from "./theme";
-import { Transcript } from "./transcript";
+import { Printing, Transcript } from "./transcript";
 import type { DoctorView, Finding } from "./types";
 
 const Compare = lazy(() => import("./compare"));
@@ -49,6 +49,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
   const [layer, setLayer] = useState<Layer>();
   const [rawOf, setRawOf] = useState<string>();
   const [noting, setNoting] = useState<string>();
+  const [printing, setPrinting] = useState(false);
   const [folded, setFolded] = useState<ReadonlySet<string>>(new Set());
   const [doctor, setDoctor] = useState<DoctorView>();
   const at = route.query.get("at") ?? undefined;
@@ -102,6 +103,18 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
   const go = useCallback((view: View) => navigate(`/s/${store.key}/${view}${window.location.search}`), [store]);
   const raw = useCallback((entry: string) => { setRawOf(entry); setLayer("raw"); }, []);
 
+  // Paper has no scrolling: first all of the path is read and drawn, then the browser prints it.
+  const print = useCallback(() => {
+    void store.all(path).then(() => { if (route.view !== "transcript") go("transcript"); setPrinting(true); });
+  }, [store, path, go, route.view]);
+  useEffect(() => {
+    if (!printing) return;
+    const done = () => setPrinting(false);
+    window.addEventListener("afterprint", done);
+    const timer = window.setTimeout(() => window.print(), 300);
+    return () => { window.clearTimeout(timer); window.removeEventListener("afterprint", done); };
+  }, [printing]);
+
   useEffect(() => {
     const key = (event: KeyboardEvent) => {
       const typing = event.target instanceof HTMLElement && (event.target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName));
@@ -109,6 +122,10 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       if ((event.metaKey || event.ctrlKey) && (event.key === "f" || event.key === "k")) {
         event.preventDefault();
         return setLayer("find");
+      }
+      if ((event.metaKey || event.ctrlKey) && event.key === "p") {
+        event.preventDefault();
+        return print();
       }
       if (layer === "find" || layer === "branch" || layer === "raw" || layer === "export" || layer === "keys" || layer === "merge") return;
       if (typing || event.metaKey || event.ctrlKey || event.altKey) return;
@@ -163,7 +180,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     };
     window.addEventListener("keydown", key);
     return () => window.removeEventListener("keydown", key);
-  }, [path, steps, here, selected, select, fold, go, raw, tree, layer, store, write]);
+  }, [path, steps, here, selected, select, fold, go, raw, tree, layer, store, write, print]);
 
   const session = store.session;
   const branch = tree.branches.find((one) => path.includes(one.head));
@@ -243,7 +260,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       {route.view === "transcript" && (
         <div className="work readwork">
           <Outline store={store} path={path} selected={selected} onSelect={select} />
-          <Transcript store={store} version={store.version} path={path} selected={selected} onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} />
+          <Printing.Provider value={printing}><Transcript store={store} version={store.version} path={path} selected={selected} onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} /></Printing.Provider>
           <div className="foot">
             <Ruler store={store} path={path} selected={selected} open={layer === "context"} onToggle={() => setLayer(layer === "context" ? undefined : "context")} onSelect={select} />
             <Composer store={store} selected={selected} path={path} open={layer === "continue" || layer === "edit"} edit={layer === "edit"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />

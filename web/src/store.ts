@@ -130,6 +130,12 @@ export class SessionStore {
       }, 16);
   }
 
+  /** All of these contents, for what cannot ask as it goes: paper. */
+  async all(ids: readonly string[]): Promise<void> {
+    for (const id of ids) if (!this.entries.has(id)) this.#wanted.add(id);
+    while (this.#wanted.size > 0) await this.#fetch();
+  }
+
   async #fetch(): Promise<void> {
     const ids = [...this.#wanted].slice(0, ENTRIES);
     for (const id of ids) {

@@ -1,15 +1,18 @@
 /** The selected branch as a text to read, with figures in the margin; virtual, so that its length costs nothing. */
 
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useMemo, useRef } from "react";
+import { useContext, useEffect, useMemo, useRef } from "react";
 
-import { Blocks, pretty, type Results } from "./blocks";
+import { Blocks, pretty, Unfolded, type Results } from "./blocks";
 import { clock, cost, day, duration, plural, tokens } from "./format";
 import { Icon } from "./icons";
 import { Notes, Rating } from "./notes";
 import { BranchChip, Button, Figures, Glyph, speaker } from "./parts";
 import type { SessionStore } from "./store";
 import type { LiveNode, Row } from "./types";
+
+/** Whether the page is being printed: then all of the path is drawn, unfolded. */
+export const Printing = Unfolded;
 
 export type TranscriptProps = {
   store: SessionStore;
@@ -60,6 +63,7 @@ export function Transcript(props: TranscriptProps) {
     overscan: 6,
   });
   const items = virtual.getVirtualItems();
+  const printing = useContext(Printing);
   useEffect(() => {
     store.want(items.map((item) => rows[item.index]!.id));
   });
@@ -81,6 +85,8 @@ export function Transcript(props: TranscriptProps) {
     shown.current = selected;
   }, [selected, rows]); // eslint-disable-line
 
+  if (printing)
+    return <div className="read"><div className="page"><Title store={store} />{rows.map((row, at) => <Turn key={row.id} row={row} {...props} selected={undefined} on={on} first={at === 0} last={at === rows.length - 1} />)}</div></div>;
   return (
     <div className={narrow ? "flow" : "read"} ref={scroller} tabIndex={0} aria-label="transcript">
       <div className={narrow ? "narrowpage" : "page"} style={{ height: virtual.getTotalSize() + (live.length > 0 ? 0 : 40) }}>
@@ -128,7 +134,7 @@ function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, onNote, n
             {row.label !== undefined && <span className="chip"><Icon name="star" />{row.label}</span>}
             {narrow && <span className="figs">{[duration(row.ms), row.role === "assistant" && row.usage !== undefined ? cost(row.cost) : undefined].filter(Boolean).map((part) => <span key={part}>{part}</span>)}</span>}
             <span className="acts">
-              <Button icon="branch" label="Continue from here" kind="bare" small hideLabel onClick={() => onContinue(row.id)} keys="c" />
+              {write && <Button icon="branch" label="Continue from here" kind="bare" small hideLabel onClick={() => onContinue(row.id)} keys="c" />}
               {write && row.role === "assistant" && <Rating store={store} row={row} />}
               {write && <Button icon="note" label="Note" kind="bare" small hideLabel onClick={() => onNote?.(row.id)} keys="N" />}
               <Button icon="link" label="Copy a link to this message" kind="bare" small hideLabel onClick={() => void navigator.clipboard?.writeText(linkTo(row.id))} />
@@ -143,7 +149,7 @@ function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, onNote, n
               {entry.message.fields !== undefined && <pre className="lines">{pretty(entry.message.fields).slice(0, 4000)}</pre>}
             </div>
           )}
-          {entry !== undefined && <Notes store={store} entry={entry} writing={noting === row.id} onDone={() => onNote?.(undefined)} />}
+          {entry !== undefined && <Notes store={store} entry={entry} write={write} writing={noting === row.id} onDone={() => onNote?.(undefined)} />}
           {row.error !== undefined && (
             <div className="err"><Icon name="alert" /><div><b>The answer ended in an error</b><p>{row.error}</p></div></div>
           )}

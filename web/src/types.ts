@@ -442,3 +442,9 @@ export type Find = {
   where: string;
   suggested: boolean;
 };
+
+export type CacheView = {
+  dialect?: string;
+  answers: { entry: string; model?: string; dialect: string; bytes: number; shared: number; tokens?: { read: number; written: number; fresh: number }; broke?: { path: string; entry?: string; why: string; was?: string; is?: string; extraCost?: number } }[];
+};
+export type TimelineView = { points: { id: string; at?: number; ms?: number; role: string; model?: string; input?: number; cacheRead?: number; cacheWrite?: number; output?: number; cost?: number }[] };

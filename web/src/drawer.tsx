@@ -1,0 +1,94 @@
+/** Opened from the context ruler: what the model read at each answer, which prefix was reused and what broke it, time and cost. */
+
+import { lazy, Suspense, useEffect, useState } from "react";
+
+import { get } from "./api";
+import { bytes, cost, tokens } from "./format";
+import { Icon } from "./icons";
+import { Button } from "./parts";
+import { visible } from "./plain";
+import type { SessionStore } from "./store";
+import type { CacheView, ContextView } from "./types";
+
+const Charts = lazy(() => import("./charts"));
+const TABS = [["read", "What the model read"], ["cache", "Cache"], ["time", "Time and cost"]] as const;
+
+export default function Drawer({ store, context, to, selected, onSelect, onClose }: { store: SessionStore; context: ContextView; to?: string; selected?: string; onSelect: (id: string) => void; onClose: () => void }) {
+  const [tab, setTab] = useState<(typeof TABS)[number][0]>("read");
+  return (
+    <section className="drawer" aria-label="context by answer">
+      <header>
+        <span className="seg" role="group" aria-label="drawer">{TABS.map(([id, label]) => <button key={id} type="button" aria-pressed={tab === id} onClick={() => setTab(id)}>{label}</button>)}</span>
+        <span className="push" /><Button icon="x" label="Close" kind="bare" small hideLabel onClick={onClose} keys="x" />
+      </header>
+      {tab === "read" && <Read store={store} to={to} now={context} selected={selected} onSelect={onSelect} />}
+      {tab === "cache" && <Cache store={store} to={to} selected={selected} onSelect={onSelect} />}
+      {tab === "time" && <Suspense fallback={<p className="dim">…</p>}><Charts store={store} to={to} onSelect={onSelect} /></Suspense>}
+    </section>
+  );
+}
+
+/** All answers of the path, whichever of them is selected. */
+function Read({ store, to, now, selected, onSelect }: { store: SessionStore; to?: string; now: ContextView; selected?: string; onSelect: (id: string) => void }) {
+  const [whole, setWhole] = useState<ContextView>();
+  useEffect(() => {
+    const abort = new AbortController();
+    get<ContextView>(`/api/sessions/${store.key}/context`, { to }, abort.signal).then(setWhole, () => undefined);
+    return () => abort.abort();
+  }, [store, to]);
+  const context = whole ?? now;
+  const most = Math.max(1, ...context.answers.map((one) => one.read + one.output));
+  const extra = context.answers.reduce((sum, one) => sum + (one.extraCost ?? 0), 0);
+  const high = (count: number) => `${(96 * count) / most}px`;
+  return (
+    <>
+      <p className="legend">
+        <span className="lg"><i className="b-c" />from cache</span><span className="lg"><i className="b-f" />fresh</span><span className="lg"><i className="b-o" />written</span>
+        <span className="dim">at most {tokens(most)} tokens</span>
+        {extra > 0 && <span className="loss weakened"><Icon name="weakened" />broken prefixes cost {cost(extra)} more</span>}
+        {context.left > 0 && <span className="dim">{context.left} earlier messages were not read: compacted</span>}
+      </p>
+      <div className="bars">
+        {context.answers.map((one) => (
+          <button key={one.entry} type="button" className={`abar ${one.entry === selected ? "here" : ""} ${one.broke !== undefined ? "broke" : ""}`} title={`message ${one.number}: ${tokens(one.read)} read, ${tokens(one.cacheRead)} from cache, ${tokens(one.output)} written${one.broke === undefined ? "" : `; prefix broken: ${one.broke}`}`} onClick={() => onSelect(one.entry)}>
+            <span className="col"><i className="b-o" style={{ height: high(one.output) }} /><i className="b-f" style={{ height: high(one.fresh + one.cacheWrite) }} /><i className="b-c" style={{ height: high(one.cacheRead) }} /></span>
+            <span className="num">{one.number}</span>
+          </button>
+        ))}
+        {context.answers.length === 0 && <p className="dim">No answer on this path yet.</p>}
+      </div>
+    </>
+  );
+}
+
+/** Byte by byte: how much of each request stood at the beginning of the one before it, and what came first that did not. */
+function Cache({ store, to, selected, onSelect }: { store: SessionStore; to?: string; selected?: string; onSelect: (id: string) => void }) {
+  const [view, setView] = useState<CacheView>();
+  const [problem, setProblem] = useState<string>();
+  useEffect(() => {
+    const abort = new AbortController();
+    get<CacheView>(`/api/sessions/${store.key}/cache`, { to }, abort.signal).then(setView, (error: Error) => abort.signal.aborted || setProblem(error.message));
+    return () => abort.abort();
+  }, [store, to]);
+  if (problem !== undefined) return <p className="err" role="alert"><Icon name="alert" />{problem}</p>;
+  if (view === undefined) return <p className="dim">Comparing the requests…</p>;
+  const number = new Map(store.tree.path(to).map((id, at) => [id, at + 1]));
+  const most = Math.max(1, ...view.answers.map((one) => one.bytes));
+  return (
+    <div className="cachelist" tabIndex={0} aria-label="requests and their shared prefixes">
+      {view.answers.map((one) => (
+        <button key={one.entry} type="button" className={one.entry === selected ? "here" : ""} onClick={() => onSelect(one.entry)}>
+          <span className="num">{number.get(one.entry) ?? ""}</span>
+          <span className="cut">{visible(one.model ?? "model unknown")}<span className="dim"> {one.dialect}</span></span>
+          <span className="shared" style={{ width: `${(100 * one.bytes) / most}%` }}><i className="b-c" style={{ width: `${one.bytes === 0 ? 0 : (100 * one.shared) / one.bytes}%` }} /></span>
+          <span className="num">{bytes(one.shared)} of {bytes(one.bytes)} alike</span>
+          <span className="num dim">{one.tokens === undefined ? "tokens unknown" : `${tokens(one.tokens.read)} from cache, ${tokens(one.tokens.fresh)} fresh`}</span>
+          {one.broke !== undefined && (
+            <span className="why loss weakened"><Icon name="weakened" /><span>prefix broken at <code>{visible(one.broke.path)}</code>: {visible(one.broke.why)}{one.broke.was !== undefined && <> (<del>{visible(one.broke.was)}</del> now <ins>{visible(one.broke.is ?? "absent")}</ins>)</>}{one.broke.extraCost !== undefined && `, ${cost(one.broke.extraCost)} more`}</span></span>
+          )}
+        </button>
+      ))}
+      {view.answers.length === 0 && <p className="dim">No answer on this path yet.</p>}
+    </div>
+  );
+}
