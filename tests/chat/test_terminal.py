@@ -2,7 +2,6 @@
 
 import re
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -157,10 +156,7 @@ def test_branches_are_made_seen_and_changed(terminals: Any) -> None:
     number = re.search(r"(\d+)\s+· model: on the one hand", screen)
     assert number is not None
     terminal.type(number[1])
-    terminal.wait_for(r"stands there now")
-    deadline = time.monotonic() + 30  # the line is on the screen before the move is on the disk
-    while said(terminal) != ["first thing", "on the one hand"] and time.monotonic() < deadline:
-        time.sleep(0.05)
+    terminal.wait_until(lambda text: text.count("stands there now") == 2, "where it stands, again", scrolled=True)
     assert ["first thing", "on the one hand"] == said(terminal)
 
 

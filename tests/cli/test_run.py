@@ -185,17 +185,19 @@ def test_a_call_of_a_tool_is_shown_beside_the_answer(server: Server, tmp_path: P
 
 
 def test_a_saved_conversation_can_be_continued(server: Server, tmp_path: Path) -> None:
-    """Question and answer are in the file; with --context they go before the next question."""
+    """System text, question and answer are in the file; with --context they go before the next question."""
     file = tmp_path / "talk.jsonl"
     server.say("Oslo.")
     assert 0 == ask(server, "Capital of Norway?", "--save", file, "--system", "Be brief.").code
     saved = il.decode(file.read_bytes())
+    assert "Be brief." == saved.system
     assert ["Capital of Norway?", "Oslo."] == [text_of(message.content) for message in saved.messages]  # type: ignore[union-attr]
     server.clear()
     server.say("About 700,000.")
     assert 0 == ask(server, "And how many live there?", "--context", file, "--save", file).code
     asked = [text_of(message.content) for message in heard(server).context.messages]
     assert ["Capital of Norway?", "Oslo.", "And how many live there?"] == asked
+    assert "Be brief." == heard(server).context.system_prompt
     assert 4 == len(il.decode(file.read_bytes()).messages)
 
 

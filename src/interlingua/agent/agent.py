@@ -42,6 +42,7 @@ from ..values.messages import (
     text_of,
 )
 from ..values.request import CallOptions, ModelDescriptor, OutputSchema
+from ..values.validation import check_messages
 from .batch import UNKNOWN, AfterCall, BeforeCall, Rules
 from .compaction import Compacted, Compaction
 from .history import History, Memory, for_models, opened
@@ -154,7 +155,7 @@ class Agent:
         options_of({name: value for name, value in self.options.items() if name not in _ASKING})
         chain(model, self.options.get("fallbacks", ()))
         self.state = AgentState()
-        self.history: History = opened(session, meant(map(message_of, messages)))
+        self.history: History = opened(session, _read(messages, "messages"))
         self.output_schema = OutputSchema(schema=output) if isinstance(output, dict) else output
         if self.output_schema is not None and self.output_schema.schema is not None:
             validator(self.output_schema.schema)
@@ -569,7 +570,13 @@ def _messages(prompt: Prompt, images: Iterable[ImageBlock] = ()) -> list[AgentMe
     if isinstance(prompt, str):
         text = (TextBlock(text=prompt),) if prompt or not images else ()
         return [UserMessage(content=(*text, *images), timestamp=int(time.time() * 1000))]
-    return meant(map(message_of, prompt if isinstance(prompt, list | tuple) else [prompt]))
+    return _read(prompt if isinstance(prompt, list | tuple) else [prompt], "prompt")
+
+
+def _read(messages: Iterable[Any], path: str) -> list[AgentMessage]:
+    given = [message_of(message, f"{path}[{at}]") for at, message in enumerate(messages)]
+    check_messages(given, path)
+    return meant(given)
 
 
 def _follow(state: AgentState, event: AgentEvent) -> None:

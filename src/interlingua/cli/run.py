@@ -28,7 +28,7 @@ from ..values.errors import FormatError, InterlinguaError
 from ..values.events import TextDelta, ThinkingDelta, ToolCallEnd
 from ..values.losses import Loss
 from ..values.messages import AssistantMessage, Message, TextBlock, UserMessage, text_of
-from ..values.request import Context, Conversation, Entry
+from ..values.request import Conversation, Entry
 from . import output
 
 OFFLINE = "debug/dummy-echo-1"
@@ -65,6 +65,8 @@ def command(
     if save is not None and context_file is not None:
         _refuse_overwriting(Path(save).expanduser(), Path(context_file).expanduser())
     conversation = _conversation(context_file, text, asked["attachments"])
+    if asked["system"]:
+        conversation = replace(conversation, system=asked["system"])
     model = asked["model"] or usual_model()
     answer, failure, losses = asyncio.run(_ask(model, conversation, asked))
     if save is not None and (answer.content or failure is None):
@@ -146,15 +148,9 @@ async def _ask(
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signals.SIGINT, stop.abort, "interrupted")
     try:
-        request = conversation.request()
-        context = Context(
-            system=asked["system"] or request.context.system,
-            messages=request.context.messages,
-            tools=request.context.tools,
-        )
         stream = default_client().stream(
             model,
-            context,
+            conversation.request().context,
             fallbacks=asked["fallbacks"],
             signal=stop,
             on_retry=None if asked["quiet"] else _report_retry,

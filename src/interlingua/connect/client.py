@@ -13,6 +13,7 @@ from ..values.canonical import message_of
 from ..values.errors import FormatError, InterlinguaError
 from ..values.messages import AssistantMessage, CustomMessage, Message, UserMessage
 from ..values.request import Context, Conversation, ModelDescriptor, Options, Request
+from ..values.validation import check_context
 from . import telemetry
 from .auth.resolver import AuthResolver
 from .call import Attempts, Call, Fallback, GetApiKey, Model, OnRetry, chain, named, options_of
@@ -103,6 +104,7 @@ class Client:
         signal = given.child() if given is not None else Abort()  # fires when the reader leaves
         wire_options, call_options = options_of({**options, "signal": signal})
         context, wire_options = _context_of(context, wire_options)
+        check_context(context)
         first = named(model)
         # What only one wire can say is part of the body, beside what the options say.
         extra = wire_options.extra

@@ -34,6 +34,7 @@ from ..values.interop import must_propagate, struct_of
 from ..values.jsontext import read, write
 from ..values.messages import AssistantMessage, blocks_of
 from ..values.request import Api, CallOptions, Context, ModelDescriptor, Request, ResolvedAuth, StreamOptions
+from ..values.validation import check_context
 from .auth.credentials import scrub
 from .auth.resolver import AuthResolver, authenticate, convention, given_key, missing, resolved_by
 from .providers import Provider, Route, has_image, is_login_token
@@ -305,9 +306,11 @@ async def _cloud_headers(
 
 def stream_arguments(model: Any, context: Any, options: Any = None) -> tuple[ModelDescriptor, Context, StreamOptions]:
     """What `stream` is given, as values of ours."""
+    context = read_context(context)
+    check_context(context)
     return (
         model if isinstance(model, ModelDescriptor) else build(dict(model), ModelDescriptor, "model"),
-        read_context(context),
+        context,
         StreamOptions() if options is None else struct_of(options, StreamOptions, "options"),
     )
 

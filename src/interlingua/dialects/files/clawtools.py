@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from ...values.errors import BadWire
+from ...values.errors import BadWire, FormatError
 from ...values.events import (
     Done,
     Error,
@@ -432,6 +432,9 @@ def read_context(value: Any) -> Context:
     """A context as it is sent: of a `StreamContext` as JSON, or of a context whose messages or tools are JSON."""
     if not isinstance(value, Context):
         return decode(dict(value) if isinstance(value, Mapping) else value).request().context
+    if not isinstance(value.messages, list | tuple):
+        what = type(value.messages).__name__
+        raise FormatError(f"messages are a list, not {what}; write [UserMessage(content=…)]", "messages")
     given = [message for message in value.messages if isinstance(message, Mapping)]
     tools = value.tools or ()
     if not given and not any(isinstance(tool, Mapping) for tool in tools):
