@@ -11,7 +11,7 @@ everything is on disk before it is acknowledged.
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -27,9 +27,7 @@ from ..values.errors import BadWire, FormatError
 from .library import CLIENT
 from .nodes import no_canvas
 from .routing import JSON_LIMIT, read_limited
-
-if TYPE_CHECKING:
-    from .server import Canvas
+from .state import CanvasState
 
 BODY_LIMIT = 4 * JSON_LIMIT  # pictures travel in the JSON here
 
@@ -52,7 +50,7 @@ class _CreateRequest(Struct):
 class ClientListener:
     """The second listener."""
 
-    def __init__(self, canvas: "Canvas", port: int) -> None:
+    def __init__(self, canvas: CanvasState, port: int) -> None:
         self._canvas = canvas
         self._all = Channel(canvas.epoch)
         self._channels: dict[str, Channel] = {}

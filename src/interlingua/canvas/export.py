@@ -38,7 +38,6 @@ from . import redaction
 from .figures import totals_of, totals_view
 from .markdown import markdown_of
 from .places import entry_of
-from .routing import encode
 from .rows import row_of
 from .shapes import (
     AudioView,
@@ -52,6 +51,7 @@ from .shapes import (
     MessageView,
     Note,
     SessionView,
+    encode,
 )
 from .trees import Tree
 from .views import message_view, raw_of

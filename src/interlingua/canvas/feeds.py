@@ -5,7 +5,7 @@ way. One that falls silent is taken to have ended.
 """
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -17,11 +17,8 @@ from ..values.events import AgentEnd, AgentEvent, MessageEnd
 from ..values.messages import AssistantMessage
 from .hubs import Hub
 from .live import Feed
-from .routing import Call, route
+from .open_sessions import OpenSessions
 from .shapes import LiveState, LossCounts, RunState, RunView, Shape
-
-if TYPE_CHECKING:
-    from .server import Canvas
 
 SILENCE = 60.0  # seconds without a report after which an agent is taken to have ended
 MAX_FEEDS = 200
@@ -97,7 +94,7 @@ class ReportedRun:
 class Feeds:
     """The agents that report to one canvas."""
 
-    def __init__(self, canvas: "Canvas") -> None:
+    def __init__(self, canvas: OpenSessions) -> None:
         self._canvas = canvas
         self._runs: dict[str, ReportedRun] = {}
 
@@ -147,10 +144,3 @@ def _event(value: dict[str, Any], number: int) -> AgentEvent:
             remedy="send events as they are",
         ) from None
     return event
-
-
-@route("POST", "/api/sessions/{key}/feed", body=FeedRequest, returns=Fed)
-async def feed(call: Call) -> Fed:
-    """Report what an agent elsewhere does in a session."""
-    hub = await call.canvas.hub(call["key"])
-    return Fed(events=await call.canvas.feeds.take(hub, call.body))

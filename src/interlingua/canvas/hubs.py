@@ -15,8 +15,7 @@ from ..serving.problems import HttpProblem
 from ..serving.sse import Channel, Joiner
 from ..sessions import Session
 from .library import Place
-from .routing import encode
-from .shapes import BranchView, Row, SessionView
+from .shapes import BranchView, Row, SessionView, encode
 from .trees import Tree
 
 ROWS_AT_ONCE = 500  # rows in one event

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from aiohttp import web
 from msgspec import Struct
 
 from .._version import __version__
 from ..values import jsontext
-from . import client_routes, export_routes, feeds, reading_routes, viewer_routes, writing_routes
-from .routing import BYTES, JSON, ROUTES, Route
+from . import client_routes, export_routes, reading_routes, viewer_routes, writing_routes
+from .routing import BYTES, JSON, ROUTES, Call, Route, route
 from .shapes import Approval, LiveNode, RunView, Shape
 
 _EVENTS = "text/event-stream"
 _ROUTES = (
     client_routes,
     export_routes,
-    feeds,
     reading_routes,
     viewer_routes,
     writing_routes,
@@ -44,6 +44,12 @@ class ErrorBody(Shape, frozen=True, kw_only=True):
     detail: ErrorDetail
 
 
+@route("GET", "/api/openapi.json", returns=dict[str, Any])
+async def openapi(call: Call) -> web.Response:
+    """This document."""
+    return web.Response(body=jsontext.write(document()), content_type="application/json")
+
+
 def document() -> dict[str, Any]:
     """The OpenAPI document."""
     routes = [*ROUTES, viewer_routes.BLOB]
@@ -51,8 +57,8 @@ def document() -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     known = dict(zip(map(_name_of, types), schemas, strict=True))
     paths: dict[str, Any] = {}
-    for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, known)
+    for one in routes:
+        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, known)
     found = {
         "openapi": "3.1.0",
         "info": {
@@ -76,8 +82,8 @@ def document() -> dict[str, Any]:
 
 def _types(routes: list[Route]) -> list[Any]:
     found: list[Any] = [ErrorBody, Approval, LiveNode, RunView]
-    for route in routes:
-        found += [part for part in (route.query, route.body, route.returns) if part not in (None, BYTES)]
+    for one in routes:
+        found += [part for part in (one.query, one.body, one.returns) if part not in (None, BYTES)]
     return list(dict.fromkeys(found))
 
 

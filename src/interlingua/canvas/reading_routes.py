@@ -11,7 +11,6 @@ from ..dialects import FORMATS, WIRES
 from ..dialects.registry import DEFAULT_WIRE
 from ..serving.problems import HttpProblem
 from ..sessions.texts import Query
-from . import server
 from .caching import cache_view
 from .checkup import doctor_view
 from .comparing import compare_view
@@ -46,6 +45,7 @@ from .shapes import (
     Versions,
     WireView,
 )
+from .state import LIMITS
 from .wire import wire_view
 
 PAGE_LIMIT = 10_000
@@ -136,7 +136,7 @@ async def files(call: Call) -> OpenedFiles:
     """Open a file of any dialect."""
     if call.request.content_type not in (BYTES, "application/json", "text/plain", "application/x-ndjson"):
         raise HttpProblem(415, f"a body of type {call.request.content_type!r}", remedy=f"send {BYTES}")
-    data = await read_limited(call.request, server.LIMITS["file"])
+    data = await read_limited(call.request, LIMITS["file"])
     name = call.query.name.replace("\\", "/").rpartition("/")[2][:200] or "dropped"
     places, problems = await asyncio.to_thread(call.canvas.library.open_data, data, name, call.query.dialect)
     if not places:

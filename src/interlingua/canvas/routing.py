@@ -6,7 +6,7 @@ published error shape is done here, once.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -15,9 +15,8 @@ from msgspec import Struct
 from ..serving.access import Visitor
 from ..serving.problems import HttpProblem
 from ..values import jsontext
-
-if TYPE_CHECKING:
-    from .server import Canvas
+from .shapes import encode
+from .state import CanvasState
 
 JSON_LIMIT = 8 << 20  # bytes of a JSON body
 JSON = "application/json"
@@ -30,7 +29,7 @@ T = TypeVar("T")
 class Call:
     """One request, checked: path parameters, query and body in their shapes, and who asks."""
 
-    canvas: "Canvas"
+    canvas: CanvasState
     request: web.Request
     visitor: Visitor
     query: Any
@@ -79,7 +78,7 @@ def route(
     return add
 
 
-async def answer(found: Route, canvas: "Canvas", request: web.Request, visitor: Visitor) -> web.StreamResponse:
+async def answer(found: Route, canvas: CanvasState, request: web.Request, visitor: Visitor) -> web.StreamResponse:
     """Reads a request into its shapes, calls the handler, and writes what it gives."""
     query = _query(request, found.query) if found.query is not None else None
     body = await _body(request, found.body) if found.body not in (None, BYTES) else None
@@ -87,17 +86,6 @@ async def answer(found: Route, canvas: "Canvas", request: web.Request, visitor: 
     if isinstance(given, web.StreamResponse):
         return given
     return web.Response(body=encode(given), status=found.status, content_type=JSON)
-
-
-def encode(value: Any) -> bytes:
-    """The JSON of a shape; halves of surrogate pairs, which a file may hold, are written as U+FFFD."""
-    try:
-        return _encoder.encode(value)
-    except UnicodeEncodeError:
-        return jsontext.write(msgspec.to_builtins(value))
-
-
-_encoder = msgspec.json.Encoder()
 
 
 def _query(request: web.Request, shape: type[T]) -> T:

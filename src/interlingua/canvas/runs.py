@@ -10,7 +10,7 @@ import logging
 import secrets
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -40,6 +40,7 @@ from .hubs import Hub
 from .library import Place
 from .live import Feed
 from .models import described
+from .open_sessions import OpenSessions
 from .shapes import (
     Approval,
     ErrorView,
@@ -54,9 +55,6 @@ from .shapes import (
 )
 from .toolbox import Toolbox
 from .uploads import Uploads
-
-if TYPE_CHECKING:
-    from .server import Canvas
 
 MAX_RUNS = 8
 KEPT = 200  # runs that ended, for viewers that come back
@@ -129,7 +127,7 @@ class Run:
 class Runs:
     """All runs of one canvas."""
 
-    def __init__(self, canvas: "Canvas", toolbox: Toolbox, client: Client | None = None) -> None:
+    def __init__(self, canvas: OpenSessions, toolbox: Toolbox, client: Client | None = None) -> None:
         self._canvas = canvas
         self._client = client
         self.toolbox = toolbox

@@ -5,54 +5,33 @@ import contextlib
 import mimetypes
 import os
 import re
-import secrets
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from aiohttp import web
-from msgspec.structs import replace
 
-from .._version import __version__
 from ..connect.client import Client
 from ..serving import guard
-from ..serving.access import COOKIE_LIFE, Access, KeyRing, Visitor, write_private
+from ..serving.access import Visitor, write_private
 from ..serving.listener import Listener, is_loopback
 from ..serving.problems import HttpProblem
-from ..serving.sse import Channel
 from ..sessions import gc
 from ..sessions.files import FileStore
 from ..values import jsontext
 from ..values.errors import InterlinguaError
+from . import client_routes, export_routes, openapi, reading_routes, viewer_routes, writing_routes  # noqa: F401
 from .client_listener import ClientListener
-from .feeds import Feeds, ReportedRun
-from .finding import Finder
-from .histories import Lingering
-from .hubs import Hub
-from .library import Library, Place
-from .listing import Describer
-from .nodes import Nodes
-from .routing import ROUTES, Call, Route, answer, encode
-from .runs import Run, Runs
-from .shapes import IndexState, LiveState, Me, SessionView, SourceView
+from .library import Library
+from .routing import ROUTES, Route, answer
+from .state import LIMITS, CanvasState
 from .toolbox import Toolbox
-from .trees import Tree
-from .watchers import Watcher, follow_home
+from .watchers import follow_home
 
 ASSETS = Path(__file__).parent / "assets"
 PORT = 8642
 IDLE = 60.0  # seconds after which a session that nobody looks at is closed
 PURGE_EVERY = 3600.0  # seconds
-MAX_STREAMS = 64
-LIMITS = {
-    "json": 8 << 20,
-    "upload": 25 << 20,
-    "file": 512 << 20,
-    "message": 32 << 20,
-    "streams": MAX_STREAMS,
-    "runs": 8,
-}
 _HASHED = re.compile(r"[.-][A-Za-z0-9_-]{8,}\.\w+$")  # a file name with a hash of its content in it
 _NO_PAGE = (
     b"<!doctype html><meta charset=utf-8><title>Interlingua canvas</title>"
@@ -60,8 +39,8 @@ _NO_PAGE = (
 )
 
 
-class Canvas:
-    """One canvas: what it shows, who may see it, and where it listens."""
+class Canvas(CanvasState):
+    """One canvas on HTTP: its routes, its page, and its life."""
 
     def __init__(
         self,
@@ -77,26 +56,13 @@ class Canvas:
         client_port: int | None = None,
         watch: Sequence[str] = (),
     ) -> None:
-        self.library = library
-        self.epoch = secrets.token_hex(4)
-        self.keys = KeyRing(library.folder / "keys.json")
-        self.access = Access(library.folder, self.keys)
-        self.finder = Finder(library)
-        self.describer = Describer(library, self.finder)
-        self.events = Channel(self.epoch)
-        self.runs = Runs(self, toolbox or Toolbox(), client)
-        self.lingering = Lingering(self.runs.writers)
-        self.nodes = Nodes(library)
-        self.feeds = Feeds(self)
-        self.streams = 0
+        super().__init__(library, toolbox=toolbox, client=client, watch=watch)
         self._names = frozenset(names)
         self._host = host
         self._assets = assets
-        self._hubs: dict[str, asyncio.Task[Hub]] = {}
-        self.watchers = [Watcher(library, given) for given in dict.fromkeys(watch)]
         self._tasks: list[asyncio.Task[None]] = []
-        self._emitter: set[asyncio.Task[None]] = set()
         self._listener = Listener(self._app(), host, port, fallback=fallback_port)
+        self.address, self.port = self._listener.address, self._listener.port
         self.client_listener = ClientListener(self, client_port) if client_port is not None else None
 
     # --- life --------------------------------------------------------------------------------------------------------
@@ -108,6 +74,7 @@ class Canvas:
                 " make one first: interlingua canvas keys add NAME"
             )
         await self._listener.start()
+        self.address, self.port = self._listener.address, self._listener.port
         if self.client_listener is not None:
             await self.client_listener.start()
         where = jsontext.write({"address": self.address, "pid": os.getpid()})
@@ -142,126 +109,6 @@ class Canvas:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    @property
-    def port(self) -> int:
-        return self._listener.port
-
-    @property
-    def address(self) -> str:
-        return self._listener.address
-
-    @property
-    def cookie_name(self) -> str:
-        """Cookies do not tell ports apart, so the name does: two canvases on one machine do not log each other out."""
-        return f"interlingua_canvas_{self.port}"
-
-    def link(self, path: str = "/", *, scope: Any = "write") -> str:
-        """An address that lets one browser in, once."""
-        return f"{self.address}{path}?token={self.access.new_token(scope)}"
-
-    def frame_link(self, key: str) -> str:
-        """An address at which a notebook shows one session, to read."""
-        return f"{self.address}/embed/{key}?k={self.access.cookie('read', only=key)}"
-
-    # --- sessions ----------------------------------------------------------------------------------------------------
-
-    async def hub(self, key: str) -> Hub:
-        """The open session of a key; opened if it is not."""
-        opening = self._hubs.get(key)
-        if opening is not None and opening.done() and (opening.exception() or opening.result().channel.closing):
-            opening = None
-        if opening is None:
-            opening = self._hubs[key] = asyncio.ensure_future(self._open(key))
-        hub = await asyncio.shield(opening)
-        hub.used = time.monotonic()
-        return hub
-
-    async def _open(self, key: str) -> Hub:
-        tree = await asyncio.to_thread(self._opened, key)
-        hub = Hub(tree, self.epoch, self.describe)
-        hub.start()
-        return hub
-
-    def _opened(self, key: str) -> Tree:
-        place = self.library.place(key)
-        tree = Tree(self.library, place)
-        for link in self.describer.links_of(place):
-            tree.link(link.key, link)
-        tree.set_spawned(self.describer.spawned_of(place, tree))
-        tree.refresh()
-        return tree
-
-    def describe(self, place: Place) -> SessionView:
-        """What the list says of a session, with what runs in it now."""
-        view = self.describer.view(place if place.info is not None else self.library.current(place))
-        live = self.live_state(place.key)
-        return view if live is None else replace(view, live=live)
-
-    def live_state(self, key: str) -> LiveState | None:
-        """What runs in a session now; what waits for a person comes first."""
-        active = [run.live_state() for run in self._all_runs(key) if run.is_active]
-        if not active:
-            return None
-        active.sort(key=lambda state: state.state != "waiting")
-        return replace(active[0], runs=len(active))
-
-    def _all_runs(self, key: str | None = None) -> list[Run | ReportedRun]:
-        return [*self.runs.all(key), *self.feeds.all(key)]
-
-    async def update_open(self, key: str) -> None:
-        """Has the viewers of a session know what was just written, if it has any."""
-        opening = self._hubs.get(key)
-        if opening is not None and opening.done() and not opening.exception():
-            await opening.result().update()
-
-    async def close_hub(self, key: str, event: str) -> None:
-        """Closes an open session; its viewers are told why."""
-        opening = self._hubs.pop(key, None)
-        if opening is not None:
-            with contextlib.suppress(Exception):
-                await (await opening).stop(event)
-
-    def session_gone(self, key: str) -> None:
-        self.events.publish("gone", encode({"key": key}))
-
-    def session_changed(self, place: Place) -> None:
-        """Has whoever follows the list know that a session is another by now."""
-        self.finder.poke()
-        if not self.events.viewers:
-            return
-
-        async def tell() -> None:
-            view = await asyncio.to_thread(self.describe, place)
-            self.events.publish("session", encode(view))
-
-        task = asyncio.ensure_future(tell())
-        self._emitter.add(task)
-        task.add_done_callback(self._emitter.discard)
-
-    def index_state(self) -> IndexState:
-        return self.finder.state()
-
-    def watched_sources(self, counts: dict[str, int]) -> list[SourceView]:
-        return [watcher.view(counts.get(watcher.id, 0)) for watcher in self.watchers]
-
-    def sources_changed(self) -> None:
-        """Has whoever follows the list know that there may be other sessions in it."""
-        self.describer.forget("")
-        self.finder.poke()
-        self.events.publish("sources", b"{}")
-
-    async def update_spawned(self, key: str) -> None:
-        """Shows the sub-agents that were started since in an open tree."""
-        opening = self._hubs.get(key)
-        if opening is not None and opening.done() and not opening.exception():
-            hub = opening.result()
-            await hub.set_spawned(await asyncio.to_thread(self.describer.spawned_of, hub.place, hub.tree))
-
-    def live_sessions(self) -> list[SessionView]:
-        """The sessions in which something runs now."""
-        keys = dict.fromkeys(run.key for run in self._all_runs() if run.is_active)
-        return [self.describe(self.library.place(key)) for key in keys]
-
     async def _sweep(self) -> None:
         """Closes what nobody looks at, and removes for good what was deleted long enough ago."""
         purged = 0.0
@@ -283,8 +130,6 @@ class Canvas:
     # --- HTTP --------------------------------------------------------------------------------------------------------
 
     def _app(self) -> web.Application:
-        from . import client_routes, export_routes, reading_routes, viewer_routes, writing_routes  # noqa: F401
-
         app = web.Application(client_max_size=LIMITS["file"], handler_args={"max_field_size": 16 << 10})
         app.on_response_prepare.append(guard.add_headers)
         for found in ROUTES:
@@ -300,21 +145,17 @@ class Canvas:
             guard.refuse_foreign_host(request, self._names)
             guard.refuse_foreign_origin(request)
             visitor = guard.authenticate(request, self.access, self.cookie_name)
-            if found.path not in viewer_open:
+            if found.path not in viewer_routes.OPEN:
                 visitor = guard.authorize(request, visitor)
                 _refuse_other_sessions(request, visitor)
             return await answer(found, self, request, visitor or Visitor("read"))
-
-        from .viewer_routes import OPEN as viewer_open
 
         return handle
 
     async def _frame(self, request: web.Request) -> web.StreamResponse:
         """A page of another origin may hold this frame; the key in its address is what lets it in."""
-        from .export_routes import frame
-
         guard.refuse_foreign_host(request, self._names)
-        return await frame(self, request)
+        return await export_routes.frame(self, request)
 
     async def _no_route(self, request: web.Request) -> web.StreamResponse:
         guard.refuse_foreign_host(request, self._names)
@@ -350,23 +191,6 @@ class Canvas:
         if cookie is not None:
             self.set_cookie(response, cookie)
         return response
-
-    def set_cookie(self, response: web.StreamResponse, cookie: str) -> None:
-        response.set_cookie(self.cookie_name, cookie, max_age=COOKIE_LIFE, path="/", httponly=True, samesite="Strict")
-
-    def me(self, visitor: Visitor) -> Me:
-        return Me(
-            scope=visitor.scope,
-            csrf=visitor.csrf,
-            version=__version__,
-            epoch=self.epoch,
-            address=self.address,
-            capabilities=self.capabilities(),
-            limits=LIMITS,
-        )
-
-    def capabilities(self) -> tuple[str, ...]:
-        return ("read", "write", "run", "export", *(("tools",) if self.runs.toolbox.listed().tools else ()))
 
 
 def _refuse_other_sessions(request: web.Request, visitor: Visitor) -> None:
@@ -404,5 +228,3 @@ _TYPES = {
     ".txt": "text/plain; charset=utf-8",
     ".woff2": "font/woff2",
 }
-
-__all__ = ["Call", "Canvas", "encode"]

@@ -5,8 +5,10 @@ Absent means default or unknown; a `cost` that is absent is unknown, never zero.
 
 from typing import Any, Literal, TypeAlias
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
+from ..values import jsontext
 from ..values.messages import Citation, Usage
 
 
@@ -999,3 +1001,14 @@ class ExportRequest(Shape, frozen=True, kw_only=True):
 
 class ExportLosses(Shape, frozen=True, kw_only=True):
     losses: tuple[LossView, ...]
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode(value: Any) -> bytes:
+    """The JSON of a shape; halves of surrogate pairs, which a file may hold, are written as U+FFFD."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return jsontext.write(msgspec.to_builtins(value))

@@ -11,9 +11,9 @@ from ..serving.access import write_private
 from ..serving.problems import HttpProblem
 from ..serving.sse import serve_events
 from ..values import jsontext
-from . import server
-from .routing import JSON_LIMIT, Call, Route, encode, read_limited, route
-from .shapes import Me, Shape
+from .routing import JSON_LIMIT, Call, Route, read_limited, route
+from .shapes import Me, Shape, encode
+from .state import MAX_STREAMS
 
 OPEN = frozenset({"/api/login"})  # what needs no login
 VIEW_LIMIT = 256 << 10
@@ -104,8 +104,8 @@ async def session_events(call: Call) -> web.StreamResponse:
 
 async def _streamed(call: Call, channel: Any, snapshot: Any) -> web.StreamResponse:
     canvas = call.canvas
-    if canvas.streams >= server.MAX_STREAMS:
-        raise HttpProblem(429, f"{server.MAX_STREAMS} viewers are connected", remedy="close a tab and reload")
+    if canvas.streams >= MAX_STREAMS:
+        raise HttpProblem(429, f"{MAX_STREAMS} viewers are connected", remedy="close a tab and reload")
     canvas.streams += 1
     try:
         return await serve_events(call.request, channel, snapshot)
@@ -153,14 +153,6 @@ def _ranged(request: web.Request, data: bytes, kind: str, headers: dict[str, str
 
 
 BLOB = Route("GET", "/blobs/{sha256}", blob, "The data of a block, by its hash.", BlobQuery)
-
-
-@route("GET", "/api/openapi.json", returns=dict[str, Any])
-async def openapi(call: Call) -> web.Response:
-    """This document."""
-    from .openapi import document
-
-    return web.Response(body=jsontext.write(document()), content_type="application/json")
 
 
 # --- what the page keeps for itself ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..conversion.sources import ENDINGS, PACKED
 from ..sessions.files import ENDING
@@ -24,10 +24,8 @@ from ..values import jsontext
 from ..values.errors import InterlinguaError
 from .importing import imported_id
 from .library import Library, Place
+from .open_sessions import OpenSessions
 from .shapes import SourceView
-
-if TYPE_CHECKING:
-    from .server import Canvas
 
 RESCAN = 30.0 if sys.platform == "linux" else 2.0  # seconds; elsewhere a folder does not tell that its files grow
 SETTLE = 0.15  # seconds: a program writes an answer in several pieces
@@ -173,7 +171,7 @@ class Watcher:
             name = name.removesuffix(ending)
         return name.endswith(ENDINGS) and not name.startswith(".")
 
-    async def follow(self, canvas: "Canvas") -> None:
+    async def follow(self, canvas: OpenSessions) -> None:
         """Imports what is there and then what changes, until cancelled."""
         depth = max(len(Path(pattern).parts) for pattern in self._patterns) - 1 if self._patterns else None
         watch = FolderWatch(self.root, self._wants, depth)
@@ -202,7 +200,7 @@ class Watcher:
         for found in self._library.cache.known(self.id):
             self._library.register_watched(self.id, self.label, found, None, None)
 
-    async def _take_all(self, canvas: "Canvas", paths: list[Path]) -> None:
+    async def _take_all(self, canvas: OpenSessions, paths: list[Path]) -> None:
         """Reads a whole history; viewers are told from time to time that there is more, not of each file."""
         told = time.monotonic()
         for path in paths:
@@ -213,7 +211,7 @@ class Watcher:
                 told = time.monotonic()
         canvas.sources_changed()
 
-    async def _take(self, canvas: "Canvas", path: Path) -> None:
+    async def _take(self, canvas: OpenSessions, path: Path) -> None:
         try:
             places, gone = await asyncio.to_thread(self._read, path)
         except Exception as error:  # one file must not end the watching of the others
@@ -410,7 +408,7 @@ def _is_plain(name: str) -> bool:
 # --- this home -------------------------------------------------------------------------------------------------------
 
 
-async def follow_home(canvas: "Canvas") -> None:
+async def follow_home(canvas: OpenSessions) -> None:
     """Has the list know of sessions that other processes write: agents, the gateway's recordings, a host."""
     library = canvas.library
     root = library.home / "agents"

@@ -14,7 +14,7 @@ from ..values.canonical import build
 from ..values.errors import FormatError
 from ..values.messages import AgentMessage, CustomMessage, Message, UserMessage
 from ..values.request import Conversation
-from . import server
+from .feeds import Fed, FeedRequest
 from .handing import handover_view
 from .histories import AGENT
 from .hubs import Hub
@@ -39,6 +39,7 @@ from .shapes import (
     ToolList,
     Uploaded,
 )
+from .state import LIMITS
 from .trees import branch_view, note_view
 from .viewer_routes import Nothing
 
@@ -155,7 +156,7 @@ class UploadQuery(Shape, frozen=True, kw_only=True):
 @route("POST", "/api/uploads", query=UploadQuery, body=BYTES, returns=Uploaded, status=201)
 async def upload(call: Call) -> Uploaded:
     """Keep media that will be said."""
-    data = await read_limited(call.request, server.LIMITS["upload"])
+    data = await read_limited(call.request, LIMITS["upload"])
     name = await asyncio.to_thread(call.canvas.runs.uploads.put, data)
     return Uploaded(sha256=name, mime_type=call.query.type, size=len(data))
 
@@ -474,3 +475,10 @@ async def merge(call: Call) -> Row:
     async with _writing(call) as (hub, session):
         made = await _done(merged, session, body.into, body.sources, message, body.strategy)
     return await asyncio.to_thread(hub.tree.row, made.id or "")
+
+
+@route("POST", "/api/sessions/{key}/feed", body=FeedRequest, returns=Fed)
+async def feed(call: Call) -> Fed:
+    """Report what an agent elsewhere does in a session."""
+    hub = await call.canvas.hub(call["key"])
+    return Fed(events=await call.canvas.feeds.take(hub, call.body))

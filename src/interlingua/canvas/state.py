@@ -1,0 +1,90 @@
+"""What a canvas shows and who may see it: what every route of it works on. The HTTP server is built on it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from aiohttp import web
+
+from .._version import __version__
+from ..connect.client import Client
+from ..serving.access import COOKIE_LIFE, Access, KeyRing, Visitor
+from .feeds import Feeds, ReportedRun
+from .histories import Lingering
+from .library import Library
+from .nodes import Nodes
+from .open_sessions import OpenSessions
+from .runs import Run, Runs
+from .shapes import Me, SourceView
+from .toolbox import Toolbox
+from .watchers import Watcher
+
+MAX_STREAMS = 64
+LIMITS = {
+    "json": 8 << 20,
+    "upload": 25 << 20,
+    "file": 512 << 20,
+    "message": 32 << 20,
+    "streams": MAX_STREAMS,
+    "runs": 8,
+}
+
+
+class CanvasState(OpenSessions):
+    """Open sessions with their runs, watched sources, keys and cookies. `address` and `port` are where it listens."""
+
+    address = ""
+    port = 0
+
+    def __init__(
+        self,
+        library: Library,
+        *,
+        toolbox: Toolbox | None = None,
+        client: Client | None = None,
+        watch: Sequence[str] = (),
+    ) -> None:
+        super().__init__(library)
+        self.keys = KeyRing(library.folder / "keys.json")
+        self.access = Access(library.folder, self.keys)
+        self.runs = Runs(self, toolbox or Toolbox(), client)
+        self.lingering = Lingering(self.runs.writers)
+        self.nodes = Nodes(library)
+        self.feeds = Feeds(self)
+        self.streams = 0
+        self.watchers = [Watcher(library, given) for given in dict.fromkeys(watch)]
+
+    def _all_runs(self, key: str | None = None) -> list[Run | ReportedRun]:
+        return [*self.runs.all(key), *self.feeds.all(key)]
+
+    @property
+    def cookie_name(self) -> str:
+        """Cookies do not tell ports apart, so the name does: two canvases on one machine do not log each other out."""
+        return f"interlingua_canvas_{self.port}"
+
+    def link(self, path: str = "/", *, scope: Any = "write") -> str:
+        """An address that lets one browser in, once."""
+        return f"{self.address}{path}?token={self.access.new_token(scope)}"
+
+    def frame_link(self, key: str) -> str:
+        """An address at which a notebook shows one session, to read."""
+        return f"{self.address}/embed/{key}?k={self.access.cookie('read', only=key)}"
+
+    def watched_sources(self, counts: dict[str, int]) -> list[SourceView]:
+        return [watcher.view(counts.get(watcher.id, 0)) for watcher in self.watchers]
+
+    def set_cookie(self, response: web.StreamResponse, cookie: str) -> None:
+        response.set_cookie(self.cookie_name, cookie, max_age=COOKIE_LIFE, path="/", httponly=True, samesite="Strict")
+
+    def me(self, visitor: Visitor) -> Me:
+        return Me(
+            scope=visitor.scope,
+            csrf=visitor.csrf,
+            version=__version__,
+            epoch=self.epoch,
+            address=self.address,
+            capabilities=self.capabilities(),
+            limits=LIMITS,
+        )
+
+    def capabilities(self) -> tuple[str, ...]:
+        return ("read", "write", "run", "export", *(("tools",) if self.runs.toolbox.listed().tools else ()))
