@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import interlingua as il
 from corpus.cases import DIALECT_OF, cases, corpus
 from dialects.trips import accounted, foreign_conversations
-from interlingua.conversion.adapting.adapter import SYNTHETIC, adapt
+from interlingua.conversion.adapting.adapter import adapt
+from interlingua.conversion.adapting.work import SYNTHETIC
 from interlingua.dialects import DIALECTS, FORMATS, WIRES, dialect
 from interlingua.values.canonical import dump
 from interlingua.values.errors import InterlinguaError, Unsupported

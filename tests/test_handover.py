@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 import interlingua as il
 from interlingua.conversion import schemas
-from interlingua.conversion.adapting.adapter import CONTINUED, NO_OUTPUT, NO_RESULT
+from interlingua.conversion.adapting.work import CONTINUED, NO_OUTPUT, NO_RESULT
 from interlingua.dialects import WIRES
 from interlingua.values.messages import (
     AssistantMessage,

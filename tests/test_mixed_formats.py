@@ -10,7 +10,7 @@ import pytest
 import interlingua as il
 from agent.making import noted
 from interlingua import clawtools
-from interlingua.conversion.adapting.adapter import NO_RESULT
+from interlingua.conversion.adapting.work import NO_RESULT
 from interlingua.testing import Server
 from interlingua.values.errors import FormatError
 from interlingua.values.messages import AssistantMessage, CustomMessage, ImageBlock, ToolResultMessage, UserMessage

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import interlingua as il
-from interlingua.conversion.adapting.adapter import NO_RESULT, SYNTHETIC, Adapted
+from interlingua.conversion.adapting.adapter import Adapted
+from interlingua.conversion.adapting.work import NO_RESULT, SYNTHETIC
 from interlingua.dialects import dialect
 from interlingua.dialects.foreign_blocks import meant
 from interlingua.dialects.targets import limits_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from interlingua.conversion.adapting.adapter import NO_RESULT
+from interlingua.conversion.adapting.work import NO_RESULT
 from interlingua.sessions import Session
 from interlingua.sessions.repair import EMPTY, examine
 from sessions.making import lines_of, texts

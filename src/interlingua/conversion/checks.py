@@ -17,7 +17,8 @@ from ..values.errors import DialectError, FormatError
 from ..values.losses import Loss
 from ..values.messages import AgentMessage
 from ..values.request import Conversation, ModelDescriptor, Request
-from .adapting import adapter as handover
+from .adapting.adapter import adapt, structural_repairs
+from .adapting.work import SHAPE
 from .converting import decode
 from .detection import SELF, detect, is_stream, value_of
 
@@ -94,7 +95,7 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
         return (Finding(error.path, "error", error.message, "write it as the format has it, or name the format"),)
     findings = _checked(conversation.request(), target)
     if mistakes:  # which say more about the same
-        findings = tuple(finding for finding in findings if not finding.message.startswith(f"{handover.SHAPE}: "))
+        findings = tuple(finding for finding in findings if not finding.message.startswith(f"{SHAPE}: "))
     return (*mistakes, *findings)
 
 
@@ -165,8 +166,8 @@ _IN_MESSAGE = re.compile(r"\$(?:\.messages)?\[(\d+)\]")
 
 def _checked(request: Request, target: ModelDescriptor | str | None) -> tuple[Finding, ...]:
     if target is None:
-        return tuple(map(_finding, handover.structural_repairs(request)))
-    adapted = handover.adapt(request, target)
+        return tuple(map(_finding, structural_repairs(request)))
+    adapted = adapt(request, target)
     return tuple(map(_finding, (*adapted.losses, *adapted.warnings)))
 
 

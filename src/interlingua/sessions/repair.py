@@ -14,7 +14,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from .. import conversion
-from ..conversion.adapting.adapter import NO_OUTPUT, NO_RESULT, SYNTHETIC
+from ..conversion.adapting.work import NO_OUTPUT, NO_RESULT, SYNTHETIC
 from ..dialects import WIRES
 from ..dialects.foreign_blocks import CALL_TYPES, IMAGE_TYPES, OTHER_ROLES, RESULT_ROLES, RESULT_TYPES, TEXT_TYPES
 from ..values import jsontext

@@ -8,16 +8,12 @@ Bedrock's cache points follow the same rules (docs.aws.amazon.com/bedrock/latest
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from ...dialects.generations import UNKNOWN, Generation
-from ...dialects.limits import Limits
-from ...dialects.targets import CLAUDE
-from ...values.losses import Severity
+from ...dialects.generations import UNKNOWN
 from ...values.messages import (
-    AssistantMessage,
     AudioBlock,
     Block,
     CacheMarker,
@@ -28,47 +24,14 @@ from ...values.messages import (
     ThinkingBlock,
     ToolResultMessage,
     UserMessage,
-    blocks_of,
     text_of,
 )
-from ...values.request import Options, Request, System, ToolSpec
+from ...values.request import ToolSpec
+from .work import Turn, Work, is_plain, system_blocks
 
 BREAKPOINT = "prompt_cache_breakpoint"  # OpenAI's own markers, on parts of what the model reads
-MOST = 4
+MAX_MARKERS = 4
 _PARTS = (TextBlock, ImageBlock, AudioBlock, DocumentBlock)
-
-
-class Turn(Protocol):
-    """A message under repair."""
-
-    at: int | None
-    message: Any
-    blocks: list[Block]
-    places: list[str]
-    changed: bool
-
-    @property
-    def path(self) -> str: ...
-    def keep(self, kept: list[int], /) -> None: ...
-    def put(self, at: int, block: Block, /) -> None: ...
-    def set(self, **fields: Any) -> None: ...
-
-
-class Work(Protocol):
-    """A request under repair, as far as its markers are concerned."""
-
-    source: Request
-    rules: Limits
-    generation: Generation
-    home: str | None  # the family of the model
-    options: Options
-    tools: tuple[ToolSpec, ...] | None
-    system: System
-
-    @property
-    def turns(self) -> Any: ...
-    def tool(self, at: int, /) -> str: ...
-    def lost(self, path: str, what: str, why: str, severity: Severity = "weakened", /) -> None: ...
 
 
 class Place(NamedTuple):
@@ -97,10 +60,10 @@ def places(work: Work) -> Iterator[Place]:
     for at, block in enumerate(work.system if isinstance(work.system, tuple) else ()):
         yield Place(f"$.system[{at}].cache" if own else "$.system", block, _system_putter(work, at))
     for turn in work.turns:
-        yield from _in_turn(turn)
+        yield from in_turn(turn)
 
 
-def _in_turn(turn: Turn) -> Iterator[Place]:
+def in_turn(turn: Turn) -> Iterator[Place]:
     for at, block in enumerate(turn.blocks):
         if not isinstance(block, ThinkingBlock | OpaqueBlock):
             path = f"{turn.places[at]}.cache" if turn.places[at] else ""
@@ -120,14 +83,10 @@ def _tool_putter(work: Work, at: int) -> Callable[[Any], None]:
 
 def _system_putter(work: Work, at: int) -> Callable[[Any], None]:
     def put(value: TextBlock) -> None:
-        blocks = _texts(work.system)
+        blocks = system_blocks(work.system)
         work.system = (*blocks[:at], value, *blocks[at + 1 :])
 
     return put
-
-
-def _texts(system: System) -> tuple[TextBlock, ...]:
-    return tuple(block for block in blocks_of(system) if isinstance(block, TextBlock))
 
 
 # --- repairs --------------------------------------------------------------------------------------------------------
@@ -150,7 +109,7 @@ def fit_markers(work: Work) -> None:
 
 def _most(work: Work) -> int | None:
     if _breakpoints(work):
-        return MOST
+        return MAX_MARKERS
     if work.rules.cache_markers is None and work.rules.cache_breakpoints is not None:
         # platform.openai.com/docs/guides/prompt-caching: models before GPT-5.6 refuse the field.
         return None if work.generation is UNKNOWN else 0
@@ -169,13 +128,13 @@ def _strip(work: Work) -> None:
     for place in list(places(work)):
         if place.cache is not None:
             work.lost(place.path, "cache", "the target takes no cache markers", "dropped")
-    texts = _texts(work.system)
-    if flat and any(block.cache is not None for block in texts) and all(map(_is_plain, map(_unmarked, texts))):
-        work.lost("$.system", "cache", "said as one plain text")
+    texts = system_blocks(work.system)
+    if flat and any(block.cache is not None for block in texts) and all(map(is_plain, map(_unmarked, texts))):
+        work.lost("$.system", "cache", "sent as one plain text")
         work.system = text_of(work.system)
     for turn in work.turns:
         marked = any(getattr(block, "cache", None) is not None for block in turn.blocks)
-        for place in list(_in_turn(turn)):
+        for place in list(in_turn(turn)):
             if place.cache is not None:
                 place.mark(None)
         if flat and marked:
@@ -190,27 +149,23 @@ def _unmarked(block: TextBlock) -> TextBlock:
 
 
 def _flatten(turn: Turn, work: Work) -> None:
-    """Neighbouring plain texts of a message as one; a message of words alone as a string."""
+    """Neighbouring plain texts of a message as one; a message of text alone as a string."""
     blocks: list[Block] = []
     where: list[str] = []
     for block, place in zip(turn.blocks, turn.places, strict=True):
-        if blocks and _is_plain(block) and _is_plain(blocks[-1]):
+        if blocks and is_plain(block) and is_plain(blocks[-1]):
             blocks[-1], where[-1] = TextBlock(text=text_of((blocks[-1], block))), ""
         else:
             blocks.append(block)
             where.append(place)
-    text = len(blocks) == 1 and _is_plain(blocks[0]) and isinstance(turn.message, UserMessage)
+    text = len(blocks) == 1 and is_plain(blocks[0]) and isinstance(turn.message, UserMessage)
     if len(blocks) == len(turn.blocks) and not text:
         return
     if turn.at is not None:
-        work.lost(f"{turn.path}.content", "cache", "said as one plain text")
+        work.lost(f"{turn.path}.content", "cache", "sent as one plain text")
     turn.blocks, turn.places, turn.changed = blocks, where, True
     if text:
         turn.set(content="")  # a message that had a string gets one
-
-
-def _is_plain(block: Block) -> bool:
-    return isinstance(block, TextBlock) and block == TextBlock(text=block.text)
 
 
 def _strip_where_refused(work: Work) -> None:
@@ -353,90 +308,11 @@ def _without(extra: dict[str, Any], api: str, key: str) -> dict[str, Any]:
 def _carrier(turn: Turn, behind: int) -> int | None:
     """The first block from there on that can carry a marker, else the last before; none if that has one already."""
     order = [*range(behind, len(turn.blocks)), *range(behind - 1, -1, -1)]
-    found = next((at for at in order if _carries(turn.blocks[at])), None)
+    found = next((at for at in order if carries(turn.blocks[at])), None)
     return found if found is not None and turn.blocks[found].cache is None else None
 
 
-def _carries(block: Block) -> bool:
+def carries(block: Block) -> bool:
     if isinstance(block, ThinkingBlock | OpaqueBlock):
         return False
     return not (isinstance(block, TextBlock) and not block.text.strip())
-
-
-# --- markers that nobody had to write ---------------------------------------------------------------------------------
-
-
-def place_markers(work: Work) -> None:
-    """Turns `cache_retention` into markers, where the provider caches only what is marked.
-
-    Behind the tools, the system text, the last message, and the message with which the last request ended: a provider
-    looks for an earlier prefix a few blocks back only, and one turn may hold more. What carries a marker once keeps its
-    shape when the marker has moved on, so that the same prefix gives the same bytes.
-    """
-    retention = work.options.cache_retention
-    if retention not in ("short", "long"):
-        return
-    if not (work.rules.cache_markers and work.home == CLAUDE):
-        if retention == "short":  # it is what happens anyway
-            work.options = replace(work.options, cache_retention=None)
-        return
-    work.options = replace(work.options, cache_retention=None)
-    _shape_for_markers(work)
-    marked = [place for place in places(work) if place.cache is not None]
-    in_turns = sum(place.cache is not None for turn in work.turns for place in _in_turn(turn))
-    cache = CacheMarker(ttl="1h" if retention == "long" else None)
-    free = MOST - len(marked)
-    if not in_turns:
-        ends = _ends(work.turns)[: max(0, free)]
-        free -= len(ends)
-        for turn in ends:
-            _mark_end(turn, cache, work)
-    if len(marked) == in_turns:
-        longest = max((cache, *(place.cache for place in marked if place.cache)), key=seconds)
-        _mark_beginning(work, CacheMarker(ttl=longest.ttl), free)
-
-
-def _shape_for_markers(work: Work) -> None:
-    """Text that may have to carry a marker is a block, whether or not it carries one now."""
-    if isinstance(work.system, str) and work.system.strip():
-        work.system = (TextBlock(text=work.system),)
-    for turn in work.turns:
-        if isinstance(turn.message, UserMessage) and isinstance(turn.message.content, str):
-            turn.set(content=tuple(turn.blocks))
-        elif isinstance(turn.message, ToolResultMessage) and work.rules.part_markers:
-            own = turn.message.extra.get(work.rules.api, {})
-            turn.set(extra={**turn.message.extra, work.rules.api: {**own, "~parts": True}})
-
-
-def _mark_beginning(work: Work, cache: CacheMarker, free: int) -> None:
-    blocks = _texts(work.system)
-    if free > 0 and blocks and blocks[-1].text.strip():
-        work.system = (*blocks[:-1], replace(blocks[-1], cache=cache))
-        free -= 1
-    if free > 0 and work.tools and work.rules.cached_tools:
-        work.tools = (*work.tools[:-1], replace(work.tools[-1], cache=cache))
-
-
-def _ends(turns: list[Turn]) -> list[Turn]:
-    """The message with which the request ends, and the one with which the request before it did."""
-    ends: list[Turn] = []
-    spoken = True  # whether the model spoke after what was looked at last
-    for turn in reversed(turns):
-        if isinstance(turn.message, AssistantMessage):
-            spoken = True
-        elif spoken:
-            ends.append(turn)
-            spoken = False
-        if len(ends) == 2:
-            break
-    return ends
-
-
-def _mark_end(turn: Turn, cache: CacheMarker, work: Work) -> None:
-    # The chat wire has markers on parts of content only; other wires mark a result as a whole.
-    if isinstance(turn.message, ToolResultMessage) and not work.rules.part_markers:
-        turn.set(cache=cache)
-        return
-    at = next((at for at in range(len(turn.blocks) - 1, -1, -1) if _carries(turn.blocks[at])), None)
-    if at is not None:
-        turn.put(at, replace(turn.blocks[at], cache=cache))

@@ -37,7 +37,7 @@ def definition(tool: ToolSpec) -> dict[str, Any] | None:
 
 
 def respelled(tool: ToolSpec, api: str) -> ToolSpec:
-    """The custom tool in the words of OpenAI's other wire."""
+    """The custom tool in the form of OpenAI's other wire."""
     fields, written = definition(tool) or {}, _form(api)
     if written is None or not written.nested:
         return replace(tool, dialect=api, value={"type": "custom", **fields})
@@ -49,7 +49,7 @@ def respelled(tool: ToolSpec, api: str) -> ToolSpec:
 
 
 def as_function(tool: ToolSpec) -> ToolSpec:
-    """A function that takes the text as its one argument; a grammar for the text is told in words."""
+    """A function that takes the text as its one argument; a grammar for the text goes into its description."""
     given = definition(tool) or {}
     text: dict[str, Any] = {"type": "string", "description": "The whole input, as free text."}
     form = given.get("format")

@@ -1,41 +1,21 @@
 """The options of a request as a target takes them: limits, sampling, reasoning, tool choice, the schema of the answer.
 
-Rules of a wire are in `profiles`, those of a model generation in `generations`. What is changed is reported; nothing is
-sent that is known to be refused.
+Rules of a wire are its `Limits`, those of a model generation are in `generations`. What is changed is reported; nothing
+is sent that is known to be refused.
 """
-
-from typing import Protocol
 
 from msgspec.structs import replace
 
 from ...dialects.generations import Generation
-from ...dialects.limits import Limits
 from ...dialects.reasoning import Fitted, asks, fit, is_off, is_on
 from ...values.losses import Severity
-from ...values.request import Context, ModelDescriptor, Options, Reasoning, Request, ToolChoice, ToolSpec
+from ...values.request import Context, ModelDescriptor, Options, Reasoning, ToolChoice
 from ..tokens import taken
+from .work import Work
 
 SCHEMA_NAME = "answer"
 FEWEST = 1024  # tokens to think with, where a Claude of an unknown generation is given a budget
 OFF_WORD = "~off"  # in `Reasoning.extra`: the wire's word for the least reasoning
-
-
-class Work(Protocol):
-    """A request under repair, as far as its options are concerned."""
-
-    source: Request
-    model: ModelDescriptor
-    rules: Limits
-    generation: Generation
-    options: Options
-    tools: tuple[ToolSpec, ...] | None
-
-    @property
-    def open_foreign_turn(self) -> bool: ...
-
-    def request(self) -> Request: ...
-
-    def lost(self, path: str, what: str, why: str, severity: Severity = "weakened") -> None: ...
 
 
 def fit_options(work: Work) -> None:
@@ -165,7 +145,7 @@ def _needs_its_thinking(reasoning: Reasoning | None, work: Work) -> bool:
 
 
 def _least_in_own_word(fitted: Fitted, work: Work) -> Fitted:
-    """Where the wire has a word of its own for the least reasoning, "off" is said with it."""
+    """Where the wire has a value of its own for the least reasoning, "off" is sent as that."""
     reasoning, word, api = fitted.reasoning, work.generation.off_word, work.rules.api
     if word is None or reasoning is None or reasoning.enabled is not False or not work.rules.off_words:
         return fitted
@@ -177,7 +157,7 @@ def _least_in_own_word(fitted: Fitted, work: Work) -> Fitted:
 
 
 def _shown(fitted: Fitted, work: Work) -> Fitted:
-    """Who asks for reasoning gets to see it: some models keep its words to themselves unless told otherwise."""
+    """Who asks for reasoning gets to see it: some models hide it unless asked."""
     reasoning = fitted.reasoning
     hidden = work.generation.hides_thinking and work.rules.off_words
     if not hidden or reasoning is None or reasoning.summary is not None or not asks(reasoning) or is_off(reasoning):
@@ -222,7 +202,7 @@ def _fit_stops(options: Options, work: Work) -> Options:
     if options.stop is not None:
         kept = tuple(stop for stop in options.stop if stop.strip() or rules.blank_text)[: rules.max_stop_sequences]
         if kept != options.stop:
-            work.lost("$.options.stop", "stop", f"the target takes {rules.max_stop_sequences or 'only words'}")
+            work.lost("$.options.stop", "stop", f"the target takes {rules.max_stop_sequences or 'no blank ones'}")
             options = replace(options, stop=kept)
     return options
 
@@ -236,6 +216,3 @@ def _fit_rest(options: Options, work: Work) -> Options:
         work.lost("$.options.outputSchema.name", "no name", "the target requires one", "record")
         options = replace(options, output_schema=replace(output, name=SCHEMA_NAME))
     return options
-
-
-_REPAIRS = (_fit_tool_choice, _fit_limit, _fit_reasoning, _fit_forced_tool, _fit_sampling, _fit_stops, _fit_rest)

@@ -1,0 +1,97 @@
+"""Blocks that a role or a target does not have, and arguments that are no JSON object."""
+
+from msgspec.structs import replace
+
+from ...dialects.targets import owner
+from ...values.folding import parse_arguments
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    OpaqueBlock,
+    ServerToolCall,
+    ServerToolResult,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+from ..media import MEDIA
+from .pairing import steps
+from .work import INVALID_ARGUMENTS, Turn, Work
+
+_ALLOWED: dict[type, tuple[type, ...]] = {
+    UserMessage: (TextBlock, *MEDIA),
+    AssistantMessage: (TextBlock, ThinkingBlock, ToolCall, ServerToolCall, ServerToolResult, *MEDIA),
+    ToolResultMessage: (TextBlock, *MEDIA),
+    SystemMessage: (TextBlock,),
+}
+
+
+def drop_unsupported(work: Work) -> None:
+    """Blocks that a role cannot say, and what only another wire can."""
+    around = {turn: [block for other in step for block in other.blocks] for step in steps(work.turns) for turn in step}
+    for turn in work.turns:
+        allowed = _ALLOWED[type(turn.message)]
+        kept = []
+        for at, block in enumerate(turn.blocks):
+            why = _unsupported(block, turn, allowed, around.get(turn, []), work)
+            if why is None:
+                kept.append(at)
+            else:
+                work.lost(turn.places[at], "block", why, "dropped")
+        turn.keep(kept)
+
+
+def _unsupported(block: Block, turn: Turn, allowed: tuple[type, ...], step: list[Block], work: Work) -> str | None:
+    if isinstance(block, OpaqueBlock):
+        known = work.rules.opaque and block.dialect == work.rules.api
+        return None if known else f"only {block.dialect} can say it"
+    if not isinstance(block, allowed):
+        return f"not a block of {type(turn.message).__name__}"
+    if isinstance(block, ServerToolCall | ServerToolResult) and not _ran_here(block, turn, step, work):
+        return "the target's provider did not run it"
+    return None
+
+
+def _ran_here(block: ServerToolCall | ServerToolResult, turn: Turn, step: list[Block], work: Work) -> bool:
+    """Providers want their own calls and results in pairs; only a turn that was paused ends without its result."""
+    if not work.rules.server_tools:
+        return False
+    if isinstance(block, ServerToolResult):
+        calls = {other.id for other in step if isinstance(other, ServerToolCall)}
+        return block.dialect == work.rules.api and block.tool_call_id in calls
+    results = [other for other in step if isinstance(other, ServerToolResult) and other.tool_call_id == block.id]
+    if results:
+        return any(result.dialect == work.rules.api for result in results)
+    last = next(turn for turn in reversed(work.turns) if not isinstance(turn.message, ToolResultMessage))
+    return turn is last and owner(turn.message.api) == work.rules.api
+
+
+def fit_arguments(work: Work) -> None:
+    """Arguments that are no JSON object are sent as one that holds their text: the model sees what it wrote.
+
+    Chat hosts that parse the string (vLLM, Mistral) refuse every later request over a broken one; Anthropic, Google,
+    Bedrock and Ollama have only objects. The record keeps the text as it came.
+    """
+    for turn in work.turns:
+        for at, block in enumerate(turn.blocks):
+            if not isinstance(block, ToolCall) or (block.arguments_text is None and block.parse_error is None):
+                continue
+            text = block.arguments_text
+            arguments, _, error = parse_arguments(text or "")
+            if block.parse_error is not None or error is not None:
+                work.lost(turn.places[at], "arguments", "not a JSON object: sent as one that holds the text")
+                given = block.arguments if text is None else {INVALID_ARGUMENTS: text}
+            elif arguments != block.arguments or not (text or "").strip():
+                work.lost(
+                    f"{turn.places[at]}.argumentsText",
+                    "arguments",
+                    "blank, or not what the arguments are: written anew",
+                    "record",
+                )
+                given = block.arguments
+            else:
+                continue
+            turn.put(at, replace(block, arguments=given, arguments_text=None, parse_error=None))

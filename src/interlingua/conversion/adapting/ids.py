@@ -1,0 +1,72 @@
+"""Ids of calls that the target accepts."""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from ...dialects.limits import NameRule
+from ...values.messages import AssistantMessage, ToolCall, ToolResultMessage
+from .pairing import rows
+from .work import Turn, Work
+
+
+def rename_ids(work: Work) -> None:
+    """Call ids that the target takes: the same for the same, never two for one, never empty; results follow."""
+    used: set[str] = set()
+    seen: Counter[str] = Counter()
+    pending: list[tuple[str, str]] = []
+    step = 0
+    for row, turn in rows(work.turns):
+        if isinstance(turn.message, ToolResultMessage):
+            _follow(turn, pending, work)
+            continue
+        if row != step:
+            step, pending = row, []
+            if work.rules.ids is None:  # these wires pair within the step
+                used, seen = set(), Counter()
+        for at, block in enumerate(turn.blocks):
+            if isinstance(block, ToolCall) and isinstance(turn.message, AssistantMessage):
+                new = fitting(block.id, seen[block.id], work.rules.ids, used)
+                seen[block.id] += 1
+                used.add(new)
+                pending.append((block.id, new))
+                if new != block.id:
+                    work.ids[new] = block.id
+                    work.lost(f"{turn.places[at]}.id", "id", "not an id that the target takes")
+                    turn.put(at, replace(block, id=new))
+
+
+def _follow(turn: Turn, pending: list[tuple[str, str]], work: Work) -> None:
+    for place, (old, new) in enumerate(pending):
+        if old == turn.message.tool_call_id:
+            del pending[place]
+            if old != new:
+                if turn.at is not None:
+                    work.lost(f"{turn.path}.toolCallId", "id", "follows the id of its call")
+                turn.set(tool_call_id=new)
+            return
+
+
+_ANY_ID = NameRule(r"[A-Za-z0-9_-]+", 64)
+
+
+def fitting(name: str, nth: int, rule: NameRule | None, used: Collection[str]) -> str:
+    if name and nth == 0 and name not in used and (rule is None or rule.allows(name)):
+        return name
+    attempt = 0
+    while (new := _hashed(name, f"{nth}.{attempt}", rule or _ANY_ID)) in used:
+        attempt += 1
+    return new
+
+
+def _hashed(name: str, salt: str, rule: NameRule) -> str:
+    """A legal name made from an illegal one: its readable part and a hash, so that two never meet by being cut."""
+    digest = hashlib.blake2s(f"{salt}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
+    readable = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[: max(0, rule.max_length - 13)]
+    for new in (f"{readable}_{digest[:12]}" if readable else "", f"call_{digest[:12]}"):
+        if rule.allows(new):
+            return new
+    return digest[: rule.max_length]

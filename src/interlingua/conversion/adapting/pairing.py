@@ -1,0 +1,183 @@
+"""Calls and results: failed turns are left out, and each call is followed by its result."""
+
+from collections.abc import Callable, Iterator
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+from ...dialects.registry import WIRES
+from ...values.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall, ToolResultMessage
+from .work import NO_RESULT, SYNTHETIC, Turn, Work
+
+
+def drop_failed(work: Work) -> None:
+    """Turns that errored or were aborted, with their results: half a turn makes providers refuse the rest."""
+    failed = {turn for turn in work.turns if _has_failed(turn)}
+    if not failed:
+        return
+    results = {result for (turn, _), result in _match_results(work.turns).items() if turn in failed}
+    for turn in work.turns:
+        if turn in failed:
+            work.lost(turn.path, "turn", f"it ended in {turn.message.stop_reason} and is not sent", "dropped")
+        elif turn in results:
+            work.lost(turn.path, "turn", "the result of a call in a turn that is not sent", "dropped")
+    work.turns = [turn for turn in work.turns if turn not in failed and turn not in results]
+
+
+def _has_failed(turn: Turn) -> bool:
+    return isinstance(turn.message, AssistantMessage) and turn.message.stop_reason in ("error", "aborted")
+
+
+def pair(work: Work) -> None:
+    """Behind each step of the model the results of its calls, one per call, in call order; then what else was said.
+
+    A step is a row of assistant messages up to the first result of one of them. The calls of one answer may stand in
+    one message or in several, and their results before, between or long after them.
+    """
+    answers = _match_results(work.turns)
+    callers = {result: turn for (turn, _), result in answers.items()}
+    turns: list[Turn] = []
+    step: list[Turn] = []
+    others: list[Turn] = []
+    answered = False  # a result of the step was seen: the next assistant message begins another
+    for turn in work.turns:
+        if isinstance(turn.message, ToolResultMessage):
+            answered = answered or callers.get(turn) in step
+            if turn not in callers and work.has_server_history:
+                others.append(turn)
+            elif turn not in callers:
+                work.lost(turn.path, "tool result", "no call is without a result that has its id", "dropped")
+        elif not isinstance(turn.message, AssistantMessage):
+            others.append(turn)
+        else:
+            if answered or others:
+                ahead = _ahead(step) if not others else []
+                turns += [*_with_results(step[: len(step) - len(ahead)], answers, work), *others]
+                step, others, answered = ahead, [], False
+            step.append(turn)
+    work.turns = [*turns, *_with_results(step, answers, work), *others]
+    _report_moves(work)
+
+
+def _ahead(step: list[Turn]) -> list[Turn]:
+    """The reasoning at the end of a step whose results came in between: it belongs to what the model did next."""
+    at = len(step)
+    while at and step[at - 1].blocks and is_reasoning(step[at - 1]):
+        at -= 1
+    return step[at:]
+
+
+class _OpenCall(NamedTuple):
+    turn: "Turn"
+    at: int
+    ids: tuple[str, ...]  # a call of the Responses wire has two ids; a result may name either
+    row: int
+    sent: bool
+
+
+def _match_results(turns: list[Turn]) -> dict[tuple[Turn, int], Turn]:
+    """The results of the calls, by the call's message and its place there. None is left over while a call lacks one.
+
+    Ids may repeat, since some wires have none and ours are generated: a result belongs to the latest row of assistant
+    messages before it that has an open call of its id, and in the row to the first; to a turn that failed only if
+    there is no other. A result that stands before its call belongs to the first call that nothing else answers.
+    """
+    answers: dict[tuple[Turn, int], Turn] = {}
+    open_calls: dict[str, list[_OpenCall]] = {}
+    early: list[Turn] = []
+
+    def answer(result: Turn, likely: Callable[[_OpenCall], Any]) -> bool:
+        id = result.message.tool_call_id
+        call = max(open_calls.get(id, ()), key=lambda call: (call.ids[0] == id, call.sent, likely(call)), default=None)
+        if call is None:
+            return False
+        answers[call.turn, call.at] = result
+        for id in call.ids:
+            open_calls[id].remove(call)
+        return True
+
+    for row, turn in rows(turns):
+        if isinstance(turn.message, ToolResultMessage) and not answer(turn, lambda call: call.row):
+            early.append(turn)
+        for at, block in enumerate(turn.blocks):
+            if isinstance(block, ToolCall) and isinstance(turn.message, AssistantMessage):
+                call = _OpenCall(turn, at, _ids_of(block), row, not _has_failed(turn))
+                for id in call.ids:
+                    open_calls.setdefault(id, []).append(call)
+    for turn in early:
+        answer(turn, lambda call: 0)
+    return answers
+
+
+def rows(turns: list[Turn]) -> Iterator[tuple[int, Turn]]:
+    """The turns, each with the number of the row of assistant messages that it belongs to or follows."""
+    row = 0
+    for before, turn in pairwise([None, *turns]):
+        assert turn is not None
+        if isinstance(turn.message, AssistantMessage) and not (before and isinstance(before.message, AssistantMessage)):
+            row += 1
+        yield row, turn
+
+
+def steps(turns: list[Turn]) -> list[list[Turn]]:
+    """The rows of assistant messages. Once results are behind their calls, these are the steps of the model."""
+    found: dict[int, list[Turn]] = {}
+    for row, turn in rows(turns):
+        if isinstance(turn.message, AssistantMessage):
+            found.setdefault(row, []).append(turn)
+    return [*found.values()]
+
+
+def _ids_of(call: ToolCall) -> tuple[str, ...]:
+    """A call's id, and the id of its item where the wire that it came from has both: a result may name either."""
+    for api, residual in call.extra.items():
+        item = residual.get("id") if isinstance(residual, dict) else None
+        if isinstance(item, str) and item != call.id and (wire := WIRES.get(api)) and wire.limits.item_ids:
+            return call.id, item
+    return (call.id,)
+
+
+def _with_results(step: list[Turn], answers: dict[tuple[Turn, int], Turn], work: Work) -> Iterator[Turn]:
+    """The step, and behind it the results of its calls in call order; for a call without one a result that says so."""
+    yield from step
+    for turn in step:
+        for at, block in enumerate(turn.blocks):
+            if not isinstance(block, ToolCall):
+                continue
+            result = answers.get((turn, at))
+            if result is None:
+                work.lost(turn.places[at], "tool result", f"none for the call of {block.name}: one was added")
+                result = Turn(None, _no_result(block))
+            else:
+                _name_after(result, block, work)
+            yield result
+
+
+def _report_moves(work: Work) -> None:
+    turns = [turn for turn in work.turns if turn.at is not None]
+    places = [turn.at or 0 for turn in turns]
+    furthest = [-1, *accumulate(places, max)]  # of those before
+    nearest = [*reversed([*accumulate(reversed(places), min)]), len(work.source.context.messages)][1:]  # of those after
+    for at, turn in enumerate(turns):
+        if isinstance(turn.message, ToolResultMessage) and (furthest[at] > places[at] or nearest[at] < places[at]):
+            work.lost(turn.path, "order", "results follow their calls at once, in call order")
+
+
+def _name_after(turn: Turn, call: ToolCall, work: Work) -> None:
+    """The result says the id and the name of its call; that it did not say the name is no loss."""
+    result = turn.message
+    if result.tool_call_id != call.id:
+        work.lost(f"{turn.path}.toolCallId", "id", "the call's other id: the target knows one")
+    if result.tool_name is not None and result.tool_name != call.name:
+        work.lost(f"{turn.path}.toolName", "tool name", "not the name of its call")
+    if result.tool_call_id != call.id or result.tool_name != call.name:
+        turn.set(tool_call_id=call.id, tool_name=call.name)
+
+
+def _no_result(call: ToolCall) -> ToolResultMessage:
+    return ToolResultMessage(
+        tool_call_id=call.id, tool_name=call.name, content=(TextBlock(text=NO_RESULT),), is_error=True, extra=SYNTHETIC
+    )
+
+
+def is_reasoning(turn: Turn) -> bool:
+    return all(isinstance(block, ThinkingBlock) for block in turn.blocks)

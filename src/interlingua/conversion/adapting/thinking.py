@@ -1,0 +1,109 @@
+"""Reasoning and signatures: only what the target can verify is sent."""
+
+from msgspec.structs import replace
+
+from ...dialects.generations import bare
+from ...dialects.limits import Limits
+from ...dialects.targets import family, owner
+from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
+from .pairing import steps
+from .text import is_blank
+from .work import Turn, Work
+
+
+def verify_thinking(work: Work) -> None:
+    """Reasoning that the target cannot verify is dropped (or sent as text); so are foreign signatures."""
+    for step in steps(work.turns):
+        if _verify_step(step, work):
+            work.foreign.update(step)
+
+
+def _verify_step(step: list[Turn], work: Work) -> bool:
+    """Whether any of it is another model's, or had thinking that had to go."""
+    foreign = dropped = False
+    for at, turn in enumerate(step):
+        native = is_native(turn.message, work)
+        leads_on = any(_remains(block, work.rules) for later in step[at + 1 :] for block in later.blocks)
+        dropped = _verify(turn, native, leads_on, work) or dropped
+        foreign = foreign or dropped or not native
+        if dropped:
+            _stand_alone(turn, work)
+        _mark_call(turn, work)
+    return foreign
+
+
+def is_native(message: AssistantMessage, work: Work) -> bool:
+    """Whether the target can verify what this message signed."""
+    generated, here = family(message.model, message.api), owner(message.api) == work.rules.api
+    if generated is None or work.home is None:
+        return here
+    if work.generation.bound_thinking and bare(message.model or "") != bare(work.model.id):
+        return False  # what another model signed is refused, be it of the same family
+    return generated == work.home and (here or generated in work.rules.families)
+
+
+def _verify(turn: Turn, native: bool, leads_on: bool, work: Work) -> bool:
+    """Whether any thinking had to go."""
+    kept, dropped = [], False
+    for at, block in enumerate(turn.blocks):
+        if isinstance(block, ThinkingBlock):
+            follows = leads_on or any(_remains(later, work.rules) for later in turn.blocks[at:])
+            why = _unverifiable(block, follows, native, work.rules)
+            if why is not None:
+                work.lost(turn.places[at], "thinking", why, "dropped")
+                dropped = True
+                if work.thinking != "text" or not block.thinking.strip():
+                    continue
+                turn.put(at, TextBlock(text=block.thinking))
+        elif not native:
+            _unsign(turn, at, work)
+        kept.append(at)
+    turn.keep(kept)
+    return dropped
+
+
+def _remains(block: Block, rules: Limits) -> bool:
+    """Whether a block is sent, and is something that reasoning led to."""
+    return not isinstance(block, ThinkingBlock) and (rules.blank_text or not is_blank(block))
+
+
+def _unverifiable(block: ThinkingBlock, follows: bool, native: bool, rules: Limits) -> str | None:
+    if not native:
+        return "signed by another model: the target cannot verify it"
+    if block.thinking_signature is None and (rules.signed_thinking or not block.thinking.strip()):
+        return "unsigned: the target cannot verify it"
+    # The Responses wire refuses reasoning "without its required following item", Claude a turn that ends in thinking.
+    return None if follows else "nothing follows it"
+
+
+def _unsign(turn: Turn, at: int, work: Work) -> None:
+    block, place = turn.blocks[at], turn.places[at]
+    if isinstance(block, TextBlock) and block.text_signature is not None:
+        work.lost(f"{place}.textSignature", "signature", "signed by another model", "dropped")
+        turn.put(at, replace(block, text_signature=None))
+    elif isinstance(block, ToolCall) and block.thought_signature not in (None, work.rules.unsigned_call):
+        work.lost(f"{place}.thoughtSignature", "signature", "signed by another model", "dropped")
+        turn.put(at, replace(block, thought_signature=None))
+
+
+def _stand_alone(turn: Turn, work: Work) -> None:
+    """Without the reasoning item that it followed, an item of the Responses wire must not carry its id."""
+    api = work.rules.api
+    for at, block in enumerate(turn.blocks if work.rules.item_ids else ()):
+        residual = block.extra.get(api)
+        if residual and "id" in residual:
+            work.lost(f"{turn.places[at]}.extra", "item id", "it belongs to reasoning that is not sent", "record")
+            rest = {key: value for key, value in residual.items() if key != "id"}
+            turn.put(at, replace(block, extra={**block.extra, api: rest}))
+
+
+def _mark_call(turn: Turn, work: Work) -> None:
+    """Where calls must be signed, an unsigned one carries the documented marker; a signature is never made up."""
+    marker = work.rules.unsigned_call
+    if marker is None or any(call.thought_signature for call in turn.calls):
+        return  # of parallel calls only the first is signed
+    for at, block in enumerate(turn.blocks):
+        if isinstance(block, ToolCall):
+            work.lost(f"{turn.places[at]}.thoughtSignature", "signature", "none: marked as not to be checked")
+            turn.put(at, replace(block, thought_signature=marker))
+            return

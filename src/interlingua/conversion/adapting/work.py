@@ -1,0 +1,181 @@
+"""A request while it is adapted: its messages, what was changed, and what that cost."""
+
+from collections.abc import Collection
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...dialects.foreign_blocks import understood
+from ...dialects.generations import UNKNOWN, generation
+from ...dialects.limits import Limits
+from ...dialects.registry import WIRES
+from ...dialects.targets import family, limits_of, vendor
+from ...values.errors import InterlinguaError
+from ...values.losses import Loss, Severity
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    CustomMessage,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    blocks_of,
+)
+from ...values.request import ModelDescriptor, Request
+
+# Texts that adapting puts in, and how what it adds is marked.
+NO_RESULT = "No result was recorded for this call. Do not assume that the tool ran or what it did."
+NO_OUTPUT = "(no output)"
+FAILED = "Error: "
+CONTINUED = "(the conversation continues)"
+RECEIVED = "I have the results."
+GO_ON = "Go on from where your last message ends, without repeating any of it."
+DOCUMENTS = "(see the documents)"
+INVALID_ARGUMENTS = "invalid_arguments"  # the key under which a model sees arguments that are no JSON object
+SYNTHETIC = {"interlingua": {"synthetic": True}}
+SHAPE = "shape"
+
+
+class Turn:
+    """A message under repair: its blocks, where in the source each of them is, and whether anything was changed."""
+
+    __slots__ = ("at", "blocks", "changed", "message", "places")
+
+    def __init__(self, at: int | None, message: Message, places: tuple[int | None, ...] | None = None) -> None:
+        """`places` are those of the blocks in the source, where they are not the same; None for what was not there."""
+        self.at = at
+        self.message: Any = message
+        content = message.content
+        self.blocks: list[Block] = list(blocks_of(content))
+        if at is None:
+            self.places = [""] * len(self.blocks)
+        elif places is not None:
+            self.places = ["" if place is None else f"$.messages[{at}].content[{place}]" for place in places]
+        elif isinstance(content, str):
+            self.places = [f"$.messages[{at}].content"]
+        else:
+            self.places = [f"$.messages[{at}].content[{place}]" for place in range(len(self.blocks))]
+        self.changed = False
+
+    @property
+    def path(self) -> str:
+        return "$.messages" if self.at is None else f"$.messages[{self.at}]"
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        if not isinstance(self.message, AssistantMessage):
+            return []
+        return [block for block in self.blocks if isinstance(block, ToolCall)]
+
+    def put(self, at: int, block: Block) -> None:
+        self.blocks[at] = block
+        self.changed = True
+
+    def keep(self, kept: Collection[int]) -> None:
+        """Leaves out all blocks but these."""
+        if len(kept) < len(self.blocks):
+            self.blocks, self.places = [self.blocks[at] for at in kept], [self.places[at] for at in kept]
+            self.changed = True
+
+    def set(self, **fields: Any) -> None:
+        self.message = replace(self.message, **fields)
+
+    def closed(self) -> Message:
+        message: Message = self.message
+        if not self.changed:
+            return message
+        content: Any = tuple(self.blocks)
+        if isinstance(message.content, str) and len(content) == 1 and is_plain(content[0]):
+            content = content[0].text
+        return replace(message, content=content)
+
+
+def is_plain(block: Block) -> bool:
+    return isinstance(block, TextBlock) and block == TextBlock(text=block.text)
+
+
+class Work:
+    """A request under repair, and what has been done to it."""
+
+    def __init__(self, request: Request, target: ModelDescriptor | str, thinking: str) -> None:
+        self.source = request
+        self.model = _model(request, target)
+        self.rules: Limits = limits_of(self.model)
+        self.home = family(self.model.id, self.model.api)
+        self.generation = generation(self.model)
+        if isinstance(target, str) and request.model.api != target:
+            self.home = vendor(target) or self.home  # the id is still that of the model which is left behind
+            if request.model.api and family(self.model.id, None) not in self.rules.families:
+                self.generation = UNKNOWN
+        self.caching = False
+        self.custom: dict[str, str] = {}  # custom tools: the wire that has them as such, "" where they are functions
+        self.restored: dict[str, str] = {}  # of those that are functions, the wire that they come from
+        self.warnings: list[Loss] = []
+        self.thinking = thinking
+        self.losses: list[Loss] = []
+        self.turns: list[Turn] = []
+        self.system = request.context.system
+        self.tools = request.context.tools
+        self.tool_places: list[int] | None = None  # where they were changed
+        self.options = request.options
+        self.foreign: set[Turn] = set()  # whose thinking the target cannot verify
+        self.ids: dict[str, str] = {}
+        self.names: dict[str, str] = {}
+        for at, message in enumerate(request.context.messages):
+            meant = understood(message)
+            if meant is not None:
+                self.lost(f"$.messages[{at}]", SHAPE, f"{meant.what}: read as what it means in other formats")
+                self.turns += [Turn(at, given, places) for given, places in meant.messages]
+            elif isinstance(message, CustomMessage):
+                self.lost(f"$.messages[{at}]", "role", f"no model reads messages of the role {message.role}", "dropped")
+            else:
+                self.turns.append(Turn(at, message))
+
+    def request(self) -> Request:
+        messages = tuple(turn.closed() for turn in self.turns)
+        context = replace(self.source.context, system=self.system, messages=messages, tools=self.tools)
+        return replace(self.source, model=self.model, context=context, options=self.options)
+
+    @property
+    def open_foreign_turn(self) -> bool:
+        """Whether results wait for an answer in a turn whose thinking the target cannot verify, or that has none.
+
+        The turn may have none because its beginning was summed up, or because thinking was asked for only after that.
+        """
+        turns = self.turns
+        if not turns or not isinstance(turns[-1].message, ToolResultMessage):
+            return False
+        asked = (at for at in range(len(turns) - 1, -1, -1) if isinstance(turns[at].message, UserMessage))
+        turn = turns[next(asked, -1) + 1 :]
+        first = next((one for one in turn if isinstance(one.message, AssistantMessage)), None)
+        begins = first is not None and bool(first.blocks) and isinstance(first.blocks[0], ThinkingBlock)
+        return not begins or not self.foreign.isdisjoint(turn)
+
+    @property
+    def has_server_history(self) -> bool:
+        """Whether the target holds the messages before these."""
+        kept = self.source.extra.get(self.rules.api) or {}
+        return any(kept.get(key) is not None for key in self.rules.server_history)
+
+    def tool(self, at: int) -> str:
+        """Where in the source a tool is that still is on offer."""
+        return f"$.tools[{at if self.tool_places is None else self.tool_places[at]}]"
+
+    def lost(self, path: str, what: str, why: str, severity: Severity = "weakened") -> None:
+        if path.startswith("$"):  # what has no place in the source was added on the way, and loses nothing
+            self.losses.append(Loss(path, what, why, severity))
+
+
+def _model(request: Request, target: ModelDescriptor | str) -> ModelDescriptor:
+    if isinstance(target, ModelDescriptor):
+        return target
+    if target not in WIRES:
+        raise InterlinguaError(f"unknown target {target!r}; valid targets: {', '.join(sorted(WIRES))}")
+    return replace(request.model, api=target)
+
+
+def system_blocks(system: Any) -> tuple[TextBlock, ...]:
+    return tuple(block for block in blocks_of(system) if isinstance(block, TextBlock))
