@@ -254,3 +254,122 @@ def test_no_turn_of_a_request_that_a_provider_answered_is_wrong() -> None:
 # request shows that its service does not always enforce it.
 NOT_ALWAYS = "stands between results and user"
 ABOUT_TURNS = ("tool result", "order", "neighbours", "beginning", "shape", "turn")
+
+
+# Requests that providers answered: what `check` calls an error in them is wrong.
+USER = {"role": "user", "content": "Hi"}
+ACCEPTED: dict[str, tuple[str, dict[str, Any]]] = {
+    "an empty list of system blocks": (
+        "bedrock-converse-stream",
+        {"messages": [{"role": "user", "content": [{"text": "Hi"}]}], "system": []},
+    ),
+    "a blank system text": (
+        "google-generative-ai",
+        {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "systemInstruction": {"parts": [{"text": ""}]}},
+    ),
+    "ids with dots and colons": (
+        "openai-completions",
+        {
+            "model": "kimi-k2",
+            "messages": [
+                USER,
+                {
+                    "role": "assistant",
+                    "tool_calls": [
+                        {
+                            "id": "functions.weather:0",
+                            "type": "function",
+                            "function": {"name": "weather", "arguments": "{}"},
+                        }
+                    ],
+                },
+                {"role": "tool", "tool_call_id": "functions.weather:0", "content": "40 C"},
+            ],
+        },
+    ),
+    "call ids with colons": (
+        "openai-responses",
+        {
+            "model": "gpt-oss-120b",
+            "input": [
+                USER,
+                {"type": "function_call", "call_id": "resp_1:call_0", "name": "first", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "resp_1:call_0", "output": "done"},
+            ],
+        },
+    ),
+    "a search that the provider ran": (
+        "openai-responses",
+        {
+            "model": "gpt-4.1",
+            "input": [
+                USER,
+                {
+                    "type": "web_search_call",
+                    "id": "ws_1",
+                    "status": "completed",
+                    "action": {"type": "search", "query": "x"},
+                },
+                {"role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]},
+                USER,
+            ],
+        },
+    ),
+    "code that the provider ran": (
+        "google-generative-ai",
+        {
+            "contents": [
+                {"role": "user", "parts": [{"text": "Hi"}]},
+                {
+                    "role": "model",
+                    "parts": [
+                        {"executableCode": {"language": "PYTHON", "code": "print(1)"}},
+                        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
+                        {"text": "1"},
+                    ],
+                },
+                {"role": "user", "parts": [{"text": "Thanks"}]},
+            ]
+        },
+    ),
+    "the other spelling of a keyword": (
+        "google-generative-ai",
+        {
+            "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
+            "generationConfig": {
+                "responseMimeType": "application/json",
+                "responseSchema": {
+                    "type": "OBJECT",
+                    "properties": {"a": {"type": "STRING"}},
+                    "property_ordering": ["a"],
+                },
+            },
+        },
+    ),
+    "a document whose name has an underscore": (
+        "bedrock-converse-stream",
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"document": {"format": "txt", "name": "company_policy", "source": {"bytes": "SGk="}}},
+                        {"text": "How many days?"},
+                    ],
+                }
+            ]
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", ACCEPTED)
+def test_what_providers_accept_is_no_error(shape: str) -> None:
+    """
+    Shapes of recorded requests that were answered: `check` finds no error, and `adapt` sends what says something.
+    """
+    api, body = ACCEPTED[shape]
+    request = il.dialect(api).decode_request(body)
+    assert [] == [finding for finding in il.check(request, target=api) if finding.severity == "error"]
+    sent = il.dialect(api).encode_request(il.adapt(request, api).request).body
+    assert {key: value for key, value in body.items() if shape != "a blank system text" or key == "contents"} == sent

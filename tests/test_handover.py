@@ -502,11 +502,10 @@ def test_case_66_blank_text_is_left_out_and_its_cache_marker_moves(target: Model
     assert (second.content, third.content) == ((call(),), (TextBlock(text=NO_OUTPUT),))
     assert last.content == "Go on"
     assert adapted.context.system is None
-    assert {path for severity, path in faults(source, target) if severity == "error"} >= {
-        "$.system",
-        "$.messages[1].content[0]",
-        "$.messages[4]",
-    }
+    found = {path: severity for severity, path in faults(source, target)}
+    assert {found["$.messages[1].content[0]"], found["$.messages[4]"]} == {"error"}
+    # Google answers requests with a blank system text.
+    assert found["$.system"] == ("warning" if WIRES[target.api].limits.blank_system else "error")
 
 
 @every_target

@@ -10,9 +10,18 @@ from msgspec.structs import replace
 from interlingua.dialects import WIRES, dialect
 from interlingua.values import jsontext
 from interlingua.values.canonical import dump, load
-from interlingua.values.events import StreamEvent
+from interlingua.values.errors import FormatError
+from interlingua.values.events import (
+    Start,
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+)
 from interlingua.values.folding import fold, unfold
-from interlingua.values.messages import AssistantMessage, TextBlock, Usage
+from interlingua.values.messages import AssistantMessage, TextBlock, ToolCall, Usage
 from interlingua.values.request import Context, ModelDescriptor, Request
 from laws.wires import every_dialect, frames_of, heard, owner, stream_of, streamed
 from strategies import assistant_messages, messages_for_answers
@@ -123,3 +132,32 @@ def test_the_first_event_tells_the_tokens_that_are_known() -> None:
     first = jsontext.read(frames_of(wire, body)[0].data)["message"]["usage"]
     assert (7, 2, 0) == (first["input_tokens"], first["cache_read_input_tokens"], first["output_tokens"])
     assert usage == fold(heard(wire, [body])).usage
+
+
+@every_dialect
+@pytest.mark.parametrize(
+    "event",
+    [
+        TextDelta(3, "x"),
+        ThinkingDelta(3, "x"),
+        ToolCallDelta(3, "{}"),
+        TextEnd(3, "x"),
+        ToolCallEnd(3, ToolCall(id="a", name="b", arguments={})),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+@pytest.mark.parametrize("begun", [True, False])
+def test_an_event_of_a_block_that_never_started_is_taken_or_a_clear_error(
+    name: str, event: StreamEvent, begun: bool
+) -> None:
+    """
+    Wires that number their blocks cannot write it and say which block; never an error of Python's own.
+    """
+    encoder = dialect(name).StreamEncoder()
+    if begun:
+        encoder.feed(Start(AssistantMessage(content=())))
+    try:
+        encoder.feed(event)
+    except FormatError as error:
+        assert "block 3, which never started; pass the events from the start on" in str(error)
+    encoder.close()

@@ -180,9 +180,9 @@ class MediaFitter:
     def _titled(self, block: DocumentBlock, changes: list[Change]) -> DocumentBlock:
         """A name of at most 200 letters, digits, hyphens, brackets and single spaces, each once in a request.
 
-        Bedrock API reference, DocumentBlock: `name`.
+        Bedrock API reference, DocumentBlock: `name`. Underscores are not in that list, and accepted.
         """
-        clean = re.sub(r"\s+", " ", re.sub(r"[^A-Za-z0-9\s\-()\[\]]", " ", block.title or "")).strip()[:180].strip()
+        clean = re.sub(r"\s+", " ", re.sub(r"[^A-Za-z0-9_\s\-()\[\]]", " ", block.title or "")).strip()[:180].strip()
         title, number = clean or "document", 1
         while title in self._titles:
             number += 1

@@ -17,6 +17,9 @@ GEMINI = frozenset(
     }
 )  # fmt: skip
 
+# Google's services read JSON names in both spellings: protobuf.dev/programming-guides/json, field names.
+_GEMINI_SNAKE = frozenset({"property_ordering", "min_items", "max_items", "min_length", "max_length"})
+
 _ROUNDS = 2  # how often a schema that refers to itself is written out
 
 
@@ -44,7 +47,7 @@ class _Fitting:
         out: dict[str, Any] = {}
         for key, value in node.items():
             here = f"{path}.{key}" if path else key
-            if key in GEMINI:
+            if key in GEMINI or key in _GEMINI_SNAKE:
                 out[key] = self._under(key, value, here, trail)
             elif key not in ("$defs", "definitions"):  # written out where they are used
                 self.removed.append(here)

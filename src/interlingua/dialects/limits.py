@@ -31,6 +31,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 WORD = r"[A-Za-z0-9_-]+"
+VISIBLE = r"[!-{}~]+"  # no bar: by it some programs join the two ids of a call of the Responses wire
 
 
 class CustomTools(Struct, frozen=True):
@@ -62,6 +63,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     # Turns.
     later_system: bool = False  # system messages may stand between the others
     blank_text: bool = True  # blank text is accepted
+    blank_system: bool = False  # blank text is accepted as system text, at least
     answer_after_results: bool = False  # no user message directly behind the results of tools
     trimmed_end: bool = False  # a last message of the model may not end in blanks
     prefix_flag: bool = False  # a last message of the model is only accepted where it is marked as a beginning
@@ -104,7 +106,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     reasoning: tuple[Form, ...] = EVERY_FORM  # how this wire is told how much to think
     off_words: bool = False  # the wire has a value of its own for the least thinking
     opaque: bool = True  # there are blocks of this wire's own that the format does not model
-    server_tools: bool = False  # calls that the provider ran are sent back as such
+    # Calls that the provider ran are sent back: each with its result beside it ("paired"; "own": only those that this
+    # wire itself gave), or as one item that holds both ("single"). None: never.
+    server_tools: Literal["paired", "own", "single"] | None = None
     # Options.
     cache_markers: int | None = None  # how many are accepted; None: any number
     cached_tools: bool = True  # a marker may stand on a tool

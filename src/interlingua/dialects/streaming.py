@@ -5,7 +5,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from ..values import jsontext
 from ..values.errors import BadWire, FormatError, InterlinguaError, ProviderError, TransportError
@@ -103,6 +103,22 @@ class Decoder(abc.ABC):
         with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError, IndexError):
             self._close_blocks()
         self._record.fail(message, aborted=aborted, detail=detail)
+
+
+_Block = TypeVar("_Block")
+
+
+class OpenBlocks(dict[int, _Block]):
+    """What an encoder knows of the blocks that have started, by content index."""
+
+    def __missing__(self, index: int) -> _Block:
+        raise FormatError(f"an event of block {index}, which never started; pass the events from the start on")
+
+    def end(self, index: int) -> _Block:
+        """Takes out a block that ends."""
+        block = self[index]
+        del self[index]
+        return block
 
 
 class Encoder(abc.ABC):

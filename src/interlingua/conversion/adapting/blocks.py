@@ -57,16 +57,22 @@ def _unsupported(block: Block, turn: Turn, allowed: tuple[type, ...], step: list
 
 def _ran_here(block: ServerToolCall | ServerToolResult, turn: Turn, step: list[Block], work: Work) -> bool:
     """Providers want their own calls and results in pairs; only a turn that was paused ends without its result."""
-    if not work.rules.server_tools:
+    kind, api = work.rules.server_tools, work.rules.api
+    if kind is None:
         return False
     if isinstance(block, ServerToolResult):
-        calls = {other.id for other in step if isinstance(other, ServerToolCall)}
-        return block.dialect == work.rules.api and block.tool_call_id in calls
+        calls = [call for call in step if isinstance(call, ServerToolCall) and call.id == block.tool_call_id]
+        ran = any(kind == "paired" or api in call.extra for call in calls)
+        return kind != "single" and block.dialect == api and ran
+    if kind != "paired" and api not in block.extra:
+        return False
+    if kind == "single":
+        return True
     results = [other for other in step if isinstance(other, ServerToolResult) and other.tool_call_id == block.id]
     if results:
-        return any(result.dialect == work.rules.api for result in results)
+        return any(result.dialect == api for result in results)
     last = next(turn for turn in reversed(work.turns) if not isinstance(turn.message, ToolResultMessage))
-    return turn is last and owner(turn.message.api) == work.rules.api
+    return turn is last and owner(turn.message.api) == api
 
 
 def fit_arguments(work: Work) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values import jsontext
+from ...values.losses import Severity
 from ...values.messages import Block, TextBlock, ToolResultMessage
 from .work import FAILED, NO_OUTPUT, NO_RESULT, Turn, Work, system_blocks
 
@@ -50,12 +51,14 @@ def _drop_blanks(turn: Turn, work: Work) -> None:
 
 def _clean_system(work: Work) -> None:
     system = work.system
-    if system is None or work.rules.blank_text:
+    # An empty list of system blocks is accepted by the wires that have one.
+    if system is None or system == () or work.rules.blank_text:
         return
     blocks = system_blocks(system)
     kept = tuple(block for block in blocks if block.text.strip())
     if len(kept) < len(blocks) or not blocks:
-        work.lost("$.system", "system", "the target refuses blank text")
+        severity: Severity = "record" if work.rules.blank_system else "weakened"
+        work.lost("$.system", "system", "a blank system text says nothing: left out", severity)
         work.system = kept or None
 
 

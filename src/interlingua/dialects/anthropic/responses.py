@@ -59,7 +59,7 @@ from ..residual import (
     whole,
     with_residual,
 )
-from ..streaming import Decoder, Encoder
+from ..streaming import Decoder, Encoder, OpenBlocks
 from .content import decode_block, decode_content, decode_redacted, encode_block, encode_content
 from .facts import API, RESPONSE_SUPPORT, STOP_REASONS, WIRE_STOP_REASONS, decode_error, encode_error
 
@@ -338,7 +338,7 @@ class StreamEncoder(Encoder):
         super().__init__(**given)
         self._envelope: dict[str, Any] = {}  # the envelope that the first event showed
         self._opened = 0
-        self._places: dict[int, int] = {}  # our index of an open block -> the wire's
+        self._places: OpenBlocks[int] = OpenBlocks()  # our index of an open block -> the wire's
         # Thinking that has begun and is not opened yet: only its first words, or its end, tell that it is not redacted.
         self._waiting: dict[int, bool] = {}
 
@@ -413,7 +413,7 @@ class StreamEncoder(Encoder):
         before = b""
         if whole or (isinstance(block, ThinkingBlock) and block.redacted):
             if index in self._places:  # it looked like another kind of block
-                before = _stop(self._places.pop(index))
+                before = _stop(self._places.end(index))
             if wire is None:
                 return before
             before += self._open(index, wire)
@@ -421,7 +421,7 @@ class StreamEncoder(Encoder):
             before = self._open(index, _THINKING) + _rest(self._places[index], wire or {})
         else:
             before = _rest(self._places[index], wire or {})
-        return before + _stop(self._places.pop(index))
+        return before + _stop(self._places.end(index))
 
 
 _THINKING = {"type": "thinking", "thinking": "", "signature": ""}

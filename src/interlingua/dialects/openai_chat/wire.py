@@ -7,7 +7,7 @@ from ...values import jsontext
 from ...values.errors import ProviderError
 from .. import openai_chat, shapes
 from ..framing import write_sse
-from ..limits import WORD, CustomTools, Limits, NameRule, Refinement
+from ..limits import VISIBLE, CustomTools, Limits, NameRule, Refinement
 from ..openai_shared import FILE_TYPES, openai_models
 from ..reasoning import EVERY_FORM, Form
 from ..usage import count
@@ -57,7 +57,8 @@ def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
 # …/guides/file-inputs, Accepted file types.
 _LIMITS = Limits(
     api=openai_chat.API,
-    ids=NameRule(WORD, 40),
+    # "string too long. Expected a string with maximum length 40"; hosts give ids such as `functions.weather:0`.
+    ids=NameRule(VISIBLE, 40),
     error_flag=False,
     later_system=True,
     joined_calls=True,

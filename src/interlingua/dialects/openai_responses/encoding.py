@@ -30,7 +30,7 @@ from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock
 from ..framing import write_sse
 from ..provider_errors import code_of
 from ..residual import JOINED, MESSAGE
-from ..streaming import Encoder
+from ..streaming import Encoder, OpenBlocks
 from .answers import answer_encoded, encode_response, encoded_stop, status_given
 from .content import encode_content_text, encode_item, encoded_call, finish_message, is_custom, message_item, usually
 from .facts import API, CONTENT, CUSTOM, FORM, PARTS, SUMMARY
@@ -64,7 +64,9 @@ class StreamEncoder(Encoder):
         self._number = -1
         self._id: str | None = None
         self._output: list[Any] = []  # finished items, and None where one is not
-        self._open: dict[int, tuple[_Encoded, int]] = {}  # by content index: the item, and the place of the part
+        self._open: OpenBlocks[tuple[_Encoded, int]] = (
+            OpenBlocks()
+        )  # by content index: the item, and the place of the part
         self._messages: list[_Encoded] = []  # message items that are not closed
         self._seen = False
 
@@ -206,7 +208,7 @@ class StreamEncoder(Encoder):
     def _end(self, event: TextEnd | ThinkingEnd | ToolCallEnd | BlockEnd) -> bytes:
         if isinstance(event, BlockEnd):
             return self._end_block(self._open.pop(event.content_index, None), event.block)
-        encoded, place = self._open.pop(event.content_index)
+        encoded, place = self._open.end(event.content_index)
         if isinstance(event, TextEnd):
             return self._end_text(encoded, place, event.block or TextBlock(text=event.content))
         if isinstance(event, ThinkingEnd):

@@ -8,7 +8,7 @@ from ...values.errors import ProviderError
 from ...values.request import Request
 from .. import openai_responses, shapes
 from ..framing import write_sse
-from ..limits import WORD, CustomTools, Limits, NameRule
+from ..limits import VISIBLE, CustomTools, Limits, NameRule
 from ..openai_shared import FILE_TYPES, openai_models
 from ..wire import Evidence, Http, Wire
 
@@ -59,7 +59,7 @@ def _always_sealed(request: Request, body: dict[str, Any]) -> dict[str, Any]:
 # animations; …/guides/file-inputs, Accepted file types.
 _LIMITS = Limits(
     api=openai_responses.API,
-    ids=NameRule(WORD, 64),
+    ids=NameRule(VISIBLE, 64),  # "string too long. Expected a string with maximum length 64"
     error_flag=False,
     item_ids=True,  # "Item 'fc_…' was provided without its required 'reasoning' item"
     later_system=True,
@@ -69,6 +69,7 @@ _LIMITS = Limits(
     documents=("data", "url", "file"),
     document_types=FILE_TYPES,
     media_bytes=50_000_000,
+    server_tools="single",
     families=("openai",),
     signed_thinking=True,
     reasoning=("effort", "switch"),
