@@ -18,7 +18,7 @@ from interlingua import sync
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector, Step
 from interlingua.connect.registry import ConnectorRegistry
-from interlingua.testing import Server, SlowHeaders, Stall
+from interlingua.testing import Pace, Server, SlowHeaders, Stall
 from interlingua.values.events import Done, Error, TextDelta
 from laws.grammar import faults
 
@@ -103,30 +103,16 @@ def test_case_91_leaving_a_plain_loop_closes_the_connection(server: Server, leav
     assert ("aborted", "Once") == (stream.result().stop_reason, stream.result().text[:4])
 
 
-def _break_far_behind(stream: sync.Stream) -> None:
-    for _ in stream:
-        _until_it_waits_for_room(stream)
-        break
-
-
 def _read_on_and_close(stream: sync.Stream) -> None:
     reader = iter(stream)
     next(reader)
-    _until_it_waits_for_room(stream)
     stream.close()
     reader.close()  # type: ignore[attr-defined]
 
 
-def _until_it_waits_for_room(stream: sync.Stream) -> None:
-    end = time.monotonic() + 20
-    while not stream._paused:
-        assert time.monotonic() < end, "it never got ahead"
-        time.sleep(0.005)
-
-
-@pytest.mark.parametrize("leave", [_break_far_behind, _read_on_and_close], ids=lambda way: way.__name__.strip("_"))
-def test_leaving_a_stream_that_is_far_ahead_leaves_no_task(leave: Any) -> None:
-    """What brings the events waits for a slow reader, and does not wait for one that has left."""
+@pytest.mark.parametrize("leave", [_break, _read_on_and_close], ids=lambda way: way.__name__.strip("_"))
+def test_leaving_a_stream_leaves_no_task(leave: Any) -> None:
+    """Nothing goes on behind the back of a reader that has left."""
 
     async def tasks() -> list[str]:
         rest = asyncio.all_tasks() - {asyncio.current_task()}
@@ -136,12 +122,57 @@ def test_leaving_a_stream_that_is_far_ahead_leaves_no_task(leave: Any) -> None:
     try:
         for _ in range(3):
             leave(sync.Stream(client.stream("debug/script", "Hi")))
-        end = time.monotonic() + 20
-        while (left := sync.run(tasks())) and time.monotonic() < end:
-            time.sleep(0.01)
-        assert [] == left
+        assert [] == sync.run(tasks())
     finally:
         sync.close()
+
+
+def test_the_thread_that_waits_does_the_work(server: Server) -> None:
+    """No event passes from one thread to another: there is no other."""
+    server.say("a b c d e f g h", chunk=1, fault=Pace(0.002))
+    before, seen = threading.active_count(), set[int]()
+    stream = sync.stream(MODEL, "Hi", **options(server, on_response=lambda *_: seen.add(threading.get_ident())))
+    counts = {threading.active_count() for _ in stream}
+    assert "a b c d e f g h" == stream.result().text
+    assert {threading.get_ident()} == seen
+    assert {before} == counts
+
+
+def test_one_call_after_another_uses_one_connection(server: Server) -> None:
+    """Also when a stream is among them."""
+    for _ in range(3):
+        sync.complete(MODEL, "Hi", **options(server))
+        list(sync.stream(MODEL, "Hi", **options(server)))
+    assert 1 == server.open_connections
+
+
+def test_two_streams_in_turn(server: Server) -> None:
+    """One thread may read two answers at once."""
+    server.say("a b c d e f g h", chunk=2)
+    streams = [sync.stream(MODEL, "Hi", **options(server)) for _ in range(2)]
+    pairs = list(zip(*streams, strict=True))
+    assert ["a b c d e f g h"] * 2 == [stream.result().text for stream in streams]
+    assert [] == faults([first for first, _ in pairs]) == faults([second for _, second in pairs])
+
+
+def test_a_reader_that_takes_its_time_is_no_silence(server: Server) -> None:
+    """While nobody waits for an event, no timeout counts."""
+    server.say("Once upon a time", fault=Stall(after_events=4, seconds=0.05))
+    stream = sync.stream(MODEL, "Hi", **options(server, timeout=0.4))
+    for event in stream:
+        if isinstance(event, TextDelta):
+            time.sleep(0.6)
+    assert "Once upon a time" == stream.result().text
+
+
+def test_a_connection_that_was_closed_meanwhile_is_not_used_again() -> None:
+    """Nobody watches the connections between two calls; the next call notices first."""
+    with Server() as first:
+        sync.complete(MODEL, "Hi", **options(first))
+        port = int(first.url.rpartition(":")[2])
+    with Server(port=port) as second:
+        assert "Hi" == sync.complete(MODEL, "Hi", **options(second)).text
+    sync.close()
 
 
 def test_abort_from_another_thread(server: Server) -> None:
@@ -158,8 +189,8 @@ def test_abort_from_another_thread(server: Server) -> None:
     server.wait_for_disconnect()
 
 
-def test_many_threads_share_one_loop(server: Server) -> None:
-    """Twenty threads, one driver, all answers right."""
+def test_many_threads_may_call(server: Server) -> None:
+    """Twenty threads, all answers right, and no more connections than threads."""
     texts: dict[int, list[str]] = {}
 
     def ask(number: int) -> None:
@@ -171,7 +202,7 @@ def test_many_threads_share_one_loop(server: Server) -> None:
     for thread in threads:
         thread.join()
     assert {number: [f"I am {number}"] * 3 for number in range(20)} == texts
-    assert 1 == sum(thread.name == "interlingua-sync" for thread in threading.enumerate())
+    assert server.open_connections <= 20
 
 
 def test_one_thread_loops_while_another_waits_for_the_result(server: Server) -> None:
@@ -195,24 +226,29 @@ async def test_from_inside_a_running_loop(server: Server) -> None:
     assert "Hi" == (await asyncio.to_thread(sync.complete, MODEL, "Hi", **options(server))).text
 
 
-def test_a_callback_cannot_wait_for_another_sync_call(server: Server) -> None:
-    """It would wait for itself for ever: it is told instead."""
-
-    def callback(*_: Any) -> None:
-        sync.complete("debug/parrot-1", "Hi")
-
+def test_a_callback_may_make_a_sync_call(server: Server) -> None:
+    """It blocks the call that it belongs to, as any blocking call does, but it works."""
+    texts: list[str] = []
+    callback = lambda *_: texts.append(sync.complete("debug/parrot-1", "Hi").text)  # noqa: E731
     stream = sync.stream(MODEL, "Hi", **options(server, on_response=callback))
-    assert "wait for itself" in (stream.result().error_message or "")
+    assert ("Hi", ["Hi"]) == (stream.result().text, texts)
 
 
-def test_closing_the_driver_ends_its_thread_and_the_next_call_begins_another(server: Server) -> None:
-    """Nothing of the first is left."""
+def test_close_closes_all_connections_and_the_next_call_begins_anew(server: Server) -> None:
+    """Nothing of the first is left; a stream that was open then ends as cut off."""
     sync.complete(MODEL, "Hi", **options(server))
+    server.say("Once upon a time", fault=Stall(after_events=4), times=1)
+    stream = sync.stream(MODEL, "Hi", **options(server))
+    events = iter(stream)
+    next(events)
     sync.close()
     sync.close()
-    assert not any(thread.name == "interlingua-sync" for thread in threading.enumerate())
-    time.sleep(0.05)
+    assert isinstance([*events][-1], Error)
+    end = time.monotonic() + 20
+    while server.open_connections and time.monotonic() < end:
+        time.sleep(0.01)
     assert 0 == server.open_connections
+    server.say("Hi")
     assert "Hi" == sync.complete(MODEL, "Hi", **options(server)).text
 
 

@@ -118,6 +118,11 @@ class Stream:
         return event
 
     @property
+    def readers(self) -> int:
+        """How many loops go over it now."""
+        return self._readers
+
+    @property
     def waiting(self) -> int:
         """How many events have come and were not taken."""
         return len(self._waiting)
@@ -292,7 +297,7 @@ class Watch:
         self._timeouts = timeouts
         self._stop: Callable[[], object] | None = None
         self._interrupted = False  # the task that waits in `during` was cancelled from here
-        self._begun = False
+        self._begun = self._finished = False
         self.why: InterlinguaError | None = None  # what ended the attempt
         self._signal = signal
         self._forget = signal.on_abort(self._signalled) if signal is not None else None
@@ -357,6 +362,7 @@ class Watch:
 
     def finish(self) -> None:
         """The attempt is over."""
+        self._finished = True
         self._stop = None
         if self._timer is not None:
             self._timer.cancel()
@@ -366,9 +372,21 @@ class Watch:
             self._forget = None
 
     def _ring(self) -> None:
-        now = self._loop.time()
-        if now < self._due:
-            self._timer = self._loop.call_at(min(self._due, now + self._step), self._ring)
+        if self._loop.time() >= self._due:
+            # What has arrived while the loop was held up, or rested, counts first.
+            self._timer = None
+            self._loop.call_soon(self._expire)
+        else:
+            self._rearm()
+
+    def _rearm(self) -> None:
+        self._timer = self._loop.call_at(min(self._due, self._loop.time() + self._step), self._ring)
+
+    def _expire(self) -> None:
+        if self._finished:
+            return
+        if self._loop.time() < self._due:
+            self._rearm()
             return
         seconds = self._timeouts.idle if self._begun else self._timeouts.first
         what = "nothing more was heard" if self._begun else "the answer did not begin"
