@@ -3,6 +3,7 @@
 Run by `make interop`. Skipped where no server is installed.
 """
 
+import asyncio
 import contextlib
 import multiprocessing
 import os
@@ -16,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import interlingua as il
+from interlingua.connect.debug import DebugConnector, ScriptedCall, Step
+from interlingua.connect.registry import ConnectorRegistry
 from interlingua.sessions import Session, SessionBusy, save
 from interlingua.sessions.gc import collect_blobs, collect_branches
 from interlingua.sessions.postgres import postgres_store
@@ -142,6 +145,34 @@ def clearing(address: str) -> None:
     store.close()
 
 
+def no_call_twice(address: str) -> None:
+    """A payment that was made is not made again by a fork, whether it is cut at the call, behind it, or compacted."""
+    paid: list[str] = []
+
+    @il.tool
+    def pay(to: str) -> str:
+        """Pays."""
+        paid.append(to)
+        return f"paid {to}"
+
+    script = (Step(calls=(ScriptedCall(name="pay", id="c1", arguments={"to": "bob"}),)), "Paid.", "Nothing to do.")
+    client = il.Client(connectors=ConnectorRegistry([DebugConnector(script)]))
+
+    def agent(session: Session) -> il.Agent:
+        return il.Agent("debug/script", [pay], client=client, session=session)
+
+    store = postgres_store(address)
+    with Session.open("paid", agent="pay", store=store) as session:
+        asyncio.run(agent(session).prompt("pay bob"))
+        ids = [entry.id for entry in session.path()]
+        session.compact("Bob was paid.", ids[0])
+        for at in [*ids[1:], session.head]:
+            with session.fork(at) as other:
+                asyncio.run(agent(other).prompt("go on"))
+    check(paid == ["bob"], "a call that was finished is not run again by any fork")
+    store.close()
+
+
 def check(holds: bool, what: str) -> None:
     if not holds:
         sys.exit(f"PostgreSQL: not so: {what}")
@@ -154,7 +185,7 @@ def main() -> None:
         print("PostgreSQL: no server is installed (initdb, pg_ctl): skipped")
         return
     with server(place) as address:
-        for part in (same_as_files, one_writer, many, clearing):
+        for part in (same_as_files, one_writer, many, clearing, no_call_twice):
             part(address)
 
 

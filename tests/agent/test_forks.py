@@ -94,6 +94,19 @@ def _branched(session: Session, at: str, folder: Path) -> Iterator[Session]:
 
 
 @contextmanager
+def _compacted(session: Session, at: str, folder: Path) -> Iterator[Session]:
+    session.rewind(at)
+    session.compact("What was before.", session.path()[0].id)
+    yield session
+
+
+@contextmanager
+def _fork_of_a_compacted(session: Session, at: str, folder: Path) -> Iterator[Session]:
+    with _compacted(session, at, folder), session.fork(session.head) as other:
+        yield other
+
+
+@contextmanager
 def _in_a_database(session: Session, at: str, folder: Path) -> Iterator[Session]:
     session.rewind(at)
     with save(session.conversation(), store=f"sqlite:{folder}/sessions.db") as other:
@@ -152,6 +165,8 @@ COPIES: dict[str, Callable[[Session, str, Path], Any]] = {
     "a fork of another agent's": _fork_of_another_agent,
     "the session, rewound": _rewound,
     "the session, branched": _branched,
+    "the session, compacted": _compacted,
+    "a fork of a compacted session": _fork_of_a_compacted,
     "a copy in a database": _in_a_database,
     "a fork in a database": _fork_in_a_database,
     "a transcript": _converted("transcript"),
