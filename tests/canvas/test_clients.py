@@ -597,9 +597,9 @@ acts = st.lists(
 
 @given(acts=acts)
 @settings(max_examples=15)
-def test_any_row_of_acts_leaves_every_viewer_with_the_servers_tree(acts: Any, tmp_path_factory: Any) -> None:
-    """Commits, branch moves, merges, revisions, and servers that die in between: the client's, the server's and each
-    viewer's tree are one."""
+def test_any_row_of_acts_of_a_client_ends_in_the_servers_tree(acts: Any, tmp_path_factory: Any) -> None:
+    """Commits, branch moves, merges, revisions, and servers that stop in between: the client has what the server has,
+    and so does the page."""
     asyncio.run(_act(acts, tmp_path_factory.mktemp("acts")))
 
 

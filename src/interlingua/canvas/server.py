@@ -57,6 +57,7 @@ class Canvas(CanvasState):
         watch: Sequence[str] = (),
     ) -> None:
         super().__init__(library, toolbox=toolbox, client=client, watch=watch)
+        self._is_stopping = False
         self._names = frozenset(names)
         self._host = host
         self._assets = assets
@@ -68,6 +69,7 @@ class Canvas(CanvasState):
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
+        self._is_stopping = False
         if not is_loopback(self._host) and not self.access.has_keys:
             raise InterlinguaError(
                 f"without keys the canvas listens on this machine alone, not on {self._host};"
@@ -87,6 +89,7 @@ class Canvas(CanvasState):
 
     async def stop(self) -> None:
         """Tells viewers, lets open requests end, closes every session."""
+        self._is_stopping = True
         self.events.close("shutdown")
         for task in self._tasks:
             task.cancel()
@@ -144,6 +147,8 @@ class Canvas(CanvasState):
         async def handle(request: web.Request) -> web.StreamResponse:
             guard.refuse_foreign_host(request, self._names)
             guard.refuse_foreign_origin(request)
+            if self._is_stopping:  # a viewer that comes back at once would keep it from stopping
+                raise HttpProblem(503, "the server stops", remedy="try again when it is back")
             visitor = guard.authenticate(request, self.access, self.cookie_name)
             if found.path not in viewer_routes.OPEN:
                 visitor = guard.authorize(request, visitor)
