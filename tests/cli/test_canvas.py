@@ -2,6 +2,9 @@
 
 import contextlib
 import json
+import os
+import pty
+import re
 import signal
 import subprocess
 import urllib.error
@@ -171,3 +174,25 @@ def test_the_ending_of_a_file_says_its_format(tmp_path: Path) -> None:
     assert run("canvas", "export", path, "-o", tmp_path / "out.jsonl", "-t", "anthropic-messages", *home).code == 0
     assert run("canvas", "export", path, "-o", path, *home).code == 1
     assert json.loads(path.read_text()) == MESSAGES
+
+
+def test_the_demo_ends_with_a_canvas_where_a_terminal_is(tmp_path: Path) -> None:
+    """The printed address shows the demo's session; Ctrl-C ends it. Without a terminal the demo just ends."""
+    control, terminal = pty.openpty()
+    process = subprocess.Popen([*COMMAND, "demo"], stdin=terminal, stdout=terminal, stderr=terminal, cwd=tmp_path)
+    os.close(terminal)
+    try:
+        printed = ""
+        while (found := re.search(r"http://\S+token=[\w-]+", printed)) is None or not printed.endswith("\n"):
+            printed += os.read(control, 4096).decode(errors="replace")
+        page = Page(found[0])
+        assert "/s/own~main~demo/canvas" in page.landed
+        assert page.get("/api/sessions/own~main~demo")["messages"] > 5
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(control)
+    done = run("demo", cwd=tmp_path)
+    assert done.code == 0 and "token=" not in done.out

@@ -4,6 +4,7 @@ Only the model is scripted. The tools read, write and run for real, below a fold
 """
 
 import asyncio
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -105,6 +106,20 @@ async def _demo(folder: Path, *, keep: bool) -> None:
     out.print(_tour(conversation))
     if keep:
         out.print(Text(f"kept: {folder}", "dim"))
+    if sys.stdout.isatty():
+        await _show(out, home)
+
+
+async def _show(out: Console, home: Path) -> None:
+    """Offers the session on a canvas until the user has seen enough."""
+    from ..canvas.library import Library
+    from ..canvas.server import PORT, Canvas
+    from ..serving.listener import until_signalled
+
+    async with until_signalled() as stop, Canvas(Library(home), port=PORT) as canvas:
+        _title(out, "Its canvas", "open this address in a browser; Ctrl-C ends the demo")
+        click.echo(canvas.link("/s/own~main~demo/canvas"))
+        await stop.wait()
 
 
 def _tools(work: Path) -> list[Any]:
