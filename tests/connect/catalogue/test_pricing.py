@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from interlingua.connect.prices import rates as pricing
 from interlingua.connect.prices.sheet import RATES, PriceSheet
+from interlingua.dialects.wire import UsageDetail
 from interlingua.values.messages import Cost, Usage
 from interlingua.values.request import ModelCost
 
@@ -181,7 +182,7 @@ def test_searches_that_the_provider_ran_are_in_the_total() -> None:
 def test_odd_extras_count_nothing(held: Any) -> None:
     """What is not in the wire's own shape is not read."""
     extra = {"anthropic-messages": held, "google-generative-ai": {"promptTokensDetails": [1, {"modality": "AUDIO"}]}}
-    assert pricing.Counts() == pricing.counts(Usage.of(1, extra=extra))
+    assert UsageDetail() == pricing.usage_detail(Usage.of(1, extra=extra))
 
 
 @pytest.mark.parametrize("rates", [RATES_OF_A_MODEL, flat, {"input": ((0, 1.0),), "output": ((0, 2.0),)}])

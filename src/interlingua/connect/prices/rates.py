@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from math import fsum
 from typing import Any, TypeAlias
 
-from msgspec import Struct
-
+from ...dialects import WIRES
+from ...dialects.wire import UsageDetail
 from ...values.messages import AssistantMessage, Cost, Usage
 from ...values.request import ModelCost
 
@@ -39,22 +39,11 @@ TIER_FACTORS: dict[str, dict[str, float]] = {
 FACTORS_FOR_FRESH = frozenset({"google"})
 
 
-class Counts(Struct, frozen=True):
-    """Finer counts than the four buckets, where the wire told them; each is a part of its bucket."""
-
-    cache_write_1h: int = 0
-    input_audio: int = 0
-    cache_read_audio: int = 0
-    output_audio: int = 0
-    output_image: int = 0
-    web_searches: int = 0
-
-
 def total(usage: Usage, rates: Rates, factor: float = 1.0) -> Cost | None:
     """The cost of one request, or None if a price that it needs is unknown."""
     if not any(name in rates for name in BUCKETS):
         return None
-    given, size = counts(usage), usage.input + usage.cache_read + usage.cache_write
+    given, size = usage_detail(usage), usage.input + usage.cache_read + usage.cache_write
     reasoning = usage.reasoning or 0 if "output_reasoning" in rates else 0
     amounts: dict[str, tuple[int, dict[str, int]]] = {
         "input": (usage.input, {"input_audio": given.input_audio}),
@@ -103,7 +92,7 @@ def _charged(rest: int, parts: Mapping[str, int], bucket: str, rates: Rates, siz
     return millionths / 1_000_000
 
 
-def _fees(given: Counts, rates: Rates) -> float | None:
+def _fees(given: UsageDetail, rates: Rates) -> float | None:
     fees = at_size(rates["request"], 0) / 1000 if "request" in rates else 0.0
     if given.web_searches:
         if "web_search" not in rates:
@@ -124,25 +113,13 @@ def at_size(rate: Rate, size: int) -> float:
 # --- what wires tell beyond the buckets -------------------------------------------------------------------------------
 
 
-def counts(usage: Usage) -> Counts:
-    """The finer counts in what the wire's own dialect kept of its usage."""
-    if not usage.extra:
-        return Counts()
-    anthropic = _residual(usage.extra, "anthropic-messages")
-    chat = _residual(usage.extra, "openai-completions")
-    google = _residual(usage.extra, "google-generative-ai")
-    cached_audio = _modality(google.get("cacheTokensDetails"), "AUDIO")
-    return Counts(
-        cache_write_1h=_count(anthropic, "cache_creation", "ephemeral_1h_input_tokens")
-        or _long_writes(_residual(usage.extra, "bedrock-converse-stream").get("cacheDetails")),
-        input_audio=_count(chat, "prompt_tokens_details", "audio_tokens")
-        or _modality(google.get("promptTokensDetails"), "AUDIO") - cached_audio,
-        cache_read_audio=cached_audio,
-        output_audio=_count(chat, "completion_tokens_details", "audio_tokens")
-        or _modality(google.get("candidatesTokensDetails"), "AUDIO"),
-        output_image=_modality(google.get("candidatesTokensDetails"), "IMAGE"),
-        web_searches=_count(anthropic, "server_tool_use", "web_search_requests"),
-    )
+def usage_detail(usage: Usage) -> UsageDetail:
+    """The finer counts in what the wire's codec kept of its usage."""
+    for api, residual in usage.extra.items():
+        wire = WIRES.get(api)
+        if wire is not None and wire.usage_detail is not None and isinstance(residual, dict):
+            return wire.usage_detail(_with_hints(residual))
+    return UsageDetail()
 
 
 def reported_cost(usage: Usage) -> Cost | None:
@@ -154,37 +131,15 @@ def reported_cost(usage: Usage) -> Cost | None:
     return None
 
 
-# Vertex AI says how a request was served: UsageMetadata.TrafficType. What was provisioned is not paid by the token.
-_TRAFFIC = ("TRAFFIC_TYPE_UNSPECIFIED", "ON_DEMAND", "PROVISIONED_THROUGHPUT", "ON_DEMAND_PRIORITY", "ON_DEMAND_FLEX")
-
-
 def service_tier(message: AssistantMessage) -> str | None:
     """Which service answered, as the answer tells it; it may differ from the one asked for."""
-    residual = message.usage.extra if message.usage is not None else {}
-    anthropic, google = _residual(residual, "anthropic-messages"), _residual(residual, "google-generative-ai")
-    given = (
-        _told_tier(message),
-        _traffic(google.get("trafficType")),
-        "fast" if anthropic.get("speed") == "fast" else None,
-        # Anthropic charges more where the place of inference is chosen; older models say `not_available`.
-        f"inference_geo={geo}" if (geo := anthropic.get("inference_geo")) not in _ANYWHERE else None,
-    )
-    special = [word for word in given if word and word.lower() not in ORDINARY_TIERS]
-    return "+".join(dict.fromkeys(special)) or next((word for word in given if word is not None), None)
+    named = usage_detail(message.usage).tiers if message.usage is not None else ()
+    given = [tier for tier in (_envelope_tier(message), *named) if tier is not None]
+    special = [tier for tier in given if tier and tier.lower() not in ORDINARY_TIERS]
+    return "+".join(dict.fromkeys(special)) or next(iter(given), None)
 
 
-_ANYWHERE = (None, "", "global", "not_available")
-
-
-def _traffic(word: Any) -> str | None:
-    if isinstance(word, int) and 0 <= word < len(_TRAFFIC):  # enums may be asked for as numbers
-        word = _TRAFFIC[word]
-    if not isinstance(word, str) or word == _TRAFFIC[0]:
-        return None
-    return word.removeprefix("ON_DEMAND_").lower()
-
-
-def _told_tier(message: AssistantMessage) -> str | None:
+def _envelope_tier(message: AssistantMessage) -> str | None:
     for residual in message.extra.values():
         envelope = residual.get("~response") if isinstance(residual, dict) else None
         if isinstance(envelope, dict):
@@ -192,42 +147,15 @@ def _told_tier(message: AssistantMessage) -> str | None:
             tier = tier.get("type") if isinstance(tier, dict) else tier
             if isinstance(tier, str):
                 return tier
-    residual = message.usage.extra if message.usage is not None else {}
-    tier = _residual(residual, "anthropic-messages").get("service_tier")
-    tier = tier or _residual(residual, "google-generative-ai").get("serviceTier")
-    return tier if isinstance(tier, str) else None
+    return None
 
 
-def _residual(extra: Mapping[str, Any], api: str) -> Mapping[str, Any]:
-    """What a dialect kept of its usage, with the keys of objects that it understood in part (`~`) among the others."""
-    residual = extra.get(api)
-    if not isinstance(residual, dict):
-        return {}
+def _with_hints(residual: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a codec kept of its usage, with the keys of objects that it understood in part (`~`) among the others."""
     hints = residual.get("~")
     if not isinstance(hints, dict):
         return residual
-    return residual | {key: hint["in"] for key, hint in hints.items() if isinstance(hint, dict) and "in" in hint}
-
-
-def _count(pending: Mapping[str, Any], name: str, key: str) -> int:
-    inner = pending.get(name)
-    number = inner.get(key) if isinstance(inner, dict) else None
-    return number if isinstance(number, int) and number > 0 else 0
-
-
-def _modality(details: Any, modality: str) -> int:
-    return _sum(details, "modality", modality, "tokenCount")
-
-
-def _long_writes(details: Any) -> int:
-    return _sum(details, "ttl", "1h", "inputTokens")
-
-
-def _sum(details: Any, key: str, word: str, count: str) -> int:
-    if not isinstance(details, list):
-        return 0
-    found = (item.get(count) for item in details if isinstance(item, dict) and item.get(key) == word)
-    return sum(number for number in found if isinstance(number, int))
+    return {**residual, **{key: hint["in"] for key, hint in hints.items() if isinstance(hint, dict) and "in" in hint}}
 
 
 # --- as the descriptor of a model says it -----------------------------------------------------------------------------
