@@ -14,7 +14,7 @@ import string
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,10 +29,10 @@ from ..dialects.wire import Decoding
 from ..values.canonical import build
 from ..values.errors import Aborted, BadWire, DialectError, InterlinguaError, ProviderError
 from ..values.events import Done, Error, StreamEvent
-from ..values.folding import renamed, unfold
+from ..values.folding import unfold
 from ..values.interop import must_propagate, struct_of
 from ..values.jsontext import read, write
-from ..values.messages import AssistantMessage, blocks_of
+from ..values.messages import AssistantMessage, Block, blocks_of
 from ..values.request import Api, CallOptions, Context, ModelDescriptor, Request, ResolvedAuth, StreamOptions
 from ..values.validation import check_context
 from .auth.credentials import scrub
@@ -175,9 +175,9 @@ class HttpConnector:
         url = await self._base(model, call, env) + self._path(spoken, model, bool(request.options.stream))
         messages = request.context.messages
         if len(messages) < _LARGE and not any(map(has_image, messages)):  # a picture may have to be resized
-            body, names, losses = self._body(spoken, request)
+            body, restore, losses = self._body(spoken, request)
         else:
-            body, names, losses = await asyncio.to_thread(self._body, spoken, request)
+            body, restore, losses = await asyncio.to_thread(self._body, spoken, request)
         if call.on_payload is not None:
             changed = call.on_payload(body, model)
             changed = await changed if inspect.isawaitable(changed) else changed
@@ -203,9 +203,9 @@ class HttpConnector:
             elif style in ("aws", "google"):
                 headers |= await _cloud_headers(style, model, call, url, headers, data)
         renewable = auth is not None and auth.mode == "oauth" and (auth.source or "").startswith("stored:")
-        return Prepared(url=url, headers=headers, body=data, names=names, losses=losses, renewable=renewable)
+        return Prepared(url=url, headers=headers, body=data, restore=restore, losses=losses, renewable=renewable)
 
-    def _body(self, spoken: Wire, request: Request) -> tuple[dict[str, Any], Mapping[str, str], Any]:
+    def _body(self, spoken: Wire, request: Request) -> "tuple[dict[str, Any], Restore | None, Any]":
         adapted = adapt(request, request.model, caching=True)
         encoded = spoken.codec.encode_request(adapted.request)
         body = {**self.row.body, **encoded.body}
@@ -213,7 +213,7 @@ class HttpConnector:
             body = spoken.http.complete_body(request, body)
         for warning in adapted.warnings:
             _log.warning("%s/%s: %s", self.provider, request.model.id, warning.why)
-        return body, adapted.names, _Joined(adapted.losses, adapted.warnings, encoded.losses)
+        return body, adapted.restore_block, _Joined(adapted.losses, adapted.warnings, encoded.losses)
 
     async def url(self, model: ModelDescriptor, call: CallOptions, *, stream: bool = True) -> str:
         """Where requests for a model go."""
@@ -378,13 +378,16 @@ class _Joined(Sequence[Any]):
 # --- one attempt ------------------------------------------------------------------------------------------------------
 
 
+Restore: TypeAlias = Callable[[Block], Block]
+
+
 class Prepared(Struct, frozen=True, kw_only=True):
     """A request as it goes out, and what the answer's decoder must know of it."""
 
     url: str
     headers: Mapping[str, str]
     body: bytes
-    names: Mapping[str, str] = {}  # of tools: the wire's -> the conversation's
+    restore: Restore | None = None  # blocks of the answer as the conversation has them
     losses: Any = ()
     renewable: bool = False  # the key is a login's token: if it is refused, there may be a newer one
 
@@ -407,7 +410,7 @@ class Exchange:
         self._options = options
         self._transport = transport
         self._secrets: list[str | None] = [options.api_key]  # and the key that is found elsewhere, when it is
-        self._names: Mapping[str, str] = {}
+        self._restore: Restore | None = None
         self._timestamp = _now()
         self._decoding: Decoding | None = None
         self._reply: Reply | None = None
@@ -481,7 +484,7 @@ class Exchange:
                 mint=_unique_id,
                 quirks=_quirks(self._wire, model),
             )
-            self._decoding.renaming(self._names)
+            self._decoding.restoring(self._restore)
         return self._decoding
 
     async def _begin(self, watch: Watch) -> Reply:
@@ -489,7 +492,7 @@ class Exchange:
         connector, options = self._connector, self._options
         prepared = await watch.during(connector.prepare(self._wire, self._request, options, self._secrets))
         self.losses = prepared.losses
-        self._names = prepared.names
+        self._restore = prepared.restore
         reply = await self._send(prepared, watch)
         if reply.status == 401 and prepared.renewable:
             reply.close()
@@ -533,9 +536,8 @@ class Exchange:
         takes = _parameters(getattr(codec.decode_response, "func", codec.decode_response))
         fields |= {name: value for name, value in more.items() if value is not None and name in takes}
         answer = codec.decode_response(body, **fields)
-        if self._names:
-            content = tuple(renamed(block, self._names) for block in blocks_of(answer.content))
-            answer = replace(answer, content=content)
+        if self._restore is not None:
+            answer = replace(answer, content=tuple(map(self._restore, blocks_of(answer.content))))
         if answer.stop_reason == "error" and (given := _error_in(body)) is not None:
             self._decoder.failure = codec.decode_error(0, {"error": given})
         events = list(unfold(answer))

@@ -12,7 +12,7 @@ from ..values.errors import BadWire, FormatError, InterlinguaError, ProviderErro
 from ..values.events import StreamEvent, message_in
 from ..values.folding import CUT_OFF, Recorder
 from ..values.losses import Encoded, Loss
-from ..values.messages import AssistantMessage
+from ..values.messages import AssistantMessage, Block
 from ..values.request import Request
 from .framing import Frame
 from .provider_errors import as_provider_error
@@ -42,9 +42,9 @@ class Decoder(abc.ABC):
         self._frames = 0
         self.failure: InterlinguaError | None = None  # why the stream broke, typed, unless the caller broke it
 
-    def renaming(self, names: Mapping[str, str]) -> None:
-        """Has tools go by the conversation's own names: `names` is the wire's name -> ours."""
-        self._record.names = names
+    def restoring(self, restore: Callable[[Block], Block] | None) -> None:
+        """Has blocks come as the conversation has them: see `Adapted.restore_block`."""
+        self._record.restore = restore
 
     def feed(self, frame: Frame) -> list[StreamEvent]:
         """The events that this frame brings. What the wire forbids ends the stream with an error event."""

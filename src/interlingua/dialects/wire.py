@@ -23,7 +23,7 @@ from ..values import jsontext
 from ..values.errors import InterlinguaError, ProviderError
 from ..values.events import StreamEvent
 from ..values.losses import Encoded, Loss, SupportTable
-from ..values.messages import AssistantMessage
+from ..values.messages import AssistantMessage, Block
 from ..values.request import Conversation, ModelDescriptor, Request
 from .framing import Frame
 from .limits import Limits, Refinement, compat_limits
@@ -45,7 +45,7 @@ class Decoding(Protocol):
 
     failure: InterlinguaError | None
 
-    def renaming(self, names: Mapping[str, str]) -> None: ...
+    def restoring(self, restore: Callable[[Block], Block] | None) -> None: ...
     def feed(self, frame: Frame, /) -> list[StreamEvent]: ...
     def close(self, error: str | None = None, *, aborted: bool = False) -> list[StreamEvent]: ...
 

@@ -4,7 +4,7 @@ The recorder guards the grammar, whatever the upstream does: one start, blocks t
 once, one terminal event, nothing after it. The work per delta does not grow with the message.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -126,7 +126,7 @@ class _Slot:
 class Recorder:
     """Writes one message's events and its log. Keys name blocks in the wire's own terms (an index, an item id)."""
 
-    __slots__ = ("_at", "_slots", "base", "content", "finished", "log", "names", "out", "started")
+    __slots__ = ("_at", "_slots", "base", "content", "finished", "log", "out", "restore", "started")
 
     def __init__(self, base: AssistantMessage) -> None:
         self.base = base
@@ -135,7 +135,7 @@ class Recorder:
         self.content: list[Block] = []
         self.started = False
         self.finished = False
-        self.names: Mapping[str, str] = {}  # of tools: the wire's -> the conversation's
+        self.restore: Callable[[Block], Block] | None = None  # a block as the conversation has it; see `adapt`
         self._slots: dict[Hashable, _Slot] = {}
         self._at = -1
 
@@ -182,7 +182,7 @@ class Recorder:
         self.begin()
         if self.is_open(key):
             self.close(key)
-        block, first = emptied(renamed(block, self.names) if self.names else block)
+        block, first = emptied(self.restore(block) if self.restore is not None else block)
         slot = _Slot(len(self.content), block)
         self._slots[key] = slot
         self.content.append(block)
@@ -226,8 +226,8 @@ class Recorder:
             block = _finished(slot.block, "".join(slot.pieces))
         elif not slot.pieces:
             self.delta(key, emptied(block)[1])  # it came at the end, or at the start, without a delta
-        if self.names:
-            block = renamed(block, self.names)
+        if self.restore is not None:
+            block = self.restore(block)
         slot.closed = True
         slot.block = block
         self.content[slot.index] = block
@@ -268,10 +268,8 @@ class Recorder:
             return
         self.begin()
         self.finished = True
-        if self.names:
-            message = replace(
-                message, content=tuple(renamed(block, self.names) for block in blocks_of(message.content))
-            )
+        if self.restore is not None:
+            message = replace(message, content=tuple(map(self.restore, blocks_of(message.content))))
         reason = message.stop_reason or "stop"
         if reason == "error" or reason == "aborted":
             self.out.append(Error(reason, message))
@@ -283,11 +281,6 @@ class Recorder:
         place["_log"] = self.log
         place["_at"] = len(self.log)
         self.out.append(event)  # type: ignore[arg-type]
-
-
-def renamed(block: Block, names: Mapping[str, str]) -> Block:
-    """A call under the conversation's own name for its tool."""
-    return replace(block, name=names[block.name]) if isinstance(block, ToolCall) and block.name in names else block
 
 
 def settle(reason: StopReason | None, content: tuple[Block, ...]) -> StopReason:

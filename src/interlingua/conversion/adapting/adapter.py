@@ -84,15 +84,22 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
 
     def restore(self, message: AssistantMessage) -> AssistantMessage:
         """An answer to the adapted request, with the conversation's own tool names and kinds of tools."""
-        if not any(call.name in self.names or call.name in self._custom for call in message.tool_calls):
+        restore = self.restore_block
+        if restore is None or not any(restore(call) is not call for call in message.tool_calls):
             return message
-        return replace(message, content=tuple(map(self._restored, blocks_of(message.content))))
+        return replace(message, content=tuple(map(restore, blocks_of(message.content))))
+
+    @property
+    def restore_block(self) -> Callable[[Block], Block] | None:
+        """What `restore` does to each block of an answer; None where it does nothing."""
+        return self._restored if self.names or self._custom else None
 
     def _restored(self, block: Block) -> Block:
-        block = _renamed(block, self.names)
-        if isinstance(block, ToolCall) and block.name in self._custom:
-            return custom_tools.marked(block, self._custom[block.name])
-        return block
+        if not isinstance(block, ToolCall):
+            return block
+        if block.name in self.names:
+            block = replace(block, name=self.names[block.name])
+        return custom_tools.marked(block, self._custom[block.name]) if block.name in self._custom else block
 
 
 _IN_MESSAGES = re.compile(r"\$\.messages\[(\d+)\](?:\.content\[(\d+)\])?(.*)", re.DOTALL)
@@ -129,12 +136,6 @@ def structural_repairs(request: Request) -> tuple[Loss, ...]:
     pair(work)
     rename_ids(work)
     return tuple(work.losses)
-
-
-def _renamed(block: Block, names: dict[str, str]) -> Block:
-    if isinstance(block, ToolCall) and block.name in names:
-        return replace(block, name=names[block.name])
-    return block
 
 
 def _warn_of_overflow(work: Work) -> None:
