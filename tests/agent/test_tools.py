@@ -306,7 +306,7 @@ async def test_nobody_to_ask_means_no() -> None:
     """A policy that asks, without anybody who answers, allows nothing."""
     result, seen = await one_call(policy=Policy.of({"default": "ask"}))
     assert (True, []) == (result.is_error, seen)
-    assert "nobody can be asked" in texts([result])[0]
+    assert "nobody to approve it" in texts([result])[0]
 
 
 async def test_a_question_that_is_open_when_the_run_is_aborted_is_a_no() -> None:

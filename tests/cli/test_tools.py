@@ -41,7 +41,7 @@ def test_an_unknown_group_is_told() -> None:
     """Nothing matches, and the user hears why."""
     listed = run("tools", "list", "--include", "group:nothing", "--json")
     assert (0, []) == (listed.code, listed.json)
-    assert "there is no group:nothing" in listed.err
+    assert "unknown group 'group:nothing'" in listed.err
 
 
 def test_a_tool_is_shown_with_what_it_takes() -> None:

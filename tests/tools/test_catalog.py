@@ -165,7 +165,7 @@ def test_an_unknown_group_is_told(registry: ToolRegistry) -> None:
     """It matches nothing, and is not taken in silence."""
     told: list[str] = []
     discover_core_tools(registry, exclude=["group:nothing", "group:web"], on_load_warning=told.append)
-    assert told[0].startswith("there is no group:nothing: known are group:fs, ")
+    assert told[0].startswith("unknown group 'group:nothing'; valid groups: group:fs, ")
     assert 2 == len(told)
 
 
@@ -175,7 +175,7 @@ def test_a_module_that_is_not_there_or_does_not_load_is_told_and_the_others_stay
     told: list[str] = []
     errors: list[Any] = []
     discover_core_tools(registry, on_load_warning=told.append)
-    assert ["the core tool lost could not be loaded: there is no module cat_alog.lost"] == told
+    assert ["the core tool lost could not be loaded: no module cat_alog.lost"] == told
     tools = registry.resolve_all(ToolContext(root="/r"), lambda meta, error: errors.append((meta.id, type(error))))
     assert (["good"], [("broken", AttributeError)]) == ([tool.name for tool in tools], errors)
     assert 2 == len(told) and "the core tool broken could not be loaded: AttributeError" in told[1]
@@ -212,7 +212,7 @@ def test_the_openclaw_root_is_kept_for_plugins(registry: ToolRegistry, tmp_path:
     discover_core_tools(registry, include=["read"], openclaw_root="/nowhere", on_load_warning=told.append)
     assert ((str(tmp_path),), ["read"]) == (registry.search_roots, [meta.id for meta in registry])
     assert [
-        "/nowhere is no directory: no plugins are looked for there; give openclaw_root the path of a checkout"
+        "/nowhere is not a directory, so no plugins are searched there; set openclaw_root to the path of a checkout"
     ] == told
 
 
@@ -292,7 +292,7 @@ def test_a_known_group_without_a_tool_is_told(registry: ToolRegistry) -> None:
     discover_core_tools(registry, include=["group:nodes", "raed"], exclude=["group:web"], on_load_warning=told.append)
     assert (
         0,
-        ["group:nodes selects no tool: none that is registered is in it", "there is no tool raed: did you mean read?"],
+        ["group 'group:nodes' selects no registered tool", "unknown tool 'raed'; did you mean 'read'?"],
     ) == (
         len(registry),
         told,

@@ -341,6 +341,6 @@ async def test_a_model_cannot_choose_a_model_that_reads_files(image_model):
     `debug/replay:FILE` stands for a file; only what the settings name is asked.
     """
     models = Models()
-    with pytest.raises(ToolAuthorizationError, match="may not be asked"):
+    with pytest.raises(ToolAuthorizationError, match="is not allowed"):
         await run(made(models, image_model=image_model), image=DATA_URL, model="debug/replay:/etc/passwd")
     assert [] == models.asked

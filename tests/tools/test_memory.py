@@ -318,7 +318,7 @@ async def test_no_notes_are_no_results_and_said(tmp_path):
     empty = await search(tmp_path, "tea")
     assert ([], True) == (empty["results"], "no memory notes yet" in empty["message"])
     (tmp_path / "MEMORY.md").write_text("")
-    assert "no note holds these words" in (await search(tmp_path, "tea"))["message"]
+    assert "no note contains these words" in (await search(tmp_path, "tea"))["message"]
 
 
 async def test_agent_and_workspace_are_both_searched(agent, tmp_path):
@@ -368,7 +368,11 @@ async def test_a_note_is_read_whole_or_in_part(agent):
     whole = await get(agent, "MEMORY.md")
     part = await get(agent, "./MEMORY.md", **{"from": 5, "lines": 1})
     assert (MEMORY.rstrip("\n"), 7, None) == (whole["text"], whole["totalLines"], whole.get("message"))
-    assert ("## Work", 1, "the note goes on: ask again with from 6") == (part["text"], part["lines"], part["message"])
+    assert ("## Work", 1, "there are more lines; continue with from 6") == (
+        part["text"],
+        part["lines"],
+        part["message"],
+    )
     with pytest.raises(ToolInputError, match="has 7 lines"):
         await get(agent, "MEMORY.md", **{"from": 8})
 

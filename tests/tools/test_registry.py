@@ -138,7 +138,7 @@ def test_tools_and_factories_are_not_mistaken_for_each_other(registry: ToolRegis
         with pytest.raises(FormatError):
             wrong()
     for wrong_factory in (hello, None):
-        with pytest.raises(FormatError, match="a factory is needed for x"):
+        with pytest.raises(FormatError, match="not a factory for x"):
             registry.register_factory(wrong_factory, meta("x"))  # type: ignore[arg-type]
 
 
@@ -223,7 +223,7 @@ def test_what_a_factory_makes_must_be_a_tool(registry: ToolRegistry) -> None:
     """Anything else is skipped with the reason."""
     registry.register_factory(lambda context: "tool", meta("odd"))  # type: ignore[arg-type,return-value]
     assert [] == registry.resolve_all()
-    assert "which is no tool" in registry.skipped[0].reason
+    assert "which is not a tool" in registry.skipped[0].reason
 
 
 def test_one_tool_is_resolved_by_id_or_by_name(registry: ToolRegistry) -> None:
@@ -254,9 +254,9 @@ def test_an_unknown_profile_or_group_or_tool_is_told(registry: ToolRegistry, war
         assert [] == registry.resolve_all(include=["group:fz", "reed"])
         assert ["read"] == names(registry.resolve_all(exclude=["group:fz"]))
     assert [
-        "there is no profile codeing: known are minimal, coding, messaging, full",
-        "there is no group:fz: known are group:fs, group:openclaw",
-        "there is no tool reed: did you mean read?",
+        "unknown profile 'codeing'; valid profiles: minimal, coding, messaging, full",
+        "unknown group 'group:fz'; valid groups: group:fs, group:openclaw",
+        "unknown tool 'reed'; did you mean 'read'?",
     ] == warnings
 
 
@@ -270,9 +270,9 @@ def test_a_group_or_profile_that_selects_nothing_is_told(registry: ToolRegistry,
     assert ["read"] == names(registry.resolve_by_profile("coding", include=["group:fs"]))
     assert [] == registry.resolve_all(include=[])
     assert [
-        "the profile messaging selects no tool: none that is registered is in it",
-        "group:ui selects no tool: none that is registered is in it",
-        "there is no tool reed: did you mean read?",
+        "profile 'messaging' selects no registered tool",
+        "group 'group:ui' selects no registered tool",
+        "unknown tool 'reed'; did you mean 'read'?",
     ] == warnings
 
 
@@ -321,7 +321,7 @@ def test_an_optional_tool_must_be_named(registry: ToolRegistry) -> None:
     registry.register(tool("a"), optional=True, section_id="fs")
     registry.register_factory(lambda context: tool("b"), meta("fb"), names=["b"], optional=True)
     assert [] == registry.resolve_all()
-    assert "it is optional: name it in include" == registry.skipped[0].reason
+    assert "optional; name it in include" == registry.skipped[0].reason
     assert (["a"], ["a"], ["b"]) == tuple(
         names(registry.resolve_all(include=include)) for include in (["a"], ["group:fs"], ["b"])
     )
@@ -404,7 +404,7 @@ def test_an_asynchronous_factory_is_a_reported_skip_where_nothing_can_be_awaited
     registry.register_factory(make, meta("later"))
     registry.register(tool("a"))
     assert ["a"] == names(registry.resolve_all())
-    assert (Skipped(id="later", reason="its factory is asynchronous: use aresolve_all"),) == registry.skipped
+    assert (Skipped(id="later", reason="its factory is asynchronous; use aresolve_all"),) == registry.skipped
     assert registry.resolve("later") is None
 
 

@@ -1,7 +1,7 @@
-"""The one way to call a tool: checked, mended where that is harmless, permitted, run, and always answered.
+"""Tool execution: validates and repairs arguments, applies the policy, runs the tool, and always returns a result.
 
-Whatever goes wrong becomes a result with `is_error`, in words that tell a model how to do better; only the cancellation
-of the caller's own task is raised.
+Every failure becomes a result with `is_error` and a message that tells the model how to correct it; only the
+cancellation of the caller's task is raised.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from .tool import Tool, ToolContext, ToolResult, ToolUpdateCallback, tool_of
 from .validation import allowed, shown
 from .validation import validated as validated
 
-GRACE = 2.0  # seconds that a tool has to stop by itself when the signal fires
+GRACE = 2.0  # seconds for a tool to stop by itself after the signal fires
 
 _log = logging.getLogger(__name__)
 
 
 class Ruling(Protocol):
-    """What a policy says of a call, and why."""
+    """A policy's decision on a call."""
 
     @property
     def action(self) -> Action: ...
@@ -37,7 +37,7 @@ class Ruling(Protocol):
 
 
 class Judge(Protocol):
-    """Says whether a call may run: a `Policy`, or anything that decides like one. The params are valid by then."""
+    """Decides whether a call may run: a `Policy`, or any object with its `decide`. The params are validated."""
 
     def decide(self, tool: str, params: dict[str, Any], /) -> Ruling: ...
 
@@ -57,17 +57,16 @@ async def call_tool(
     approve: Approve | None = None,
     parse_error: str | None = None,
 ) -> ToolResult:
-    """Runs one call. `arguments` is an object or its JSON text; blank is `{}`. Never raises but for cancellation.
+    """Runs one call. `arguments` is an object or its JSON text; blank is `{}`. Raises only on cancellation.
 
-    Tools and contexts that are mappings in the caller's hand are taken as a registry takes them.
-    `parse_error` is that of a `ToolCall` whose arguments were no JSON object: such a call is answered, not run. With a
-    policy that asks and no `approve`, the answer is no.
+    `tool` and `context` may be mappings, as for a registry. `parse_error` is that of a `ToolCall` whose arguments were
+    not a JSON object: such a call gets an error result. If the policy asks and `approve` is None, the call is denied.
     """
     tool, given = tool_of(tool), ToolContext.of(context)
     if signal is not None and signal.aborted:
         return failure(tool.name, f"{tool.name} was not run: {_aborted(signal)}", "aborted")
 
-    async def admitted() -> dict[str, Any]:
+    async def admit() -> dict[str, Any]:
         if tool.owner_only and not given.sender_is_owner:
             raise ToolAuthorizationError(f"{tool.name} may only be used by the owner, and the sender is not the owner")
         if parse_error is not None:
@@ -77,11 +76,11 @@ async def call_tool(
             await _permit(tool, tool_call_id, params, policy, approve)
         return params
 
-    return await _run(tool, tool_call_id, admitted, signal, on_update)
+    return await _run(tool, tool_call_id, admit, signal, on_update)
 
 
 def failure(tool_name: str, text: str, status: int | str) -> ToolResult:
-    """A result that says what went wrong, to the model as text and to programs as details."""
+    """An error result, as text for the model and as details for programs."""
     details = {"status": status, "tool": tool_name, "error": text}
     return ToolResult(content=(TextBlock(text=text),), details=details, is_error=True)
 
@@ -98,7 +97,7 @@ def _checked(tool: Tool, arguments: Any) -> dict[str, Any]:
         params, problems = validated(tool.parameters, given)
     except FormatError as error:
         raise ToolInputError(f"{tool.name} cannot be called, its own schema is wrong: {error.message}") from error
-    except (ValueError, RecursionError) as error:  # numbers and depths beyond what Python takes
+    except (ValueError, RecursionError) as error:  # numbers and depths beyond Python's limits
         raise ToolInputError(_unreadable(tool, arguments, describe(error))) from error
     if problems:
         raise ToolInputError(_explained(tool, given, problems))
@@ -106,7 +105,7 @@ def _checked(tool: Tool, arguments: Any) -> dict[str, Any]:
 
 
 def _object(arguments: Any) -> dict[str, Any]:
-    """The arguments as an object of our own: what a tool does to it is not seen in the transcript."""
+    """A copy of the arguments as an object: a tool that changes it does not change the transcript."""
     if arguments is None or (isinstance(arguments, str | bytes) and not arguments.strip()):
         return {}
     text = arguments if isinstance(arguments, str | bytes) else jsontext.write(arguments)
@@ -119,7 +118,7 @@ def _object(arguments: Any) -> dict[str, Any]:
 async def _permit(
     tool: Tool, tool_call_id: str, params: dict[str, Any], policy: Judge, approve: Approve | None
 ) -> None:
-    """Asks the policy, and a person if the policy says so. A policy or a person that fails has not allowed anything."""
+    """Applies the policy, and requests approval if it asks. An error of either denies the call."""
     try:
         decision = policy.decide(tool.name, params)
     except BaseException as error:
@@ -132,7 +131,9 @@ async def _permit(
     if decision.action != "ask":
         raise ToolAuthorizationError(f"{tool.name} is not allowed: {decision.reason}. Do it another way, or ask first.")
     if approve is None:
-        raise ToolAuthorizationError(f"{tool.name} needs approval ({decision.reason}), and nobody can be asked here")
+        raise ToolAuthorizationError(
+            f"{tool.name} needs approval ({decision.reason}), and there is nobody to approve it"
+        )
     request = ApprovalRequest(tool_call_id=tool_call_id, tool_name=tool.name, params=params, reason=decision.reason)
     try:
         answer = approve(request)
@@ -140,8 +141,8 @@ async def _permit(
     except BaseException as error:
         if must_propagate(error):
             raise
-        _log.error("asking for approval failed for %s", tool.name, exc_info=error)
-        raise ToolAuthorizationError(f"{tool.name} was not run: asking failed: {describe(error)}") from error
+        _log.error("approval failed for %s", tool.name, exc_info=error)
+        raise ToolAuthorizationError(f"{tool.name} was not run: approval failed: {describe(error)}") from error
     if approved is not True:
         raise ToolAuthorizationError(f"{tool.name} was not approved ({decision.reason}): do not try the same again")
 
@@ -179,24 +180,24 @@ def _kind(value: Any) -> str:
 async def _run(
     tool: Tool,
     tool_call_id: str,
-    admitted: Callable[[], Awaitable[dict[str, Any]]],
+    admit: Callable[[], Awaitable[dict[str, Any]]],
     signal: Abort | None,
     on_update: ToolUpdateCallback | None,
 ) -> ToolResult:
-    """Runs the tool in a task of its own, so that neither the signal nor a cancellation depends on its good will."""
+    """Runs the tool in its own task, so that abort and cancellation do not depend on its cooperation."""
     inner = Abort()
     forget = signal.on_abort(lambda: inner.abort(signal.reason)) if signal is not None else None
     updates = _Updates(on_update) if on_update is not None else None
-    running = asyncio.ensure_future(_outcome(tool, tool_call_id, admitted, inner, updates))
+    running = asyncio.ensure_future(_outcome(tool, tool_call_id, admit, inner, updates))
     fired = asyncio.ensure_future(inner.wait())
     try:
         await asyncio.wait({running, fired}, return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
-            await _stopped(running)
+            await _stop(running)
         return _answer(tool, running, inner)
     except asyncio.CancelledError:
         inner.abort("the call was cancelled")
-        await _stopped(running, grace=0)
+        await _stop(running, grace=0)
         raise
     finally:
         if updates is not None:
@@ -209,12 +210,12 @@ async def _run(
 async def _outcome(
     tool: Tool,
     tool_call_id: str,
-    admitted: Callable[[], Awaitable[dict[str, Any]]],
+    admit: Callable[[], Awaitable[dict[str, Any]]],
     signal: Abort,
     on_update: ToolUpdateCallback | None,
 ) -> ToolResult:
     try:
-        params = await admitted()
+        params = await admit()
         if signal.aborted:
             return failure(tool.name, f"{tool.name} was not run: {_aborted(signal)}", "aborted")
         returned: Any = tool.execute(tool_call_id, params, signal, on_update)
@@ -228,8 +229,8 @@ async def _outcome(
         return failure(tool.name, f"{tool.name} failed: {describe(error)}", 500)
 
 
-async def _stopped(running: asyncio.Future[ToolResult], grace: float | None = None) -> None:
-    """Waits for a tool that was told to stop; cancels it when it does not, and leaves it when that does not help."""
+async def _stop(running: asyncio.Future[ToolResult], grace: float | None = None) -> None:
+    """Waits for an aborted tool; cancels it after the grace period, and abandons it if that does not help."""
     await asyncio.wait({running}, timeout=GRACE if grace is None else grace)
     if not running.done():
         running.cancel()
@@ -245,11 +246,11 @@ def _answer(tool: Tool, running: asyncio.Future[ToolResult], signal: Abort) -> T
 
 
 class _Updates:
-    """Hands partial results to the caller, in the caller's loop and only while the call runs."""
+    """Passes partial results to the callback, in the caller's loop and only while the call runs."""
 
-    def __init__(self, hear: ToolUpdateCallback) -> None:
+    def __init__(self, callback: ToolUpdateCallback) -> None:
         self.over = False
-        self._hear = hear
+        self._callback = callback
         self._loop = asyncio.get_running_loop()
 
     def __call__(self, partial: ToolResult) -> None:
@@ -268,7 +269,7 @@ class _Updates:
         if self.over:
             return
         try:
-            self._hear(as_partial(partial))
+            self._callback(as_partial(partial))
         except BaseException as error:
             if must_propagate(error):
                 raise

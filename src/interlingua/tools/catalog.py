@@ -1,6 +1,6 @@
-"""The core tools, as a table: what exists, where it belongs, where its factory is. A new tool is a row.
+"""The core tools as a table: id, section, profiles, factory. A new tool is a row.
 
-Nothing is imported before a tool is made. A row whose module is not there is left out, with a warning.
+A tool's module is imported when the tool is created. A row whose module is missing is skipped with a warning.
 """
 
 import importlib
@@ -39,7 +39,7 @@ SECTIONS: tuple[ToolSection, ...] = tuple(
 class Row(NamedTuple):
     """One core tool. `profiles` by letter (minimal, coding, messaGing); `place` is `module:factory` in tools/core.
 
-    `needs` names context fields that it cannot do without; a tool that takes one field or another says so itself.
+    `needs` names required context fields; a tool that accepts alternatives checks them itself.
     """
 
     id: str
@@ -73,9 +73,9 @@ ROWS: tuple[Row, ...] = (
     Row("sessions_list", "sessions", "cg", True, f"{_AT}:sessions_list_tool", _HOST, "List sessions"),
     Row("sessions_history", "sessions", "cg", True, f"{_AT}:sessions_history_tool", _HOST, "Read another session"),
     Row("sessions_send", "sessions", "cg", True, f"{_AT}:sessions_send_tool", _HOST, "Write to another session"),
-    Row("sessions_spawn", "sessions", "c", True, f"{_AT}:sessions_spawn_tool", _HOST, "Begin a sub-agent"),
+    Row("sessions_spawn", "sessions", "c", True, f"{_AT}:sessions_spawn_tool", _HOST, "Start a sub-agent"),
     Row("subagents", "sessions", "c", True, f"{_AT}:subagents_tool", _HOST, "Manage sub-agents"),
-    Row("session_status", "sessions", "mcg", True, f"{_AT}:session_status_tool", _HOST, "Show how a session stands"),
+    Row("session_status", "sessions", "mcg", True, f"{_AT}:session_status_tool", _HOST, "Show the status of a session"),
     Row("message", "messaging", "g", False, _MESSAGE, "channel", "Write to a channel"),
     Row("canvas", "ui", "", True, "canvas:canvas_tool", "canvas", "Show something on a canvas, and look at it"),
     Row("image", "media", "c", False, "image:image_tool", "complete", "Ask a vision model about an image"),
@@ -87,11 +87,11 @@ _LETTERS: dict[str, ToolProfile] = {"m": "minimal", "c": "coding", "g": "messagi
 GROUPS: dict[str, tuple[str, ...]] = {
     section.id: tuple(row.id for row in ROWS if row.section == section.id) for section in SECTIONS
 } | {OPENCLAW: tuple(row.id for row in ROWS if row.flagged)}
-"""What `group:fs` and the others stand for among the core tools."""
+"""The core tools of each group (`group:fs`, …)."""
 
 
 def get_core_tool_catalog() -> list[ToolMeta]:
-    """What is known of each core tool, without making or importing any."""
+    """The metadata of each core tool, without importing any."""
     return [_meta(row) for row in ROWS]
 
 
@@ -107,10 +107,10 @@ def discover_core_tools(
     on_load_warning: OnLoadWarning | None = None,
     openclaw_root: str | None = None,
 ) -> None:
-    """Registers the core tools; they are made when they are resolved.
+    """Registers the core tools; they are created when resolved.
 
-    `include` and `exclude` take ids and groups (`group:web`); nothing included is nothing, what is in both is out.
-    `openclaw_root` is kept in `registry.search_roots`, for whoever loads plugins from there; nothing of it is run here.
+    `include` and `exclude` take ids and groups (`group:web`); an empty `include` selects nothing, `exclude` wins.
+    `openclaw_root` is added to `registry.search_roots` for the plugin loader; nothing in it is executed here.
     """
     warn = on_load_warning or _log.warning
     for name in dict.fromkeys((*(include or ()), *(exclude or ()))):
@@ -130,20 +130,22 @@ def discover_core_tools(
 
 def _register(registry: ToolRegistry, row: Row, meta: ToolMeta, warn: OnLoadWarning) -> None:
     if importlib.util.find_spec(_module(row)) is None:
-        warn(f"the core tool {row.id} could not be loaded: there is no module {_module(row)}")
+        warn(f"the core tool {row.id} could not be loaded: no module {_module(row)}")
     else:
         registry.register_factory(_Later(row, warn), meta)
 
 
 def _search(registry: ToolRegistry, root: str, warn: OnLoadWarning) -> None:
     if not Path(root).expanduser().is_dir():
-        warn(f"{root} is no directory: no plugins are looked for there; give openclaw_root the path of a checkout")
+        warn(
+            f"{root} is not a directory, so no plugins are searched there; set openclaw_root to the path of a checkout"
+        )
     elif root not in registry.search_roots:
         registry.search_roots = (*registry.search_roots, root)
 
 
 class _Later:
-    """Makes a core tool, and imports its module to do so. Equal to any other for the same row."""
+    """A lazy factory: imports the module of a row and calls its factory. Equal to any other for the same row."""
 
     def __init__(self, row: Row, warn: OnLoadWarning) -> None:
         self._row = row
@@ -152,7 +154,7 @@ class _Later:
     def __call__(self, context: ToolContext) -> Tool | list[Tool] | None:
         try:
             factory: Any = getattr(importlib.import_module(_module(self._row)), self._row.place.partition(":")[2])
-        except BaseException as error:  # whatever a module does when it is imported: the other tools stay
+        except BaseException as error:  # foreign code may raise anything on import
             if not must_propagate(error):
                 self._warn(f"the core tool {self._row.id} could not be loaded: {describe(error)}")
             raise

@@ -1,13 +1,11 @@
-"""Opens files beneath a root and nowhere else, even while somebody changes the tree.
+"""File access confined to a root, safe against concurrent changes of the tree.
 
-A path is walked one component at a time, each opened relative to the directory before it and never through a link, so
-no check can grow old: what was looked at is what is open. Links are read and walked by hand, always from the root, and
-`..` in a link only shortens the way from there: a link may lead anywhere in the root, and is refused where it leaves.
-Only regular files are read and written: no FIFO, device or socket is ever opened.
+A path is walked one component at a time, each opened relative to the directory before it with O_NOFOLLOW, so no race
+between check and use exists. Links are resolved here, always from the root: a link may lead anywhere inside the root,
+and is refused if it leaves it. Only regular files are read and written, never a FIFO, device or socket.
 
-Writing makes a new file beside the old one and renames it into place. The old contents are never touched, so a hard
-link to a file outside keeps the outside file as it was; reading through a hard link cannot be told from reading a file,
-and is allowed.
+Writing creates a new file and renames it into place. The old contents are never modified, so a file outside that shares
+a hard link stays as it is; reading through a hard link cannot be detected, and is allowed.
 """
 
 import errno
@@ -39,20 +37,20 @@ from .tool import FsStat
 
 
 def _flags(*names: str) -> int:
-    """Flags of open(); where the system has them not, no tree can be made, but the module can be imported."""
+    """Flags of open(); 0 for those the system lacks, so that the module can be imported."""
     return functools.reduce(operator.or_, (getattr(os, name, 0) for name in names))
 
 
 _SEARCH = _flags("O_PATH", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
 _LIST = _flags("O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
 _FILE = _flags("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC")
-_TURNS = 100  # links and their `..` on the way; the kernel takes 40 links
+_MAX_DETOURS = 100  # links and their `..` in one path; the kernel allows 40 links
 _CHUNK = 1 << 20
-_GONE = (errno.ENOENT, errno.ENOTDIR)
+_MISSING = (errno.ENOENT, errno.ENOTDIR)
 
 
 class NoSuchFile(ToolInputError):
-    """There is nothing at this path."""
+    """No file at this path."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{shown(path)}: no such file or directory")
@@ -60,22 +58,22 @@ class NoSuchFile(ToolInputError):
 
 
 class TooLarge(ToolInputError):
-    """The file is larger than may be read at once."""
+    """The file exceeds the size limit."""
 
-    def __init__(self, path: str, size: int, most: int) -> None:
-        super().__init__(f"{shown(path)}: {size:,} bytes, more than the {most:,} that are read at once")
+    def __init__(self, path: str, size: int, limit: int) -> None:
+        super().__init__(f"{shown(path)}: {size:,} bytes, more than the limit of {limit:,}")
         self.path, self.size = path, size
 
 
 class Listed(NamedTuple):
-    """An entry of a directory: links are told apart, not followed."""
+    """A directory entry; links are not followed."""
 
     name: str
     kind: str  # file, directory, link or other
 
 
 class _Place(NamedTuple):
-    """Where a walk ended: an open directory, a name in it ("" for the directory itself), and the way from the root."""
+    """The end of a walk: an open directory, a name in it ("" for the directory itself), and the path from the root."""
 
     directory: int
     name: str
@@ -83,7 +81,7 @@ class _Place(NamedTuple):
 
 
 class Tree:
-    """The files beneath `root`. Everything here blocks; the local bridge runs it in threads."""
+    """The files below `root`. All methods block; the local bridge runs them in threads."""
 
     def __init__(self, root: str | Path, max_bytes: int) -> None:
         if os.open not in os.supports_dir_fd:
@@ -95,10 +93,10 @@ class Tree:
         as_written = os.path.abspath(given)  # noqa: PTH100 - links stay as written
         self._roots = tuple(dict.fromkeys((self.root, name_text(as_written))))
         if not os.path.isdir(self._root):  # noqa: PTH112 - bytes
-            raise ToolInputError(f"{root}: the root is no directory")
+            raise ToolInputError(f"{root}: the root is not a directory")
 
     def locate(self, path: str) -> Parts:
-        """The real way to `path` from the root, through no link."""
+        """The real path of `path` from the root, with links resolved."""
         with self._place(path) as place:
             return place.parts
 
@@ -118,7 +116,7 @@ class Tree:
         return FsStat(is_file=regular, is_directory=directory, size=info.st_size, mtime_ms=info.st_mtime_ns / 1e6)
 
     def kind(self, path: str) -> str | None:
-        """What is at the path itself: file, directory, link or other; None when nothing is, or it is out of reach."""
+        """The kind of the path itself: file, directory, link or other; None if missing or inaccessible."""
         try:
             with self._place(path, follow_last=False) as place:
                 info = _lstat(place)
@@ -127,7 +125,7 @@ class Tree:
         return None if info is None else _kind(info.st_mode)
 
     def entries(self, path: str) -> list[Listed]:
-        """What is in a directory, in no order. Links may lead to the directory; those in it are not followed."""
+        """The unordered entries of a directory. Links to the directory are followed, links in it are not."""
         with self._place(path) as place:
             info = _lstat(place)
             if info is None:
@@ -138,7 +136,7 @@ class Tree:
                 return [Listed(name_text(os.fsencode(entry.name)), _entry_kind(entry)) for entry in entries]
 
     def write(self, path: str, data: bytes) -> None:
-        """Replaces the file in one step; mode and, where allowed, owner stay. Makes missing directories."""
+        """Replaces the file atomically; keeps its mode and, if permitted, owner. Creates missing directories."""
         with self._place(path, make=True, exact=True) as place:
             if not place.name:
                 raise ToolInputError(f"{shown(path)}: is a directory")
@@ -148,13 +146,13 @@ class Tree:
         with self._place(path, make=True, exact=True) as place:
             info = _lstat(place)
             if info is None:
-                with suppress(FileExistsError):  # somebody was faster, which is as good
+                with suppress(FileExistsError):  # created concurrently
                     os.mkdir(name_bytes(place.name), dir_fd=place.directory)
             elif not stat.S_ISDIR(info.st_mode):
-                raise ToolInputError(f"{shown(path)}: exists and is no directory")
+                raise ToolInputError(f"{shown(path)}: exists and is not a directory")
 
     def unlink(self, path: str) -> None:
-        """Removes a file, or a link itself rather than what it leads to."""
+        """Removes a file, or a link itself."""
         with self._place(path, follow_last=False, exact=True) as place:
             info = _lstat(place)
             if info is None:
@@ -164,7 +162,7 @@ class Tree:
             os.unlink(name_bytes(place.name), dir_fd=place.directory)
 
     def rename(self, old: str, new: str) -> None:
-        """Moves a file to a place where there is none. Makes missing directories."""
+        """Moves a file to an unused path. Creates missing directories."""
         with (
             self._place(old, follow_last=False, exact=True) as source,
             self._place(new, make=True, exact=True) as target,
@@ -173,7 +171,7 @@ class Tree:
             if info is None:
                 raise NoSuchFile(old)
             if not stat.S_ISREG(info.st_mode):
-                raise ToolInputError(f"{shown(old)}: is no regular file")
+                raise ToolInputError(f"{shown(old)}: not a regular file")
             if _lstat(target) is not None:
                 raise ToolInputError(f"{shown(new)}: exists already")
             names = name_bytes(source.name), name_bytes(target.name)
@@ -193,7 +191,7 @@ class Tree:
             while left and (chunk := os.read(handle, min(left, _CHUNK))):
                 chunks.append(chunk)
                 left -= len(chunk)
-        if not left:  # it grew, or its size is not told, as in /proc
+        if not left:  # it grew, or reports no size, as in /proc
             raise TooLarge(path, self.max_bytes + 1, self.max_bytes)
         return b"".join(chunks)
 
@@ -217,7 +215,7 @@ class Tree:
             raise
 
     def _writable(self, place: _Place, path: str) -> os.stat_result | None:
-        """What is there now, None if nothing. A rename needs no right to the file itself, so that is asked for here."""
+        """The current file's stat, None if missing. Opens it for writing, since a rename checks only the directory."""
         info = _lstat(place)
         if info is None:
             return None
@@ -231,7 +229,7 @@ class Tree:
     def _place(
         self, path: str, *, make: bool = False, follow_last: bool = True, exact: bool = False
     ) -> Iterator[_Place]:
-        """Walks to `path`. With `make`, missing directories on the way are made; `exact` takes no name like it."""
+        """Walks to `path`. `make` creates missing directories; `exact` matches no similar name."""
         try:
             parts = spellings(path, self._roots, home)[0] if exact else self._meant(path)
             with self._walk(parts, path, make, follow_last) as place:
@@ -240,12 +238,12 @@ class Tree:
             raise _explained(error, path, make) from None
 
     def variant(self, path: str) -> str | None:
-        """The path that is read in place of `path`, where nothing is at `path` itself and one looks like it."""
+        """The similar path that is read instead of `path`, if `path` does not exist."""
         literal, found = spellings(path, self._roots, home)[0], self._meant(path)
         return None if found == literal else "/".join(found)
 
     def _meant(self, path: str) -> Parts:
-        """The path itself if something is there, or if nothing looks like it; else what looks like it."""
+        """The path itself if it exists or nothing is similar; else the similar one."""
         literal, *others = spellings(path, self._roots, home)
         if not has_variants(path):
             return literal
@@ -263,15 +261,15 @@ class Tree:
 
     @contextmanager
     def _walk(self, parts: Parts, path: str, make: bool, follow_last: bool) -> Iterator[_Place]:
-        here, names, turns = os.open(self._root, _SEARCH), list[str](), 0
+        here, names, detours = os.open(self._root, _SEARCH), list[str](), 0
         pending = list(reversed(parts))
         try:
             while pending:
                 name = pending.pop()
                 way = self._detour(name, here, names, path) if pending or follow_last or name == ".." else None
                 if way is not None:
-                    turns += 1
-                    if turns > _TURNS:
+                    detours += 1
+                    if detours > _MAX_DETOURS:
                         raise OutsideRoot(path, "too many links")
                     pending += reversed(way)
                     names.clear()
@@ -287,7 +285,7 @@ class Tree:
             os.close(here)
 
     def _detour(self, name: str, here: int, names: list[str], path: str) -> list[str] | None:
-        """The way to go instead, from the root, when `name` is a link or, said by a link, `..`; else None."""
+        """The path from the root to continue at, if `name` is a link or a `..` from a link; else None."""
         if name == "..":
             if not names:
                 raise OutsideRoot(path, "a link leads out of the root")
@@ -313,7 +311,7 @@ def _exchanged(old: int, new: int) -> int:
 
 
 def _link(name: str, directory: int) -> str | None:
-    """What the link says; None when the name is no link, or nothing."""
+    """The target of a link; None if the name is not a link, or missing."""
     try:
         return name_text(os.readlink(name_bytes(name), dir_fd=directory))
     except OSError as error:
@@ -357,7 +355,7 @@ def _refuse_special(info: os.stat_result, path: str) -> None:
         return
     if stat.S_ISLNK(mode):
         raise OutsideRoot(path, "it turned into a link while it was opened")
-    what = "is a directory" if stat.S_ISDIR(mode) else "is no regular file (a device, pipe or socket)"
+    what = "is a directory" if stat.S_ISDIR(mode) else "is not a regular file (a device, pipe or socket)"
     raise ToolInputError(f"{shown(path)}: {what}")
 
 
@@ -370,7 +368,7 @@ def _kind(mode: int) -> str:
 
 
 def _entry_kind(entry: "os.DirEntry[str]") -> str:
-    """The same, from what the directory tells: no look at the file is needed."""
+    """The kind from the directory entry, without a stat."""
     if entry.is_symlink():
         return "link"
     if entry.is_dir(follow_symlinks=False):
@@ -381,7 +379,7 @@ def _entry_kind(entry: "os.DirEntry[str]") -> str:
 def _explained(error: OSError, path: str, make: bool) -> ToolInputError:
     if make and error.errno == errno.ENOTDIR:
         return ToolInputError(f"{shown(path)}: a part of it is a file, not a directory")
-    if error.errno in _GONE:
+    if error.errno in _MISSING:
         return NoSuchFile(path)
     if error.errno == errno.ELOOP:
         return OutsideRoot(path, "it turned into a link while it was opened")

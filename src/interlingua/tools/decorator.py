@@ -1,4 +1,4 @@
-"""Makes a tool of a typed function: its signature becomes the schema, its docstring the words for the model."""
+"""The `tool` decorator: a typed function's signature becomes the schema, its docstring the description."""
 
 import asyncio
 import inspect
@@ -21,7 +21,7 @@ Function: typing.TypeAlias = Callable[..., Any]
 
 
 class FunctionTool(Tool, frozen=True, kw_only=True):
-    """A tool made of a function; calling it calls the function, as if it had not been decorated."""
+    """A tool made from a function; calling it calls the function."""
 
     function: Function
 
@@ -50,12 +50,12 @@ def tool(
     owner_only: bool = False,
     sequential: bool = False,
 ) -> FunctionTool | Callable[[Function], FunctionTool]:
-    """Makes a tool of a sync or async function: `@tool`, or `@tool(name=…, owner_only=True)`.
+    """Makes a tool from a sync or async function: `@tool`, or `@tool(name=…, owner_only=True)`.
 
     Type hints make the schema, defaults make parameters optional, the docstring describes the tool and its parameters
-    (Google, NumPy and Sphinx styles, or `Annotated[int, msgspec.Meta(description=…)]`). A parameter hinted `Abort` gets
-    the signal, one hinted `ToolUpdateCallback` the way to report progress; the model sees neither. A sync function runs
-    in a thread, so it may block.
+    (Google, NumPy and Sphinx styles, or `Annotated[int, msgspec.Meta(description=…)]`). A parameter of type `Abort`
+    receives the signal, one of type `ToolUpdateCallback` the progress callback; the model sees neither. A sync function
+    runs in a thread, so it may block.
     """
 
     def made(function: Function) -> FunctionTool:
@@ -97,7 +97,7 @@ def _parameters(function: Function, named: str) -> list[_Parameter]:
 
 
 def _hinted(function: Function) -> Any:
-    """Where the hints are: on the function, or on `__call__` of an object that is called like one."""
+    """The object with the type hints: the function, or `__call__` of a callable object."""
     return function if inspect.isroutine(function) else type(function).__call__
 
 
@@ -155,7 +155,7 @@ def _property(parameter: _Parameter, schema: dict[str, Any], description: str | 
     try:
         default = msgspec.json.decode(msgspec.json.encode(parameter.default, enc_hook=_plain))
     except (TypeError, ValueError):
-        return schema  # a default that JSON cannot say is the function's own affair
+        return schema  # a default without a JSON form is not in the schema
     return {**schema, "default": default}
 
 
@@ -167,7 +167,7 @@ def _foreign_schema(hint: Any) -> dict[str, Any]:
 
 
 def _hoisted(node: Any, shared: dict[str, Any], named: str) -> Any:
-    """The schema without the `$defs` that pydantic put inside it: references look for them at the root."""
+    """The schema with pydantic's nested `$defs` moved to the root, where references look for them."""
     if isinstance(node, list):
         return [_hoisted(item, shared, named) for item in node]
     if not isinstance(node, dict):
@@ -224,7 +224,7 @@ def _execute(function: Function, parameters: list[_Parameter]) -> Execute:
 
 
 def _stand_in(parameter: _Parameter) -> Any:
-    """What a function gets that asks for the signal or the callback when the caller has none."""
+    """The value for a signal or callback parameter if the caller passes none."""
     if _without_none(parameter.hint) is not parameter.hint:
         return None
     return Abort() if parameter.special == "signal" else _unhandled
@@ -269,14 +269,14 @@ _SPHINX_OTHER = re.compile(r":(type|returns?|rtype|raises?|yields?)\b")
 
 
 def parse_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The words before the first section, and what the docstring says of each parameter."""
+    """The text before the first section, and the description of each parameter."""
     lines = inspect.cleandoc(text).splitlines()
     starts = [at for at in range(len(lines)) if _starts_section(lines, at)]
-    message = "\n".join(lines[: starts[0]] if starts else lines).strip()
+    summary = "\n".join(lines[: starts[0]] if starts else lines).strip()
     described: dict[str, str] = {}
     for start, end in pairwise((*starts, len(lines))):
         described |= _section(lines[start:end])
-    return message, {name: given for name, given in described.items() if given}
+    return summary, {name: given for name, given in described.items() if given}
 
 
 def _starts_section(lines: list[str], at: int) -> bool:

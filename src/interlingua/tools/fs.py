@@ -1,8 +1,8 @@
-"""File systems for tools: a directory of this machine, and one in memory.
+"""File systems for tools: a local directory, and one in memory.
 
-Any object with the six methods of `FsBridge` is a bridge; `adapted_bridge` gives tools the two more that they use, for
-bytes. What a bridge can do beyond is said by attributes that a tool may look for: `local_root`, the directory on this
-machine (so that it can be searched by a program made for that), with `locate` and `kinds` beside it; and `rename`.
+Any object with the six methods of `FsBridge` is a bridge; `adapted_bridge` adds the two bytes methods that tools use.
+Optional attributes: `local_root`, the directory on this machine (so that ripgrep and fd can search it), with `locate`
+and `kinds`; and `rename`.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ MAX_BYTES = 64 * 1024 * 1024
 
 
 def local_bridge(root: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> "LocalBridge":
-    """The files beneath `root`, and no others, whatever a path says and whoever changes the tree meanwhile."""
+    """A bridge confined to the files below `root`, also under concurrent changes of the tree."""
     return LocalBridge(Tree(Path(root), max_bytes))
 
 
@@ -46,7 +46,7 @@ create_node_bridge = local_bridge
 
 
 def memory_bridge(files: Mapping[str, str | bytes] | None = None, *, max_bytes: int = MAX_BYTES) -> "MemoryBridge":
-    """Files that live as long as the bridge; `files` are there from the start."""
+    """A bridge to files in memory, initially `files`."""
     bridge = MemoryBridge(max_bytes)
     for path, content in (files or {}).items():
         bridge.put(path, content if isinstance(content, bytes) else _encoded(path, content))
@@ -54,14 +54,14 @@ def memory_bridge(files: Mapping[str, str | bytes] | None = None, *, max_bytes: 
 
 
 class ByteBridge(FsBridge, Protocol):
-    """A bridge as the tools use it."""
+    """A bridge with the methods for bytes that tools use."""
 
     async def read_bytes(self, path: str) -> bytes: ...
     async def write_bytes(self, path: str, data: bytes) -> None: ...
 
 
 def context_bridge(context: ToolContext) -> ByteBridge:
-    """The context's bridge, or a local one beneath its root. Raises `MissingContext` when it has neither."""
+    """The context's bridge, or a local one below its root. Raises `MissingContext` if it has neither."""
     if context.bridge is not None:
         return adapted_bridge(context.bridge, context.root)
     if context.root is None:
@@ -70,7 +70,7 @@ def context_bridge(context: ToolContext) -> ByteBridge:
 
 
 def adapted_bridge(bridge: Any, root: str | None = None) -> ByteBridge:
-    """A bridge as it is if it reads and writes bytes, else made to do so as far as text allows."""
+    """The bridge itself if it reads and writes bytes, else an adapter over its text methods."""
     if callable(getattr(bridge, "read_bytes", None)) and callable(getattr(bridge, "write_bytes", None)):
         whole: ByteBridge = bridge
         return whole
@@ -78,9 +78,9 @@ def adapted_bridge(bridge: Any, root: str | None = None) -> ByteBridge:
 
 
 class AdaptedBridge:
-    """Somebody's bridge: the six methods in either spelling, answers as values of ours.
+    """An adapter for a foreign bridge: the six methods in either spelling, results as our types.
 
-    A path that is absolute and inside `root` reaches the bridge as one from the root.
+    An absolute path inside `root` is passed to the bridge relative to the root.
     """
 
     def __init__(self, bridge: Any, root: str | None = None) -> None:
@@ -100,7 +100,7 @@ class AdaptedBridge:
                 f"{shown(path)}: not UTF-8 text, and these files are read as text only; "
                 "a bridge with read_bytes(path) reads any file"
             ) from None
-        # A text in which Python kept bytes that are no UTF-8 gives these bytes back.
+        # Restores bytes that Python decoded with surrogateescape.
         return content.encode("utf-8", "surrogateescape") if isinstance(content, str) else bytes(content)
 
     async def write_file(self, path: str, content: str) -> None:
@@ -139,7 +139,7 @@ class AdaptedBridge:
         await self._call("mkdir", path)
 
     def from_root(self, path: str) -> str:
-        """The path as the bridge is given it."""
+        """The path that is passed to the bridge."""
         inside = strip_root(path, self._roots) if path.startswith("/") else None
         return path if inside is None else inside or "."
 
@@ -153,12 +153,12 @@ class AdaptedBridge:
         try:
             answer = call(self.from_root(path), *more)
             return await answer if inspect.isawaitable(answer) else answer
-        except KeyError:  # files kept in a dict
+        except KeyError:  # a bridge over a dict
             raise NoSuchFile(path) from None
 
 
 class LocalBridge:
-    """A bridge to a directory of this machine; the blocking work is done in threads."""
+    """A bridge to a local directory; blocking work runs in threads."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -168,15 +168,15 @@ class LocalBridge:
         return self._tree.root
 
     async def locate(self, path: str) -> str:
-        """The path from the root to what `path` leads to, through no link; empty for the root itself."""
+        """The real path of `path` from the root, with links resolved; empty for the root itself."""
         return "/".join(await asyncio.to_thread(self._tree.locate, path))
 
     async def variant(self, path: str) -> str | None:
-        """The path that is read in place of `path`, where nothing is at `path` itself and one looks like it."""
+        """The similar path that is read instead of `path`, if `path` does not exist."""
         return await asyncio.to_thread(self._tree.variant, path)
 
     async def kinds(self, paths: Sequence[str]) -> list[str | None]:
-        """What is at each path: file, directory, link or other; None when nothing is, or it is out of reach."""
+        """The kind of each path: file, directory, link or other; None if missing or inaccessible."""
         return await asyncio.to_thread(lambda: [self._tree.kind(path) for path in paths])
 
     async def read_file(self, path: str) -> str:
@@ -217,13 +217,13 @@ class LocalBridge:
     def _leads_to_directory(self, path: str, name: str) -> bool:
         try:
             info = self._tree.stat(f"{path or '.'}/{name}")
-        except ToolInputError:  # it leads out of the root: listed, never entered
+        except ToolInputError:  # it leaves the root: listed, never entered
             return False
         return info is not None and info.is_directory
 
 
 class MemoryBridge:
-    """A bridge to files in memory. A directory is there while it was made or holds something."""
+    """A bridge to files in memory."""
 
     def __init__(self, max_bytes: int) -> None:
         self._files: dict[Parts, tuple[bytes, float]] = {}
@@ -273,7 +273,7 @@ class MemoryBridge:
     async def mkdir(self, path: str) -> None:
         parts = spellings(path)[0]
         if parts in self._files:
-            raise ToolInputError(f"{shown(path)}: exists and is no directory")
+            raise ToolInputError(f"{shown(path)}: exists and is not a directory")
         self._make(parts, path)
 
     async def read_bytes(self, path: str) -> bytes:
@@ -288,12 +288,12 @@ class MemoryBridge:
         self.put(path, data)
 
     async def variant(self, path: str) -> str | None:
-        """As a local bridge's."""
+        """The similar path that is read instead of `path`, if `path` does not exist."""
         found = self._parts(path)
         return None if found == spellings(path)[0] else "/".join(found)
 
     def _parts(self, path: str) -> Parts:
-        """The path itself if something is there, or if nothing looks like it; else what looks like it."""
+        """The path itself if it exists or nothing is similar; else the similar one."""
         literal, *others = spellings(path)
         if literal in self._files or literal in self._directories or not has_variants(path):
             return literal
@@ -322,4 +322,6 @@ def _encoded(path: str, content: str) -> bytes:
     try:
         return content.encode()
     except UnicodeEncodeError as error:
-        raise ToolInputError(f"{shown(path)}: the text holds half a character (at {error.start:,})") from None
+        raise ToolInputError(
+            f"{shown(path)}: unpaired surrogate in the text (at {error.start:,}); send valid Unicode"
+        ) from None

@@ -1,8 +1,8 @@
 """Full text search over markdown notes: an SQLite FTS5 index that follows the files.
 
-The index holds nothing that the files do not: when it is lost, broken or of another version, it is built again. Words
-are found whatever their accents and English endings. Scripts without spaces between words (Chinese, Japanese, Thai, …)
-are indexed character by character, and a run of them is searched as a phrase, so that two characters are enough.
+The index is a cache: if it is missing, corrupt or of another version, it is rebuilt. Search ignores accents and English
+endings. Scripts without spaces between words (Chinese, Japanese, Thai, …) are indexed character by character, and a run
+of characters is searched as a phrase, so that two characters are enough.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ _CHUNK_CHARS = 1200
 _SNIPPET_CHARS = 700
 _MAX_TERMS = 24
 _CANDIDATES = 100
-_SETTLED_NS = 2_000_000_000  # a file that changed so shortly before it was read may change again with the same time
+_SETTLED_NS = 2_000_000_000  # a file modified this shortly before the read may change again with the same mtime
 
 _SCHEMA = f"""
 CREATE TABLE files (path TEXT PRIMARY KEY, mtime INTEGER, size INTEGER, hash BLOB, read INTEGER);
@@ -52,10 +52,10 @@ Known: TypeAlias = tuple[int, int, bytes, int]
 
 
 class NoteFile(Protocol):
-    """One note. Both methods raise `OSError` or `ToolInputError` for what cannot be read."""
+    """One note. Both methods raise `OSError` or `ToolInputError` if it is unreadable."""
 
     def state(self) -> tuple[int, int]:
-        """When it was changed, in nanoseconds, and its size in bytes."""
+        """Its modification time in nanoseconds, and its size in bytes."""
         ...
 
     def read(self) -> tuple[bytes, tuple[int, int]]:
@@ -64,11 +64,11 @@ class NoteFile(Protocol):
 
 
 Notes: TypeAlias = Mapping[str, NoteFile]
-"""Notes by absolute path. An index may hold more, for it may be shared; only these are searched."""
+"""Notes by absolute path. A shared index may contain more; only these are searched."""
 
 
 class LocalNote:
-    """A note on this machine. `open` gives a descriptor: how it is kept inside its folder is the caller's business."""
+    """A local note. `open` returns a descriptor; the caller confines it to its folder."""
 
     def __init__(self, open: Callable[[], int]) -> None:
         self._open = open
@@ -91,13 +91,13 @@ class LocalNote:
 
 
 def refuse_large(size: int) -> None:
-    """Raises `ToolInputError` for a note that is larger than one may be."""
+    """Raises `ToolInputError` for a note above the size limit."""
     if size > MAX_FILE_BYTES:
-        raise ToolInputError(f"the note has {size} bytes; {MAX_FILE_BYTES} are the most that is read")
+        raise ToolInputError(f"the note has {size} bytes, more than the limit of {MAX_FILE_BYTES}")
 
 
 class Chunk(NamedTuple):
-    """Lines `first` to `last` (from 1) of a file, and the headings they stand under."""
+    """Lines `first` to `last` (from 1) of a file, and their headings."""
 
     first: int
     last: int
@@ -114,7 +114,7 @@ class MemoryHit(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class MemoryIndex:
-    """The index of some notes, in the file `where`, or in memory when that is None or cannot be used.
+    """The index of notes, in the file `where`, or in memory if that is None or unusable.
 
     May be called from several threads; the file may be shared with other processes.
     """
@@ -125,13 +125,13 @@ class MemoryIndex:
         self._own: sqlite3.Connection | None = None
 
     def search(self, notes: Notes, query: str, *, max_results: int, min_score: float = 0.0) -> list[MemoryHit]:
-        """The best places in the notes for the words of `query`, best first. Whatever it holds, it is only words."""
+        """The best passages for the words of `query`, best first; nothing in it is syntax."""
         terms = terms_of(query)
         hits = self._with_index(lambda db: _search(db, notes, terms, query))
         return [hit for hit in hits if hit.score >= min_score][:max_results]
 
     def _with_index(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Does the work on the file; on a new file if that one is broken, in memory if it cannot be written."""
+        """Runs `work` on the file; on a new file if it is corrupt, in memory if it is not writable."""
         for _ in range(2):
             where = self.where
             if where is None:
@@ -164,22 +164,22 @@ def _search(db: sqlite3.Connection, notes: Notes, terms: list[str], query: str) 
 
 
 def _refresh(db: sqlite3.Connection, notes: Notes) -> None:
-    """Brings the index up to date. Where nothing changed, nothing is written and nobody waits."""
+    """Updates the index; writes nothing if no note changed."""
     known = {row[0]: row[1:] for row in db.execute("SELECT path, mtime, size, hash, read FROM files")}
-    gone = [path for path in known.keys() - notes.keys() if not os.path.lexists(path)]
+    deleted = [path for path in known.keys() - notes.keys() if not os.path.lexists(path)]
     changed = [path for path, note in notes.items() if _changed(note, known.get(path))]
-    if not gone and not changed:
+    if not deleted and not changed:
         return
     with db:
         db.execute("BEGIN IMMEDIATE")
-        for path in gone:
+        for path in deleted:
             _forget(db, path)
         for path in changed:
             _update(db, path, notes[path], known.get(path))
 
 
 def chunks_of(text: str) -> list[Chunk]:
-    """The text cut at headings, and within a section at blank lines once it is long; blank ends are left out."""
+    """The text split at headings, and long sections at blank lines; blank lines at the ends are removed."""
     chunks: list[Chunk] = []
     trail: list[str] = []
     lines: list[str] = []
@@ -209,13 +209,13 @@ def chunks_of(text: str) -> list[Chunk]:
 
 
 def terms_of(query: str) -> list[str]:
-    """FTS5 expressions, one for each word of the query: quoted, so that nothing in them is syntax."""
-    text = dict.fromkeys(word for run in query.split() for word in _text(run))
-    return [_term(word) for word in list(text)[:_MAX_TERMS]]
+    """FTS5 expressions, one per word of the query, quoted so that nothing in them is syntax."""
+    words = dict.fromkeys(word for run in query.split() for word in _words(run))
+    return [_term(word) for word in list(words)[:_MAX_TERMS]]
 
 
 def spaced(text: str) -> str:
-    """The text as it is indexed: a space around each character of a script that puts none between its words."""
+    """The text as it is indexed: spaces around each character of a script without word spacing."""
     if text.isascii():
         return text
     return "".join(f" {char} " if _unspaced(char) else char for char in unicodedata.normalize("NFKC", text))
@@ -245,8 +245,8 @@ def _unspaced(char: str) -> bool:
     )
 
 
-def _text(run: str) -> Iterable[str]:
-    """The words of a run without spaces: split at signs, and between scripts with and without spaces."""
+def _words(run: str) -> Iterable[str]:
+    """The words of a run without spaces: split at punctuation, and between scripts with and without spaces."""
     word, before = "", False
     for char in unicodedata.normalize("NFKC", run):
         now = _unspaced(char)
@@ -264,9 +264,9 @@ def _text(run: str) -> Iterable[str]:
 
 
 def _term(word: str) -> str:
-    """The word itself; from four letters on, what begins with it too (`deploy` finds `deployment`).
+    """The expression for a word; from four letters on, also as a prefix (`deploy` finds `deployment`).
 
-    The index holds stems, and a final y or e changes in its own (`deploi`), but not in that of a longer word.
+    The index contains Porter stems: a final y or e changes in the word's stem (`deploi`), but not in a longer word's.
     """
     if _unspaced(word[0]):
         return '"' + " ".join(word) + '"'
@@ -277,7 +277,7 @@ def _term(word: str) -> str:
 
 
 def _shares(db: sqlite3.Connection, terms: list[str], ids: list[int]) -> dict[int, float]:
-    """Of each candidate, the share of the query's words that it holds."""
+    """For each candidate, the share of the query's words that it contains."""
     counts = dict.fromkeys(ids, 0)
     places = ",".join("?" * len(ids))
     for term in terms:
@@ -291,8 +291,8 @@ def _shares(db: sqlite3.Connection, terms: list[str], ids: list[int]) -> dict[in
 def _scored(
     rows: list[tuple[int, float, str, int, int, str]], shares: Mapping[int, float], query: str
 ) -> Iterator[MemoryHit]:
-    """bm25 has no scale, and is near zero where notes are few. The score is the share of the words found, reduced by up
-    to a third for standing behind the best place: 1 is all words in the best place, whatever the number of notes."""
+    """Hits with a score: the share of the words found, reduced by up to a third by rank; 1 is all words in the best
+    passage. bm25 itself has no scale, and is near zero for few notes."""
     best = max((row[1] for row in rows), default=0.0) or 1.0
     for at, rank, path, first, last, text in rows:
         score = shares[at] * (2 + max(rank, 0.0) / best) / 3
@@ -302,12 +302,12 @@ def _scored(
 
 
 def _snippet(text: str, query: str) -> str:
-    """The part of a chunk around the first word that is found in it as it is written."""
+    """The part of a chunk around the first literal match."""
     text = text.strip("\n")
     if len(text) <= _SNIPPET_CHARS:
         return text
     low = text.lower()
-    places = [low.find(word.lower()) for run in query.split() for word in _text(run)]
+    places = [low.find(word.lower()) for run in query.split() for word in _words(run)]
     at = min((place for place in places if place >= 0), default=0)
     start = max(0, min(at - _SNIPPET_CHARS // 3, len(text) - _SNIPPET_CHARS))
     end = start + _SNIPPET_CHARS
@@ -315,7 +315,7 @@ def _snippet(text: str, query: str) -> str:
 
 
 def _opened(where: Path) -> sqlite3.Connection:
-    """A connection to the index file, which only its owner can read, and which is never reached through a link."""
+    """A connection to the index file; readable by the owner only, never through a link."""
     os.close(os.open(where, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
     db = sqlite3.connect(where, isolation_level=None, timeout=10.0, check_same_thread=False)
     try:
@@ -328,7 +328,7 @@ def _opened(where: Path) -> sqlite3.Connection:
 
 
 def _prepare(db: sqlite3.Connection) -> None:
-    """Makes the tables, unless they are there. Raises `DatabaseError` for an index of another version."""
+    """Creates missing tables. Raises `DatabaseError` for an index of another version."""
     if _version(db) == VERSION:
         return
     with db:

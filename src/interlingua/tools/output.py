@@ -1,4 +1,4 @@
-"""What a command printed: kept whole on disk up to a limit, in memory only its two ends, and cleaned for the model."""
+"""The output of a command: stored on disk up to a limit, both ends in memory, and cleaned for the model."""
 
 import re
 import threading
@@ -23,7 +23,7 @@ _BINARY_SHARE = 0.3
 
 
 class Output:
-    """Takes bytes from one thread and shows them to others. What no longer fits is counted, never silently lost."""
+    """A thread-safe output buffer; bytes beyond the limit are counted."""
 
     def __init__(self, path: Path, limit: int) -> None:
         self.path = path
@@ -66,11 +66,11 @@ class Output:
 
     @property
     def complete(self) -> bool:
-        """Whether the log holds all that was printed."""
+        """Whether the log contains the whole output."""
         return self.stored == self.total
 
     def ends(self, budget: int) -> tuple[bytes, int, bytes]:
-        """The beginning and the end, within `budget` bytes together, and how many bytes lie between them."""
+        """The start and the end, together within `budget` bytes, and the number of bytes between them."""
         with self._lock:
             if self.total <= min(budget, len(self._tail)):
                 return bytes(self._tail), 0, b""
@@ -79,20 +79,20 @@ class Output:
             return head, self.total - len(head) - len(tail), tail
 
     def since(self, offset: int, budget: int) -> tuple[bytes, int]:
-        """What came after `offset`, of it the last `budget` bytes, and how many bytes were passed over."""
+        """The last `budget` bytes after `offset`, and the number of bytes skipped before them."""
         with self._lock:
             fresh = self.total - offset
             size = min(fresh, budget, len(self._tail))
             return (bytes(self._tail[-size:]) if size else b""), fresh - size
 
     def lines(self) -> Iterator[bytes]:
-        """The stored lines; one longer than 64 KiB comes in pieces."""
+        """The stored lines; one longer than 64 KiB is split."""
         with self.path.open("rb") as file:
             yield from iter(lambda: file.readline(LINE_BYTES), b"")
 
 
 def whole_characters(data: bytes) -> bytes:
-    """`data` without the beginning of a UTF-8 character at its end, whose rest has not arrived yet."""
+    """`data` without an incomplete UTF-8 character at its end."""
     for back in range(1, min(4, len(data) + 1)):
         lead = data[-back]
         if lead >= 0xC0:
@@ -104,10 +104,9 @@ def whole_characters(data: bytes) -> bytes:
 
 
 def plain(data: bytes) -> str:
-    """The bytes as text without terminal controls: what a person would see, not what moves their cursor.
+    """The bytes as text without terminal control sequences.
 
-    A line that was overwritten by carriage returns shows its last state, as progress bars mean it. Bytes that are
-    no text at all are named, not shown.
+    A line overwritten with carriage returns (a progress bar) shows its last state. Binary output is summarized.
     """
     text = data.decode("utf-8", "replace")
     if _looks_binary(text):

@@ -1,11 +1,11 @@
-"""Reads the arguments of a tool call, forgiving where models are sloppy and clear where they are wrong.
+"""Readers for tool call arguments: lenient about common model mistakes, with clear errors otherwise.
 
-Keys: the exact one first; only if it is absent its other spelling, `workDir` ↔ `work_dir`. A key that is there and
-holds null is there: the other spelling is not tried.
+Keys: the exact one first; only if it is absent its other spelling, `workDir` ↔ `work_dir`. A key with the value null is
+present: the other spelling is not tried.
 
-Against the TypeScript readers that these follow, on purpose: the other spelling is tried both ways, since tools written
-in Python use snake_case; true and false are no numbers; 42.0 is read as the text `42`; blank, infinite and undefined
-numbers are errors, not 0; an array with null, a list or an object in it is an error, not the text `null`.
+Deliberate differences from the TypeScript readers of clawtools: both spellings are tried, since Python tools use
+snake_case; true and false are not numbers; 42.0 is read as the text `42`; blank, infinite and NaN numbers are errors,
+not 0; an array that contains null, a list or an object is an error, not the text `null`.
 """
 
 import math
@@ -93,7 +93,7 @@ def read_number_param(
 def read_number_param(
     params: Mapping[str, Any], key: str, *, required: bool = False, integer: bool = False, label: str | None = None
 ) -> int | float | None:
-    """A number, or text that is one; `integer` rounds down. What is there and no number is an error, needed or not."""
+    """A number, or text that is one; `integer` rounds down. A value that is not a number is always an error."""
     value, label = _value(params, key), label or key
     if value is None:
         _refuse(label, required)
@@ -107,7 +107,7 @@ def read_number_param(
 def read_boolean_param(
     params: Mapping[str, Any], key: str, default: bool = False, *, required: bool = False, label: str | None = None
 ) -> bool:
-    """True or false; of texts only `true`, in any case, and `1` are true. Other values count as JavaScript has them."""
+    """A boolean. Of strings only `true` (any case) and `1` are true; other values follow JavaScript's truthiness."""
     value = _value(params, key)
     if value is None:
         _refuse(label or key, required)
@@ -130,7 +130,7 @@ def read_string_array_param(
 def read_string_array_param(
     params: Mapping[str, Any], key: str, *, required: bool = False, label: str | None = None
 ) -> list[str] | None:
-    """A list of texts; one text is a list of one, as it is. Numbers, true and false become their text."""
+    """A list of strings; a single string becomes a list of one. Numbers and booleans become strings."""
     value, label = _value(params, key), label or key
     if value is None:
         _refuse(label, required)
@@ -143,7 +143,7 @@ def read_string_array_param(
 
 
 def assert_required_params(params: Mapping[str, Any], keys: Iterable[str]) -> None:
-    """Raises for the first of `keys` that is absent, null or the empty text."""
+    """Raises ToolInputError for the first of `keys` that is absent, null or empty."""
     for key in keys:
         if _value(params, key) in (None, ""):
             raise ToolInputError(f"{key} required")

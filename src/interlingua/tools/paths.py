@@ -1,9 +1,9 @@
-"""What a path that a model wrote means beneath a root. Pure: nothing here looks at a disk.
+"""Path resolution below a root, for paths written by a model. Pure: no disk access.
 
-A path is relative to the root, or absolute and inside it. `..` is taken away by the letter, as it is written; a path
-that still leaves the root is refused. Whoever changes files takes a path exactly as it is given. For reading, a name
-that is not there may stand for one that looks the same: without the leading `@` of chat clients, with other spaces, in
-another Unicode form (NFC or NFD); whoever reads is told which it was.
+A path is relative to the root, or absolute and inside it. `..` is resolved lexically; a path that still leaves the root
+is refused. Tools that change files take a path exactly as given. When reading, a missing name may match one that looks
+the same: without the leading `@` of chat clients, with other spaces, in another Unicode form (NFC or NFD); the result
+then names the path that was read.
 """
 
 import os
@@ -25,7 +25,7 @@ _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class OutsideRoot(ToolAuthorizationError):
-    """The path leads out of the root, or cannot be told not to."""
+    """The path leaves the root, or may do so."""
 
     def __init__(self, path: str, why: str = "it is outside the root") -> None:
         super().__init__(f"{shown(path)}: refused, {why}. Use a path relative to the root.")
@@ -54,13 +54,13 @@ def root_bytes(root: str | os.PathLike[str]) -> bytes:
 
 
 def nowhere() -> None:
-    """The home directory where there is none."""
+    """A `home` function for systems without a home directory."""
 
 
 def spellings(path: str, roots: tuple[str, ...] = ("/",), home: Callable[[], str | None] = nowhere) -> list[Parts]:
-    """What `path` may mean, as parts beneath the root; of several, the first that exists is meant, else the last.
+    """The possible readings of `path` as parts below the root; the first that exists counts, else the last.
 
-    `roots` are the absolute spellings of the root. `home` gives what `~` stands for; None refuses it.
+    `roots` are the absolute spellings of the root. `home` expands `~`; None refuses it.
     """
     _refuse_strange(path)
     literal = _confined(_expanded(path, home), roots, path)
@@ -72,17 +72,17 @@ def spellings(path: str, roots: tuple[str, ...] = ("/",), home: Callable[[], str
 
 
 def look(name: str) -> str:
-    """What is the same for names that look the same: one kind of space, one Unicode form."""
+    """The normal form of a name: one kind of space, one Unicode form."""
     return unicodedata.normalize("NFC", _SPACES.sub(" ", name))
 
 
 def has_variants(path: str) -> bool:
-    """Whether other names may look like this path's."""
+    """Whether other names may look like this path."""
     return not path.isascii() or " " in path or path.startswith("@")
 
 
 def variant(meant: Parts, names_in: Callable[[Parts], Iterable[str]]) -> Parts | None:
-    """The one path that looks like this one, with the names that directories have; None where there is none, or two."""
+    """The only existing path that looks like this one; None if there is none, or more than one."""
     found: Parts = ()
     for part in meant:
         names = set(names_in(found))
@@ -94,7 +94,7 @@ def variant(meant: Parts, names_in: Callable[[Parts], Iterable[str]]) -> Parts |
 
 
 def strip_root(path: str, roots: tuple[str, ...]) -> str | None:
-    """An absolute path as seen from the root; None when it is not inside."""
+    """An absolute path relative to the root; None if it is outside."""
     for root in roots:
         if path == root:
             return ""
@@ -104,14 +104,14 @@ def strip_root(path: str, roots: tuple[str, ...]) -> str | None:
 
 
 def shown(text: str) -> str:
-    """A name as it may be printed: one line, no terminal codes, valid Unicode; `\\xff` for a byte that is no UTF-8."""
+    """A name made printable: one line, no terminal codes, valid Unicode; `\\xff` for a byte that is not UTF-8."""
     return _CONTROL.sub(_escape, text)
 
 
 def _escape(match: re.Match[str]) -> str:
     char = match[0]
     code = ord(char)
-    if 0xDC80 <= code <= 0xDCFF:  # how Python writes a byte of a name that is not UTF-8
+    if 0xDC80 <= code <= 0xDCFF:  # surrogateescape (PEP 383)
         return f"\\x{code - 0xDC00:02x}"
     return _ESCAPES.get(char) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
 
@@ -120,7 +120,7 @@ def _refuse_strange(path: str) -> None:
     if not isinstance(path, str):
         raise ToolInputError(f"a path must be text, not {type(path).__name__}")
     if "\0" in path:
-        raise OutsideRoot(path, "it holds a NUL character")
+        raise OutsideRoot(path, "it contains a NUL character")
     if _DRIVE.match(path):
         raise OutsideRoot(path, "it is a drive path")
     if path.startswith(("//", "\\\\")):
@@ -146,36 +146,36 @@ def _of_url(url: str) -> str:
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise OutsideRoot(url, "it is no file URL") from None
+        raise OutsideRoot(url, "it is not a file URL") from None
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/") or "\0" in path:
-        raise OutsideRoot(url, "it is no file URL of this machine")
+        raise OutsideRoot(url, "it is not a file URL of this machine")
     _refuse_strange(path)
     return path
 
 
 def _confined(path: str, roots: tuple[str, ...], text: str) -> Parts:
     absolute = path.startswith("/")
-    kept: list[str] = []
+    names: list[str] = []
     for part in path.split("/"):
         if part in ("", "."):
             continue
         if part != "..":
-            kept.append(part)
-        elif kept:
-            kept.pop()
+            names.append(part)
+        elif names:
+            names.pop()
         elif not absolute:
             raise OutsideRoot(text)
     if not absolute:
-        return tuple(kept)
-    rest = strip_root("/" + "/".join(kept), roots)
+        return tuple(names)
+    rest = strip_root("/" + "/".join(names), roots)
     if rest is None:
         raise OutsideRoot(text)
     return tuple(rest.split("/")) if rest else ()
 
 
 def home() -> str | None:
-    """The home directory; None where there is none to be found."""
+    """The home directory; None if there is none."""
     try:
         return name_text(root_bytes(Path.home()))
     except RuntimeError:

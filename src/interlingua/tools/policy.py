@@ -1,12 +1,11 @@
-"""Who may do what: rules over tools, paths, commands and hosts; the answer is allow, ask or deny.
+"""The tool policy: rules over tools, paths, commands and hosts that allow, ask or deny.
 
-Deny beats ask, ask beats allow, whatever their order. An allow rule counts only where it covers *everything* a call
-does: each command of a shell line, each path, each host. A deny or ask rule counts where it touches *anything*. Where
-the text cannot be read with certainty (see shell_line.py), no allow rule for commands holds, and a deny rule that might
-apply becomes a question.
+Deny beats ask, ask beats allow, in any order. An allow rule applies only if it covers *everything* a call does: each
+command of a shell line, each path, each host. A deny or ask rule applies if it matches *anything*. If a command line is
+not certain (see shell_line.py), no allow rule for commands applies, and a deny rule that might apply becomes `ask`.
 
-A policy judges words, before anything runs. It does not confine: a program that is allowed can do whatever it can, and
-a path may be a link. Confinement is the business of the file bridge and of the sandbox.
+A policy checks arguments before anything runs. It does not confine: an allowed program can do whatever it can, and a
+path may be a link. The file bridge and the sandbox confine.
 """
 
 import ipaddress
@@ -37,7 +36,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "group:read": ("read", "ls", "find", "grep", "memory_search", "memory_get"),
 }
 
-_DEMAND: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
+_SEVERITY: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 _PATH_KEYS = (
     *("path", "paths", "file", "files", "file_path", "filepath", "filename", "dir", "directory", "workdir", "cwd"),
     *("root", "folder", "from", "to", "source", "src", "destination", "dest", "target", "old_path", "new_path"),
@@ -59,12 +58,12 @@ def core_tool_names() -> frozenset[str]:
 
 
 class Rule(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """One rule. All that it names must match; within a list one is enough.
+    """One rule. All given fields must match; within a list one is enough.
 
-    `tool`: names, globs, or `group:fs` and the like. `path`: globs as in ignore files (`*.pem`, `secrets/`, `src/**`,
-    `/etc/**`), over every argument that is a path. `command`: the first words of a command (`git status`), or `re:` and
-    a regular expression searched in it. `host`: `example.com`, `.example.com` for it and all below it, `*`, with
-    `:port` where it is not the usual one.
+    `tool`: names, globs, or groups (`group:fs`). `path`: globs as in ignore files (`*.pem`, `secrets/`, `src/**`,
+    `/etc/**`), for every argument that is a path. `command`: the first words of a command (`git status`), or `re:` and
+    a regular expression. `host`: `example.com`, `.example.com` for it and its subdomains, `*`, with `:port` unless it
+    is the default one.
     """
 
     action: Action
@@ -76,7 +75,7 @@ class Rule(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What a policy says of a call, why, and by which rule (None: by the default)."""
+    """A policy's decision on a call: the action, the reason, and the rule (None: the default)."""
 
     action: Action
     reason: str
@@ -84,7 +83,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 class ApprovalRequest(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a person is asked before a call runs."""
+    """A request to a person to approve a call."""
 
     tool_call_id: str
     tool_name: str
@@ -93,7 +92,7 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Policy(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """Rules and what holds without one. `root` lets absolute paths inside it match relative patterns."""
+    """Rules and the default action. `root` lets absolute paths inside it match relative patterns."""
 
     rules: Sequence[Rule] = ()
     default: Action = "ask"
@@ -106,27 +105,27 @@ class Policy(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unk
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Policy":
-        """A policy from plain data, as JSON or TOML give it. Raises `FormatError` that names the place."""
+        """A policy from JSON or TOML data. Raises `FormatError` with the path."""
         try:
             return msgspec.convert(data, cls)
         except msgspec.ValidationError as error:
             raise FormatError(f"not a policy: {error}", "policy") from None
 
     def decide(self, tool_name: str, params: Mapping[str, Any]) -> Decision:
-        """What the rules say of a call with these arguments."""
+        """The decision on a call with these arguments."""
         call = _Call.of(tool_name, params, self.root)
         rules = [rule for rule in self.rules if _names_tool(rule, tool_name)]
-        hindering = [
+        restrictions = [
             verdict for rule in rules if rule.action != "allow" and (verdict := _touched(rule, call)) is not None
         ]
         granted = self._granted([rule for rule in rules if rule.action == "allow"], call)
-        if hindering:
-            return max([*hindering, granted], key=lambda decision: _DEMAND[decision.action])
+        if restrictions:
+            return max([*restrictions, granted], key=lambda decision: _SEVERITY[decision.action])
         return granted
 
     def _granted(self, rules: Sequence[Rule], call: "_Call") -> Decision:
-        """What the allow rules and the default say: the least that any part of the call gets."""
-        worst: Decision | None = None
+        """The decision of the allow rules and the default: the strictest over the parts of the call."""
+        strictest: Decision | None = None
         for part in call.parts:
             rule = next((rule for rule in rules if _covers(rule, part, call)), None)
             decision = Decision(action=self.default, reason=f"no rule allows {part.label}")
@@ -134,13 +133,13 @@ class Policy(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unk
                 decision = Decision(action="allow", reason=rule.reason or f"a rule allows {part.label}", rule=rule)
             elif self.default == "allow":
                 decision = Decision(action="allow", reason="allowed by default")
-            if worst is None or _DEMAND[decision.action] > _DEMAND[worst.action]:
-                worst = decision
-        return worst or Decision(action=self.default, reason="no rule applies")
+            if strictest is None or _SEVERITY[decision.action] > _SEVERITY[strictest.action]:
+                strictest = decision
+        return strictest or Decision(action=self.default, reason="no rule applies")
 
 
 class _Part(Struct, frozen=True):
-    """One thing that a call does: runs a command, touches a path, asks a host; or none of these."""
+    """One effect of a call: a command, a path, a host; or none of these."""
 
     label: str
     command: Command | None = None
@@ -155,7 +154,7 @@ class _Host(Struct, frozen=True):
 
 
 class _Call(Struct, frozen=True):
-    """A call, read: its parts, and what the shell line and the paths are for rules that only need a touch."""
+    """A parsed call: its parts for allow rules; its shell line, paths and hosts for deny and ask rules."""
 
     tool: str
     parts: tuple[_Part, ...]
@@ -190,7 +189,7 @@ class _Call(Struct, frozen=True):
 
 
 def _covers(rule: Rule, part: _Part, call: _Call) -> bool:
-    """Whether an allow rule covers a part; what it names and the part does not have is not covered."""
+    """Whether an allow rule covers a part; a part without a field that the rule names is not covered."""
     commands, paths, hosts = _several(rule.command), _several(rule.path), _several(rule.host)
     if commands and not (part.command is not None and _allowed_command(commands, part.command, call)):
         return False
@@ -200,23 +199,23 @@ def _covers(rule: Rule, part: _Part, call: _Call) -> bool:
         return True
     if part.path is not None:
         return _path_matches(paths, part.path, call.root, strict=True)
-    if part.command is not None and (_goes_away(part.command) or any(map(_leads_out, part.command.words[1:]))):
+    if part.command is not None and (_leaves_directory(part.command) or any(map(_leads_out, part.command.words[1:]))):
         return False
     return bool(call.paths) and all(_path_matches(paths, path, call.root, strict=True) for path in call.paths)
 
 
-def _goes_away(command: Command) -> bool:
-    """`cd` alone goes home, and `cd -` to wherever it was before."""
+def _leaves_directory(command: Command) -> bool:
+    """Whether a command is `cd` (to the home directory) or `cd -` (to the previous one)."""
     return command.name == "cd" and [word.text for word in command.words[1:]] in ([], ["-"], ["--"])
 
 
 def _leads_out(word: Word) -> bool:
-    """Whether a word of a command may be a path to outside the directory that the command runs in."""
+    """Whether a word may be a path outside the working directory."""
     return any(piece.startswith(("/", "~")) or ".." in piece.split("/") for piece in _pieces(word))
 
 
 def _allowed_command(patterns: tuple[str, ...], command: Command, call: _Call) -> bool:
-    """An allow rule holds for a command only in a line that is certain, with an environment that is ours."""
+    """Whether patterns allow a command: only in a certain line, without variables of the call."""
     if call.line.doubt or call.with_env or not command.words:
         return False
     return any(_begins(pattern, command) for pattern in patterns)
@@ -226,19 +225,19 @@ def _begins(pattern: str, command: Command) -> bool:
     if pattern.startswith("re:"):
         fixed = all(word.fixed for word in command.words) and len(command.text) <= _REGEX_LENGTH
         return fixed and not runs_others(command) and _regex(pattern[3:]).search(command.text) is not None
-    wanted = pattern.split()
-    given = command.words[: len(wanted)]
-    if [word.text for word in given if word.fixed] != wanted:
+    expected = pattern.split()
+    given = command.words[: len(expected)]
+    if [word.text for word in given if word.fixed] != expected:
         return False
     if not runs_others(command) or len(command.words) == 1:
         return True
     if command.name in SEARCHERS:  # `find .` was allowed, not `find . -exec …`
         return False
-    return len(wanted) > 1 and not re.match(r"[-\d]", wanted[-1])
+    return len(expected) > 1 and not re.match(r"[-\d]", expected[-1])
 
 
 def _touched(rule: Rule, call: _Call) -> Decision | None:
-    """What a deny or ask rule says of the call: its action where it applies, a question where it might."""
+    """The decision of a deny or ask rule: its action if it applies, `ask` if it might."""
     commands, paths, hosts = _several(rule.command), _several(rule.path), _several(rule.host)
     verdicts = [
         _command_verdict(commands, call.line) if commands else "yes",
@@ -248,10 +247,10 @@ def _touched(rule: Rule, call: _Call) -> Decision | None:
     if "no" in verdicts:
         return None
     if "maybe" in verdicts:
-        doubt = call.line.doubt or "it depends on what is known only when it runs"
-        return Decision(action="ask", reason=f"a rule that says {rule.action} may apply: {doubt}", rule=rule)
+        doubt = call.line.doubt or "its effect is known only when it runs"
+        return Decision(action="ask", reason=f"a rule with action {rule.action} may apply: {doubt}", rule=rule)
     named = ", ".join([*commands, *paths, *hosts]) or call.tool
-    return Decision(action=rule.action, reason=rule.reason or f"a rule says {rule.action} for {named}", rule=rule)
+    return Decision(action=rule.action, reason=rule.reason or f"a rule has action {rule.action} for {named}", rule=rule)
 
 
 _Verdict: TypeAlias = Literal["yes", "no", "maybe"]
@@ -269,22 +268,22 @@ def _command_touch(pattern: str, command: Command) -> _Verdict:
         if _regex(pattern[3:]).search(command.text[:_REGEX_LENGTH]):
             return "yes"
         return "no" if all(word.fixed for word in command.words) and len(command.text) <= _REGEX_LENGTH else "maybe"
-    for at, wanted in enumerate(pattern.split()):
+    for at, expected in enumerate(pattern.split()):
         if at >= len(command.words):
             return "no"
         word = command.words[at]
         if not word.fixed:
             return "maybe"
-        text = word.text.rpartition("/")[2] if at == 0 and "/" not in wanted else word.text
-        if text.casefold() != wanted.casefold():
+        text = word.text.rpartition("/")[2] if at == 0 and "/" not in expected else word.text
+        if text.casefold() != expected.casefold():
             return "no"
     return "yes"
 
 
 def _path_verdict(patterns: tuple[str, ...], call: _Call) -> _Verdict:
-    """Paths of the arguments, and for commands every word that may be one, also behind a `=` or a `:`."""
-    message = [word for command in call.line.commands for word in command.words] + list(call.line.files)
-    entries = [piece for word in message for piece in _pieces(word)]
+    """Checks the path arguments, and for commands every word that may be a path, also after `=` or `:`."""
+    words = [word for command in call.line.commands for word in command.words] + list(call.line.files)
+    entries = [piece for word in words for piece in _pieces(word)]
     moves = [word.text for command in call.line.commands if command.name == "cd" for word in command.words[1:]]
     bases = [".", *call.paths, *moves]  # `cd secrets && cat key`, or `cat key` with a workdir
     candidates = [
@@ -293,7 +292,7 @@ def _path_verdict(patterns: tuple[str, ...], call: _Call) -> _Verdict:
     ]
     if any(_path_matches(patterns, path, call.root, strict=False) for path in candidates):
         return "yes"
-    return "maybe" if call.line.doubt or len(moves) > 1 or any(not word.fixed for word in message) else "no"
+    return "maybe" if call.line.doubt or len(moves) > 1 or any(not word.fixed for word in words) else "no"
 
 
 def _pieces(word: Word) -> list[str]:
@@ -310,7 +309,7 @@ def _host_verdict(patterns: tuple[str, ...], call: _Call) -> _Verdict:
 
 
 def _names_tool(rule: Rule, tool: str) -> bool:
-    """By name, glob or group; without regard to case for what forbids, exactly for what allows."""
+    """Matches by name, glob or group; case-insensitive for deny and ask, exact for allow."""
     name = tool if rule.action == "allow" else tool.casefold()
     for pattern in _several(rule.tool):
         if pattern.startswith("group:"):
@@ -325,15 +324,14 @@ def _names_tool(rule: Rule, tool: str) -> bool:
 
 
 def _shell_line(params: Mapping[str, Any]) -> ShellLine:
-    """All command lines of a call, read as one; a list is one command whose words are what they are."""
+    """All command lines of a call, parsed as one; a list is one command of literal words."""
     lines = []
     for key in _COMMAND_KEYS:
         value = params.get(key)
         if isinstance(value, str):
             lines.append(read_shell_line(value))
         elif isinstance(value, list | tuple):
-            text = tuple(Word(str(word)) for word in value)
-            quoted = " ".join("'" + word.text.replace("'", "'\\''") + "'" for word in text)
+            quoted = " ".join("'" + str(word).replace("'", "'\\''") + "'" for word in value)
             lines.append(read_shell_line(quoted))
     return ShellLine(
         tuple(command for line in lines for command in line.commands),
@@ -361,7 +359,7 @@ def _paths(params: Mapping[str, Any]) -> Iterable[str]:
 
 
 def normal_path(path: str, root: str | None = None) -> str:
-    """A path as rules see it: no `.`, `..`, doubled slashes, `@`, `~`, `file:`; inside the root relative to it."""
+    """A normalized path for rules: no `.`, `..`, double slashes, `@`, `~`, `file:`; relative if inside the root."""
     path = unicodedata.normalize("NFC", path).strip()
     path = re.sub(r"[\u00a0\u2000-\u200a\u202f\u205f\u3000]", " ", path)
     if path[:5].casefold() == "file:":
@@ -380,7 +378,7 @@ def normal_path(path: str, root: str | None = None) -> str:
 
 
 def _path_matches(patterns: tuple[str, ...], path: str, root: str | None, *, strict: bool) -> bool:
-    """Whether a glob covers the path. `strict` is for allowing: case counts, and a relative glob stays in the root."""
+    """Whether a glob matches the path. `strict`, for allow rules: case-sensitive, relative globs inside the root."""
     if not strict:
         path = path.casefold()
     outside = path.startswith(("/", "../")) or path == ".."
@@ -390,7 +388,7 @@ def _path_matches(patterns: tuple[str, ...], path: str, root: str | None, *, str
         if outside and not glob.startswith("/") and (strict or not anywhere):
             continue
         if _glob(glob).match(path) or (not strict and path == glob.removesuffix("/**")):
-            return True  # who names a directory touches what is in it
+            return True  # naming a directory affects its contents
     return False
 
 
@@ -404,7 +402,7 @@ def _pattern(pattern: str, root: str | None) -> str:
 
 @lru_cache(maxsize=512)
 def _glob(pattern: str) -> re.Pattern[str]:
-    """`*` within a name, `**` over names; a pattern without a slash at any depth; and all below what matches."""
+    """`*` within a name, `**` across names; without a slash at any depth; includes everything below a match."""
     body = pattern.rstrip("/")
     prefix = "(?:.*/)?" if "/" not in body else ""
     out, at = [], 0
@@ -431,7 +429,7 @@ def _glob(pattern: str) -> re.Pattern[str]:
 
 
 def _host(text: str) -> _Host:
-    """The host of a URL, or a bare one. What two programs might read differently is not certain."""
+    """The host of a URL, or a bare host; not certain if programs might parse it differently."""
     if re.search(r"[\s\\\x00-\x20\x7f]", text) or not text.isascii():
         return _Host(name="", port=None, certain=False)
     address = text if "://" in text else f"https://{text}"
@@ -446,7 +444,7 @@ def _host(text: str) -> _Host:
 
 
 def _plain_host(name: str) -> str:
-    """One spelling per host: no last dot, addresses in their usual form (`0x7f.1` is 127.0.0.1)."""
+    """The normal form of a host: no trailing dot, addresses in canonical form (`0x7f.1` is 127.0.0.1)."""
     name = name.rstrip(".").casefold()
     try:
         if re.fullmatch(r"[0-9a-fx.]+", name) and name[:1].isdigit():
@@ -459,7 +457,7 @@ def _plain_host(name: str) -> str:
 
 
 def _host_matches(pattern: str, host: _Host, *, strict: bool) -> bool:
-    """`strict` is for allowing: the port must be the usual one or the one named, and the host certain."""
+    """Whether a pattern matches a host. `strict`, for allow rules: default or named port, certain host."""
     name, port = _host_pattern(pattern)
     if not host.name and pattern != "*":
         return False
@@ -483,7 +481,7 @@ def _host_pattern(pattern: str) -> tuple[str, int | None]:
     return pattern.casefold().strip("[]"), None
 
 
-# Small things
+# Helpers
 
 
 def _texts(params: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
@@ -510,10 +508,12 @@ def _check_rule(rule: Rule, at: int) -> None:
     for name, patterns in (("tool", rule.tool), ("path", rule.path), ("command", rule.command), ("host", rule.host)):
         for pattern in _several(patterns):
             if not pattern.strip():
-                raise FormatError(f"an empty pattern matches nothing: leave {name} out", f"policy.rules[{at}].{name}")
+                raise FormatError(f"empty {name} pattern; leave {name} out", f"policy.rules[{at}].{name}")
     for pattern in _several(rule.tool):
         if pattern.startswith("group:") and pattern not in GROUPS:
-            raise FormatError(f"unknown {pattern}; there are {', '.join(GROUPS)}", f"policy.rules[{at}].tool")
+            raise FormatError(
+                f"unknown group {pattern!r}; valid groups: {', '.join(GROUPS)}", f"policy.rules[{at}].tool"
+            )
     for pattern in _several(rule.command):
         if pattern.startswith("re:"):
             try:
@@ -527,14 +527,13 @@ ASK = Policy(rules=(Rule(action="allow", tool="group:read"),), default="ask")
 ALLOW = Policy(default="allow")
 
 
-# What a person allows for good: a policy that grows by `always`, and the rule that an `always` amounts to.
-
+# Permanent approvals: a policy extended at run time, and the rule for an `always` answer.
 
 _WORD = re.compile(r"[\w./@:+-]+")
 
 
 class Permissions:
-    """A policy that grows by what the user always allows."""
+    """A policy extended by what the user always allows."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -547,7 +546,7 @@ class Permissions:
 
 
 def standing_rule(tool: str, params: Mapping[str, Any]) -> Rule | None:
-    """What `always` would allow: the tool, or for a command what it begins with; None where no rule would cover it."""
+    """The rule for `always`: the tool, or a command's first words; None if no rule would cover the call."""
     command = params.get("command")
     rule = Rule(action="allow", tool=tool)
     if isinstance(command, str):
@@ -561,7 +560,7 @@ def standing_rule(tool: str, params: Mapping[str, Any]) -> Rule | None:
 
 
 def _beginning(command: Command) -> str:
-    """The words up to the first option, as in `git commit`; all of them where that would be the program alone."""
+    """The words before the first option, as in `git commit`; all words if that is only the program."""
     terms = [word.text for word in command.words]
     if not all(word.fixed and _WORD.fullmatch(word.text) for word in command.words[:2]):
         return ""

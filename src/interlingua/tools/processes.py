@@ -1,9 +1,8 @@
 """Running commands: one supervisor and one thread each, in tables that outlive the call that started them.
 
-Nothing here belongs to an event loop, so a process that is started in one loop may be read in another. Each command
-has a supervisor (supervisor.py) that ends the whole tree with it; closing our end of its socket, by dying for example,
-ends it too. As a last resort, should the command kill its supervisor, what carries our mark in its environment is
-searched and killed.
+Nothing here is bound to an event loop, so a process started in one loop may be read in another. Each command has a
+supervisor (supervisor.py) that ends its whole process tree; closing our end of its socket, by exiting for example, ends
+it too. If the command kills its supervisor, processes with our marker in their environment are found and killed.
 """
 
 import asyncio
@@ -50,7 +49,7 @@ _SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """What to run: `argv` as it is, `command` as people know it; `timeout` 0 means no limit."""
+    """What to run: `argv`, and the `command` to display; `timeout` 0 means no limit."""
 
     command: str
     argv: Sequence[str]
@@ -65,9 +64,9 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 
 class Exit(Struct, frozen=True, kw_only=True):
-    """How a command ended: its code (negative: the signal that ended it), and why it was ended, if it was.
+    """How a command ended: its exit code (negative: a signal), and the reason if it was ended.
 
-    `left` counts the processes that it left behind when it ended by itself; they were ended too.
+    `left` counts the processes that were still running when it exited by itself; they were ended too.
     """
 
     code: int | None
@@ -76,7 +75,7 @@ class Exit(Struct, frozen=True, kw_only=True):
 
 
 class Session:
-    """One command, from its start until it is forgotten."""
+    """One command, from its start until it is removed."""
 
     def __init__(self, launch: Launch, log: Path) -> None:
         self.id = uuid.uuid4().hex[:8]
@@ -85,8 +84,8 @@ class Session:
         self.started_at = time.time()
         self.pid: int | None = None
         self.exit: Exit | None = None
-        self.ended = Abort()  # fires once, when `exit` is known
-        self.seen = 0  # how far `poll` has read
+        self.ended = Abort()  # fires once, when `exit` is set
+        self.seen = 0  # bytes read by `poll`
         self.last_output = time.monotonic()
         self._began = time.monotonic()
         self._finished: float | None = None
@@ -121,7 +120,7 @@ class Session:
             except BaseException:
                 self._close()
                 raise
-        self.running = threading.Thread(target=self._attend, name=f"exec-{self.id}", daemon=True)
+        self.running = threading.Thread(target=self._run, name=f"exec-{self.id}", daemon=True)
         self.running.start()
 
     @property
@@ -143,18 +142,18 @@ class Session:
         return self.exit is None and self._write is not None
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Asks for the end of the whole tree; `ended` tells when it has come."""
+        """Requests the end of the whole tree; `ended` fires when it has ended."""
         with contextlib.suppress(OSError):
             self._control.send(AT_ONCE if at_once else POLITE)
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """Waits for the end; false if it has not come by then."""
+        """Waits for the end; False on timeout."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.ended.wait(), seconds)
         return self.exit is not None
 
     async def write(self, data: bytes, seconds: float = 5.0) -> int:
-        """Writes to the command's input as far as it reads it in time; returns how many bytes it took."""
+        """Writes to the command's input until the timeout; returns the number of bytes written."""
         done, end = 0, time.monotonic() + seconds
         while done < len(data) and self.writable:
             taken = self._put(data[done : done + 4096])
@@ -166,7 +165,7 @@ class Session:
         return done
 
     def _put(self, data: bytes) -> int:
-        """Writes what fits now. The lock keeps the descriptor ours while we use it: the thread closes it at the end."""
+        """Writes without blocking; the lock prevents the thread from closing the descriptor meanwhile."""
         with self._lock:
             if self._write is None:
                 return 0
@@ -179,7 +178,7 @@ class Session:
                 return 0
 
     def close_input(self) -> None:
-        """Says that nothing more will be written: closes the pipe, or types the terminal's end-of-file key."""
+        """Ends the input: closes the pipe, or sends the terminal's end-of-file character."""
         if self.terminal:
             self._put(b"\x04")
         else:
@@ -191,9 +190,9 @@ class Session:
             os.close(self._write)
         self._write = None
 
-    def _attend(self) -> None:
-        """The thread: moves output to its store until the supervisor says that all is over."""
-        given = bytearray()
+    def _run(self) -> None:
+        """The thread: stores output until the supervisor reports the end."""
+        reports = bytearray()
         reading = True
         waiting = select.poll()  # select() takes no descriptor above 1023, and a server has many
         control = self._control.fileno()
@@ -206,14 +205,14 @@ class Session:
                 waiting.unregister(self._read)
             if control in ready:
                 data = self._received()
-                given += data
-                self._hear_start(given)
+                reports += data
+                self._read_pid(reports)
                 if not data:
                     break
         self._supervisor.wait()
-        exit = _exit_of(bytes(given))
+        exit = _exit_of(bytes(reports))
         if exit is None:
-            _sweep(self.id)
+            _kill_marked(self.id)
             exit = Exit(code=None, reason="lost")
         os.set_blocking(self._read, False)
         waiting.unregister(control)
@@ -226,14 +225,14 @@ class Session:
         self.ended.abort()
 
     def _received(self) -> bytes:
-        """What the supervisor says; a reset is its end too: it left before it read our last word."""
+        """The supervisor's next report; a connection reset also means that it has ended."""
         try:
             return self._control.recv(4096)
         except OSError:
             return b""
 
     def _take(self) -> bool:
-        """Reads once; false at the end (a terminal whose other side is closed says EIO)."""
+        """Reads once; False at the end (a terminal whose other side is closed raises EIO)."""
         try:
             data = os.read(self._read, 65536)
         except BlockingIOError:
@@ -245,8 +244,8 @@ class Session:
             self.last_output = time.monotonic()
         return bool(data)
 
-    def _hear_start(self, given: bytes | bytearray) -> None:
-        first = bytes(given).split(b"\n")[0].split()
+    def _read_pid(self, reports: bytes | bytearray) -> None:
+        first = bytes(reports).split(b"\n")[0].split()
         if self.pid is None and len(first) == 2 and first[0] == b"started":
             self.pid = int(first[1])
 
@@ -258,7 +257,7 @@ class Session:
 
 
 def _channels(kind: Input, handed: contextlib.ExitStack) -> tuple[int, int | None, tuple[int, int]]:
-    """Our reading and writing ends, and the command's input and output, which `handed` closes on our side."""
+    """Our ends to read and write, and the command's input and output, which `handed` closes on our side."""
     if kind == "pty":
         ours, theirs = pty.openpty()
         handed.callback(os.close, theirs)
@@ -277,17 +276,17 @@ def _channels(kind: Input, handed: contextlib.ExitStack) -> tuple[int, int | Non
     return read, write, (source, output)
 
 
-def _exit_of(given: bytes) -> Exit | None:
-    for line in given.decode().splitlines():
-        word, _, rest = line.partition(" ")
-        if word == "ended":
+def _exit_of(reports: bytes) -> Exit | None:
+    for line in reports.decode().splitlines():
+        kind, _, rest = line.partition(" ")
+        if kind == "ended":
             code, left, reason = rest.split(" ")
             return Exit(code=int(code) if code else None, left=int(left), reason=reason)  # type: ignore[arg-type]
     return None
 
 
-def _sweep(mark: str) -> None:
-    """Kills what carries this session's mark, until a search finds nothing more."""
+def _kill_marked(mark: str) -> None:
+    """Kills the processes with this session's marker, until none is left."""
     for _ in range(100):
         found = marked(mark)
         if not found:
@@ -299,12 +298,12 @@ def _sweep(mark: str) -> None:
 
 
 def marked(mark: str = "") -> list[int]:
-    """The living processes that carry a session's mark in their environment (any session's, if none is named)."""
-    wanted = f"{MARK}={mark}".encode()
+    """The processes with a session's marker in their environment (of any session, by default)."""
+    prefix = f"{MARK}={mark}".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if any(pair.startswith(wanted) for pair in (entry / "environ").read_bytes().split(b"\0")):
+            if any(pair.startswith(prefix) for pair in (entry / "environ").read_bytes().split(b"\0")):
                 found.append(int(entry.name))
     return found
 
@@ -323,7 +322,7 @@ class ProcessTable:
         self.expire()
         if sum(session.exit is None for session in list(self._sessions.values())) >= MAX_RUNNING:
             raise ToolInputError(
-                f"{MAX_RUNNING} commands are running already: end one (process, action kill) or wait for one"
+                f"{MAX_RUNNING} commands are already running; end one (process, action kill) or wait for one"
             )
         if self._log is None:
             self._log = Path(tempfile.mkdtemp(prefix="interlingua-exec-"))
@@ -333,7 +332,7 @@ class ProcessTable:
         return session
 
     def sessions(self) -> list[Session]:
-        """All that are known, oldest first."""
+        """All sessions, oldest first."""
         self.expire()
         return list(self._sessions.values())
 
@@ -342,7 +341,7 @@ class ProcessTable:
         return self._sessions.get(id)
 
     async def remove(self, id: str) -> bool:
-        """Ends the command if it runs, and forgets it and its log."""
+        """Ends the command if it runs, and removes it and its log."""
         session = self._sessions.get(id)
         if session is None:
             return False
@@ -352,18 +351,18 @@ class ProcessTable:
         return True
 
     def expire(self) -> None:
-        """Forgets what finished long ago, or is more than we keep; the oldest first."""
+        """Removes finished sessions beyond the limits of age, number and bytes, the oldest first."""
         finished = [session for session in list(self._sessions.values()) if session.exit is not None]
         finished.sort(key=lambda session: -session.finished_ago)
-        bytes_kept = sum(session.output.stored for session in finished)
+        stored = sum(session.output.stored for session in finished)
         for at, session in enumerate(finished):
-            surplus = len(finished) - at > self._keep_finished or bytes_kept > KEEP_BYTES
+            surplus = len(finished) - at > self._keep_finished or stored > KEEP_BYTES
             if surplus or session.finished_ago > self._keep_seconds:
-                bytes_kept -= session.output.stored
+                stored -= session.output.stored
                 self._forget(session)
 
     async def close(self) -> None:
-        """Ends every command, waits until all are gone, and deletes the logs."""
+        """Ends every command, waits for all, and deletes the logs."""
         sessions = list(self._sessions.values())
         for session in sessions:
             session.stop(at_once=True)
@@ -371,7 +370,7 @@ class ProcessTable:
         self._forget_all()
 
     def close_now(self, seconds: float = 5.0) -> None:
-        """The same without an event loop, for the end of the program."""
+        """`close` without an event loop, for interpreter exit."""
         sessions = list(self._sessions.values())
         for session in sessions:
             session.stop(at_once=True)
@@ -394,8 +393,8 @@ class ProcessTable:
             self._forget(session)
 
 
-# A table is found again by its key while any tool holds it; while it has sessions, it is held here, so that a host
-# which makes its tools anew for each turn does not lose what runs.
+# A table is found by its key while any tool references it; while it has sessions, _BUSY references it, so that a host
+# that recreates its tools for each turn does not lose running commands.
 _Key: TypeAlias = tuple[str | None, str | None, str | None]
 _BY_KEY: "weakref.WeakValueDictionary[_Key, ProcessTable]" = weakref.WeakValueDictionary()
 _BUSY: set[ProcessTable] = set()
@@ -404,7 +403,7 @@ _LOCK = threading.Lock()
 
 
 def process_table(context: ToolContext) -> ProcessTable:
-    """The table of this agent, conversation and root; the same one for every tool made from such a context."""
+    """The table of this agent, conversation and root, shared by all tools of such contexts."""
     key = (context.agent_id, context.session_key, context.root or context.workspace_dir)
     with _LOCK:
         for other in list(_BUSY):

@@ -1,7 +1,7 @@
-"""Tools by name: registered whole or as factories, made for a context, in an order that does not change.
+"""The tool registry: tools and tool factories, resolved for a context in a stable order.
 
-Two tools never share a name in a resolved list: the one that was registered last is taken, and the other reported. Each
-tool that is left out is reported with its reason, and with the context fields that it misses.
+Names in a resolved list are unique: the tool registered last wins, and the other is reported. Each skipped tool is
+reported with the reason and the context fields that it misses.
 """
 
 import difflib
@@ -27,7 +27,7 @@ _Context: TypeAlias = ToolContext | Mapping[str, Any] | None
 
 
 class Skipped(Struct, frozen=True, kw_only=True):
-    """A tool that could not be had: why, and which context fields it misses."""
+    """A skipped tool: the reason, and the missing context fields."""
 
     id: str
     reason: str
@@ -35,7 +35,7 @@ class Skipped(Struct, frozen=True, kw_only=True):
 
 
 class Resolution(Struct, frozen=True, kw_only=True):
-    """The tools that a context gives, and those that it does not."""
+    """The resolved and the skipped tools of a context."""
 
     tools: tuple[Tool, ...] = ()
     skipped: tuple[Skipped, ...] = ()
@@ -56,8 +56,8 @@ class _Entry(Struct, frozen=True):
     names: tuple[str, ...]
 
 
-class _Wanted(Struct, frozen=True, kw_only=True):
-    """Which entries are asked for."""
+class _Selection(Struct, frozen=True, kw_only=True):
+    """Which entries to resolve."""
 
     profile: str = "full"
     include_all: bool = False
@@ -66,14 +66,14 @@ class _Wanted(Struct, frozen=True, kw_only=True):
 
 
 class _Asynchronous(Exception):
-    """A factory returned something to await, where nothing can be awaited."""
+    """A factory returned an awaitable to a synchronous resolution."""
 
 
 _Steps: TypeAlias = Generator[Awaitable[Any], Any, Resolution]
 
 
 class ToolRegistry:
-    """Tools and factories of tools. `on_warning` hears of what is odd but not wrong; by default it is logged."""
+    """Tools and tool factories. `on_warning` receives warnings; default: the log."""
 
     def __init__(self, *, on_warning: OnWarning | None = None) -> None:
         self.on_warning: OnWarning = on_warning or _log.warning
@@ -81,10 +81,10 @@ class ToolRegistry:
         self._entries: dict[str, _Entry] = {}
         self._ranks: dict[str, int] = {}
         self._labels: dict[str, str] = {}
-        self._given: set[str] = set()
+        self._warned: set[str] = set()
         self._last = Resolution()
 
-    # --- what is registered ---
+    # --- registration ---
 
     def register(
         self,
@@ -96,12 +96,12 @@ class ToolRegistry:
     ) -> None:
         """Adds a tool, under `meta.id` or its name: a `Tool`, or a mapping or object with a tool's fields.
 
-        `meta` and `fields` change what is said of it: `profiles=("coding",)`. The same id again replaces the tool in
-        its place. An optional tool is resolved only where `include` names it.
+        `meta` and `fields` override its metadata: `profiles=("coding",)`. Registering an id again replaces the tool in
+        place. An optional tool is resolved only if `include` names it.
         """
         found = as_tool(tool)
         if found is None or not isinstance(found.name, str) or not found.name:
-            raise FormatError(f"a tool with a name is needed, not {tool!r}: use register_factory for a factory")
+            raise FormatError(f"not a tool with a name: {tool!r}; use register_factory for a factory")
         if not isinstance(meta, ToolMeta):
             meta = _meta(meta or {}, id=found.name, label=found.label or found.name, description=found.description)
         self._add(_Entry(structs.replace(meta, **fields), found, optional, (found.name,)))
@@ -114,24 +114,24 @@ class ToolRegistry:
         names: Iterable[str] = (),
         optional: bool = False,
     ) -> None:
-        """Adds what makes one tool, or several, for a context. `names` are the tools that it may make, if known."""
+        """Adds a factory of one or several tools. `names` are the tools that it may create, if known."""
         if not isinstance(meta, ToolMeta):
             meta = _meta(meta, description="", label=str(attribute(meta, "id", "")))
         if as_tool(factory) is not None or not callable(factory):
-            raise FormatError(f"a factory is needed for {meta.id}, not {factory!r}: use register for a tool")
+            raise FormatError(f"not a factory for {meta.id}: {factory!r}; use register for a tool")
         self._add(_Entry(meta, factory, optional, tuple(names)))
 
     def register_section(self, section: ToolSection | Mapping[str, Any]) -> None:
-        """Gives a section its label; the last one counts."""
+        """Sets the label of a section."""
         given = struct_of(section, ToolSection, "section")
         self._labels[given.id] = given.label
 
     def unregister(self, id: str) -> bool:
-        """Takes a tool out. Should it come back, it comes back to its old place."""
+        """Removes a tool. If it is registered again, it returns to its old position."""
         return self._entries.pop(id, None) is not None
 
     def clear(self) -> None:
-        """Takes out all tools; the labels of sections stay."""
+        """Removes all tools; section labels stay."""
         self._entries.clear()
         self._ranks.clear()
 
@@ -148,24 +148,24 @@ class ToolRegistry:
         return iter(self.list())
 
     def select(self, profile: ToolProfile | str = "full", *, include: _Names = None, exclude: _Names = None) -> _Metas:
-        """What is known of the tools of a profile, of those that are included and not excluded."""
-        return [entry.meta for entry in self._wanted(_Wanted(profile=profile, include=include, exclude=exclude))]
+        """The metadata of the tools of a profile that are included and not excluded."""
+        return [entry.meta for entry in self._selected(_Selection(profile=profile, include=include, exclude=exclude))]
 
     def list_by_section(self) -> "list[Section]":
-        """The sections that have tools, in the order of their first one."""
+        """The sections that have tools, in the order of their first tool."""
         found: dict[str, _Metas] = {}
         for meta in self:
             found.setdefault(meta.section_id, []).append(meta)
         return [Section(id=id, label=self._labels.get(id, id), tools=tuple(metas)) for id, metas in found.items()]
 
-    # --- what a context gives ---
+    # --- resolution ---
 
     def resolve(self, name: str, context: _Context = None, on_error: OnError | None = None) -> Tool | None:
-        """The tool with this id or name. Of a factory that makes several, the one with the name, else the first."""
+        """The tool with this id or name. If its factory creates several, the one with the name, else the first."""
         entry = self.find(name)
         if entry is None:
             return None
-        tools = _driven(self._steps([entry], context, on_error, _Wanted())).tools
+        tools = _driven(self._steps([entry], context, on_error, _Selection())).tools
         return next((tool for tool in tools if tool.name == name), tools[0] if tools else None)
 
     def resolve_all(
@@ -178,10 +178,10 @@ class ToolRegistry:
     ) -> "list[Tool]":
         """All tools that the context allows, in the order of registration.
 
-        `include` and `exclude` take ids, names and groups (`group:fs`); what is in both is out. A factory that raises
-        is skipped and told to `on_error`; `skipped` says of every tool that is missing why it is.
+        `include` and `exclude` take ids, names and groups (`group:fs`); `exclude` wins. If a factory raises, it is
+        skipped and `on_error` called; `skipped` has the reason for every missing tool.
         """
-        return self._resolved(context, on_error, _Wanted(include=include, exclude=exclude))
+        return self._resolved(context, on_error, _Selection(include=include, exclude=exclude))
 
     def resolve_by_profile(
         self,
@@ -193,9 +193,9 @@ class ToolRegistry:
         include: _Names = None,
         exclude: _Names = None,
     ) -> "list[Tool]":
-        """The tools of a profile; `full` is all of them, and so is any profile with `include_all`."""
-        wanted = _Wanted(profile=profile, include_all=include_all, include=include, exclude=exclude)
-        return self._resolved(context, on_error, wanted)
+        """The tools of a profile; all of them for `full`, or with `include_all`."""
+        selection = _Selection(profile=profile, include_all=include_all, include=include, exclude=exclude)
+        return self._resolved(context, on_error, selection)
 
     async def aresolve_all(
         self,
@@ -206,27 +206,27 @@ class ToolRegistry:
         include: _Names = None,
         exclude: _Names = None,
     ) -> "list[Tool]":
-        """As `resolve_all`, or with a profile as `resolve_by_profile`, with factories that are asynchronous as well."""
-        wanted = _Wanted(profile=profile, include=include, exclude=exclude)
-        self._last = await _adriven(self._steps(self._wanted(wanted), context, on_error, wanted))
+        """`resolve_all`, or with a profile `resolve_by_profile`, that also awaits asynchronous factories."""
+        selection = _Selection(profile=profile, include=include, exclude=exclude)
+        self._last = await _adriven(self._steps(self._selected(selection), context, on_error, selection))
         return [*self._last.tools]
 
     async def aresolve(self, name: str, context: _Context = None, on_error: OnError | None = None) -> Tool | None:
-        """As `resolve`, with factories that are asynchronous as well."""
+        """`resolve` that also awaits asynchronous factories."""
         entry = self.find(name)
         if entry is None:
             return None
-        tools = (await _adriven(self._steps([entry], context, on_error, _Wanted()))).tools
+        tools = (await _adriven(self._steps([entry], context, on_error, _Selection()))).tools
         return next((tool for tool in tools if tool.name == name), tools[0] if tools else None)
 
     def report(self, context: _Context = None) -> Resolution:
-        """The tools that the context gives, and of each other one why it does not."""
-        wanted = _Wanted()
-        return _driven(self._steps(self._wanted(wanted), context, None, wanted))
+        """The tools for a context, and the reason for each skipped one."""
+        selection = _Selection()
+        return _driven(self._steps(self._selected(selection), context, None, selection))
 
     @property
     def skipped(self) -> tuple[Skipped, ...]:
-        """What the last `resolve_all`, `aresolve_all` or `resolve_by_profile` left out, and why."""
+        """The tools that the last `resolve_all`, `aresolve_all` or `resolve_by_profile` skipped, with reasons."""
         return self._last.skipped
 
     def entry(self, id: str) -> _Entry | None:
@@ -244,7 +244,7 @@ class ToolRegistry:
             return self._entries[name]
         return next((entry for entry in reversed(self._ordered()) if name in entry.names), None)
 
-    # --- how ---
+    # --- internals ---
 
     def _add(self, entry: _Entry) -> None:
         id = entry.meta.id
@@ -256,41 +256,43 @@ class ToolRegistry:
     def _ordered(self) -> "list[_Entry]":
         return sorted(self._entries.values(), key=lambda entry: self._ranks[entry.meta.id])
 
-    def _resolved(self, context: _Context, on_error: OnError | None, wanted: _Wanted) -> "list[Tool]":
-        self._last = _driven(self._steps(self._wanted(wanted), context, on_error, wanted))
+    def _resolved(self, context: _Context, on_error: OnError | None, selection: _Selection) -> "list[Tool]":
+        self._last = _driven(self._steps(self._selected(selection), context, on_error, selection))
         return [*self._last.tools]
 
-    def _wanted(self, wanted: _Wanted) -> "list[_Entry]":
-        self._check(wanted)
+    def _selected(self, selection: _Selection) -> "list[_Entry]":
+        self._check(selection)
         return [
             entry
             for entry in self._ordered()
-            if (wanted.include_all or wanted.profile in ("full", *entry.meta.profiles))
-            and (wanted.include is None or _named(entry, wanted.include))
-            and not (wanted.exclude and _named(entry, wanted.exclude))
+            if (selection.include_all or selection.profile in ("full", *entry.meta.profiles))
+            and (selection.include is None or _named(entry, selection.include))
+            and not (selection.exclude and _named(entry, selection.exclude))
         ]
 
-    def _check(self, wanted: _Wanted) -> None:
-        """Warns of each profile, group and name that selects nothing."""
-        profile = wanted.profile
+    def _check(self, selection: _Selection) -> None:
+        """Warns about each profile, group and name that selects nothing."""
+        profile = selection.profile
         if profile not in PROFILES and not any(profile in meta.profiles for meta in self):
-            self._warn(f"there is no profile {profile}: known are {', '.join(PROFILES)}")
-        elif profile != "full" and not wanted.include_all and not any(profile in meta.profiles for meta in self):
-            self._warn(f"the profile {profile} selects no tool: none that is registered is in it")
+            self._warn(f"unknown profile {profile!r}; valid profiles: {', '.join(PROFILES)}")
+        elif profile != "full" and not selection.include_all and not any(profile in meta.profiles for meta in self):
+            self._warn(f"profile {profile!r} selects no registered tool")
         groups = dict.fromkeys((*self._labels, *(meta.section_id for meta in self), OPENCLAW))
-        for name in dict.fromkeys((*(wanted.include or ()), *(wanted.exclude or ()))):
+        for name in dict.fromkeys((*(selection.include or ()), *(selection.exclude or ()))):
             if problem := unknown_group(name, groups):
                 self._warn(problem)
             elif not any(_named(entry, (name,)) for entry in self._entries.values()):
                 self._warn(no_match(name, self._entries))
 
-    def _steps(self, entries: Iterable[_Entry], context: _Context, on_error: OnError | None, wanted: _Wanted) -> _Steps:
-        """Makes the tools, one entry after the other. Yields what must be awaited, and takes what came of it."""
+    def _steps(
+        self, entries: Iterable[_Entry], context: _Context, on_error: OnError | None, selection: _Selection
+    ) -> _Steps:
+        """Creates the tools in order. Yields awaitables, and receives their results."""
         given = ToolContext.of(context)
         made: list[tuple[_Entry, Tool]] = []
         skipped: list[Skipped] = []
         for entry in entries:
-            reason = _unfit(entry, given, wanted)
+            reason = _unfit(entry, given, selection)
             if reason is not None:
                 skipped.append(reason)
                 continue
@@ -300,12 +302,12 @@ class ToolRegistry:
                     found = yield found
                 made += [(entry, tool) for tool in _tools(entry, found)]
                 if found is None or found == []:
-                    skipped.append(Skipped(id=entry.meta.id, reason="its factory made nothing for this context"))
+                    skipped.append(Skipped(id=entry.meta.id, reason="its factory returned nothing for this context"))
             except MissingContext as missing:
                 skipped.append(_missing(entry, missing))
             except _Asynchronous:
-                skipped.append(Skipped(id=entry.meta.id, reason="its factory is asynchronous: use aresolve_all"))
-            except BaseException as error:  # a factory is foreign code: one that fails does not stop the others
+                skipped.append(Skipped(id=entry.meta.id, reason="its factory is asynchronous; use aresolve_all"))
+            except BaseException as error:  # a factory is foreign code: its failure does not stop the others
                 if must_propagate(error):
                     raise
                 skipped.append(Skipped(id=entry.meta.id, reason=describe(error)))
@@ -327,13 +329,13 @@ class ToolRegistry:
         return Resolution(tools=tuple(tools), skipped=tuple(skipped))
 
     def _warn(self, message: str) -> None:
-        """Tells a warning, each only once."""
-        if message not in self._given:
-            self._given.add(message)
+        """Emits each warning once."""
+        if message not in self._warned:
+            self._warned.add(message)
             _notify(self.on_warning, message)
 
     def list(self) -> _Metas:
-        """What is known of the tools, in order; no factory is called."""
+        """The metadata of the tools, in order; calls no factory."""
         return [entry.meta for entry in self._ordered()]
 
 
@@ -345,27 +347,27 @@ OPENCLAW = "openclaw"
 
 
 def in_group(meta: ToolMeta, group: str) -> bool:
-    """Whether a tool belongs to a group: those flagged for `openclaw`, else those of the section with that name."""
+    """Whether a tool belongs to a group: by its flag for `openclaw`, else by its section."""
     return meta.include_in_open_claw_group if group == OPENCLAW else meta.section_id == group
 
 
 def unknown_group(name: str, known: Collection[str]) -> str | None:
-    """What is wrong with the name of a group that does not exist; None for anything else."""
+    """The warning for the name of an unknown group; None for anything else."""
     if not name.startswith(GROUP) or name.removeprefix(GROUP) in known:
         return None
-    return f"there is no {name}: known are {', '.join(GROUP + group for group in known)}"
+    return f"unknown group {name!r}; valid groups: {', '.join(GROUP + group for group in known)}"
 
 
 def no_match(name: str, known: Iterable[str]) -> str:
-    """What to say of a group or a name that selects none of the tools that there are."""
+    """The warning for a group or name that selects no tool."""
     if name.startswith(GROUP):
-        return f"{name} selects no tool: none that is registered is in it"
+        return f"group {name!r} selects no registered tool"
     near = difflib.get_close_matches(name, known, n=1)
-    return f"there is no tool {name}" + (f": did you mean {near[0]}?" if near else "")
+    return f"unknown tool {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def named(meta: ToolMeta, names: Iterable[str], others: tuple[str, ...] = ()) -> bool:
-    """Whether one of `names` is this tool's id, a group that it is in, or one of its `others`."""
+    """Whether one of `names` is this tool's id, one of its groups, or one of its `others`."""
     return any(
         in_group(meta, name.removeprefix(GROUP)) if name.startswith(GROUP) else name in (meta.id, *others)
         for name in names
@@ -383,14 +385,14 @@ _CUSTOM = {"section_id": "custom", "profiles": ("full",), "source": "core"}
 
 
 def _meta(given: Mapping[str, Any], **known: str) -> ToolMeta:
-    """What is said of a tool; what is not given is `known`, or that of a tool of the caller's own."""
+    """The metadata of a tool; defaults are `known`, then those of a custom tool."""
     own = {snake_case(name): value for name, value in given.items() if value is not None}
     meta = struct_of({**_CUSTOM, **known, **own}, ToolMeta, "meta")
     return structs.replace(meta, profiles=tuple(meta.profiles), needs=tuple(meta.needs))
 
 
 def _notify(callback: Callable[..., object] | None, *args: object) -> None:
-    """Calls a host's callback. What it raises is logged: the tools that were made are not lost by it."""
+    """Calls a host's callback; logs what it raises, so that resolved tools are not lost."""
     if callback is None:
         return
     try:
@@ -406,10 +408,10 @@ def _origin(entry: _Entry) -> str:
     return f"{entry.meta.source} tool {entry.meta.id}{owner}"
 
 
-def _unfit(entry: _Entry, context: ToolContext, wanted: _Wanted) -> Skipped | None:
-    """Why an entry is not even tried."""
-    if entry.optional and not (wanted.include and _named(entry, wanted.include)):
-        return Skipped(id=entry.meta.id, reason="it is optional: name it in include")
+def _unfit(entry: _Entry, context: ToolContext, selection: _Selection) -> Skipped | None:
+    """The reason why an entry is not tried, if any."""
+    if entry.optional and not (selection.include and _named(entry, selection.include)):
+        return Skipped(id=entry.meta.id, reason="optional; name it in include")
     missing = tuple(name for name in entry.meta.needs if getattr(context, name, None) is None)
     return _missing(entry, MissingContext(*missing)) if missing else None
 
@@ -427,12 +429,12 @@ def _tools(entry: _Entry, found: Any) -> list[Tool]:
     tools = [as_tool(tool) for tool in many]
     for tool, given in zip(tools, many, strict=True):
         if tool is None:
-            raise FormatError(f"the factory of {entry.meta.id} made {given!r}, which is no tool")
+            raise FormatError(f"the factory of {entry.meta.id} returned {given!r}, which is not a tool")
     return [tool for tool in tools if tool is not None]
 
 
 def _driven(steps: _Steps) -> Resolution:
-    """Runs the steps where nothing can be awaited."""
+    """Runs the steps synchronously."""
     try:
         waiting = next(steps)
         while True:
@@ -444,7 +446,7 @@ def _driven(steps: _Steps) -> Resolution:
 
 
 async def _adriven(steps: _Steps) -> Resolution:
-    """Runs the steps, and awaits what they ask for."""
+    """Runs the steps and awaits what they yield."""
     try:
         waiting = next(steps)
         while True:
@@ -462,7 +464,7 @@ async def _adriven(steps: _Steps) -> Resolution:
 
 
 def _drop(waiting: Awaitable[Any]) -> None:
-    """Ends what will not be awaited, so that nobody complains that it never was."""
+    """Closes an awaitable that is not awaited, to avoid the 'never awaited' warning."""
     for name in ("close", "cancel"):
         if end := getattr(waiting, name, None):
             end()

@@ -1,4 +1,4 @@
-"""The sandbox of commands: bubblewrap, where it is installed and allowed, and a plain word where it is not.
+"""The sandbox of commands: bubblewrap, if it is installed and permitted, and the reason if not.
 
 Inside, a command sees the root (writable), the system's programs and libraries (read-only), a private /tmp and home,
 a /proc of its own processes, and no network unless allowed. It sees no home directory, no /run, no /var, no other
@@ -19,8 +19,7 @@ from msgspec import Struct
 
 from ..values.errors import ToolAuthorizationError, ToolInputError
 
-# The environment of commands: what they need to work, and no key of ours.
-
+# The environment of commands: only what they need, no credentials.
 
 BASE = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TERM", "COLORTERM"),
@@ -34,8 +33,8 @@ _SECRET_NAME = re.compile(
 _SECRET_VALUE = re.compile(r"://[^/\s:@]*:[^/\s@]+@|-----BEGIN|^(sk|pk|ghp|gho|ghs|xox[a-z]|AKIA|glpat|hf)[-_A-Z0-9]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-# These make a program load or run something else than what its command line says; with them, a permission for one
-# command would be a permission for any.
+# Variables that make a program load or run something else than its command line; allowing them would turn a permission
+# for one command into a permission for any.
 _HIJACKING = (
     *(
         "PATH",
@@ -83,30 +82,30 @@ _HIJACKING = (
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """Whether a variable seems to hold a credential, by its name or by its value."""
+    """Whether a variable looks like a credential, by its name or value."""
     return bool(_SECRET_NAME.search(name.upper()) or _SECRET_VALUE.search(value))
 
 
 def scrubbed(environ: Mapping[str, str], allowed: Sequence[str] = ()) -> dict[str, str]:
-    """What a command inherits of `environ`: the base and what `allowed` names.
+    """The variables of `environ` that a command inherits: the base and those in `allowed`.
 
-    A pattern such as `NODE_*` never passes what looks like a secret; a name written out passes whatever it holds.
+    A pattern such as `NODE_*` never matches a variable that looks like a secret; an exact name always does.
     """
-    kept = {
+    inherited = {
         name: value
         for name, value in environ.items()
         if name in allowed or (_matches(name, (*BASE, *allowed)) and not looks_secret(name, value))
     }
-    return {**QUIET, **kept, "PATH": _absolute_path(kept.get("PATH", ""))}
+    return {**QUIET, **inherited, "PATH": _absolute_path(inherited.get("PATH", ""))}
 
 
 def requested(env: Any) -> dict[str, str]:
-    """The variables a call asks for. Raises for those that would change what a command line means."""
+    """The variables of a call. Raises for those that change what a command line means."""
     if not isinstance(env, Mapping):
         raise ToolInputError('exec: env must be an object of strings, such as {"CI": "1"}')
     for name, value in env.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ToolInputError(f"exec: {name!r} is no name of a variable: letters, digits and _ only")
+            raise ToolInputError(f"exec: invalid variable name {name!r}; use letters, digits and _")
         if not isinstance(value, str) or "\0" in value:
             raise ToolInputError(f"exec: env.{name} must be a string without NUL")
         if _matches(name.upper(), _HIJACKING):
@@ -121,7 +120,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _absolute_path(path: str) -> str:
-    """The search path without relative and empty parts, which would mean the working directory."""
+    """PATH without relative and empty parts, which mean the working directory."""
     parts = [part for part in path.split(":") if part.startswith("/")]
     return ":".join(parts) or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -143,9 +142,9 @@ _KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/acpi", "/proc/scsi")
 _MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 
 
-# The sandbox dies with its first process. This one stays a moment if others are left (in /proc: bubblewrap and itself
-# are two), for what bash does not wait for, such as `>(sed …)`. It traps signals, which is not inherited as ignoring
-# would be, and keeps its own words ("Terminated") to itself.
+# The sandbox ends with its first process. This shell stays a moment if other processes are left (two entries in /proc
+# are bubblewrap and itself), for what bash does not wait for, such as `>(sed …)`. It traps signals, since ignoring them
+# would be inherited, and silences its own messages ("Terminated").
 _LAST = (
     'trap : TERM INT HUP QUIT; exec 3>&2 2>/dev/null; (exec "$@" 2>&3 3>&-); code=$?; '
     "set -- /proc/[0-9]*; [ $# -gt 2 ] && sleep 0.3; exit $code"
@@ -153,7 +152,7 @@ _LAST = (
 
 
 class SandboxStatus(Struct, frozen=True, kw_only=True):
-    """Whether commands can be sandboxed on this machine, and if not, why not and what to do."""
+    """Whether commands can be sandboxed on this machine, and the reason if not."""
 
     available: bool
     reason: str
@@ -161,7 +160,7 @@ class SandboxStatus(Struct, frozen=True, kw_only=True):
 
 
 class Sandbox(Struct, frozen=True, kw_only=True):
-    """What a sandboxed command may see and do beside its root."""
+    """What a sandboxed command may access beside its root."""
 
     root: str
     network: bool = False
@@ -171,7 +170,7 @@ class Sandbox(Struct, frozen=True, kw_only=True):
 
 @functools.cache
 def sandbox_status() -> SandboxStatus:
-    """Looks for bubblewrap and tries it once: it may be installed and still forbidden, as in most containers."""
+    """Finds bubblewrap and tries it once: it may be installed and still forbidden, as in most containers."""
     program = shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin:/run/wrappers/bin")
     if sys.platform != "linux":
         return SandboxStatus(available=False, reason="not sandboxed: bubblewrap exists for Linux only")
@@ -179,7 +178,7 @@ def sandbox_status() -> SandboxStatus:
         return SandboxStatus(available=False, reason="not sandboxed: bubblewrap is not installed")
     argv = [
         program,
-        *_walls(network=False),
+        *_base_arguments(network=False),
         "--remount-ro",
         "/",
         "--chdir",
@@ -199,14 +198,14 @@ def sandbox_status() -> SandboxStatus:
 
 def sandboxed(argv: Sequence[str], program: str, sandbox: Sandbox, directory: str) -> list[str]:
     """The command line that runs `argv` inside the sandbox, in `directory`."""
-    shown = [part for path in (*_interpreter(), *sandbox.read_only) for part in ("--ro-bind-try", path, path)]
-    kept = [part for path in (sandbox.root, *sandbox.writable) for part in ("--bind", path, path)]
+    readable = [part for path in (*_interpreter(), *sandbox.read_only) for part in ("--ro-bind-try", path, path)]
+    writable = [part for path in (sandbox.root, *sandbox.writable) for part in ("--bind", path, path)]
     inside = ["--remount-ro", "/", "--chdir", directory, "--", "/bin/sh", "-c", _LAST, "sh", *argv]
-    return [program, *_walls(sandbox.network), *shown, *kept, *inside]
+    return [program, *_base_arguments(sandbox.network), *readable, *writable, *inside]
 
 
-def _walls(network: bool) -> list[str]:
-    """What every sandbox has. No --new-session: the command already has a session, and its terminal is ours alone."""
+def _base_arguments(network: bool) -> list[str]:
+    """The arguments of every sandbox. No --new-session: the command already has its own session and terminal."""
     parts = ["--die-with-parent", "--unshare-all", "--cap-drop", "ALL", "--hostname", "sandbox"]
     parts += ["--share-net"] if network else []
     for path in (*_SYSTEM, *(f"/etc/{name}" for name in (*_NAMES, *_TASTE, *_CERTIFICATES))):
@@ -214,19 +213,19 @@ def _walls(network: bool) -> list[str]:
     for path in _MERGED:
         parts += _merged(Path(path))
     parts += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--dir", HOME, "--tmpfs", "/var/tmp"]
-    # bubblewrap leaves these writable to a caller who is root, and core_pattern alone leads out of any sandbox.
+    # bubblewrap leaves these writable for root, and writing core_pattern escapes any sandbox.
     return [*parts, *(part for path in _KERNEL for part in ("--ro-bind-try", path, path))]
 
 
 def _merged(path: Path) -> list[str]:
-    """A top directory as the machine has it: today mostly a link into /usr."""
+    """A top-level directory as on the host: today mostly a link into /usr."""
     if path.is_symlink():
         return ["--symlink", str(path.readlink()), str(path)]
     return ["--ro-bind", str(path), str(path)] if path.is_dir() else []
 
 
 def _interpreter() -> list[str]:
-    """Where Python is, should it live in a home directory: the virtual environments of a project point there."""
+    """The Python prefix, if it is in a home directory: virtual environments link to it."""
     prefix = Path(sys.base_prefix)
     return [] if prefix.is_relative_to("/usr") or Path.home().is_relative_to(prefix) else [str(prefix)]
 

@@ -1,4 +1,4 @@
-"""What the model is told of tools: their names, words and schemas, fitted to who reads them."""
+"""Tool definitions for models: names, descriptions and JSON Schemas, adapted to each provider."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from ..values.losses import Loss
 from ..values.request import ToolSpec
 from .tool import Tool, tool_of
 
-# Words about values that are no objects: at the root of a tool's schema they mean nothing.
+# Keywords for other types than objects: meaningless at the root of a tool's schema.
 _FOR_OTHER_TYPES = frozenset(
     {
         "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
@@ -21,27 +21,27 @@ _FOR_OTHER_TYPES = frozenset(
 
 
 def extract_tool_schema(tool: Tool | Mapping[str, Any] | Any) -> ToolSpec:
-    """The tool as it is offered to a model that takes any JSON Schema."""
+    """The definition of a tool for a model that accepts any JSON Schema."""
     tool = tool_of(tool)
     return ToolSpec(name=tool.name, description=tool.description, input_schema=normalize_schema(tool.parameters))
 
 
 def to_openrouter_schema(tool: Tool | ToolSpec | Mapping[str, Any]) -> dict[str, Any]:
-    """The tool as OpenAI and OpenRouter want it: `{"type": "function", "function": {…}}`, the schema as it is.
+    """The tool in the form of OpenAI and OpenRouter: `{"type": "function", "function": {…}}`, schema unchanged.
 
     Takes a tool, or its description with `name`, `description` and `input_schema`.
     """
     schema = attribute(tool, "input_schema", attribute(tool, "parameters", {"type": "object", "properties": {}}))
     about = attributes(tool, ("name", "description"))
     if not isinstance(about.get("name"), str):
-        raise FormatError(f"{tool!r} is no tool; give a name, a description and an input_schema")
+        raise FormatError(f"not a tool: {tool!r}; give a name, a description and an input_schema")
     return {"type": "function", "function": {**about, "parameters": schema}}
 
 
 def extract_tool_schemas(
     tools: Iterable[Tool | Mapping[str, Any] | Any], provider_or_api: str | None = None
 ) -> tuple[list[ToolSpec], list[Loss]]:
-    """The tools as they are offered to this provider or api, in their order, and what it could not be told."""
+    """The tool definitions for a provider or api, in order, and the losses."""
     name = provider_or_api or ""
     wire = WIRES.get(name) or next((wire for wire in WIRES.values() if name in wire.aliases), None)
     specs: list[ToolSpec] = []
@@ -56,16 +56,16 @@ def extract_tool_schemas(
 
 
 def clean_schema_for_gemini(schema: Any) -> Any:
-    """The schema in the words that Gemini knows, references written out; names of parameters are never touched."""
+    """The schema with the keywords that Gemini supports, references inlined; parameter names are never changed."""
     return schemas.fit(schema, "gemini")[0]
 
 
 def normalize_schema(schema: Any) -> dict[str, Any]:
-    """A schema of an object, which is what every provider wants a tool to take. The source is not changed.
+    """The schema as one of an object, which every provider requires for a tool. Returns a new value.
 
-    What is no schema is an object without properties; what is a schema of something else becomes one of an object.
-    Unlike the TypeScript function, it always gives `properties`, which OpenAI insists on, and it follows a reference
-    at the root, where no provider does.
+    A value that is no schema becomes an object without properties. Unlike the TypeScript function of clawtools, the
+    result always has `properties`, which OpenAI requires, and a reference at the root is resolved, since no provider
+    does that.
     """
     if not isinstance(schema, dict) or not schema:
         return {"type": "object", "properties": {}}

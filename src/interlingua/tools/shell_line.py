@@ -1,9 +1,9 @@
-"""Reads a shell line far enough to know which commands it runs; where it cannot know, it says so.
+"""A shell parser that finds the commands of a line, and reports where it cannot be certain.
 
-This is no shell: nothing is expanded. A word is *fixed* when its text is certain before the shell runs, and open when
-it depends on variables, globs, braces or other commands. What is inside `$(…)`, backticks and `<(…)` is read as
-commands of its own, and so are the arguments of what runs other commands (`sh -c`, `eval`, `sudo`, `xargs`,
-`find -exec`). A line with anything that may hide a command, or that changes what later words mean, is not certain.
+Nothing is expanded. A word is *fixed* if its text is known before the shell runs, and open if it depends on variables,
+globs, braces or other commands. The contents of `$(…)`, backticks and `<(…)` are parsed as commands, and so are the
+arguments of programs that run other commands (`sh -c`, `eval`, `sudo`, `xargs`, `find -exec`). A line with anything
+that may hide a command, or that changes the meaning of later words, is not certain.
 """
 
 import re
@@ -28,10 +28,10 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Words after which a command follows, and words that open something we do not follow.
+# Reserved words before a command, and reserved words that are not followed.
 _LEADING = frozenset({"if", "then", "elif", "else", "while", "until", "do", "{", "!", "time", "coproc"})
 _RESERVED = _LEADING | {"fi", "done", "esac", "}", "for", "case", "select", "function", "in", "[[", "]]", "((", "))"}
-# Commands that run text as shell commands, or that change what the words after them mean.
+# Commands that run text as shell commands, or change the meaning of later words.
 _SHELLS = _names(
     "sh bash dash zsh ksh mksh ash fish csh tcsh busybox toybox eval source . trap alias su ssh script watch parallel "
     "at batch screen tmux expect"
@@ -41,7 +41,7 @@ _CHANGERS = _names(
     "unalias pushd popd"
 )
 # Commands that run their arguments as a command.
-_CARRIERS = _names(
+_WRAPPERS = _names(
     "sudo doas env nice ionice chrt taskset nohup setsid timeout xargs command builtin exec time stdbuf unbuffer "
     "chroot unshare nsenter setarch linux32 linux64 flock strace ltrace gdb valgrind perf runuser setpriv capsh "
     "prlimit systemd-run firejail bwrap proot fakeroot faketime rlwrap dbus-run-session xvfb-run pkexec sg newgrp entr "
@@ -49,21 +49,21 @@ _CARRIERS = _names(
 )
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|osascript|pwsh)[\d.]*$")
 _CODE_OPTIONS = re.compile(r"-\w*[ceErRpn]\w*$|--(eval|execute|command|print|run)\b")
-# Builtins that read a word as an array element, and so compute what stands in its brackets: `[ -v 'a[$(rm)]' ]`.
-_COUNTING = _names("test [ printf let wait")
+# Builtins that evaluate a word as an array element, including its subscript: `[ -v 'a[$(rm)]' ]`.
+_EVALUATING = _names("test [ printf let wait")
 _AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
 _FIND_ACTIONS = re.compile(r"-(exec|execdir|ok|okdir|delete|fprint|fprint0|fprintf|fls|x|X|-exec|-exec-batch)$")
 
 
 class Word(Struct, frozen=True):
-    """A word of a command: its text with the quotes removed, and whether that is what the command will get."""
+    """A word of a command: its text without quotes, and whether the command receives exactly that."""
 
     text: str
     fixed: bool = True
 
 
 class Command(Struct, frozen=True):
-    """A simple command. `inner`: seen within the arguments of another one that may run it, as `rm` in `sudo rm`."""
+    """A simple command. `inner`: found in the arguments of another command that may run it, as `rm` in `sudo rm`."""
 
     words: tuple[Word, ...]
     inner: bool = False
@@ -79,7 +79,7 @@ class Command(Struct, frozen=True):
 
 
 class ShellLine(Struct, frozen=True):
-    """What a line runs, and the targets of its redirections. `doubt` says why it is not certain; empty when it is."""
+    """The commands of a line, and its redirection targets. `doubt` is the reason for uncertainty; empty if certain."""
 
     commands: tuple[Command, ...]
     doubt: str = ""
@@ -87,7 +87,7 @@ class ShellLine(Struct, frozen=True):
 
 
 def read_shell_line(text: str) -> ShellLine:
-    """All commands of a line, as far as they can be seen, and whether that is all."""
+    """The commands found in a line, and whether these are all."""
     if len(text) > MAX_LENGTH:
         return ShellLine((), doubt="the line is too long to be judged")
     reader = _Reader()
@@ -95,18 +95,18 @@ def read_shell_line(text: str) -> ShellLine:
     return ShellLine(tuple(reader.commands), doubt=reader.doubt, files=tuple(reader.files))
 
 
-SEARCHERS = ("find", "fd", "fdfind")  # they run others only with some of their options
+SEARCHERS = ("find", "fd", "fdfind")  # they run others only with some options
 
 
 def runs_others(command: Command) -> bool:
-    """Whether a command's arguments are, or may be, a command of their own."""
+    """Whether a command's arguments are, or may be, another command."""
     if command.name in SEARCHERS:
         return any(not word.fixed or _FIND_ACTIONS.match(word.text) for word in command.words[1:])
-    return command.name in _CARRIERS
+    return command.name in _WRAPPERS
 
 
 class _Reader:
-    """Collects the commands, files and doubts of a line and of the lines within it."""
+    """Collects the commands, files and doubts of a line and of nested lines."""
 
     def __init__(self) -> None:
         self.readings = 0
@@ -120,7 +120,7 @@ class _Reader:
             self.doubts("it is too tangled to be judged")
             return
         if _CONTROLS.search(text):
-            self.doubts("it holds control or invisible characters")
+            self.doubts("it contains control or invisible characters")
         terms: list[Word] = []
         at = 0
         while at < len(text):
@@ -166,7 +166,7 @@ class _Reader:
         return max(end, at)
 
     def _finish(self, terms: list[Word], inner: bool) -> None:
-        """One simple command is complete: takes off what stands before its name, and looks inside it."""
+        """Completes a simple command: strips reserved words and assignments, and inspects it."""
         rest = list(terms)
         while rest and ((rest[0].text in _RESERVED and rest[0].fixed) or _ASSIGNMENT.match(rest[0].text)):
             if rest[0].text not in _RESERVED:
@@ -190,8 +190,8 @@ class _Reader:
                 self.read(word.text, inner=True)
         elif name.casefold() in _CHANGERS:
             self.doubts(f"{name} changes what later commands mean")
-        elif name in _COUNTING and any("$(" in word.text or "`" in word.text for word in arguments):
-            self.doubts(f"{name} may run what its words hold")
+        elif name in _EVALUATING and any("$(" in word.text or "`" in word.text for word in arguments):
+            self.doubts(f"{name} may run commands in its words")
         elif name in _AWKS or (
             _INTERPRETERS.match(name.casefold()) and any(_CODE_OPTIONS.match(word.text) for word in arguments)
         ):
@@ -203,7 +203,7 @@ class _Reader:
                 self._suffix(Command(command.words[at:], inner=True))
 
     def _suffix(self, command: Command) -> None:
-        """What may be a command within a command: any of the following words may be its name."""
+        """A possible command within a command: any of the following words may be its name."""
         self.commands.append(command)
         if command.name.casefold() in _SHELLS and command.name != ".":
             self.doubts(f"{command.name} runs other commands")
@@ -272,7 +272,7 @@ class _Reader:
         return "".join(parts), open_, at
 
     def _expansion(self, text: str, at: int) -> int:
-        """Where the thing that begins with `$`, a backtick or `<(` ends; the commands within it are collected."""
+        """The end of the expansion that starts with `$`, a backtick or `<(`; collects the commands in it."""
         if text[at] == "`":
             return self._backticks(text, at)
         opener = text[at : at + 2]

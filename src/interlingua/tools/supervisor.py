@@ -1,11 +1,11 @@
-"""The small program between us and a command: it starts the command, and sees to it that nothing of it remains.
+"""The supervisor process of a command: starts it, and ends its whole process tree.
 
-It runs alone (`python -I -S supervisor.py …`), so it imports nothing of this package. It is the *subreaper* of the
-command (prctl(2)): whatever a descendant does to get away (setsid, a double fork, nohup, disown), the orphan becomes
-a child of this process. Hence the one exact test at the end: no child left means no descendant left.
+It runs standalone (`python -I -S supervisor.py …`), so it imports nothing from this package. It is the *subreaper* of
+the command (prctl(2)): a descendant that detaches (setsid, double fork, nohup, disown) becomes a child of this process.
+So the tree has ended when no child is left.
 
-It ends the whole tree when the command's own shell ends, when the time is over, when there are too many processes,
-when it is told to, and when the other end of its control socket closes, that is, when we die, however we die.
+It ends the tree when the command's shell exits, on timeout, on too many processes, on request, and when the other end
+of its control socket closes, that is, when the host process dies.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ from typing import NoReturn
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 TICK = 0.25
-LINGER = 0.3  # what a command left behind may finish by itself, such as the `>(sed …)` of a bash line
-TIMEOUT = 10.0  # then we give up: only a process of another user, or one stuck in the kernel, survives SIGKILL
+LINGER = 0.3  # seconds for leftover processes to finish by themselves, such as the `>(sed …)` of a bash line
+TIMEOUT = 10.0  # then give up: only a process of another user, or one stuck in the kernel, survives SIGKILL
 
 POLITE, AT_ONCE = b"T", b"K"
 
@@ -67,7 +67,7 @@ def _processes_by_ps() -> list[Process]:
 
 
 def _descendants() -> list[Process]:
-    """Everything below this process."""
+    """All descendants of this process."""
     below: dict[int, list[Process]] = {}
     for process in _processes():
         below.setdefault(process.parent, []).append(process)
@@ -86,14 +86,14 @@ def _kill(pid: int, number: int) -> None:
 
 
 def _kill_children() -> None:
-    """Kills the direct children alone, fast: a process that forks and exits in a chain is always one of these."""
+    """Kills the direct children, fast: a process that forks and exits in a chain is always one of them."""
     with contextlib.suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:  # noqa: PTH123
         for pid in file.read().split():
             _kill(int(pid), signal.SIGKILL)
 
 
 def _signal_all(number: int) -> None:
-    """Signals the whole tree; by group first, since a group is signalled in one step that no fork can outrun."""
+    """Signals the whole tree; groups first, since a group is signalled atomically and no fork escapes."""
     tree = [process for process in _descendants() if number == signal.SIGKILL or process.name != "bwrap"]
     if number == signal.SIGKILL:
         for group in {process.group for process in tree} - {os.getpgrp()}:
@@ -105,7 +105,7 @@ def _signal_all(number: int) -> None:
 
 
 def _tasks() -> int:
-    """How many tasks the machine has: one cheap read that tells whether counting our own is worth it."""
+    """The number of tasks on the machine: a cheap check before counting our own."""
     try:
         with open("/proc/loadavg", "rb") as file:  # noqa: PTH123
             return int(file.read().split()[3].partition(b"/")[2])
@@ -114,7 +114,7 @@ def _tasks() -> int:
 
 
 class Command:
-    """The command's process, its exit status once it has one, and whether anything of its tree still lives."""
+    """The command's process, its exit status, and whether its tree has ended."""
 
     def __init__(self, pid: int, control: int, wake: int) -> None:
         self.pid = pid
@@ -123,7 +123,7 @@ class Command:
         self.status: int | None = None
 
     def rest(self, seconds: float) -> bytes | None:
-        """Sleeps until a child ends or an order comes, which is returned; a closed socket means: at once."""
+        """Sleeps until a child ends or an order arrives, which is returned; a closed socket means AT_ONCE."""
         waiting = select.poll()
         for descriptor in (self.control, self.wake):
             waiting.register(descriptor, select.POLLIN)
@@ -137,8 +137,8 @@ class Command:
         except OSError:
             return AT_ONCE
 
-    def gone(self) -> bool:
-        """Reaps what has ended; true when no child is left."""
+    def reap(self) -> bool:
+        """Reaps ended children; True if none is left."""
         try:
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -150,31 +150,31 @@ class Command:
             return True
 
     def linger(self, seconds: float) -> bytes | None:
-        """Gives the tree time to end by itself; an order cuts it short and is returned."""
+        """Waits for the tree to end by itself; an AT_ONCE order interrupts and is returned."""
         end = time.monotonic() + seconds
-        while not self.gone() and time.monotonic() < end:
+        while not self.reap() and time.monotonic() < end:
             order = self.rest(min(TICK, end - time.monotonic()))
             if order == AT_ONCE:
                 return order
         return None
 
     def finish(self, grace: float) -> None:
-        """Ends the tree: asked first if there is time for it, then killed until nothing is left."""
-        if grace > 0 and not self.gone():
+        """Ends the tree: SIGTERM with a grace period, then SIGKILL until nothing is left."""
+        if grace > 0 and not self.reap():
             _signal_all(signal.SIGTERM)
             self.linger(grace)
         end = time.monotonic() + TIMEOUT
-        while not self.gone() and time.monotonic() < end:
+        while not self.reap() and time.monotonic() < end:
             _signal_all(signal.SIGKILL)
             for _ in range(50):
                 _kill_children()
-                if self.gone():
+                if self.reap():
                     return
             time.sleep(0.002)
 
 
 def _become(argv: list[str], directory: int, terminal: bool, limit: int) -> NoReturn:
-    """The child's half: a session of its own, ordinary signals, the directory that was checked, and the command."""
+    """In the child: a new session, default signals, the checked directory, then exec."""
     try:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
@@ -195,20 +195,20 @@ def _become(argv: list[str], directory: int, terminal: bool, limit: int) -> NoRe
 
 
 def _limit_processes(limit: int) -> None:
-    """Lets fork fail for a user with too many processes; the kernel asks root nothing of the kind, so we count too."""
+    """Sets RLIMIT_NPROC; the kernel does not apply it to root (getrlimit(2)), so `_watch` counts too."""
     hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    wanted = _tasks() + limit
-    if hard == resource.RLIM_INFINITY or wanted < hard:
-        resource.setrlimit(resource.RLIMIT_NPROC, (wanted, hard))
+    soft = _tasks() + limit
+    if hard == resource.RLIM_INFINITY or soft < hard:
+        resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
 
 
 def _watch(command: Command, seconds: float, limit: int) -> tuple[str, float | None]:
-    """Waits for the command's end, or for a reason to end it: the reason, and the grace it leaves (None: the usual)."""
+    """Waits for the command's end, or a reason to end it; returns the reason and its grace (None: the default)."""
     parent, before = os.getppid(), _tasks()
     end = time.monotonic() + seconds if seconds > 0 else float("inf")
     while True:
         order = command.rest(min(TICK, end - time.monotonic()))
-        command.gone()
+        command.reap()
         if command.status is not None:
             return "", None
         if order is not None:
@@ -221,7 +221,7 @@ def _watch(command: Command, seconds: float, limit: int) -> tuple[str, float | N
             return "processes", 0
 
 
-def _say(control: int, text: str) -> None:
+def _report(control: int, text: str) -> None:
     with contextlib.suppress(OSError):
         os.write(control, text.encode() + b"\n")
 
@@ -229,7 +229,7 @@ def _say(control: int, text: str) -> None:
 def supervise(
     control: int, directory: int, seconds: float, grace: float, limit: int, terminal: bool, argv: list[str]
 ) -> None:
-    """Runs `argv` to its end and says on `control`: `started <pid>`, then `ended <code> <left behind> <reason>`."""
+    """Runs `argv` and reports on `control`: `started <pid>`, then `ended <code> <leftover processes> <reason>`."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     wake, waker = os.pipe()
     os.set_blocking(wake, False)
@@ -247,14 +247,14 @@ def supervise(
     for standard in (0, 1, 2):
         os.dup2(null, standard)
     os.close(directory)
-    _say(control, f"started {pid}")
+    _report(control, f"started {pid}")
     command = Command(pid, control, wake)
     reason, left = _watch(command, seconds, limit), 0
     if not reason[0]:
         command.linger(LINGER)
         left = len(_descendants())
     command.finish(grace if reason[1] is None else reason[1])
-    _say(control, f"ended {'' if command.status is None else command.status} {left} {reason[0]}")
+    _report(control, f"ended {'' if command.status is None else command.status} {left} {reason[0]}")
 
 
 if __name__ == "__main__":

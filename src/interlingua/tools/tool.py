@@ -1,4 +1,4 @@
-"""What a tool is: a name, words for the model, a JSON Schema for its arguments, and a coroutine that runs it."""
+"""Tool types: name, description, JSON Schema of the arguments, and a coroutine that runs the tool."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -15,9 +15,9 @@ ContentBlock: TypeAlias = TextBlock | ImageBlock | AudioBlock | DocumentBlock
 
 
 class ToolResult(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What a tool gives back. The model reads `content`; `details` is for programs and is never shown to it.
+    """A tool's result. The model reads `content`; `details` is for programs and never shown to it.
 
-    `terminate` asks the agent to stop after this batch of calls, if every result of the batch asks so.
+    `terminate` stops the agent after this batch of calls, if every result of the batch has it.
     """
 
     content: tuple[ContentBlock, ...] = ()
@@ -27,16 +27,16 @@ class ToolResult(Struct, frozen=True, kw_only=True, rename="camel", omit_default
 
     @property
     def text(self) -> str:
-        """The words of the result, joined by newlines."""
+        """The text blocks, joined by newlines."""
         return "\n".join(block.text for block in self.content if isinstance(block, TextBlock))
 
 
 ToolUpdateCallback: TypeAlias = Callable[[ToolResult], object]
-"""Called with a partial result while a tool runs; the final result is what counts."""
+"""Called with partial results while a tool runs; the final result replaces them."""
 
 
 class Execute(Protocol):
-    """Runs a tool. Arguments are valid when it is called; raise `ToolInputError` (or anything) to report a failure."""
+    """Runs a tool with validated arguments; raise `ToolInputError` (or any exception) to report a failure."""
 
     def __call__(
         self,
@@ -51,10 +51,10 @@ _ARGUMENTS = ("tool_call_id", "params", "signal", "on_update")
 
 
 class Tool(Struct, frozen=True, kw_only=True):
-    """A tool that a model may call. `sequential` keeps it from running beside the other calls of its batch.
+    """A tool that a model may call. A `sequential` tool does not run in parallel with other calls of its batch.
 
-    `execute` may leave out `signal` and `on_update`, or `on_update` alone, and may return its result without a
-    coroutine; whoever calls it passes all four and awaits what can be awaited.
+    `execute` may omit the parameters `signal` and `on_update`, or only `on_update`, and may be synchronous; callers
+    pass all four arguments and await the result if it is awaitable.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Tool(Struct, frozen=True, kw_only=True):
 
 
 def as_tool(value: Any) -> Tool | None:
-    """A tool as it is, or made of a mapping or an object that has at least `name` and `execute`; None for others."""
+    """The tool, or one built from a mapping or object with `name` and `execute`; None for any other value."""
     if isinstance(value, Tool):
         return value
     if isinstance(value, type) or not callable(attribute(value, "execute")):
@@ -80,21 +80,21 @@ def as_tool(value: Any) -> Tool | None:
     fields = attributes(value, ("name", "description", "parameters", "execute", "label"))
     if not isinstance(fields.get("name"), str) or not fields["name"]:
         return None
-    # Anything truthy restricts the tool, under either name: what was meant as a lock must not be lost as a typo.
+    # Any truthy value restricts the tool, in either spelling: a restriction must not be lost to a typo.
     locked = {name: bool(attribute(value, name)) for name in ("owner_only", "sequential")}
     return Tool(**{"description": "", "parameters": {"type": "object", "properties": {}}} | fields | locked)
 
 
 def tool_of(value: Any) -> Tool:
-    """As `as_tool`; raises `FormatError` for what is no tool."""
+    """`as_tool`, but raises `FormatError` instead of returning None."""
     found = as_tool(value)
     if found is None:
-        raise FormatError(f"{value!r} is no tool; give a Tool, or a mapping or object with name and execute")
+        raise FormatError(f"not a tool: {value!r}; give a Tool, or a mapping or object with name and execute")
     return found
 
 
 class FsStat(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a bridge knows of a path."""
+    """File metadata."""
 
     is_file: bool
     is_directory: bool
@@ -106,8 +106,8 @@ class FsStat(Struct, frozen=True, kw_only=True, rename="camel"):
 class FsBridge(Protocol):
     """A file system for tools. Paths are relative to the bridge's root, with `/` between the parts.
 
-    `write_file` makes the directories above; `stat` gives None where nothing is; a directory's name ends in `/`. One
-    that also has `read_bytes(path)` and `write_bytes(path, data)` can hold files that are not UTF-8 text.
+    `write_file` creates parent directories; `stat` returns None for a missing path; names of directories end in `/`. A
+    bridge that also has `read_bytes(path)` and `write_bytes(path, data)` supports files that are not UTF-8 text.
     """
 
     async def read_file(self, path: str) -> str: ...
@@ -119,9 +119,9 @@ class FsBridge(Protocol):
 
 
 class ToolContext(Struct, frozen=True, kw_only=True):
-    """What tools are made from. All fields are optional; a factory that misses one is skipped, and the skip reported.
+    """The context for tool factories. All fields are optional; a factory that misses one is skipped and reported.
 
-    `complete` asks a model, as `interlingua.complete` does; `sessions` and `channel` are the agent's own.
+    `complete` calls a model, like `interlingua.complete`; `sessions` and `channel` are the agent's own.
     """
 
     config: Mapping[str, Any] | None = None
@@ -142,18 +142,18 @@ class ToolContext(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, value: "ToolContext | Mapping[str, Any] | None") -> "ToolContext":
-        """A context as it is, of a mapping with its fields in either spelling, or an empty one."""
+        """The context, or one built from a mapping (either spelling of the fields), or an empty one."""
         return cls() if value is None else struct_of(value, cls, "context")
 
 
 ToolFactory: TypeAlias = Callable[[ToolContext], Any]
-"""Makes a tool, several or none (None) for a context; each as `as_tool` takes it; it may be asynchronous."""
+"""Returns a tool, a list of tools, or None for a context; anything that `as_tool` accepts; may be asynchronous."""
 
 ToolProfile: TypeAlias = Literal["minimal", "coding", "messaging", "full"]
 
 
 class ToolMeta(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A tool's place in the catalogue. `needs` names the context fields without which it cannot be made."""
+    """A tool's metadata. `needs` names the required context fields."""
 
     id: str
     label: str
@@ -172,7 +172,7 @@ class ToolSection(Struct, frozen=True, kw_only=True):
 
 
 class MissingContext(Exception):
-    """Raised by a factory that cannot make its tool: names the context fields it misses."""
+    """Raised by a factory that cannot create its tool; `fields` are the missing context fields."""
 
     def __init__(self, *fields: str) -> None:
         super().__init__(f"the context has no {' and no '.join(fields)}")

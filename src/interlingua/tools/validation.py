@@ -1,4 +1,4 @@
-"""Arguments against their schema: what is harmless is mended, what is wrong is said so that a model can correct it."""
+"""Validation of arguments against a JSON Schema, with repair of harmless mistakes and errors a model can act on."""
 
 import difflib
 import functools
@@ -14,20 +14,20 @@ from ..values import jsontext
 from ..values.errors import FormatError
 from .params import number_text
 
-_ERRORS = 50_000  # errors looked at when mending
-_GIVEN = 20  # problems told to the model
-_ROUNDS = 8  # mending one thing may show the next
+_ERRORS = 50_000  # errors considered for repair
+_MAX_PROBLEMS = 20  # reported to the model
+_ROUNDS = 8  # one repair may reveal the next error
 _TRIALS = 32  # branches of unions tried
 _BACKTRACKS = 10_000
 
 
 def validated(schema: Any, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The arguments, mended where that is harmless, and what is still wrong with them: one `path: message` each.
+    """The arguments, repaired where harmless, and the remaining problems, one `path: message` each.
 
-    Valid arguments come back as they are. Else a copy is mended: `"5"` where a number is wanted, `"true"` for true, a
-    number or truth value where text is wanted, JSON text where an object or array is, one value where an array is,
-    null for an optional argument (left out), another spelling of a name (`oldText`, `old_text`). With problems, the
-    arguments are those that were given. Raises FormatError when the schema is none.
+    Valid arguments are returned unchanged. Otherwise a copy is repaired: `"5"` for a number, `"true"` for true, a
+    number or boolean for a string, JSON text for an object or array, one value for an array, null for an optional
+    argument (removed), another spelling of a name (`oldText`, `old_text`). If problems remain, the original
+    arguments are returned. Raises FormatError for an invalid schema.
     """
     if not isinstance(schema, dict):
         return arguments, []
@@ -36,16 +36,16 @@ def validated(schema: Any, arguments: dict[str, Any]) -> tuple[dict[str, Any], l
     errors = _errors(validator, whole)
     if not errors:
         return whole, []
-    mending = _Mending(schema, validator, jsontext.read(jsontext.write(whole)))
-    left = mending.left(errors)
-    return (arguments, _problems(left, schema)) if left else (mending.document, [])
+    repair = _Repair(schema, validator, jsontext.read(jsontext.write(whole)))
+    left = repair.left(errors)
+    return (arguments, _problems(left, schema)) if left else (repair.document, [])
 
 
 @functools.lru_cache(maxsize=256)
 def _validator(schema: bytes) -> Validator:
-    """Compiled once per schema. Nothing is fetched, and no pattern takes more than linear or bounded time."""
+    """The compiled validator of a schema. Fetches nothing; patterns run in linear or bounded time."""
     refused = ""
-    # Only the second engine knows lookaround and backreferences; it gives up instead of running away.
+    # Only the second engine supports lookaround and backreferences; its backtracking is limited.
     for engine in (RegexOptions(), FancyRegexOptions(backtrack_limit=_BACKTRACKS)):
         try:
             return validator_for(schema.decode(), pattern_options=engine, retriever=_refuse, mask="the value")
@@ -57,7 +57,7 @@ def _validator(schema: bytes) -> Validator:
 
 
 def _refuse(uri: str) -> Any:
-    raise ValueError(f"{uri} is outside of the schema, and nothing is fetched")
+    raise ValueError(f"external reference {uri}; only references inside the schema are supported")
 
 
 def _errors(validator: Validator, document: Any) -> list[ValidationError]:
@@ -65,7 +65,7 @@ def _errors(validator: Validator, document: Any) -> list[ValidationError]:
 
 
 def _whole(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Whole numbers as int: JSON Schema takes 5.0 for an integer, Python code does not."""
+    """The arguments with whole numbers as int: JSON Schema accepts 5.0 as an integer, Python code may not."""
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return arguments
@@ -81,7 +81,7 @@ def _whole(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _types(schema: Any) -> list[Any]:
-    """The types that a schema names, itself or in the branches of its union."""
+    """The types of a schema, its own or those of its union branches."""
     if not isinstance(schema, dict):
         return []
     named = schema.get("type", [])
@@ -91,8 +91,8 @@ def _types(schema: Any) -> list[Any]:
     ]
 
 
-class _Mending:
-    """One copy of the arguments, changed where an error says what would be right."""
+class _Repair:
+    """A copy of the arguments, changed where an error determines the correct value."""
 
     def __init__(self, schema: dict[str, Any], validator: Validator, document: dict[str, Any]) -> None:
         self._schema = schema
@@ -101,7 +101,7 @@ class _Mending:
         self.document = document
 
     def left(self, errors: list[ValidationError]) -> list[ValidationError]:
-        """Mends as long as it helps; the errors that are left."""
+        """Repairs as long as that helps; returns the remaining errors."""
         for _ in range(_ROUNDS):
             if not self._repair_all(errors):
                 break
@@ -121,7 +121,7 @@ class _Mending:
     def _repair(self, error: ValidationError) -> bool:
         try:
             return self._repaired(error)
-        except (LookupError, TypeError):  # the place is gone: what was mended before has moved it
+        except (LookupError, TypeError):  # an earlier repair has moved the value
             return False
 
     def _repaired(self, error: ValidationError) -> bool:
@@ -136,16 +136,16 @@ class _Mending:
             return True
         if not isinstance(error.kind, Kind.AnyOf | Kind.OneOfNotValid):
             return bool(path) and self._replace(path, error.kind)
-        wanted = _wanted(error)
-        if wanted is not None:
-            return bool(path) and self._put(path, _as_type(_at(self.document, path), wanted))
+        types = _expected_types(error)
+        if types is not None:
+            return bool(path) and self._put(path, _as_type(_at(self.document, path), types))
         return self._repair_union(path, error.kind.context)
 
     def _replace(self, path: Sequence[str | int], kind: Kind) -> bool:
-        value, new = _at(self.document, path), _KEEP
+        value, new = _at(self.document, path), _UNCHANGED
         match kind:
-            case Kind.Type(types=wanted):
-                new = _as_type(value, wanted)
+            case Kind.Type(types=types):
+                new = _as_type(value, types)
             case Kind.Enum(options=options):
                 new = _as_option(value, options)
             case Kind.Constant(expected_value=option):
@@ -153,13 +153,13 @@ class _Mending:
         return self._put(path, new)
 
     def _put(self, path: Sequence[str | int], new: Any) -> bool:
-        if new is _KEEP:
+        if new is _UNCHANGED:
             return False
         _at(self.document, path[:-1])[path[-1]] = new
         return True
 
     def _repair_union(self, path: list[str | int], branches: Sequence[Sequence[ValidationError]]) -> bool:
-        """Takes the first branch that fits when mended."""
+        """Takes the first branch that matches after repair."""
         for branch in branches:
             self._trials += 1
             if self._trials > _TRIALS:
@@ -172,7 +172,7 @@ class _Mending:
         return False
 
     def _settled(self, path: list[str | int]) -> bool:
-        """Whether nothing is wrong at the path any more, once what has come to light there is mended too."""
+        """Whether no error is left at the path, after repairing those revealed there."""
         for _ in range(_ROUNDS):
             errors = [one for one in _errors(self._validator, self.document) if one.instance_path[: len(path)] == path]
             if not errors:
@@ -181,36 +181,36 @@ class _Mending:
                 return False
         return False
 
-    def _rename(self, error: ValidationError, wanted: list[str]) -> bool:
-        """Gives arguments in another spelling their proper name, if the schema knows no such name."""
+    def _rename(self, error: ValidationError, names: list[str]) -> bool:
+        """Renames arguments in another spelling, if the schema has no such name."""
         holder = _at(self.document, error.instance_path)
         known = _properties(self._schema, error)
         given = {_folded(name): name for name in holder if name not in known}
         changed = False
-        for name in wanted:
-            other = next((given[word] for word in (_folded(name), *_ALIASES.get(name, ())) if word in given), None)
+        for name in names:
+            other = next((given[key] for key in (_folded(name), *_ALIASES.get(name, ())) if key in given), None)
             if name not in holder and other is not None:
                 holder[name] = holder.pop(other)
                 changed = True
         return changed
 
 
-# Names that models know from other programs' tools for the same thing.
+# Names for the same argument in other programs' tools.
 _ALIASES = {"path": ("filepath", "filename"), "oldText": ("oldstring",), "newText": ("newstring",), "command": ("cmd",)}
 
 
-def _wanted(error: ValidationError) -> list[str] | None:
-    """The types that the branches of a union want, if every branch fails for the type of the value itself."""
+def _expected_types(error: ValidationError) -> list[str] | None:
+    """The types of a union's branches, if every branch fails because of the value's type."""
     if not isinstance(error.kind, Kind.AnyOf | Kind.OneOfNotValid):
         return None
-    wanted: list[str] = []
+    expected: list[str] = []
     for branch in error.kind.context:
         here = [one.kind for one in branch if one.instance_path == error.instance_path]
         mistaken = [kind for kind in here if isinstance(kind, Kind.Type)]
         if not mistaken:
             return None
-        wanted += [name for kind in mistaken for name in kind.types]
-    return list(dict.fromkeys(wanted))
+        expected += [name for kind in mistaken for name in kind.types]
+    return list(dict.fromkeys(expected))
 
 
 def _at(document: Any, path: Sequence[str | int]) -> Any:
@@ -220,7 +220,7 @@ def _at(document: Any, path: Sequence[str | int]) -> Any:
 
 
 def _properties(schema: Any, error: ValidationError) -> dict[str, Any]:
-    """The properties that the schema has beside the keyword that was broken."""
+    """The properties of the schema with the violated keyword."""
     try:
         found = _at(schema, error.schema_path[:-1]).get("properties")
     except (LookupError, TypeError, AttributeError):
@@ -232,43 +232,45 @@ def _folded(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-_KEEP: Any = object()
+_UNCHANGED: Any = object()
 _INTEGER = re.compile(r"[+-]?\d+(\.0+)?")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
-def _as_type(value: Any, wanted: list[str]) -> Any:
-    """The value as one of the types, the narrowest first; `_KEEP` if it is none of them in another form."""
-    for name in sorted(wanted, key=_NARROW.index):
+def _as_type(value: Any, types: list[str]) -> Any:
+    """The value converted to one of the types, the narrowest first; `_UNCHANGED` if none fits."""
+    for name in sorted(types, key=_NARROW.index):
         new = _FORMS[name](value)
-        if new is not _KEEP:
+        if new is not _UNCHANGED:
             return new
-    return _KEEP
+    return _UNCHANGED
 
 
 def _as_null(value: Any) -> Any:
-    return None if value == "null" else _KEEP
+    return None if value == "null" else _UNCHANGED
 
 
 def _as_boolean(value: Any) -> Any:
-    return {"true": True, "false": False}.get(value.strip().lower(), _KEEP) if isinstance(value, str) else _KEEP
+    return (
+        {"true": True, "false": False}.get(value.strip().lower(), _UNCHANGED) if isinstance(value, str) else _UNCHANGED
+    )
 
 
 def _as_integer(value: Any) -> Any:
     if not isinstance(value, str) or not _INTEGER.fullmatch(text := value.strip()):
-        return _KEEP
+        return _UNCHANGED
     try:
         return int(text.partition(".")[0])
-    except ValueError:  # more digits than Python reads
-        return _KEEP
+    except ValueError:  # more digits than Python's limit
+        return _UNCHANGED
 
 
 def _as_number(value: Any) -> Any:
     whole = _as_integer(value)
-    if whole is not _KEEP or not isinstance(value, str) or not _NUMBER.fullmatch(value.strip()):
+    if whole is not _UNCHANGED or not isinstance(value, str) or not _NUMBER.fullmatch(value.strip()):
         return whole
     number = float(value)
-    return number if abs(number) != float("inf") else _KEEP
+    return number if abs(number) != float("inf") else _UNCHANGED
 
 
 def _as_object(value: Any) -> Any:
@@ -277,26 +279,26 @@ def _as_object(value: Any) -> Any:
 
 def _as_array(value: Any) -> Any:
     parsed = _from_text(value, list)
-    if parsed is not _KEEP:
+    if parsed is not _UNCHANGED:
         return parsed
     broken = isinstance(value, str) and value.lstrip().startswith("[")
-    return [value] if value is not None and not broken else _KEEP
+    return [value] if value is not None and not broken else _UNCHANGED
 
 
 def _as_string(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return number_text(value) if isinstance(value, int | float) else _KEEP
+    return number_text(value) if isinstance(value, int | float) else _UNCHANGED
 
 
 def _from_text(value: Any, kind: type) -> Any:
     if not isinstance(value, str):
-        return _KEEP
+        return _UNCHANGED
     try:
         parsed = jsontext.read(value)
     except FormatError:
-        return _KEEP
-    return parsed if isinstance(parsed, kind) else _KEEP
+        return _UNCHANGED
+    return parsed if isinstance(parsed, kind) else _UNCHANGED
 
 
 _FORMS: dict[str, Callable[[Any], Any]] = {
@@ -315,15 +317,19 @@ def _as_option(value: Any, options: list[Any]) -> Any:
     """The one option that reads like the value: 5 for `"5"`, `"5"` for 5."""
     text = value if isinstance(value, str) else jsontext.compact(value)
     like = [option for option in options if (option if isinstance(option, str) else jsontext.compact(option)) == text]
-    return like[0] if len(like) == 1 and like[0] is not value else _KEEP
+    return like[0] if len(like) == 1 and like[0] is not value else _UNCHANGED
 
 
-# --- words for the model --------------------------------------------------------------------------------------------
+# --- messages for the model -----------------------------------------------------------------------------------------
 
 
 def _problems(errors: Sequence[ValidationError], schema: dict[str, Any]) -> list[str]:
     lines = list(dict.fromkeys(line for error in errors for line in _given(error, schema)))
-    return lines if len(lines) <= _GIVEN else [*lines[:_GIVEN], f"(and {len(lines) - _GIVEN} more problems)"]
+    return (
+        lines
+        if len(lines) <= _MAX_PROBLEMS
+        else [*lines[:_MAX_PROBLEMS], f"(and {len(lines) - _MAX_PROBLEMS} more problems)"]
+    )
 
 
 def _given(error: ValidationError, schema: dict[str, Any]) -> Iterator[str]:
@@ -343,8 +349,8 @@ def _given(error: ValidationError, schema: dict[str, Any]) -> Iterator[str]:
         case Kind.Type(types=types):
             yield f"{path}: expected {' or '.join(types)}{got}"
         case Kind.Enum(options=options):
-            terms = [option for option in options if isinstance(option, str)]
-            meant = _meant(error.instance, terms) if isinstance(error.instance, str) else ""
+            names = [option for option in options if isinstance(option, str)]
+            meant = _meant(error.instance, names) if isinstance(error.instance, str) else ""
             yield f"{path}: must be one of {', '.join(map(shown, options[:50]))}{got}{meant}"
         case Kind.AnyOf(context=branches) | Kind.OneOfNotValid(context=branches):
             yield from _described_union(error, branches, schema)
@@ -355,10 +361,10 @@ def _given(error: ValidationError, schema: dict[str, Any]) -> Iterator[str]:
 def _described_union(
     error: ValidationError, branches: Sequence[Sequence[ValidationError]], schema: dict[str, Any]
 ) -> Iterator[str]:
-    """What the branch says that takes a value of this type; if none does, the types that would be taken."""
-    wanted = _wanted(error)
-    if wanted is not None:
-        yield f"{_path(error.instance_path)}: expected {' or '.join(wanted)}, got {shown(error.instance)}"
+    """The errors of the branch for a value of this type; if there is none, the accepted types."""
+    types = _expected_types(error)
+    if types is not None:
+        yield f"{_path(error.instance_path)}: expected {' or '.join(types)}, got {shown(error.instance)}"
         return
     meant = min(branches, key=lambda branch: sum(one.instance_path == error.instance_path for one in branch))
     for one in meant:
@@ -397,7 +403,7 @@ def allowed(schema: Any) -> str:
 
 
 def form(schema: Any, depth: int = 3) -> str:
-    """The type of a parameter, in a word or few."""
+    """The type of a parameter, in short form."""
     if not isinstance(schema, dict) or not depth:
         return "any"
     if isinstance(options := schema.get("enum"), list):

@@ -1,9 +1,8 @@
-"""The guarded HTTP client of the web tools: one request, to an address that was checked, within limits.
+"""The HTTP client of the web tools, guarded against SSRF: checked addresses only, within limits.
 
-A name is looked up once, by us; every address it has must be allowed, and the connection goes to exactly these. There
-is no second lookup that could answer differently. Redirects are followed by hand, each judged like a first URL. No
-cookies, no credentials, no proxy from the environment; headers that carry a key stay with the origin they were for.
-Errors name hosts and numbers, never the words of the answer: a model reads them as ours.
+A name is resolved once; every address must be allowed, and the connection uses exactly these, so DNS rebinding has no
+effect. Each redirect is checked like the first URL. No cookies, no credentials, no proxy from the environment; headers
+with a key are sent to their origin only. Errors name hosts and numbers, never text of the response.
 """
 
 import asyncio
@@ -28,17 +27,16 @@ if TYPE_CHECKING:
     from aiohttp.abc import AbstractResolver, ResolveResult
 
 
-# Which URLs and which addresses a web tool may reach. Pure: nothing is looked up here.
+# Which URLs and addresses a web tool may reach. Pure: no lookups here.
 #
-# A URL is read once, by `read_url`, and written again from the parts that were checked, so that the client behind
-# cannot read it differently. Addresses are judged by the IANA special-purpose registries, spelled out, since what the
-# standard library calls global differs between Python versions.
-
+# A URL is parsed once, by `read_url`, and rebuilt from the checked parts, so that the HTTP client cannot parse it
+# differently. Special addresses are those of the IANA special-purpose registries (RFC 6890), spelled out, since
+# `is_global` of the standard library differs between Python versions.
 
 Address: TypeAlias = IPv4Address | IPv6Address
 
 _PORTS = {"http": 80, "https": 443}
-_LONGEST = 8192
+_MAX_URL_CHARS = 8192
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
 _SAFE_IN_PATH = "/:?#[]@!$&'()*+,;=-._~%"
 
@@ -58,7 +56,7 @@ class Target(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Special addresses: what they are, and whether `allow_private` opens them."""
+    """A block of special addresses, and whether `allow_private` permits it."""
 
     network: IPv4Network | IPv6Network
     what: str
@@ -124,10 +122,10 @@ def read_url(url: str) -> Target:
 
 
 def refusal(target: Target, address: Address, *, allow_hosts: Iterable[str] = (), allow_private: bool = False) -> str:
-    """Why this address of the target may not be reached; the empty string when it may.
+    """The reason why this address of the target is refused; empty if it is allowed.
 
-    `allow_hosts` opens what it names, whatever it is: `name`, `.suffix`, an address or a network, each with `:port` or
-    without (networks without). `allow_private` opens private networks and this machine, never link-local addresses.
+    `allow_hosts` permits any listed `name`, `.suffix`, address or network, optionally with `:port` (not for networks).
+    `allow_private` permits private networks and this machine, never link-local addresses.
     """
     what, private = special(address)
     if not what or (private and allow_private) or any(_allows(rule, target, address) for rule in allow_hosts):
@@ -136,7 +134,7 @@ def refusal(target: Target, address: Address, *, allow_hosts: Iterable[str] = ()
 
 
 def special(address: Address) -> tuple[str, bool]:
-    """What an address is when it is not public, and whether it is merely private; an empty word for a public one."""
+    """The kind of a non-public address, and whether it is merely private; empty for a public one."""
     for block in _BLOCKS:
         if address.version == block.network.version and address in block.network:
             return block.what, block.private
@@ -150,7 +148,7 @@ def special(address: Address) -> tuple[str, bool]:
 
 
 def _embedded(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that an IPv6 address stands for: mapped, compatible, NAT64, 6to4, ISATAP."""
+    """The IPv4 address embedded in an IPv6 address: mapped, compatible, NAT64, 6to4, ISATAP."""
     number = int(address)
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
@@ -196,9 +194,9 @@ def _in_network(rule: str, address: Address) -> bool:
 
 
 def _refuse_odd_characters(text: str) -> None:
-    """Tabs, line breaks, spaces and backslashes are where two readers of one URL disagree."""
-    if len(text) > _LONGEST:
-        raise ToolInputError(f"the URL is longer than {_LONGEST} characters")
+    """Refuses tabs, line breaks, spaces and backslashes, which URL parsers treat differently."""
+    if len(text) > _MAX_URL_CHARS:
+        raise ToolInputError(f"the URL is longer than {_MAX_URL_CHARS} characters")
     odd = next((char for char in text if char in " \\\x7f" or ord(char) < 0x20 or 0xD800 <= ord(char) < 0xE000), None)
     if odd is not None:
         raise ToolInputError(f"the URL contains {odd!r}; write it percent-encoded, or / for a backslash")
@@ -216,7 +214,7 @@ def _host_and_port(netloc: str, default: int) -> tuple[str, int]:
 
 
 def _host(written: str) -> tuple[str, Address | None]:
-    """The host as it is compared and connected to: one spelling for every way to write an address or a name."""
+    """The normal form of a host, for comparison and connection."""
     if written.startswith("["):
         return _v6(written[1:-1])
     if ":" in written:
@@ -241,7 +239,7 @@ def _v6(written: str) -> tuple[str, Address]:
 
 
 def _v4(name: str) -> IPv4Address | None:
-    """An IPv4 address in any spelling that inet_aton or a browser takes: fewer parts, octal, hexadecimal, one."""
+    """An IPv4 address in any spelling that inet_aton or a browser accepts: fewer parts, octal, hexadecimal."""
     parts = name.split(".")
     if not _numeric(parts[-1]):
         return None
@@ -279,25 +277,25 @@ def _punycode(name: str) -> str:
 
 
 def parse_address(text: str) -> Address:
-    """An address as a resolver gives it; a zone (`fe80::1%eth0`) is cut off, since it does not change what it is."""
+    """An address from a resolver, without its zone (`fe80::1%eth0`)."""
     return ip_address(text.partition("%")[0])
 
 
 T = TypeVar("T")
 LookUp: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
-"""Gives the addresses of a host name (and port), as text."""
+"""Returns the addresses of a host name (and port), as text."""
 
 USER_AGENT = "interlingua-web/1"
 _REDIRECTS = (301, 302, 303, 307, 308)
 _CHUNK = 64 * 1024
-_RATIO_FLOOR = 1_000_000  # bytes: a small page may well be one repeated line
+_RATIO_FLOOR = 1_000_000  # bytes: a small page may compress well
 
 
 class FetchRules(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What may be reached and how much is taken. `max_bytes` counts after decompression.
+    """Allowed addresses and limits. `max_bytes` counts after decompression.
 
-    `allow_hosts` opens what it names (`name`, `.suffix`, address, network; with `:port`), `allow_private` opens private
-    networks and this machine. With `proxy`, the proxy looks names up again: the check made here does not bind it.
+    `allow_hosts` permits hosts (`name`, `.suffix`, address, network; with `:port`), `allow_private` private networks
+    and this machine. A `proxy` resolves names again: the check here does not bind it.
     """
 
     allow_hosts: tuple[str, ...] = ()
@@ -311,7 +309,7 @@ class FetchRules(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
 
 
 class Fetched(Struct, frozen=True, kw_only=True):
-    """An answer. `truncated` says that the body went on; `notes` what a reader should know of the way to it."""
+    """A response. `truncated` if the body was longer; `notes` about redirects and the proxy."""
 
     url: str
     final_url: str
@@ -323,7 +321,7 @@ class Fetched(Struct, frozen=True, kw_only=True):
 
     @property
     def content_type(self) -> str:
-        """The media type alone, lower-case; empty when the server did not say."""
+        """The media type without parameters, in lower case; empty if missing."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -331,11 +329,11 @@ Rules = TypeVar("Rules", bound=FetchRules)
 
 
 def read_rules(kind: type[Rules], config: Mapping[str, Any] | None, key: str) -> Rules:
-    """The rules under `key` of a tool context's config. Raises `FormatError` for a setting that does not exist."""
+    """The rules under `key` of a tool context's config. Raises `FormatError` for an unknown setting."""
     try:
         return msgspec.convert(dict((config or {}).get(key) or {}), kind, strict=False)
     except (msgspec.ValidationError, TypeError, ValueError) as error:
-        raise FormatError(f"the settings of {key} are wrong: {error}", f"$.{key}") from None
+        raise FormatError(f"invalid settings of {key}: {error}", f"$.{key}") from None
 
 
 async def look_up(host: str, port: int) -> list[str]:
@@ -351,31 +349,31 @@ async def fetch(
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
-    wants: Callable[[str], bool] | None = None,
+    accepts: Callable[[str], bool] | None = None,
     signal: Abort | None = None,
     look_up: LookUp = look_up,
     tls: ssl.SSLContext | None = None,
 ) -> Fetched:
-    """Fetches a URL. The body is left unread when `wants` refuses its content type.
+    """Fetches a URL. Does not read the body if `accepts` rejects its content type.
 
-    Raises `ToolInputError` for a URL that is none, `ToolAuthorizationError` for one that may not be reached and for an
-    answer that breaks a limit on purpose, `TransportError` when no answer came in time.
+    Raises `ToolInputError` for an invalid URL, `ToolAuthorizationError` for a forbidden address or a response that
+    exceeds a limit, `TransportError` if there is no response in time.
     """
     rules = rules or FetchRules()
     client = _Client(rules, look_up, tls or _trusted())
-    asked = _Asked(method=method, headers=dict(headers or {}), body=body, wants=wants)
+    request = _Request(method=method, headers=dict(headers or {}), body=body, accepts=accepts)
     try:
         async with asyncio.timeout(rules.timeout):
-            return await unless_aborted(client.follow(url, asked), signal)
+            return await unless_aborted(client.follow(url, request), signal)
     except TimeoutError:
-        raise TransportError(f"{read_url(url).host}: no whole answer within {rules.timeout:g} seconds") from None
+        raise TransportError(f"{read_url(url).host}: no complete response within {rules.timeout:g} seconds") from None
 
 
-class _Asked(Struct, frozen=True, kw_only=True):
+class _Request(Struct, frozen=True, kw_only=True):
     method: str
     headers: dict[str, str]
     body: bytes | None
-    wants: Callable[[str], bool] | None
+    accepts: Callable[[str], bool] | None
 
 
 class _Client:
@@ -386,23 +384,23 @@ class _Client:
         self.look_up = look_up
         self.tls = tls
 
-    async def follow(self, url: str, asked: _Asked) -> Fetched:
+    async def follow(self, url: str, request: _Request) -> Fetched:
         target = read_url(url)
         first, notes = target, [*self._proxy_note()]
         for _ in range(self.rules.max_redirects + 1):
-            sent = asked if target.origin == first.origin else msgspec.structs.replace(asked, headers={})
+            sent = request if target.origin == first.origin else msgspec.structs.replace(request, headers={})
             answer = await self._request(target, sent)
             onward = answer.headers.get("location")
             if answer.status not in _REDIRECTS or onward is None:
                 return msgspec.structs.replace(answer, url=first.url, notes=tuple(notes))
-            if asked.body is not None:
+            if request.body is not None:
                 raise TransportError(f"{target.host} redirects, and a body is not sent on: give the final address")
             target, before = _redirected(target, onward), target
             if before.scheme == "https" and target.scheme == "http":
                 notes.append(f"redirected from https to unencrypted http at {target.host}")
         raise TransportError(f"{first.host}: more than {self.rules.max_redirects} redirects, the last to {target.host}")
 
-    async def _request(self, target: Target, asked: _Asked) -> Fetched:
+    async def _request(self, target: Target, request: _Request) -> Fetched:
         import aiohttp
         from yarl import URL
 
@@ -425,22 +423,22 @@ class _Client:
             async with (
                 session,
                 session.request(
-                    asked.method,
+                    request.method,
                     URL(target.url, encoded=True),
-                    headers=_headers(asked),
-                    data=asked.body,
+                    headers=_headers(request),
+                    data=request.body,
                     allow_redirects=False,
                     proxy=self.rules.proxy,
                 ) as response,
             ):
-                return await self._read(target, response, asked)
+                return await self._read(target, response, request)
         except (aiohttp.ClientError, zlib.error, OSError) as error:
             if isinstance(error, TimeoutError):
                 raise
             raise TransportError(f"{target.host}: {_reason(error)}") from None
 
     async def _checked(self, target: Target) -> list[Address]:
-        """All addresses of the target, each of them allowed."""
+        """All addresses of the target; raises ToolAuthorizationError if one is not allowed."""
         addresses = [target.address] if target.address is not None else await self._looked_up(target)
         for address in addresses:
             why = refusal(target, address, allow_hosts=self.rules.allow_hosts, allow_private=self.rules.allow_private)
@@ -463,7 +461,7 @@ class _Client:
             raise TransportError(f"{target.host}: the name has no address")
         return addresses
 
-    async def _read(self, target: Target, response: "ClientResponse", asked: _Asked) -> Fetched:
+    async def _read(self, target: Target, response: "ClientResponse", request: _Request) -> Fetched:
         if sum(len(name) + len(value) for name, value in response.raw_headers) > self.rules.max_header_bytes:
             raise ToolAuthorizationError(
                 f"{target.host}: the answer's headers are larger than {self.rules.max_header_bytes} bytes"
@@ -475,13 +473,13 @@ class _Client:
             headers={name.lower(): value for name, value in response.headers.items()},
             body=b"",
         )
-        if (answer.status in _REDIRECTS and "location" in answer.headers) or not _wanted(asked, answer):
+        if (answer.status in _REDIRECTS and "location" in answer.headers) or not _reads_body(request, answer):
             return answer
         body, truncated = await self._body(target, response)
         return msgspec.structs.replace(answer, body=body, truncated=truncated)
 
     async def _body(self, target: Target, response: "ClientResponse") -> tuple[bytes, bool]:
-        """The body, decompressed, up to the limit. What came in is limited too: it may decompress to nothing at all."""
+        """The decompressed body, up to the limit; the received bytes are limited too."""
         inflate = _inflater(response.headers.get("content-encoding", ""), target)
         taken = bytearray()
         received = 0
@@ -513,7 +511,7 @@ def _redirected(target: Target, onward: str) -> Target:
 
 
 def _reason(error: Exception) -> str:
-    """Why no answer came. What the parser of the answer says quotes the answer, so it is not repeated."""
+    """The reason of a failed request. Parser errors quote the response, so their text is not used."""
     import aiohttp
 
     match error:
@@ -527,16 +525,16 @@ def _reason(error: Exception) -> str:
             return f"the connection broke off ({type(error).__name__})"
 
 
-def _wanted(asked: _Asked, answer: Fetched) -> bool:
-    return asked.wants is None or not 200 <= answer.status < 300 or asked.wants(answer.content_type)
+def _reads_body(request: _Request, answer: Fetched) -> bool:
+    return request.accepts is None or not 200 <= answer.status < 300 or request.accepts(answer.content_type)
 
 
-def _headers(asked: _Asked) -> dict[str, str]:
+def _headers(request: _Request) -> dict[str, str]:
     return {
         "User-Agent": USER_AGENT,
         "Accept": "text/markdown, text/html;q=0.9, */*;q=0.5",
         "Accept-Encoding": "gzip, deflate",
-        **asked.headers,
+        **request.headers,
     }
 
 
@@ -546,7 +544,7 @@ def _trusted() -> ssl.SSLContext:
 
 
 def _pinned(target: Target, addresses: list[Address]) -> "AbstractResolver":
-    """A resolver that knows one name, and of it only the addresses that were checked."""
+    """A resolver for one name that returns only the checked addresses."""
     from aiohttp.abc import AbstractResolver
 
     class Pinned(AbstractResolver):
@@ -576,7 +574,7 @@ def _resolved(host: str, port: int, address: Address) -> "ResolveResult":
 
 
 def _inflater(encoding: str, target: Target) -> Callable[[bytes, int], bytes]:
-    """A function that unpacks the next piece of a body, never to more than the room it is given."""
+    """A function that decompresses the next chunk, up to a given size."""
     match encoding.strip().lower():
         case "" | "identity":
             return lambda data, room: data[:room]
@@ -587,7 +585,7 @@ def _inflater(encoding: str, target: Target) -> Callable[[bytes, int], bytes]:
 
 
 class _Inflater:
-    """gzip (of several members too), zlib and bare deflate, told apart by their first bytes."""
+    """gzip (also several members), zlib and raw deflate, detected by their first bytes."""
 
     def __init__(self) -> None:
         self._unpack: Any = None
@@ -607,7 +605,7 @@ class _Inflater:
 
 
 def _window(data: bytes) -> int:
-    """zlib's number for the format that begins so. A zlib head is a multiple of 31 whose low half-byte is 8."""
+    """The `wbits` of zlib for the detected format. A zlib header is a multiple of 31 with low nibble 8 (RFC 1950)."""
     if data[:1] == b"\x1f":
         return 31
     zlib_head = len(data) > 1 and data[0] & 15 == 8 and int.from_bytes(data[:2], "big") % 31 == 0

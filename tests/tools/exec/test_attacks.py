@@ -236,7 +236,7 @@ async def test_a_flood_fills_neither_memory_nor_disk(place: Any) -> None:
     assert len(result.text) < 40_000
     assert result.text.startswith("0123456789\n")
     assert result.text.endswith("last words")
-    assert "the log holds only the first 1,000,000 of" in result.text
+    assert "the log has only the first 1,000,000 of" in result.text
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
     tail = await place.act("log", sessionId=result.details["sessionId"])
     assert "last words" in tail.text

@@ -116,7 +116,7 @@ async def test_both_names_make_the_same_bridge(root: Path):
 
 def test_a_root_must_be_a_directory(root: Path):
     """A missing root is an error when the bridge is made, not at the first call."""
-    with pytest.raises(ToolInputError, match="no directory"):
+    with pytest.raises(ToolInputError, match="not a directory"):
         local_bridge(root / "none")
 
 

@@ -119,7 +119,7 @@ async def test_a_mismatch_shows_what_is_nearest(bridge: FsBridge, call, text: st
         ({"oldText": "x"}, "newText required"),
         ({"edits": []}, "edits must be a list"),
         ({"edits": "x"}, "edits must be a list"),
-        ({"edits": [{"oldText": "x", "newText": "y"}] * 201}, "at most 200"),
+        ({"edits": [{"oldText": "x", "newText": "y"}] * 201}, "limit of 200"),
         ({"edits": [{"oldText": "x", "newText": "y"}], "oldText": "z", "newText": ""}, "not both"),
     ],
 )

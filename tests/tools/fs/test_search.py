@@ -163,7 +163,7 @@ class TestEveryBridge:
     async def test_what_cannot_be_searched_is_an_error(self, call: Call, options: dict):
         """Patterns, paths, types."""
         for name, params, words in [
-            ("grep", {"pattern": "("}, "pattern is no regular expression"),
+            ("grep", {"pattern": "("}, "invalid regular expression"),
             ("grep", {"pattern": "a" * 2001}, "2,001 characters"),
             ("grep", {"pattern": "x", "path": "none"}, "none: no such file"),
             ("grep", {}, "pattern required"),

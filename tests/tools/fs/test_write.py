@@ -38,7 +38,7 @@ async def test_what_cannot_be_written_is_an_error(bridge: FsBridge, call):
     for params, words in [
         ({"path": "a"}, "content required"),
         ({"path": "a", "content": {"no": "text"}}, "content required"),
-        ({"path": "a", "content": "\ud800"}, "half a character"),
+        ({"path": "a", "content": "\ud800"}, "unpaired surrogate"),
         ({"path": "d", "content": ""}, "is a directory"),
         ({"path": "f/x", "content": ""}, "directory"),
     ]:

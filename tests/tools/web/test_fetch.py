@@ -374,7 +374,7 @@ async def test_an_unwanted_type_is_not_read():
     The body stays with the server when its type is refused.
     """
     async with serving(always(says(b"x" * 10_000, kind="Video/MP4; codecs=x"))) as server:
-        answer = await fetch(server.url, HERE, wants=lambda kind: kind.startswith("text/"))
+        answer = await fetch(server.url, HERE, accepts=lambda kind: kind.startswith("text/"))
     assert (b"", "video/mp4") == (answer.body, answer.content_type)
 
 

@@ -1,4 +1,4 @@
-"""Answers kept for a while: bounded by age, by number and by size, the least recently used going first."""
+"""An LRU cache, bounded by age, number of entries and bytes."""
 
 import time
 from collections import OrderedDict
@@ -9,7 +9,7 @@ V = TypeVar("V")
 
 
 class Cache(Generic[V]):
-    """`size` measures a value in bytes; a value larger than a quarter of `max_bytes` is not kept at all."""
+    """`size` measures a value in bytes; a value above a quarter of `max_bytes` is not cached."""
 
     def __init__(
         self,

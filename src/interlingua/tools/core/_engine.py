@@ -1,7 +1,6 @@
-"""The search itself, for bridges that no other program can look into, and for machines without such a program.
+"""The built-in search, for bridges that ripgrep and fd cannot read, and for machines without them.
 
-It knows a `Source` of directories and files, nothing of processes: `_worker` runs it where a pattern without end can be
-killed.
+It reads a `Source` of directories and files; `_worker` runs it in a process, so that a search can be killed.
 """
 
 import fnmatch
@@ -18,14 +17,13 @@ from ._text import Text, decode, split_lines
 
 # Globs over paths, matched in linear time: no pattern of a model or an ignore file can hang the search.
 #
-# `*` and `?` stay within a name, `[abc]` and `[!abc]` are sets, `**` stands for any directories, `{a,b}` for either,
-# and a backslash takes the meaning of the next character away. A glob without a slash is compared with the name
-# alone.
+# `*` and `?` match within a name, `[abc]` and `[!abc]` are sets, `**` matches any directories, `{a,b}` either, and a
+# backslash escapes the next character. A glob without a slash is compared with the name only.
 
 
 Name = Callable[[str], object]
 Segments = tuple[Name | None, ...]
-"""One test for each name of a path; None stands for any number of names."""
+"""One test for each name of a path; None matches any number of names."""
 
 _MAX_ALTERNATIVES = 256
 _MAX_CHARS = 1000
@@ -36,7 +34,7 @@ class Glob:
         if not pattern.strip("/"):
             raise ToolInputError("the glob is empty")
         if len(pattern) > _MAX_CHARS:
-            raise ToolInputError(f"the glob has {len(pattern):,} characters, at most {_MAX_CHARS:,} are taken")
+            raise ToolInputError(f"the glob has {len(pattern):,} characters, more than the limit of {_MAX_CHARS:,}")
         self._ways = [(segments(way), "/" not in way) for way in _alternatives(pattern.rstrip("/"))]
 
     def matches(self, parts: Sequence[str]) -> bool:
@@ -71,7 +69,7 @@ def match_segments(tests: Segments, parts: Sequence[str]) -> bool:
 
 
 def _skipped(places: set[int], tests: Segments) -> set[int]:
-    """The places, and those behind a `**` that stands for nothing."""
+    """The places, and those after a `**` that matches nothing."""
     for place in sorted(places):
         while place < len(tests) and tests[place] is None:
             place += 1
@@ -87,11 +85,11 @@ def _test(name: str) -> Name:
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """The globs that a glob with braces stands for."""
+    """The globs that a glob with braces expands to."""
     done, pending = list[str](), [pattern]
     while pending:
         if len(done) + len(pending) > _MAX_ALTERNATIVES:
-            raise ToolInputError(f"the glob stands for more than {_MAX_ALTERNATIVES} others; use fewer braces")
+            raise ToolInputError(f"the glob expands to more than {_MAX_ALTERNATIVES} globs; use fewer braces")
         glob = pending.pop()
         braces = _braces(glob)
         if braces is None:
@@ -124,12 +122,10 @@ def _braces(glob: str) -> tuple[int, int, list[str]] | None:
     return None
 
 
-# Ignore files: what git, ripgrep and fd leave out, decided the way they do.
+# Ignore files, with the semantics of git, ripgrep and fd (gitignore(5)).
 #
-# Each directory may have rules; those nearest to a file win, the last that fits within a file of rules decides.
-# `.ignore` goes before `.gitignore`, whichever is deeper, and a nested repository does not inherit git's rules from
-# outside it.
-
+# Each directory may have rules; those nearest to a file win, and within a file the last match. `.ignore` has precedence
+# over `.gitignore` at any depth, and a nested repository does not inherit git's rules from outside.
 
 EXCLUDE = ".git/info/exclude"
 _GIT = (".gitignore", EXCLUDE)
@@ -171,7 +167,7 @@ def _rule(line: str) -> Rule | None:
 
 
 def ignored(level: Level, names: Sequence[str], parts: Sequence[str], is_directory: bool) -> bool:
-    """Whether the rules leave out this path; `names` are the ignore files, the strongest first."""
+    """Whether the rules ignore this path; `names` are the ignore files in order of precedence."""
     for name in names:
         at: Level | None = level
         while at is not None:
@@ -195,9 +191,10 @@ MAX_DEPTH = 200
 
 
 class Job(Struct, frozen=True, kw_only=True, array_like=True):
-    """What to look for, beneath `start` (a path from the root; a file is searched whatever ignore files say).
+    """A search below `start` (a path from the root; a file is searched even if ignored).
 
-    With `root`, a directory of this machine; without, the files are asked for. Paths are bytes: names may be no text.
+    `root` is a local directory; without it, the parent process provides the files. Paths are bytes, since names may not
+    be valid text.
     """
 
     start: bytes
@@ -220,7 +217,7 @@ class Entry(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A path that matched; or, of a content search, one of its lines."""
+    """A matching path; or, in a content search, a matching line."""
 
     path: str
     kind: str
@@ -229,14 +226,14 @@ class Found(NamedTuple):
 
 
 class Source(Protocol):
-    """Where files come from; None for what is not there or may not be seen."""
+    """Access to files; None for what is missing or not accessible."""
 
     def entries(self, path: str) -> list[Entry] | None: ...
     def read(self, path: str) -> bytes | None: ...
 
 
 def find(job: Job, start: str, source: Source) -> Iterator[Found]:
-    """The paths that match, in the order of their letters."""
+    """The matching paths, sorted."""
     glob = Glob(job.glob or "*")
     base = len(_parts(start))
     for path, kind in walk(source, start, job.ignore_names):
@@ -245,7 +242,7 @@ def find(job: Job, start: str, source: Source) -> Iterator[Found]:
 
 
 def grep(job: Job, start: str, source: Source) -> Iterator[Found]:
-    """The lines that match, file by file."""
+    """The matching lines, file by file."""
     matcher = compiled(job.pattern or "", job.ignore_case, job.literal)
     needle = _needle(job)
     glob = Glob(job.glob) if job.glob else None
@@ -267,7 +264,7 @@ def compiled(pattern: str, ignore_case: bool, literal: bool) -> re.Pattern[str]:
 
 
 def searchable(data: bytes) -> tuple[list[str], str] | None:
-    """The lines of a file, and the encoding to compare them in; None when it is binary."""
+    """The lines of a file, and the encoding for comparison; None if it is binary."""
     text = decode(data)
     if text is None:
         return None
@@ -279,7 +276,7 @@ def _compared_in(text: Text) -> str:
 
 
 def _needle(job: Job) -> str:
-    """Plain text that every match contains; empty when there is none to be seen."""
+    """Plain text that every match contains; empty if unknown."""
     pattern = job.pattern or ""
     plain = (job.literal and "\n" not in pattern) or re.fullmatch(r"[\w ]*", pattern)
     return pattern if plain and not job.ignore_case else ""
@@ -300,7 +297,7 @@ def _lines(
 
 
 def _spanning(lines: list[str], matcher: re.Pattern[str]) -> Iterator[int]:
-    """The lines that matches of the whole text touch, each once."""
+    """The lines that matches in the whole text span, each once."""
     text, next_line, line, at = "\n".join(lines) + "\n" * bool(lines), 0, 0, 0
     for match in matcher.finditer(text):
         line += text.count("\n", at, match.start())
@@ -311,7 +308,7 @@ def _spanning(lines: list[str], matcher: re.Pattern[str]) -> Iterator[int]:
 
 
 def walk(source: Source, start: str, ignore_names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """All that is beneath a directory and not ignored, with its kind; sorted by path; links are told, not followed."""
+    """All paths below a directory that are not ignored, with their kinds, sorted; links are not followed."""
     level = None
     parts = _parts(start)
     for depth in range(len(parts)):
@@ -354,7 +351,7 @@ def _level(
 
 
 def _in_order(entry: Entry) -> bytes:
-    """A directory counts with its slash, which what is in it has too: so the paths come out sorted."""
+    """The sort key of an entry: directories with their slash, so that full paths are sorted."""
     return name_bytes(entry.name) + b"/" * (entry.kind == "directory")
 
 

@@ -1,9 +1,9 @@
-"""HTML to readable text, as a program of its own: HTML on standard input, one JSON object on standard output.
+"""HTML to readable text, as a separate program: HTML on stdin, one JSON object on stdout.
 
-A page is written by a stranger, and both parsers have inputs on which they are slow or hungry. A process can be ended;
-a thread cannot. It imports nothing of this package, so that it starts quickly.
+Pages are untrusted, and both parsers have inputs on which they take much time or memory. A process can be killed, a
+thread cannot. It imports nothing from this package, so that it starts quickly.
 
-Arguments: markdown or text, seconds of processor time, megabytes of memory, the address that relative links begin at.
+Arguments: markdown or text, seconds of CPU time, megabytes of memory, the base URL of relative links.
 """
 
 import json
@@ -11,7 +11,7 @@ import sys
 from html.parser import HTMLParser
 from typing import Any
 
-MISSING = 'trafilatura is not installed, so menus and footers are not left out: pip install "interlingua[web]"'
+MISSING = 'trafilatura is not installed, so menus and footers are included; pip install "interlingua[web]"'
 
 _SKIPPED = frozenset(("script", "style", "template", "noscript", "svg", "head", "iframe", "object", "canvas"))
 _VOID = ("br", "hr")
@@ -39,7 +39,7 @@ _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 
 
 class PlainText(HTMLParser):
-    """The words of a page: block elements start a line, headings and list items get their markdown sign."""
+    """The text of a page: block elements start a line, headings and list items get markdown markers."""
 
     def __init__(self, *, markdown: bool) -> None:
         super().__init__(convert_charrefs=True)
@@ -81,7 +81,7 @@ class PlainText(HTMLParser):
 
 
 def plain(html: str, *, markdown: bool) -> dict[str, Any]:
-    """All words of the page, by the standard library alone."""
+    """All text of the page, with the standard library only."""
     parser = PlainText(markdown=markdown)
     parser.feed(html)
     parser.close()
@@ -89,7 +89,7 @@ def plain(html: str, *, markdown: bool) -> dict[str, Any]:
 
 
 def readable(html: str, *, markdown: bool, url: str | None = None) -> dict[str, Any]:
-    """The main text of the page by trafilatura; all its words where that is missing or finds no main text."""
+    """The main text of the page by trafilatura; all its text if that is not installed or finds no main text."""
     try:
         import trafilatura
     except ImportError:
@@ -108,7 +108,7 @@ def readable(html: str, *, markdown: bool, url: str | None = None) -> dict[str, 
         include_comments=False,
     )
     if not text or not text.strip():
-        return plain(html, markdown=markdown) | {"warning": "no main text was found: these are all words of the page"}
+        return plain(html, markdown=markdown) | {"warning": "no main text found: this is all text of the page"}
     return {"title": title, "text": text, "extractor": "trafilatura"}
 
 

@@ -1,4 +1,4 @@
-"""What the file tools share: their path argument, and errors of any bridge in the words of the caller."""
+"""Shared code of the file tools: arguments, paths, and bridge errors."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,12 +18,12 @@ PATH = {"type": "string", "description": "Path of the file, relative to the root
 
 
 def path_param(params: Mapping[str, Any], default: str | None = None) -> str:
-    """The path of a call. Models trained on other tools call it `file_path`, which counts only where no `path` is:
-    whoever judges a call before it runs looks at `path`.
+    """The path of a call. Models trained on other tools use `file_path`, which counts only without `path`, since a
+    policy checks `path`.
     """
     path = read_string_param(params, "path" if "path" in params else "file_path", trim=False) or default
     if path is None:
-        raise ToolInputError("path required: give the path of the file, then try again")
+        raise ToolInputError("path required; give the path of the file")
     return path
 
 
@@ -34,7 +34,7 @@ def stop_if_aborted(signal: Abort | None) -> None:
 
 @contextmanager
 def explained(path: str) -> Iterator[None]:
-    """Errors of the system, which a bridge may raise as they are, become input errors that name the path as said."""
+    """Converts OSErrors of a bridge to input errors that name the given path."""
     try:
         yield
     except FileNotFoundError:
@@ -44,7 +44,7 @@ def explained(path: str) -> Iterator[None]:
 
 
 def from_root(path: str) -> str:
-    """A path that a search found, for a bridge to read: what looks like a home or a URL is still a name."""
+    """A path found by a search, for a bridge to read: prefixed if it looks like a home directory or URL."""
     return f"./{path}" if path.startswith("~") or ":" in path else path
 
 
@@ -54,7 +54,7 @@ async def contents(bridge: ByteBridge, path: str) -> bytes:
 
 
 async def variant(bridge: ByteBridge, path: str) -> str | None:
-    """The path that reading takes in place of `path`, where it finds one that looks the same; most bridges do not."""
+    """The similar path that the bridge reads instead of `path`, if it supports that."""
     find = getattr(bridge, "variant", None)
     with explained(path):
         found: str | None = await find(path) if callable(find) else None
@@ -62,7 +62,7 @@ async def variant(bridge: ByteBridge, path: str) -> str | None:
 
 
 async def with_variant(bridge: ByteBridge, path: str, result: ToolResult) -> ToolResult:
-    """The result of reading, with what was read where that is a path which only looks like the one that was given."""
+    """The result of reading, with a notice if a similar path was read instead."""
     found = await variant(bridge, path)
     if found is None:
         return result
@@ -81,7 +81,7 @@ def variant_notice(path: str, found: str) -> TextBlock:
 
 
 async def exact_contents(bridge: ByteBridge, path: str) -> bytes:
-    """The bytes of a file that is to be changed: of this path, and not of one that looks like it."""
+    """The bytes of a file to be changed: of exactly this path."""
     found = await variant(bridge, path)
     if found is not None:
         raise ToolInputError(f"{shown(path)}: no such file: there is no {path!a}, but {found!a}; use exactly that path")
@@ -89,7 +89,7 @@ async def exact_contents(bridge: ByteBridge, path: str) -> bytes:
 
 
 async def exact_state(bridge: ByteBridge, path: str) -> FsStat | None:
-    """What is at this path, and not at one that looks like it."""
+    """The metadata of exactly this path."""
     return None if await variant(bridge, path) is not None else await state(bridge, path)
 
 

@@ -1,8 +1,7 @@
-"""Runs a search: by ripgrep or fd where the files are on this machine and the program is, else by our own process.
+"""Runs a search: with ripgrep or fd for local files, if installed, else in a worker process.
 
-What a program reports is a hint, never shown as it is: it follows paths, and a path may be turned into a link to
-elsewhere while it runs. Names are looked up and lines are read again through the bridge, and what is not there is
-dropped.
+The output of a program is not trusted: a path may become a link to elsewhere while it runs. Names are looked up and
+lines are read again through the bridge, and what is missing there is dropped.
 """
 
 import asyncio
@@ -31,14 +30,14 @@ MAX_FILE_BYTES = 16 * 1024 * 1024
 SECONDS = 30.0
 _MAX_OUTPUT = 16 * 1024 * 1024
 _CHUNK = 1 << 20
-_NO_HOME = "/nonexistent"  # there are no settings and no ignore files of the user
+_NO_HOME = "/nonexistent"  # no settings and ignore files of the user
 _RECORD = re.compile(rb"([^\0]*)\0(\d+):([^\n]*)\n")
 _PLAIN_NAME = re.compile(r"([\w.*?-]|\{[\w.*?-]+(,[\w.*?-]+)+\})+", re.ASCII)
 
 
 @runtime_checkable
 class OnThisMachine(Protocol):
-    """What a bridge to a directory of this machine offers beside the protocol."""
+    """The additional methods of a bridge to a local directory."""
 
     @property
     def local_root(self) -> str: ...
@@ -47,15 +46,15 @@ class OnThisMachine(Protocol):
 
 
 class Outcome(msgspec.Struct, kw_only=True):
-    """What was found; `cut` says why the search ended before its time: time, or size of the output."""
+    """The matches; `cut` is why the search ended early: time, or size of the output."""
 
     found: list[Found]
     engine: str
     cut: str | None = None
 
 
-class _Leash:
-    """A process that ends when its time is up, the signal fires, or nobody waits for it any more."""
+class _Guard:
+    """A process that is killed on timeout, on abort, and when its context exits."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -69,9 +68,9 @@ class _Leash:
 
 
 @asynccontextmanager
-async def _leashed(
+async def _guarded(
     argv: Sequence[str], cwd: bytes | None, seconds: float, signal: Abort | None, ask: bool = False
-) -> AsyncIterator[_Leash]:
+) -> AsyncIterator[_Guard]:
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     environment = None if ask else os.environ | {"HOME": _NO_HOME, "XDG_CONFIG_HOME": _NO_HOME}
     process = await asyncio.create_subprocess_exec(
@@ -83,16 +82,16 @@ async def _leashed(
         stderr=nothing,
         limit=_CHUNK,
     )
-    leash, loop = _Leash(process), asyncio.get_running_loop()
-    timer = loop.call_later(seconds, leash.end, "time")
-    forget = signal.on_abort(lambda: loop.call_soon_threadsafe(leash.end, "abort")) if signal else None
+    guard, loop = _Guard(process), asyncio.get_running_loop()
+    timer = loop.call_later(seconds, guard.end, "time")
+    forget = signal.on_abort(lambda: loop.call_soon_threadsafe(guard.end, "abort")) if signal else None
     try:
-        yield leash
+        yield guard
     finally:
         timer.cancel()
         if forget is not None:
             forget()
-        leash.end(None)
+        guard.end(None)
         await asyncio.shield(process.communicate())
 
 
@@ -106,15 +105,15 @@ async def locate(bridge: ByteBridge, path: str) -> str:
 
 
 async def by_worker(job: Job, bridge: ByteBridge, seconds: float, signal: Abort | None) -> Outcome:
-    """The search in a process of our own, which asks for what it cannot open itself."""
+    """Runs the search in a worker process, which requests files that it cannot open itself."""
     local = isinstance(bridge, OnThisMachine)
     if isinstance(bridge, OnThisMachine):
         job = msgspec.structs.replace(job, root=name_bytes(bridge.local_root))
     outcome = Outcome(found=[], engine="python")
     argv = [sys.executable, "-P", "-m", "interlingua.tools.core._worker"]
     done = False
-    async with _leashed(argv, None, seconds, signal, ask=True) as leash:
-        process = leash.process
+    async with _guarded(argv, None, seconds, signal, ask=True) as guard:
+        process = guard.process
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(asyncio.IncompleteReadError, ConnectionError):  # it was ended, or it died
@@ -130,8 +129,8 @@ async def by_worker(job: Job, bridge: ByteBridge, seconds: float, signal: Abort 
                     case [question, path] if not local:
                         await _answer(process.stdin, packed(await _fetched(bridge, question, name_text(path))))
     stop_if_aborted(signal)
-    outcome.cut = leash.cut
-    if not done and leash.cut is None:
+    outcome.cut = guard.cut
+    if not done and guard.cut is None:
         raise ToolInputError("the search failed: its process ended early (out of memory?); narrow the path")
     return outcome
 
@@ -151,7 +150,7 @@ async def _fetched(bridge: ByteBridge, question: str, path: str) -> Any:
 
 
 def program(names: Sequence[str], root: str) -> str | None:
-    """Where a program is; None when it is missing, or lies beneath the root: there the model could have written it."""
+    """The path of a program; None if it is missing, or below the root, where the model could have written it."""
     for name in names:
         found = shutil.which(name)
         if found is None:
@@ -163,13 +162,13 @@ def program(names: Sequence[str], root: str) -> str | None:
 
 
 def rules_above(root: str, names: Sequence[str]) -> bool:
-    """Whether ignore files above the root would be obeyed by a program that climbs: then only we can do it right."""
+    """Whether there are ignore files above the root, which ripgrep and fd would apply."""
     places = (str(above / name) for above in Path(root).parents for name in (*names, EXCLUDE))
     return any(os.path.lexists(name_bytes(place)) for place in places)
 
 
 async def by_ripgrep(job: Job, bridge: OnThisMachine, seconds: float, signal: Abort | None) -> Outcome | None:
-    """The search by ripgrep; None when it is not there, or does not understand the pattern or a flag."""
+    """Runs the search with ripgrep; None if it is missing, or does not support the pattern or a flag."""
     start, root = name_text(job.start), bridge.local_root
     rg = program(("rg",), root)
     if rg is None or (start and not job.is_file and rules_above(root, job.ignore_names)):
@@ -216,24 +215,24 @@ async def by_ripgrep(job: Job, bridge: OnThisMachine, seconds: float, signal: Ab
 
 
 def _file_type(job: Job) -> list[str]:
-    """The last name of the glob as a file type: unlike ripgrep's own globs, types do not override ignore files."""
+    """The last name of the glob as a file type: unlike `--glob`, ripgrep's types do not override ignore files."""
     name = None if job.is_file else _plain_name(job)
-    return [f"--type-add=wanted:{name}", "--type=wanted"] if name else []
+    return [f"--type-add=selected:{name}", "--type=selected"] if name else []
 
 
 def _plain_name(job: Job) -> str | None:
-    """The last name of the glob, when it means the same to every program."""
+    """The last name of the glob, if every program interprets it the same."""
     name = (job.glob or "").rpartition("/")[2]
     return name if _PLAIN_NAME.fullmatch(name) and "**" not in name else None
 
 
 def _name(path: bytes) -> str:
-    """A path of the output; warnings about binary files may stand before it."""
+    """A path of the output; warnings about binary files may precede it."""
     return name_text((b"\n" + path).rpartition(b"\n./")[2])
 
 
 async def by_fd(job: Job, bridge: OnThisMachine, seconds: float, signal: Abort | None) -> Outcome | None:
-    """The search by fd; None when it is not there, or does not know a flag."""
+    """Runs the search with fd; None if it is missing, or does not support a flag."""
     start, root = name_text(job.start), bridge.local_root
     fd = program(("fd", "fdfind"), root)
     if fd is None or (start and rules_above(root, job.ignore_names)):
@@ -262,7 +261,7 @@ async def by_fd(job: Job, bridge: OnThisMachine, seconds: float, signal: Abort |
 
 
 async def _looked_up(job: Job, bridge: OnThisMachine, names: list[bytes]) -> list[Found]:
-    """The first of what fd found that fits the whole glob, is there, and is what was asked for."""
+    """The first paths found by fd that match the glob, exist, and are of the requested kind."""
     glob, start = Glob(job.glob or "*"), name_text(job.start)
     paths = (name_text(name).removeprefix("./").rstrip("/") for name in names)
     fitting = (posixpath.join(start, path) for path in paths if glob.matches(path.split("/")))
@@ -280,22 +279,22 @@ async def _looked_up(job: Job, bridge: OnThisMachine, names: list[bytes]) -> lis
 async def _output(
     argv: Sequence[str], cwd: bytes, seconds: float, signal: Abort | None
 ) -> tuple[bytes, str | None] | None:
-    """What a program wrote, up to the limit, and why it was ended; None when it failed and wrote nothing."""
+    """The output of a program, up to the limit, and why it was ended; None if it failed without output."""
     chunks, size = list[bytes](), 0
     try:
-        async with _leashed(argv, cwd, seconds, signal) as leash:
-            assert leash.process.stdout is not None
-            while chunk := await leash.process.stdout.read(_CHUNK):
+        async with _guarded(argv, cwd, seconds, signal) as guard:
+            assert guard.process.stdout is not None
+            while chunk := await guard.process.stdout.read(_CHUNK):
                 chunks.append(chunk)
                 size += len(chunk)
                 if size > _MAX_OUTPUT:
-                    leash.end("size")
+                    guard.end("size")
                     break
             else:
-                await leash.process.wait()
+                await guard.process.wait()
     except (OSError, ValueError):  # the directory went away, or an argument cannot be one
         return None
     stop_if_aborted(signal)
-    if not chunks and leash.cut is None and leash.process.returncode not in (0, 1):
+    if not chunks and guard.cut is None and guard.process.returncode not in (0, 1):
         return None
-    return b"".join(chunks), leash.cut
+    return b"".join(chunks), guard.cut

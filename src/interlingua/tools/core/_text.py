@@ -1,4 +1,4 @@
-"""Bytes of a file as text and back: the encoding is found, said, and kept when the file is written again."""
+"""File bytes to text and back: detects the encoding, and keeps it on writing."""
 
 import codecs
 import difflib
@@ -40,14 +40,14 @@ _KINDS = (
 
 
 class Text(NamedTuple):
-    """Text without its byte order mark, and how it was written."""
+    """Text without its byte order mark, and its encoding."""
 
     text: str
     encoding: str = "utf-8"
     mark: bytes = b""
 
     def encoded(self, text: str, path: str) -> bytes:
-        """Other text, written in the same way."""
+        """Other text in the same encoding."""
         try:
             return self.mark + text.encode(self.encoding)
         except UnicodeEncodeError as error:
@@ -56,7 +56,7 @@ class Text(NamedTuple):
 
 
 def decode(data: bytes) -> Text | None:
-    """The text in `data`; None when it is binary. What is neither UTF-8 nor marked is taken as latin-1."""
+    """The text in `data`; None if it is binary. Without a byte order mark and not UTF-8, it is read as latin-1."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             try:
@@ -82,14 +82,13 @@ def decode_text(data: bytes, path: str) -> Text:
 
 
 def kind(data: bytes) -> str:
-    """What sort of binary file this is, in words."""
+    """A description of the type of a binary file."""
     if data[4:8] == b"ftyp":
         return "MP4 media"
     return next((name for magic, name in _KINDS if data.startswith(magic)), "unknown type")
 
 
-# Lines, their endings, and what a change of some of them looks like.
-
+# Lines, line endings and diffs.
 
 _CONTEXT = 3
 _DIFF_BYTES = 256 * 1024
@@ -104,7 +103,7 @@ class Change(NamedTuple):
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines without their endings; only a line feed ends a line, so that numbers agree with other programs."""
+    """The lines without their endings; only a line feed ends a line, so that line numbers agree with other programs."""
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
@@ -128,9 +127,9 @@ def line_ending_at(text: str, offset: int) -> str:
 
 
 def with_endings(new: str, old: str, default: str) -> str:
-    """New text, written with line feeds, with the line endings of the text whose place it takes.
+    """New text with the line endings of the text that it replaces.
 
-    A line that stays, or takes the place of another, keeps that one's ending; one more ends as the line before it.
+    A line that stays or replaces another keeps that ending; an additional line gets that of the line before it.
     """
     lines, before = new.split("\n"), old.split("\n")
     had = ["\r\n" if line.endswith("\r") else "\n" for line in before[:-1]]
@@ -151,7 +150,7 @@ def line_ending(text: str) -> str:
 
 
 def trimmed(old: Sequence[str], change: Change) -> Change:
-    """The same change without the lines that stay as they were at its start and end."""
+    """The change without unchanged lines at its start and end."""
     first, last, lines = change
     head = 0
     while first + head < last and head < len(lines) and old[first + head] == lines[head]:
@@ -163,7 +162,7 @@ def trimmed(old: Sequence[str], change: Change) -> Change:
 
 
 def unified(path: str, old: Sequence[str], changes: Iterable[Change], new_path: str | None = None) -> str:
-    """A unified diff of changes that are known: in order, apart from each other. Cut when it grows past all use."""
+    """A unified diff of ordered, disjoint changes; truncated if it is very long."""
     out = [f"--- a/{path}", f"+++ b/{new_path or path}"]
     size, shift = 0, 0
     for group in _groups(changes):
@@ -178,7 +177,7 @@ def unified(path: str, old: Sequence[str], changes: Iterable[Change], new_path: 
 
 
 def _groups(changes: Iterable[Change]) -> list[list[Change]]:
-    """Changes so near to each other that their contexts touch."""
+    """Groups of changes whose contexts overlap."""
     groups: list[list[Change]] = []
     for change in changes:
         if groups and change.first - groups[-1][-1].last <= 2 * _CONTEXT:

@@ -1,7 +1,7 @@
-"""The process that searches: a pattern may take for ever, and only a process can be stopped.
+"""The worker process of a search: a pattern may take forever, and only a process can be killed.
 
-It reads a job from its input and writes what it finds to its output, in frames of four bytes of length and msgpack.
-When the job has no root, it asks for directories and files the same way, and the answers come back on its input.
+It reads a job from stdin and writes matches to stdout, in frames of a four-byte length and msgpack. If the job has no
+root, it requests directories and files the same way, and receives them on stdin.
 """
 
 import itertools
@@ -23,7 +23,7 @@ def packed(value: Any) -> bytes:
 
 
 class LocalSource:
-    """Files beneath a directory of this machine, through the same walls as the local bridge."""
+    """Files below a local directory, confined like the local bridge."""
 
     def __init__(self, root: bytes, max_bytes: int) -> None:
         self._tree = Tree(os.fsdecode(root), max_bytes)
@@ -41,22 +41,22 @@ class LocalSource:
             return None
 
 
-class AskingSource:
-    """Files that whoever started this process has to fetch."""
+class RemoteSource:
+    """Files that the parent process fetches."""
 
     def entries(self, path: str) -> list[Entry] | None:
-        names = _asked("entries", path)
+        names = _request("entries", path)
         if names is None:
             return None
         decoded = [name_text(name) for name in names]
         return [Entry(name.rstrip("/"), "directory" if name.endswith("/") else "file") for name in decoded]
 
     def read(self, path: str) -> bytes | None:
-        data: bytes | None = _asked("read", path)
+        data: bytes | None = _request("read", path)
         return data
 
 
-def _asked(what: str, path: str) -> Any:
+def _request(what: str, path: str) -> Any:
     _send((what, name_bytes(path)))
     return msgspec.msgpack.decode(_received())
 
@@ -72,7 +72,7 @@ def _send(value: Any) -> None:
 
 def main() -> None:
     job = msgspec.msgpack.decode(_received(), type=Job)
-    source = LocalSource(job.root, job.max_file_bytes) if job.root is not None else AskingSource()
+    source = LocalSource(job.root, job.max_file_bytes) if job.root is not None else RemoteSource()
     search = find if job.pattern is None else grep
     for path, kind, line, text in itertools.islice(search(job, name_text(job.start), source), job.limit + 1):
         _send(("found", name_bytes(path), kind, line, text[:512]))

@@ -1,4 +1,4 @@
-"""`apply_patch`: changes to several files in one text, made together or not at all.
+"""`apply_patch`: changes to several files in one patch, applied together or not at all.
 
     *** Begin Patch
     *** Add File: notes.txt
@@ -13,9 +13,9 @@
     *** Delete File: old.py
     *** End Patch
 
-The whole patch is worked out in memory first. Only then are files written, and if the disk fails half-way, those that
-were written are put back. A file keeps its encoding and line endings. `@@` may carry a line to look for first; the
-lines of a hunk are found from there on: exactly, else apart from spaces at their ends and typographic signs.
+The whole patch is computed in memory first. Then files are written; if one write fails, the earlier ones are undone.
+A file keeps its encoding and line endings. `@@` may have a line to search first; the lines of a hunk are matched from
+there on: exactly, else ignoring trailing spaces and typographic characters.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ MAX_PATCH_CHARS = 4_000_000
 MAX_FILES = 500
 _BEGIN, _END, _LAST = "*** Begin Patch", "*** End Patch", "*** End of File"
 _ADD, _UPDATE, _DELETE, _MOVE = "*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "
-_NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? @@.*")  # a header of a unified diff: says nothing to look for
+_NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? @@.*")  # a header of a unified diff: no line to search
 _TYPOGRAPHY = str.maketrans("‘’‚‛“”„‟‐‑‒–—−\u00a0\u2009\u202f", "''''\"\"\"\"------   ")
 _REPORT_WIDTH = 200
 
@@ -57,7 +57,7 @@ _PARAMETERS = {
 
 
 class Hunk(NamedTuple):
-    """Lines with their marks; `headers` are looked for before them, `at_end` says that the file ends with them."""
+    """Lines with their markers; `headers` are searched before them, `at_end` if the file ends with them."""
 
     headers: list[str]
     body: list[tuple[str, str]]
@@ -77,7 +77,7 @@ class Section(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """One file of a patch that fits: its bytes before and after (None where there is no file), and where it goes."""
+    """One file of a valid patch: its bytes before and after (None if there is no file), and its new path."""
 
     path: str
     old: bytes | None
@@ -97,13 +97,13 @@ def apply_patch_tool(context: ToolContext) -> Tool:
     ) -> ToolResult:
         text = read_string_param(params, "input", required=True, trim=False)
         if len(text) > MAX_PATCH_CHARS:
-            raise ToolInputError(f"the patch has {len(text):,} characters, at most {MAX_PATCH_CHARS:,} are taken")
+            raise ToolInputError(f"the patch has {len(text):,} characters, more than the limit of {MAX_PATCH_CHARS:,}")
         sections = parse_patch(text)
         if len(sections) > MAX_FILES:
-            raise ToolInputError(f"the patch names {len(sections):,} files, at most {MAX_FILES} are changed at once")
+            raise ToolInputError(f"the patch changes {len(sections):,} files, more than the limit of {MAX_FILES}")
         plan = await _Plan(bridge, signal).of(sections)
         stop_if_aborted(signal)
-        await _execute_run(bridge, plan)
+        await _apply(bridge, plan)
         files = [_given(one) for one in plan]
         details = {"files": files, "diff": "".join(one.diff for one in plan)}
         return text_result("Applied the patch:\n" + "\n".join(_line(file) for file in files), details)
@@ -269,7 +269,7 @@ def patched(raw: str, hunks: list[Hunk], path: str) -> tuple[str, list[Change]]:
     whole = raw_lines(raw)
     ends = not raw or raw.endswith("\n")  # whether the last line has an ending
     if not ends:
-        whole[-1] += line_ending_at(raw, len(raw))[:-1]  # taken off again from whatever line is the last then
+        whole[-1] += line_ending_at(raw, len(raw))[:-1]  # removed again from the last line below
     lines = [line.removesuffix("\r") for line in whole]
     new, changes, at = list[str](), list[Change](), 0
     for number, hunk in enumerate(hunks, 1):
@@ -285,8 +285,8 @@ def patched(raw: str, hunks: list[Hunk], path: str) -> tuple[str, list[Change]]:
 
 
 def _applied(whole: list[str], hunk: Hunk, start: int, new: list[str]) -> tuple[Change, int]:
-    """Adds the lines of the hunk to `new`. A line that takes another's place ends as that one did, one more as the line
-    before it; lines that stay are the file's own."""
+    """Adds the lines of the hunk to `new`. A replaced line keeps its ending, an additional one gets that of the line
+    before it, an unchanged one is copied from the file."""
     at, given = start, list[str]()
     near = whole[start] if start < len(whole) else whole[-1] if whole else ""
     removed = list[str]()
@@ -323,19 +323,19 @@ def _start(lines: list[str], hunk: Hunk, at: int, where: str) -> int:
             return end
         raise ToolInputError(f"{where}: the file does not end with its lines. Nothing was changed.")
     start = _seek(lines, old, at)
-    if start is None and header_at is not None:  # some write the header once more as the first line
+    if start is None and header_at is not None:  # some models repeat the header as the first line
         start = _seek(lines, old, header_at)
     if start is None:
         raise ToolInputError(f"{where}: {_mismatch(lines, old, at)} Nothing was changed.")
     return start
 
 
-def _seek(lines: Sequence[str], wanted: list[str], start: int, stripped: bool = False) -> int | None:
+def _seek(lines: Sequence[str], expected: list[str], start: int, stripped: bool = False) -> int | None:
     ways: list[Callable[[str], str]] = [str, str.rstrip, _plain]
     if stripped:
         ways.append(lambda line: _plain(line).strip())
     for way in ways:
-        there, sought = [way(line) for line in lines[start:]], [way(line) for line in wanted]
+        there, sought = [way(line) for line in lines[start:]], [way(line) for line in expected]
         for at in range(len(there) - len(sought) + 1):
             if there[at] == sought[0] and there[at : at + len(sought)] == sought:
                 return start + at
@@ -346,16 +346,18 @@ def _plain(line: str) -> str:
     return line.translate(_TYPOGRAPHY).rstrip()
 
 
-def _mismatch(lines: list[str], wanted: list[str], start: int) -> str:
-    """The place where the most lines of the hunk fit, and the first that does not."""
+def _mismatch(lines: list[str], expected: list[str], start: int) -> str:
+    """The place where most lines of the hunk match, and the first that does not."""
     best, fits = start, 0
     for at in range(start, len(lines)):
         count = 0
-        while count < len(wanted) and at + count < len(lines) and _plain(lines[at + count]) == _plain(wanted[count]):
+        while (
+            count < len(expected) and at + count < len(lines) and _plain(lines[at + count]) == _plain(expected[count])
+        ):
             count += 1
         if count > fits:
             best, fits = at, count
-    missed = _cut(wanted[fits])
+    missed = _cut(expected[fits])
     if not fits:
         return f"its line {missed!r} is not in the file after line {start}."
     if best + fits >= len(lines):
@@ -366,14 +368,14 @@ def _mismatch(lines: list[str], wanted: list[str], start: int) -> str:
 Undo = Callable[[], Awaitable[None]]
 
 
-async def _execute_run(bridge: ByteBridge, plan: list[Planned]) -> None:
-    """Writes what was planned; when one step fails, the steps before it are taken back."""
+async def _apply(bridge: ByteBridge, plan: list[Planned]) -> None:
+    """Applies the plan; if one step fails, undoes the earlier ones."""
     undo: list[tuple[str, Undo]] = []
     try:
         for one in plan:
             await _step(bridge, one, undo)
-    except Exception as error:  # a bridge is foreign code: whatever it raises, nothing stays half-done
-        left = [shown(path) for path, back in reversed(undo) if not await _taken_back(back)]
+    except Exception as error:  # a bridge is foreign code and may raise anything
+        left = [shown(path) for path, back in reversed(undo) if not await _undone(back)]
         state_now = f"These could not be put back: {', '.join(left)}." if left else "Nothing was changed."
         raise ToolInputError(f"the patch could not be written: {error}. {state_now}") from error
 
@@ -408,7 +410,7 @@ async def _removed(bridge: ByteBridge, path: str, old: bytes | None, undo: list[
     undo.append((path, lambda: bridge.write_bytes(path, old or b"")))
 
 
-async def _taken_back(back: Undo) -> bool:
+async def _undone(back: Undo) -> bool:
     try:
         await back()
     except Exception:
@@ -435,7 +437,7 @@ def _encoded(text: str, path: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise ToolInputError(f"{shown(path)}: the text holds half a character") from None
+        raise ToolInputError(f"{shown(path)}: unpaired surrogate in the text; send valid Unicode") from None
 
 
 def _cut(line: str) -> str:

@@ -1,8 +1,7 @@
-"""`edit`: exact replacements in a file, all of them or none.
+"""`edit`: exact replacements in a file, all or none.
 
-Every edit is looked for in the file as it is, not as other edits of the call leave it, so their order means nothing.
-Line endings do not count when text is compared, and each line keeps its own, as the diff shows; so the file does its
-encoding, mark and mode.
+Every edit is matched against the original file, so their order does not matter. Line endings are ignored when matching,
+and each line keeps its own; the file keeps its encoding, byte order mark and mode.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ _REPORT_LINES = 20
 _REPORT_WIDTH = 200
 _SEARCHED_LINES = 20_000
 _COMPARED_WIDTH = 200
-_ALIKE = 0.5  # of 1: a line less like the wanted one than this is not worth showing
+_ALIKE = 0.5  # minimum similarity (0 to 1) of a line to be shown
 _QUOTES = str.maketrans("‘’‚‛“”„‟–—−\u00a0", "''''\"\"\"\"--- ")
 
 _TEXTS = {
@@ -61,7 +60,7 @@ class Edit(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A piece of the text, by offsets, and what takes its place."""
+    """A range of the text, by offsets, and its replacement."""
 
     start: int
     end: int
@@ -123,7 +122,7 @@ def _edited_bytes(data: bytes, edits: list[Edit], path: str) -> tuple[bytes, Edi
 
 
 def edit_text(raw: str, edits: list[Edit], path: str) -> Edited:
-    """The text after the edits. Raises ToolInputError, with what is nearest, for one that does not fit."""
+    """The text after the edits. Raises ToolInputError, with the nearest text, for one that does not match."""
     text = raw.replace("\r\n", "\n")
     spans = sorted(span for edit in edits for span in _spans(text, edit, path))
     for before, after in itertools.pairwise(spans):
@@ -145,7 +144,7 @@ def _edits(params: dict[str, Any]) -> list[Edit]:
     if not isinstance(given, list) or not given or not all(isinstance(one, dict) for one in given):
         raise ToolInputError("edits must be a list of objects with oldText and newText")
     if len(given) > MAX_EDITS:
-        raise ToolInputError(f"edits has {len(given):,} entries, at most {MAX_EDITS} are made at once")
+        raise ToolInputError(f"edits has {len(given):,} entries, more than the limit of {MAX_EDITS}")
     if any(key in params for key in ("oldText", "old_string", "old_text")):
         raise ToolInputError("give either oldText and newText, or edits, not both")
     return [_edit(one, f"edits[{at}]") for at, one in enumerate(given)]
@@ -196,7 +195,7 @@ def _replaced(text: str, spans: list[Span]) -> str:
 
 
 def _moved(raw: str, text: str, spans: list[Span]) -> list[Span]:
-    """The same in the text with its own line endings, which `text` does not have: each line keeps its ending."""
+    """The spans in `raw`, with its original line endings: each line keeps its ending."""
     if len(raw) == len(text):
         return spans
     dropped = [match.start() - at for at, match in enumerate(re.finditer("\r\n", raw))]
@@ -209,7 +208,7 @@ def _moved(raw: str, text: str, spans: list[Span]) -> list[Span]:
 
 
 def _changes(text: str, spans: list[Span]) -> list[Change]:
-    """The changed lines: each span widened to whole lines, those that share lines joined."""
+    """The changed lines: each span extended to whole lines, overlapping ones merged."""
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     lines = raw_lines(text)
     groups: list[list[Span]] = []
@@ -232,32 +231,32 @@ def _changes(text: str, spans: list[Span]) -> list[Change]:
 
 def _mismatch(text: str, edit: Edit, path: str) -> str:
     head = f"{shown(path)}: {edit.label} was not found. Nothing was changed."
-    wanted, lines = split_lines(edit.old), split_lines(text)
-    at = _nearest(wanted, lines)
+    expected, lines = split_lines(edit.old), split_lines(text)
+    at = _nearest(expected, lines)
     if at is None:
         return f"{head} No line is like it; read the file again."
-    there = lines[at : at + len(wanted)]
-    reason = "\n".join(_difference(wanted, there))
-    return f"{head} Nearest is line {at + 1}{_why(wanted, there)} (- your text, + the file):\n{reason}"
+    there = lines[at : at + len(expected)]
+    reason = "\n".join(_difference(expected, there))
+    return f"{head} Nearest is line {at + 1}{_why(expected, there)} (- your text, + the file):\n{reason}"
 
 
-def _nearest(wanted: list[str], lines: list[str]) -> int | None:
-    """The line where the most lines of the wanted text stand in their places, spacing and quotes aside."""
+def _nearest(expected: list[str], lines: list[str]) -> int | None:
+    """The line where most lines of the expected text match, ignoring spacing and quotes."""
     lines = lines[:_SEARCHED_LINES]
     places: dict[str, list[int]] = {}
-    for at, line in enumerate(wanted[:_REPORT_PLACES]):
+    for at, line in enumerate(expected[:_REPORT_PLACES]):
         if line.strip():
             places.setdefault(_loose(line), []).append(at)
     votes = Counter(max(0, row - at) for row, line in enumerate(lines) for at in places.get(_loose(line), ()))
     if votes:
-        most = max(votes.values())
-        return min(at for at, count in votes.items() if count == most)
-    return _most_alike(next((line for line in wanted if line.strip()), ""), lines)
+        best = max(votes.values())
+        return min(at for at, count in votes.items() if count == best)
+    return _closest(next((line for line in expected if line.strip()), ""), lines)
 
 
-def _most_alike(wanted: str, lines: list[str]) -> int | None:
+def _closest(expected: str, lines: list[str]) -> int | None:
     matcher = difflib.SequenceMatcher(autojunk=False)
-    matcher.set_seq2(wanted.strip()[:_COMPARED_WIDTH])
+    matcher.set_seq2(expected.strip()[:_COMPARED_WIDTH])
     best, found = _ALIKE, None
     for at, line in enumerate(lines):
         matcher.set_seq1(line.strip()[:_COMPARED_WIDTH])
@@ -270,19 +269,19 @@ def _loose(line: str) -> str:
     return " ".join(line.translate(_QUOTES).replace('"', "'").split())
 
 
-def _why(wanted: list[str], there: list[str]) -> str:
-    if ["".join(line.split()) for line in wanted] == ["".join(line.split()) for line in there]:
+def _why(expected: list[str], there: list[str]) -> str:
+    if ["".join(line.split()) for line in expected] == ["".join(line.split()) for line in there]:
         return ", which differs in spacing only"
-    if [_loose(line) for line in wanted] == [_loose(line) for line in there]:
+    if [_loose(line) for line in expected] == [_loose(line) for line in there]:
         return ", which differs in quotes, dashes or spaces only"
     return ""
 
 
-def _difference(wanted: list[str], there: list[str]) -> list[str]:
-    """Line against line; spaces and tabs are drawn where nothing else differs."""
+def _difference(expected: list[str], there: list[str]) -> list[str]:
+    """A line diff; spaces and tabs are made visible if nothing else differs."""
     given = list[str]()
-    for at in range(max(len(wanted), len(there))):
-        mine, theirs = (lines[at] if at < len(lines) else None for lines in (wanted, there))
+    for at in range(max(len(expected), len(there))):
+        mine, theirs = (lines[at] if at < len(lines) else None for lines in (expected, there))
         if mine == theirs:
             given.append(f"  {_cut(mine or '')}")
             continue

@@ -1,4 +1,4 @@
-"""`exec`: runs a shell command in the workspace, and never leaves a process of it behind."""
+"""`exec`: runs a shell command in the workspace, and leaves no process behind."""
 
 import asyncio
 import os
@@ -25,20 +25,20 @@ from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCall
 SHOWN_BYTES = 32 * 1024
 UPDATE_BYTES = 4 * 1024
 UPDATE_SECONDS = 0.1
-MAX_COMMAND_BYTES = 100_000  # Linux takes 128 KiB in one argument
+MAX_COMMAND_BYTES = 100_000  # Linux limits one argument to 128 KiB (MAX_ARG_STRLEN, execve(2))
 MAX_TIMEOUT = 7 * 24 * 3600.0
 
 _SHELLS = (("/bin/bash", "--noprofile", "--norc", "-c"), ("/usr/bin/bash", "--noprofile", "--norc", "-c"))
 
 
 class ExecSettings(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What `config.tools.exec` may say.
+    """The settings in `config.tools.exec`.
 
-    `sandbox`: `auto` uses bubblewrap where it works, `required` refuses without it, `off` does not use it.
-    `network`, `read_only`, `writable`: what a sandboxed command may reach beside its root.
-    `env`: names or patterns of further variables that commands inherit; see `environment.scrubbed`.
-    `timeout_sec` holds for a command that stays in the foreground, `background_timeout_sec` for one that went on in the
-    background by itself, both only where the call names none.
+    `sandbox`: `auto` uses bubblewrap if it works, `required` refuses without it, `off` does not use it.
+    `network`, `read_only`, `writable`: what a sandboxed command may access beside its root.
+    `env`: names or patterns of further variables that commands inherit; see `sandbox.scrubbed`.
+    `timeout_sec` is the default timeout of a foreground command, `background_timeout_sec` that of a command which moved
+    to the background after `yield_ms`.
     """
 
     sandbox: Literal["auto", "required", "off"] = "auto"
@@ -73,7 +73,7 @@ class ExecArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 def exec_tool(context: ToolContext) -> Tool | None:
-    """The tool for one context; None where there are no POSIX processes."""
+    """The tool for one context; None on systems without POSIX processes."""
     if os.name != "posix":
         return None
     root = context.root or context.workspace_dir
@@ -117,7 +117,7 @@ def _description(settings: ExecSettings, status: SandboxStatus) -> str:
 
 
 class _Runner:
-    """The tool's `execute`, with what it knows of its context."""
+    """The tool's `execute` for one context."""
 
     def __init__(self, root: str, workspace: str, settings: ExecSettings, table: ProcessTable) -> None:
         self.root = name_text(os.path.realpath(root_bytes(root)))
@@ -150,9 +150,9 @@ class _Runner:
                 pass
             return self._running(session) if session.exit is None else self._result(session)
         yield_ms = self._yield_ms(arguments)
-        retry_policy = min(max(yield_ms, 10), 120_000) / 1000 if yield_ms else None
+        foreground_seconds = min(max(yield_ms, 10), 120_000) / 1000 if yield_ms else None
         try:
-            await _follow(session, retry_policy, signal, self._reporter(session, on_update))
+            await _follow(session, foreground_seconds, signal, self._reporter(session, on_update))
         except asyncio.CancelledError:
             session.stop()
             raise
@@ -208,7 +208,7 @@ class _Runner:
             return sandboxed(argv, self.status.program, sandbox, directory)
         if self.settings.sandbox == "required":
             raise ToolAuthorizationError(
-                f"exec: this context wants commands sandboxed, and they would be {self.status.reason}. "
+                f"exec: this context requires sandboxed commands, but they would be {self.status.reason}.  "
                 "Remove the cause (apt install bubblewrap) or allow commands outside a sandbox"
             )
         return argv
@@ -222,18 +222,18 @@ class _Runner:
         return env
 
     def _directory(self, workdir: str) -> tuple[str, int]:
-        """The directory to run in, opened, so that it is the one that was checked whatever becomes of its path."""
-        wanted = os.path.join(self.workspace, workdir)  # noqa: PTH118 - Path would swallow a trailing ".."
-        if "\0" in wanted:
-            raise ToolInputError("exec: workdir holds a NUL character")
+        """The directory to run in, as an open descriptor, so that it is the checked one even if its path changes."""
+        path = os.path.join(self.workspace, workdir)  # noqa: PTH118 - Path would swallow a trailing ".."
+        if "\0" in path:
+            raise ToolInputError("exec: workdir contains a NUL character")
         try:
-            descriptor = os.open(os.path.realpath(name_bytes(wanted)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = os.open(os.path.realpath(name_bytes(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise ToolInputError(f"exec: workdir {workdir or wanted}: {error.strerror}") from None
-        real = _opened(descriptor, wanted)
+            raise ToolInputError(f"exec: workdir {workdir or path}: {error.strerror}") from None
+        real = _opened(descriptor, path)
         if real != self.root and not real.startswith(self.root.rstrip("/") + "/"):
             os.close(descriptor)
-            raise ToolAuthorizationError(f"exec: workdir {workdir or wanted} is outside the root {self.root}")
+            raise ToolAuthorizationError(f"exec: workdir {workdir or path} is outside the root {self.root}")
         return real, descriptor
 
     def _reporter(self, session: Session, on_update: ToolUpdateCallback | None) -> Callable[[], None] | None:
@@ -293,9 +293,9 @@ class _Runner:
 
 
 async def _follow(
-    session: Session, retry_policy: float | None, signal: Abort | None, report: Callable[[], None] | None
+    session: Session, foreground_seconds: float | None, signal: Abort | None, report: Callable[[], None] | None
 ) -> None:
-    """Waits for the end, the signal, or the end of patience; reports new output at most ten times a second."""
+    """Waits for the end, the signal, or the timeout; reports new output at most ten times a second."""
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
     def wake() -> None:
@@ -305,11 +305,11 @@ async def _follow(
     forget = [session.ended.on_abort(wake)]
     if signal is not None:
         forget.append(signal.on_abort(wake))
-    end = float("inf") if retry_policy is None else time.monotonic() + retry_policy
+    end = float("inf") if foreground_seconds is None else time.monotonic() + foreground_seconds
     reported = 0
     try:
         while not woken.is_set() and (left := end - time.monotonic()) > 0:
-            pause = min(left, UPDATE_SECONDS) if report else (None if retry_policy is None else left)
+            pause = min(left, UPDATE_SECONDS) if report else (None if foreground_seconds is None else left)
             try:
                 await asyncio.wait_for(woken.wait(), pause)
             except TimeoutError:
@@ -322,20 +322,20 @@ async def _follow(
 
 
 def shown_output(output: Output, session_id: str) -> tuple[str, bool]:
-    """What the model is shown of the output: all of it, or its two ends and where the rest is."""
+    """The output for the model: all of it, or both ends and where to read the rest."""
     head, between, tail = output.ends(SHOWN_BYTES)
     if not between:
         return plain(head).strip("\n"), False
     where = f"read it with process, action log, sessionId {session_id}"
     if not output.complete:
         why = output.problem or f"limit of {output.limit:,} bytes reached"
-        where += f"; the log holds only the first {output.stored:,} of {output.total:,} bytes ({why})"
+        where += f"; the log has only the first {output.stored:,} of {output.total:,} bytes ({why})"
     gap = f"[… {between:,} bytes left out; {where} …]"
     return f"{plain(head)}\n{gap}\n{plain(tail)}".strip("\n"), True
 
 
 def ending(session: Session) -> list[str]:
-    """How a finished command ended, in words for the model; nothing if it ended well."""
+    """How a finished command ended, as text for the model; empty if it succeeded."""
     exit = session.exit
     if exit is None:
         return []
@@ -371,11 +371,11 @@ def _check_command(command: str) -> None:
     if not command.strip():
         raise ToolInputError("exec: command must not be empty")
     if "\0" in command:
-        raise ToolInputError("exec: command holds a NUL character, which no command line can")
+        raise ToolInputError("exec: command contains a NUL character; remove it")
     try:
         size = len(command.encode())
     except UnicodeEncodeError:
-        raise ToolInputError("exec: command holds an unpaired surrogate: it is no valid text") from None
+        raise ToolInputError("exec: unpaired surrogate in command; send valid Unicode") from None
     if size > MAX_COMMAND_BYTES:
         raise ToolInputError(
             f"exec: command has {size:,} bytes, more than {MAX_COMMAND_BYTES:,}: write it to a file and run that"
@@ -383,7 +383,7 @@ def _check_command(command: str) -> None:
 
 
 def _opened(descriptor: int, path: str) -> str:
-    """Where an open directory really is."""
+    """The real path of an open directory."""
     try:
         return name_text(os.readlink(f"/proc/self/fd/{descriptor}".encode()))  # noqa: PTH115
     except OSError:

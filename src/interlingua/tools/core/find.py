@@ -1,4 +1,4 @@
-"""`find`: files and directories by name, ignore files respected."""
+"""`find`: files and directories by name; respects ignore files."""
 
 from typing import Any, Literal, get_args
 
@@ -36,7 +36,7 @@ _PARAMETERS = {
 
 
 def find_tool(context: ToolContext, *, programs: bool = True, seconds: float = SECONDS) -> Tool:
-    """With `programs=False`, fd is not used even if it is there."""
+    """The tool. With `programs=False`, fd is not used."""
     bridge = context_bridge(context)
 
     async def execute(
@@ -83,10 +83,10 @@ def _glob(pattern: str) -> str:
 
 
 def _kind(params: dict[str, Any]) -> Kind:
-    asked = read_string_param(params, "type") or "any"
-    if asked not in _KINDS:
-        raise ToolInputError(f"type must be file, directory or any, not {shown(asked)!r}")
-    return _KINDS[asked]
+    kind = read_string_param(params, "type") or "any"
+    if kind not in _KINDS:
+        raise ToolInputError(f"type must be file, directory or any, not {shown(kind)!r}")
+    return _KINDS[kind]
 
 
 async def _directory(bridge: ByteBridge, path: str) -> None:

@@ -1,7 +1,7 @@
-"""`grep`: lines that match an expression, ignore files respected.
+"""`grep`: lines that match a regular expression; respects ignore files.
 
-The expression is Python's. ripgrep, where it is used, reads it as its own: what the two understand differently (sets
-within sets) goes to our own search, and so does what ripgrep refuses (looking around, references back).
+The syntax is Python's. Where ripgrep's differs (nested sets), or does not support it (lookaround, backreferences), our
+own search runs instead.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ MAX_LINE_CHARS = 500
 MAX_PATTERN_CHARS = 2000
 IGNORE_FILES = (".rgignore", ".ignore", ".gitignore", ".git/info/exclude")
 _COMPARED = 256
-_PARTING = "--"
+_SEPARATOR = "--"
 _PARAMETERS = {
     "type": "object",
     "properties": {
@@ -48,7 +48,7 @@ _PARAMETERS = {
 
 
 class Seen(NamedTuple):
-    """A file with lines that match, as the bridge has it; numbers count from 1."""
+    """A file with matching lines, as the bridge reads it; numbers count from 1."""
 
     path: str
     lines: list[str]
@@ -56,7 +56,7 @@ class Seen(NamedTuple):
 
 
 def grep_tool(context: ToolContext, *, programs: bool = True, seconds: float = SECONDS) -> Tool:
-    """With `programs=False`, ripgrep is not used even if it is there."""
+    """The tool. With `programs=False`, ripgrep is not used."""
     bridge = context_bridge(context)
 
     async def execute(
@@ -93,7 +93,7 @@ def grep_tool(context: ToolContext, *, programs: bool = True, seconds: float = S
 
 
 async def _job(bridge: ByteBridge, path: str, params: dict[str, Any], limit: int) -> tuple[Job, bool]:
-    """What to search, and whether the pattern can only be searched by us."""
+    """The search job, and whether ripgrep cannot run it."""
     pattern = read_string_param(params, "pattern", required=True, trim=False)
     glob = read_string_param(params, "glob")
     literal, ignore_case = read_boolean_param(params, "literal"), read_boolean_param(params, "ignoreCase")
@@ -104,7 +104,7 @@ async def _job(bridge: ByteBridge, path: str, params: dict[str, Any], limit: int
     if info is None or not (info.is_file or info.is_directory):
         raise ToolInputError(f"{shown(path)}: no such file or directory")
     if info.is_file and info.size > MAX_FILE_BYTES:
-        raise ToolInputError(f"{shown(path)}: {info.size:,} bytes, more than the {MAX_FILE_BYTES:,} that are searched")
+        raise ToolInputError(f"{shown(path)}: {info.size:,} bytes, more than the limit of {MAX_FILE_BYTES:,}")
     if info.is_file and await asyncio.to_thread(searchable, await contents(bridge, path)) is None:
         raise ToolInputError(f"{shown(path)}: binary file, not searched")
     start = await locate(bridge, path)
@@ -124,9 +124,9 @@ async def _job(bridge: ByteBridge, path: str, params: dict[str, Any], limit: int
 
 
 def _checked(pattern: str, ignore_case: bool, literal: bool) -> bool:
-    """Refuses a pattern that is none; says whether ripgrep would take it for another."""
+    """Raises for an invalid pattern; returns whether ripgrep would interpret it differently."""
     if len(pattern) > MAX_PATTERN_CHARS:
-        raise ToolInputError(f"pattern has {len(pattern):,} characters, at most {MAX_PATTERN_CHARS:,} are taken")
+        raise ToolInputError(f"pattern has {len(pattern):,} characters, more than the limit of {MAX_PATTERN_CHARS:,}")
     try:
         pattern.encode()
         with warnings.catch_warnings():
@@ -135,9 +135,9 @@ def _checked(pattern: str, ignore_case: bool, literal: bool) -> bool:
     except (FutureWarning, DeprecationWarning):
         return True
     except (re.error, OverflowError, RecursionError) as error:
-        raise ToolInputError(f"pattern is no regular expression: {error}; for plain text set literal to true") from None
+        raise ToolInputError(f"invalid regular expression: {error}; for plain text set literal to true") from None
     except UnicodeEncodeError:
-        raise ToolInputError("pattern holds half a character") from None
+        raise ToolInputError("unpaired surrogate in pattern; send valid Unicode") from None
     return "\0" in pattern
 
 
@@ -160,7 +160,7 @@ def _fitting(job: Job, found: list[Found]) -> list[Found]:
 
 
 async def _seen(bridge: ByteBridge, outcome: Outcome, limit: int, signal: Abort | None) -> list[Seen]:
-    """The matches as the bridge shows them: what is not there, or not as it was found, is dropped."""
+    """The matches as the bridge reads them: missing or changed lines are dropped."""
     seen, count = list[Seen](), 0
     for path, group in groupby(outcome.found, key=lambda one: one.path):
         stop_if_aborted(signal)
@@ -198,7 +198,7 @@ def _result(seen: list[Seen], outcome: Outcome, limit: int, around: int) -> Tool
         numbers = set(file.numbers[: limit - matches])
         files += bool(numbers)
         for line, is_match in _given(file, numbers, around):
-            if line == _PARTING and not out:
+            if line == _SEPARATOR and not out:
                 continue
             size += len(line.encode()) + 1
             full = size > MAX_BYTES
@@ -228,12 +228,12 @@ def _result(seen: list[Seen], outcome: Outcome, limit: int, around: int) -> Tool
 
 
 def _given(file: Seen, numbers: set[int], around: int) -> Iterator[tuple[str, bool]]:
-    """The lines to show and whether they match; a parting line before each run of lines, when runs are asked for."""
+    """The lines to show and whether they match; with context, a separator before each group."""
     last = 0
     for number in sorted(numbers):
         first = max(last + 1, number - around)
         if around and (first > last + 1 or not last):
-            yield _PARTING, False
+            yield _SEPARATOR, False
         end = min(len(file.lines), number + around)
         for at in range(first, end + 1):
             yield _line(file, at, at in numbers), at in numbers

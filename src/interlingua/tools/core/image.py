@@ -1,4 +1,4 @@
-"""image: asks a vision model what is in pictures. It describes; it draws nothing."""
+"""`image`: asks a vision model about images."""
 
 import base64
 import binascii
@@ -39,7 +39,7 @@ _MAX_MB = 32.0
 
 
 class ImageModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`config["imageModel"]`: a model's name, or the first to ask and those to ask when it fails."""
+    """`config["imageModel"]`: a model, or a primary model and fallbacks."""
 
     primary: str = ""
     fallbacks: tuple[str, ...] = ()
@@ -78,11 +78,11 @@ class _Seen(NamedTuple):
 
 
 class _UnknownReference(ToolInputError):
-    """A scheme from which no picture is taken."""
+    """An unsupported URL scheme."""
 
 
 class _Source:
-    """Where pictures come from: the files of the tool context, the guarded web, the reference itself."""
+    """Loads images: from the files of the tool context, the guarded web client, or a data URL."""
 
     def __init__(self, context: ToolContext, rules: FetchRules, look_up: LookUp) -> None:
         self._context = context
@@ -148,7 +148,7 @@ class _Source:
 
 
 def image_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool:
-    """The tool. It asks through `context.complete`, so it knows no provider and holds no key."""
+    """The tool. It calls `context.complete`, so it needs no provider and no key."""
     needed(context, "complete")
     models = _configured(context)
     source = _Source(context, web_rules(context), look_up)
@@ -159,22 +159,22 @@ def image_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool:
         signal: Abort | None = None,
         on_update: ToolUpdateCallback | None = None,
     ) -> ToolResult:
-        asked = read_arguments("image", params, ImageArguments)
-        tried = tuple(dict.fromkeys((*((asked.model,) if asked.model else ()), *models)))
-        if asked.model and asked.model not in models and (models or ":" in asked.model):
-            known = ", ".join(models) or "none"  # a name may stand for a file: which are used is the settings' affair
+        arguments = read_arguments("image", params, ImageArguments)
+        tried = tuple(dict.fromkeys((*((arguments.model,) if arguments.model else ()), *models)))
+        if arguments.model and arguments.model not in models and (models or ":" in arguments.model):
+            known = ", ".join(models) or "none"  # a name may refer to a file, so only configured models are allowed
             raise ToolAuthorizationError(
-                f"image: the model {asked.model!r} may not be asked; the settings name: {known}"
+                f"image: model {arguments.model!r} is not allowed; models in the settings: {known}"
             )
         if not tried:
             raise ToolInputError("image: no vision model is known; pass model, or set imageModel in the settings")
-        limit = int(asked.max_bytes_mb * 1_000_000)
+        limit = int(arguments.max_bytes_mb * 1_000_000)
         try:
-            seen = [await source.picture(reference, limit, signal) for reference in _references(asked)]
+            seen = [await source.picture(reference, limit, signal) for reference in _references(arguments)]
         except _UnknownReference as error:
             details = {"error": "unsupported_image_reference"}
             return ToolResult(content=(TextBlock(text=str(error)),), details=details, is_error=True)
-        return await _answered(context, tried, asked.prompt or PROMPT, seen, signal)
+        return await _answered(context, tried, arguments.prompt or PROMPT, seen, signal)
 
     return Tool(
         name="image",
@@ -192,12 +192,12 @@ def _configured(context: ToolContext) -> tuple[str, ...]:
     try:
         chosen = msgspec.convert({"primary": given} if isinstance(given, str) else given, ImageModel)
     except msgspec.ValidationError as error:
-        raise FormatError(f"imageModel is wrong: {error}", "$.imageModel") from None
+        raise FormatError(f"invalid imageModel: {error}", "$.imageModel") from None
     return tuple(model for model in (chosen.primary, *chosen.fallbacks) if model)
 
 
-def _references(asked: ImageArguments) -> list[str]:
-    references = [*((asked.image,) if asked.image else ()), *(asked.images or ())]
+def _references(arguments: ImageArguments) -> list[str]:
+    references = [*((arguments.image,) if arguments.image else ()), *(arguments.images or ())]
     if not references:
         raise ToolInputError("image: give an image, or several as images")
     if len(references) > _MAX_IMAGES:
@@ -208,9 +208,9 @@ def _references(asked: ImageArguments) -> list[str]:
 async def _answered(
     context: ToolContext, models: Sequence[str], prompt: str, seen: list[_Seen], signal: Abort | None
 ) -> ToolResult:
-    """The answer of the first model that gives one; every failure before it is in the details."""
+    """The answer of the first model that succeeds; earlier failures are in the details."""
     message = UserMessage(content=(*(picture.block for picture in seen), TextBlock(text=prompt)))
-    asked = Context(system=SYSTEM, messages=(message,))
+    prompt_context = Context(system=SYSTEM, messages=(message,))
     images = [picture.details for picture in seen]
     notices = [variant_notice(picture.name, picture.variant) for picture in seen if picture.variant is not None]
     attempts: list[dict[str, str]] = []
@@ -218,11 +218,11 @@ async def _answered(
         if signal is not None and signal.aborted:
             raise TransportError(f"stopped: {signal.reason or 'aborted'}")
         try:
-            answer = await _try(context, model, asked, signal)
+            answer = await _ask(context, model, prompt_context, signal)
         except ContentFiltered as refused:
             attempts.append({"model": model, "error": str(refused)[:500]})
-            break  # a refusal is not shopped around
-        except Exception as error:  # whoever made the context wrote `complete`
+            break  # do not try other models after a refusal
+        except Exception as error:  # `complete` is foreign code
             attempts.append({"model": model, "error": str(error)[:500] or type(error).__name__})
             continue
         given = untrusted(visible(answer), "a model that looked at the image")
@@ -232,10 +232,10 @@ async def _answered(
     return ToolResult(content=(TextBlock(text=text),), details={"images": images, "attempts": attempts}, is_error=True)
 
 
-async def _try(context: ToolContext, model: str, asked: Context, signal: Abort | None) -> str:
-    """What the model says; raises where it says nothing."""
-    assert context.complete is not None
-    answer = await context.complete(model, asked, signal=signal)
+async def _ask(tools: ToolContext, model: str, context: Context, signal: Abort | None) -> str:
+    """The model's answer; raises if it failed or is empty."""
+    assert tools.complete is not None
+    answer = await tools.complete(model, context, signal=signal)
     if answer.stop_reason in ("error", "aborted"):
         raise failure_of(answer)
     if not answer.text.strip():
@@ -255,7 +255,7 @@ def _in_data_url(reference: str, limit: int) -> bytes:
     if not comma:
         raise ToolInputError("image: the data URL has no comma, so it has no data")
     if len(payload) > limit * 3:
-        raise ToolInputError(f"image: the data URL holds more than the {limit} bytes of maxBytesMb")
+        raise ToolInputError(f"image: the data URL has more than the {limit} bytes of maxBytesMb")
     if not head.lower().endswith(";base64"):
         return unquote_to_bytes(payload)
     try:

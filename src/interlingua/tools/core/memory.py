@@ -1,7 +1,7 @@
-"""memory_search and memory_get: the agent's own notes, `MEMORY.md` and `memory/**/*.md`, found and read.
+"""`memory_search` and `memory_get`: search and read the agent's notes, `MEMORY.md` and `memory/**/*.md`.
 
-They are in the workspace and in the agent's directory. Where a bridge stands for the workspace and is not one to this
-machine, the workspace's notes are read through it.
+The notes are in the workspace and in the agent's directory. If the workspace is a remote bridge, its notes are read
+through it.
 """
 
 import asyncio
@@ -63,14 +63,14 @@ class MemoryGetArguments(Struct, frozen=True, kw_only=True, rename="camel", forb
 
 
 class Note(NamedTuple):
-    """A note as the index knows it: by its absolute path, or by one that no file of this machine has."""
+    """A note and its key in the index: its absolute path, or one that no local file has."""
 
     key: str
     file: NoteFile
 
 
 class BridgeNote(NamedTuple):
-    """A note behind a bridge, fetched."""
+    """A note fetched through a bridge."""
 
     data: bytes
     changed: tuple[int, int]
@@ -83,7 +83,7 @@ class BridgeNote(NamedTuple):
 
 
 class BridgeNotes:
-    """The notes behind a bridge. What has not changed by its time and size is not fetched again."""
+    """The notes of a bridge, cached by modification time and size."""
 
     def __init__(self, bridge: ByteBridge) -> None:
         self._bridge = bridge
@@ -99,7 +99,7 @@ class BridgeNotes:
     async def _names(self, folder: str) -> list[str]:
         try:
             return sorted(await self._bridge.readdir(folder))
-        except Exception:  # a bridge is foreign code; a folder that it does not list has no notes
+        except Exception:  # a bridge is foreign code; a folder that it cannot list has no notes
             return []
 
     async def _below(self, folder: str, depth: int) -> list[str]:
@@ -129,7 +129,7 @@ class BridgeNotes:
 
 
 class Places:
-    """Where notes are: folders of this machine, the workspace's first, and what a bridge holds."""
+    """The places of notes: local folders, the workspace first, and a bridge."""
 
     def __init__(self, context: ToolContext, settings: "MemorySettings") -> None:
         remote = context.bridge is not None and not hasattr(context.bridge, "local_root")
@@ -151,7 +151,7 @@ class Places:
 
 
 def memory_search_tool(context: ToolContext) -> Tool | None:
-    """The search tool; None when `config["memory"]` switches memory off."""
+    """The search tool; None if `config["memory"]` disables memory."""
     settings = _settings(context)
     places = Places(context, settings)
     if not settings.enabled:
@@ -164,9 +164,9 @@ def memory_search_tool(context: ToolContext) -> Tool | None:
         signal: Abort | None = None,
         on_update: ToolUpdateCallback | None = None,
     ) -> ToolResult:
-        asked = read_arguments("memory_search", params, MemorySearchArguments)
-        limit = asked.max_results or settings.max_results
-        return await asyncio.to_thread(_found, index, await places.notes(), asked, limit)
+        arguments = read_arguments("memory_search", params, MemorySearchArguments)
+        limit = arguments.max_results or settings.max_results
+        return await asyncio.to_thread(_found, index, await places.notes(), arguments, limit)
 
     return Tool(
         name="memory_search",
@@ -178,7 +178,7 @@ def memory_search_tool(context: ToolContext) -> Tool | None:
 
 
 def memory_get_tool(context: ToolContext) -> Tool | None:
-    """The reading tool; None when `config["memory"]` switches memory off."""
+    """The reading tool; None if `config["memory"]` disables memory."""
     settings = _settings(context)
     places = Places(context, settings)
     if not settings.enabled:
@@ -190,8 +190,8 @@ def memory_get_tool(context: ToolContext) -> Tool | None:
         signal: Abort | None = None,
         on_update: ToolUpdateCallback | None = None,
     ) -> ToolResult:
-        asked = read_arguments("memory_get", params, MemoryGetArguments)
-        return await asyncio.to_thread(_got, places, await places.notes(), asked)
+        arguments = read_arguments("memory_get", params, MemoryGetArguments)
+        return await asyncio.to_thread(_got, places, await places.notes(), arguments)
 
     return Tool(
         name="memory_get",
@@ -206,55 +206,55 @@ def _settings(context: ToolContext) -> MemorySettings:
     try:
         return msgspec.convert(dict((context.config or {}).get("memory") or {}), MemorySettings, strict=False)
     except (msgspec.ValidationError, TypeError, ValueError) as error:
-        raise FormatError(f"the settings of memory are wrong: {error}", "$.memory") from None
+        raise FormatError(f"invalid settings of memory: {error}", "$.memory") from None
 
 
 def _index_path(context: ToolContext, settings: MemorySettings) -> Path | None:
-    """The index lives with the agent. A workspace alone is the user's own folder: nothing is left there unasked."""
+    """The index path: in the agent's directory; a workspace is the user's folder, where nothing is created unasked."""
     if settings.index is not None:
         return Path(settings.index)
     return None if context.agent_dir is None else Path(context.agent_dir) / INDEX_NAME
 
 
-def _found(index: MemoryIndex, notes: Mapping[str, Note], asked: MemorySearchArguments, limit: int) -> ToolResult:
+def _found(index: MemoryIndex, notes: Mapping[str, Note], arguments: MemorySearchArguments, limit: int) -> ToolResult:
     try:
         names = {note.key: name for name, note in notes.items()}
         files = {note.key: note.file for note in notes.values()}
-        found = index.search(files, asked.query, max_results=limit, min_score=asked.min_score)
+        found = index.search(files, arguments.query, max_results=limit, min_score=arguments.min_score)
     except sqlite3.Error as error:
-        payload = {"results": [], "disabled": True, "error": f"the memory index does not work: {error}"}
+        payload = {"results": [], "disabled": True, "error": f"the memory index failed: {error}"}
         return msgspec.structs.replace(json_result(payload), is_error=True)
     hits = [msgspec.structs.replace(hit, path=names[hit.path]) for hit in found]
     payload = {"results": msgspec.to_builtins(hits), "provider": "fts5", "notes": len(notes)}
     if not notes:
         payload["message"] = "there are no memory notes yet: neither MEMORY.md nor memory/*.md exists"
     elif not hits:
-        payload["message"] = "no note holds these words; try fewer or other words"
+        payload["message"] = "no note contains these words; try fewer or other words"
     return json_result(payload)
 
 
-def _got(places: Places, notes: Mapping[str, Note], asked: MemoryGetArguments) -> ToolResult:
-    name = _name_of(asked.path, notes, places.folders)
+def _got(places: Places, notes: Mapping[str, Note], arguments: MemoryGetArguments) -> ToolResult:
+    name = _name_of(arguments.path, notes, places.folders)
     try:
         text = notes[name].file.read()[0].decode("utf-8", "replace").replace("\r\n", "\n")
     except OSError as error:
         raise ToolInputError(f"memory_get: {name} cannot be read: {error.strerror}") from None
     lines = text.removesuffix("\n").split("\n") if text else []
-    if lines and asked.from_ > len(lines):
-        raise ToolInputError(f"memory_get: {name} has {len(lines)} lines; from {asked.from_} is behind its end")
-    wanted = min(asked.lines or _MAX_LINES, _MAX_LINES)
-    taken = lines[asked.from_ - 1 : asked.from_ - 1 + wanted]
+    if lines and arguments.from_ > len(lines):
+        raise ToolInputError(f"memory_get: {name} has {len(lines)} lines; from {arguments.from_} is past the end")
+    count = min(arguments.lines or _MAX_LINES, _MAX_LINES)
+    taken = lines[arguments.from_ - 1 : arguments.from_ - 1 + count]
     shown = "\n".join(taken)[:_MAX_CHARS]
-    payload: dict[str, Any] = {"path": name, "from": asked.from_, "lines": shown.count("\n") + 1 if taken else 0}
+    payload: dict[str, Any] = {"path": name, "from": arguments.from_, "lines": shown.count("\n") + 1 if taken else 0}
     payload |= {"totalLines": len(lines), "text": shown}
-    following = asked.from_ + payload["lines"]
+    following = arguments.from_ + payload["lines"]
     if following <= len(lines):
-        payload["message"] = f"the note goes on: ask again with from {following}"
+        payload["message"] = f"there are more lines; continue with from {following}"
     return json_result(payload)
 
 
 def _name_of(path: str, notes: Mapping[str, Note], places: tuple[Path, ...]) -> str:
-    """The note that is meant. Only what the listing holds is a note, so no spelling of a path leads elsewhere."""
+    """The name of the note at `path`. Only listed notes match, so no spelling of a path leads elsewhere."""
     plain = os.path.normpath(path.strip().removeprefix("@"))
     spellings = [plain.replace(os.sep, "/")]
     spellings += [Path(plain).relative_to(place).as_posix() for place in places if Path(plain).is_relative_to(place)]
@@ -262,11 +262,11 @@ def _name_of(path: str, notes: Mapping[str, Note], places: tuple[Path, ...]) -> 
         if spelling in notes:
             return spelling
     known = ", ".join(list(notes)[:20]) or "none"
-    raise ToolInputError(f"memory_get: {path[:200]!r} is not a memory note; there are: {known}")
+    raise ToolInputError(f"memory_get: {path[:200]!r} is not a memory note; available notes: {known}")
 
 
 def _notes(places: tuple[Path, ...], extra: tuple[str, ...]) -> dict[str, Note]:
-    """All notes by name: the path within its place, or the absolute one where that is taken or lies elsewhere."""
+    """All notes by name: the path in its folder, or the absolute path if that name is taken or outside."""
     notes: dict[str, Note] = {}
     for place in places:
         for path in (*_top(place), *_within(place, place / _FOLDER, _MAX_DEPTH)):
@@ -297,7 +297,7 @@ def _added_name(path: Path, places: tuple[Path, ...]) -> str:
 
 
 def _top(place: Path) -> list[Path]:
-    """`MEMORY.md`, or its lower-case twin; where case does not count, they are one file and it is listed once."""
+    """`MEMORY.md` or `memory.md`; listed once on a case-insensitive file system."""
     try:
         there = {entry.name for entry in os.scandir(place)}
     except OSError:
@@ -306,7 +306,7 @@ def _top(place: Path) -> list[Path]:
 
 
 def _within(place: Path, folder: Path, depth: int) -> list[Path]:
-    """The markdown files below a folder, in order. Folders behind links are left out, and files that lead out."""
+    """The markdown files below a folder, sorted. Skips linked folders, and files that resolve to outside."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
@@ -331,7 +331,7 @@ def _stays_inside(place: Path, path: Path) -> bool:
 
 
 def open_inside(place: Path, path: Path) -> int:
-    """Opens a note for reading, part by part from its place, following no link: what is swapped in meanwhile fails."""
+    """Opens a note for reading, component by component without following links, so that a swapped path fails."""
     root = place.resolve()
     real = path.resolve(strict=True)
     if not real.is_relative_to(root):

@@ -85,12 +85,12 @@ class ProcessArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid
     ) = UNSET
     limit: Annotated[int, Meta(description="For log: how many lines.", ge=1)] = LOG_LINES
     timeout: Annotated[
-        int, Meta(description=f"For poll: milliseconds to wait for news, at most {MAX_POLL_MS}.", ge=0)
+        int, Meta(description=f"For poll: milliseconds to wait for new output, at most {MAX_POLL_MS}.", ge=0)
     ] = 0
 
 
 def process_tool(context: ToolContext) -> Tool:
-    """The tool for one context; it sees the commands started from such contexts only."""
+    """The tool for one context; it sees only the commands of such contexts."""
     if context.root is None and context.workspace_dir is None:
         raise MissingContext("root")
     return Tool(
@@ -124,7 +124,7 @@ class _Processes:
             raise ToolInputError(f"process: {arguments.action} needs sessionId; action list shows what there is")
         session = self.table.get(arguments.session_id)
         if session is None:
-            return _failed(f"no session {arguments.session_id}: it never was, or is forgotten; action list shows all")
+            return _failed(f"no session {arguments.session_id}; action list shows all")
         return await self._act(session, arguments, signal)
 
     async def _act(self, session: Session, arguments: ProcessArguments, signal: Abort | None) -> ToolResult:
@@ -186,14 +186,14 @@ async def _poll(session: Session, arguments: ProcessArguments, signal: Abort | N
 
 
 def _news(session: Session) -> tuple[bool, bytes, int]:
-    """Whether the command has ended, its new output in whole characters, and how many bytes were passed over."""
+    """Whether the command has ended, its new output in whole characters, and the number of skipped bytes."""
     over = session.exit is not None
     data, passed = session.output.since(session.seen, SHOWN_BYTES)
     return over, data if over else whole_characters(data), passed
 
 
 def _log(session: Session, arguments: ProcessArguments) -> ToolResult:
-    """Lines of the log; its end comes from memory when the disk limit kept it from being stored."""
+    """Lines of the log; the end from memory if the disk limit was reached."""
     limit = min(arguments.limit, MAX_LOG_LINES)
     start = None if arguments.offset is UNSET else arguments.offset
     stored = sum(1 for _ in session.output.lines())
@@ -204,30 +204,30 @@ def _log(session: Session, arguments: ProcessArguments) -> ToolResult:
     else:
         lines = session.output.since(0, SHOWN_BYTES)[0].splitlines(keepends=True)[-limit:]
     first = stored - len(lines) if start is None else start
-    kept, cut = _within(lines, SHOWN_BYTES, from_end=start is None)
+    shown, cut = _within(lines, SHOWN_BYTES, from_end=start is None)
     notes = [f"[lines {first}–{first + len(lines) - 1} of {stored}]" if session.output.complete and lines else ""]
     if not session.output.complete:
-        notes.append(f"[the log holds {session.output.stored:,} of {session.output.total:,} bytes, {stored} lines]")
+        notes.append(f"[the log has {session.output.stored:,} of {session.output.total:,} bytes, {stored} lines]")
     if cut:
         notes.append(f"[{cut} of these lines left out: ask for fewer]")
-    text = plain(b"".join(kept)).strip("\n")
+    text = plain(b"".join(shown)).strip("\n")
     return ToolResult(
         content=(TextBlock(text="\n".join([text or "(no output)", *filter(None, notes)])),),
-        details={**_facts(session), "totalLines": stored, "offset": first, "lines": len(kept)},
+        details={**_facts(session), "totalLines": stored, "offset": first, "lines": len(shown)},
     )
 
 
 def _within(lines: list[bytes], budget: int, *, from_end: bool) -> tuple[list[bytes], int]:
-    """As many lines as fit the budget, from one end, and how many did not; one always comes, cut if need be."""
-    kept: list[bytes] = []
+    """The lines that fit the budget, from one end, and the number of the others; at least one, truncated if needed."""
+    shown: list[bytes] = []
     for line in reversed(lines) if from_end else lines:
-        if kept and budget < len(line):
+        if shown and budget < len(line):
             break
-        kept.append(line[: max(budget, 0)])
+        shown.append(line[: max(budget, 0)])
         budget -= len(line)
     if from_end:
-        kept.reverse()
-    return kept, len(lines) - len(kept)
+        shown.reverse()
+    return shown, len(lines) - len(shown)
 
 
 async def _write(session: Session, text: str, *, eof: bool = False) -> ToolResult:
@@ -257,7 +257,7 @@ async def _send_keys(session: Session, keys: tuple[str, ...]) -> ToolResult:
 async def _paste(session: Session, arguments: ProcessArguments) -> ToolResult:
     if not arguments.text:
         raise ToolInputError("process: paste needs text")
-    # The closing mark inside the text would end the paste early, and the rest would be typed.
+    # The end marker inside the text would end the paste early, and the rest would be typed.
     text = arguments.text.replace("\x1b[201~", "")
     return await _write(session, f"\x1b[200~{text}\x1b[201~" if session.terminal and arguments.bracketed else text)
 
@@ -287,12 +287,12 @@ def _key(name: str) -> str:
 
 
 def _name(session: Session) -> str:
-    """What the command is called in a list: its first words, on one line."""
+    """The name of a command in a list: its start, on one line."""
     try:
-        terms = shlex.split(session.command, comments=True)
+        words = shlex.split(session.command, comments=True)
     except ValueError:
-        terms = session.command.split()
-    name = plain(" ".join(terms).encode("utf-8", "replace")).replace("\n", " ")
+        words = session.command.split()
+    name = plain(" ".join(words).encode("utf-8", "replace")).replace("\n", " ")
     return name if len(name) <= 60 else f"{name[:59]}…"
 
 

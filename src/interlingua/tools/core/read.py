@@ -1,4 +1,4 @@
-"""`read`: a file for the model to see, a page at a time; pictures as pictures."""
+"""`read`: a file for the model, one page at a time; images as images."""
 
 import asyncio
 import base64
@@ -18,9 +18,12 @@ from ._text import Text, decode_text, line_ending, split_lines
 
 MAX_LINES = 2000
 PAGE_BYTES = 32 * 1024
-MAX_PAGE_BYTES = 128 * 1024  # when the caller says how many lines it wants
-MAX_PICTURE_BYTES = 3_750_000  # 5 MB as base64, the least that a provider takes
-_RESIZED = resizing.Limits(side=2000, length=MAX_PICTURE_BYTES // 3 * 4)  # taken by all, also of many pictures
+MAX_PAGE_BYTES = 128 * 1024  # if the caller gives a limit
+# 5 MB as base64 is the smallest provider limit: Anthropic's (docs.anthropic.com/en/docs/build-with-claude/vision).
+MAX_PICTURE_BYTES = 3_750_000
+_RESIZED = resizing.Limits(
+    side=2000, length=MAX_PICTURE_BYTES // 3 * 4
+)  # accepted by all providers, also for many images
 _PICTURE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
 _DESCRIPTION = f"""Read a file. Text comes with line numbers (number, tab, line; they are not part of the file), at most
@@ -48,7 +51,7 @@ def read_tool(context: ToolContext) -> Tool:
         on_update: ToolUpdateCallback | None = None,
     ) -> ToolResult:
         path = path_param(params)
-        offset = _at_least(params, "offset", 0) or 1  # the formal specification's own example begins at 0
+        offset = _at_least(params, "offset", 0) or 1  # the example in the clawtools specification starts at 0
         limit = _at_least(params, "limit", 1)
         numbered = read_boolean_param(params, "lineNumbers", True)
         stop_if_aborted(signal)
@@ -111,17 +114,17 @@ def _page(path: str, data: bytes, offset: int, limit: int | None, numbered: bool
         raise ToolInputError(
             f"{shown(path)}: offset {offset} is past the end, the file has {counted(len(lines), 'line')}"
         )
-    most_bytes = PAGE_BYTES if limit is None else MAX_PAGE_BYTES
+    max_bytes = PAGE_BYTES if limit is None else MAX_PAGE_BYTES
     chosen = lines[offset - 1 : offset - 1 + (limit or MAX_LINES)]
     page, size, cut = list[str](), 0, False
     for number, line in enumerate(chosen, offset):
         given = f"{number:>6}\t{line}" if numbered else line
         length = len(given.encode()) + 1
-        if size + length > most_bytes:
+        if size + length > max_bytes:
             cut = True
-            if not page:  # one line alone is too long
-                page.append(given.encode()[:most_bytes].decode(errors="ignore"))
-                size = most_bytes
+            if not page:  # a single line is too long
+                page.append(given.encode()[:max_bytes].decode(errors="ignore"))
+                size = max_bytes
             break
         page.append(given)
         size += length

@@ -1,4 +1,4 @@
-"""web_fetch: a page as readable text, marked as what strangers wrote."""
+"""`web_fetch`: a page as readable text, marked as untrusted."""
 
 import asyncio
 import codecs
@@ -40,7 +40,7 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codec
 
 
 class WebFetchSettings(FetchRules, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """`config["webFetch"]`: what may be reached, and how much of it a call may bring back."""
+    """`config["webFetch"]`: allowed addresses and limits."""
 
     enabled: bool = True
     max_chars: int = 50_000
@@ -55,9 +55,9 @@ class WebFetchArguments(Struct, frozen=True, kw_only=True, rename="camel", forbi
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """A page made readable; `notes` are our own words about it, everything else is a stranger's.
+    """A page as readable text; `notes` are ours, everything else is untrusted.
 
-    `text` is no longer than the settings allow; `whole` is the length it had.
+    `text` is limited by the settings; `whole` is its full length.
     """
 
     final_url: str
@@ -73,7 +73,7 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 class Text(NamedTuple):
-    """Readable text, the page's title, who made it, and what to say about it."""
+    """Readable text, its extractor, the page's title, and notes."""
 
     text: str
     extractor: str
@@ -82,7 +82,7 @@ class Text(NamedTuple):
 
 
 def web_fetch_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool | None:
-    """The tool, with the settings of `config["webFetch"]`; None when these switch it off."""
+    """The tool, with the settings of `config["webFetch"]`; None if they disable it."""
     settings = read_rules(WebFetchSettings, context.config, "webFetch")
     if not settings.enabled:
         return None
@@ -94,18 +94,18 @@ def web_fetch_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool |
         signal: Abort | None = None,
         on_update: ToolUpdateCallback | None = None,
     ) -> ToolResult:
-        asked = read_arguments("web_fetch", params, WebFetchArguments)
+        arguments = read_arguments("web_fetch", params, WebFetchArguments)
         began = time.monotonic()
-        key = (read_url(asked.url).url, asked.extract_mode)
+        key = (read_url(arguments.url).url, arguments.extract_mode)
         page = pages.get(key)
         cached = page is not None
         if page is None:
-            page = await unless_aborted(_page(asked, settings, look_up), signal)
+            page = await unless_aborted(_page(arguments, settings, look_up), signal)
         if not 200 <= page.status < 300:
-            return _failed(asked, page)
+            return _failed(arguments, page)
         if not cached:
             pages.put(key, page)
-        return _result(asked, page, settings, cached=cached, took=time.monotonic() - began)
+        return _result(arguments, page, settings, cached=cached, took=time.monotonic() - began)
 
     return Tool(
         name="web_fetch",
@@ -117,13 +117,13 @@ def web_fetch_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool |
 
 
 def web_rules(context: ToolContext) -> FetchRules:
-    """What the settings of web_fetch let other tools reach."""
+    """The fetch rules of web_fetch, for other tools."""
     return read_rules(WebFetchSettings, context.config, "webFetch")
 
 
-async def _page(asked: WebFetchArguments, settings: WebFetchSettings, look_up: LookUp) -> Page:
-    answer = await fetch(asked.url, settings, wants=_is_text, look_up=look_up)
-    text = await _readable(answer, asked.extract_mode, settings)
+async def _page(arguments: WebFetchArguments, settings: WebFetchSettings, look_up: LookUp) -> Page:
+    answer = await fetch(arguments.url, settings, accepts=_is_text, look_up=look_up)
+    text = await _readable(answer, arguments.extract_mode, settings)
     notes = [*answer.notes, *text.notes]
     if answer.truncated:
         notes.append(f"the body is longer than {settings.max_bytes} bytes; only its beginning was read")
@@ -142,19 +142,19 @@ async def _page(asked: WebFetchArguments, settings: WebFetchSettings, look_up: L
 
 
 def _result(
-    asked: WebFetchArguments, page: Page, settings: WebFetchSettings, *, cached: bool, took: float
+    arguments: WebFetchArguments, page: Page, settings: WebFetchSettings, *, cached: bool, took: float
 ) -> ToolResult:
-    limit = settings.max_chars if asked.max_chars is UNSET else min(asked.max_chars, settings.max_chars)
+    limit = settings.max_chars if arguments.max_chars is UNSET else min(arguments.max_chars, settings.max_chars)
     text, truncated = page.text[:limit], page.whole > limit
     notes = [*page.notes]
     if truncated:
         notes.append(f"the text has {page.whole} characters; the first {len(text)} are shown")
-    head: dict[str, Any] = {"url": asked.url, "finalUrl": page.final_url, "status": page.status}
+    head: dict[str, Any] = {"url": arguments.url, "finalUrl": page.final_url, "status": page.status}
     head |= {"contentType": page.content_type, "title": page.title, "extractor": page.extractor}
     wrapped = untrusted(f"{orjson.dumps(head, option=orjson.OPT_INDENT_2).decode()}\n\n{text}", "the web")
     message = wrapped if not notes else f"{wrapped}\nNote: {'; '.join(notes)}."
     details = head | {
-        "extractMode": asked.extract_mode,
+        "extractMode": arguments.extract_mode,
         "externalContent": {"untrusted": True, "source": "web_fetch", "wrapped": True},
         "truncated": truncated,
         "length": len(text),
@@ -169,11 +169,11 @@ def _result(
     return ToolResult(content=(TextBlock(text=message),), details=details)
 
 
-def _failed(asked: WebFetchArguments, page: Page) -> ToolResult:
-    """An answer that is an error: its status in our words, its text as what it is."""
+def _failed(arguments: WebFetchArguments, page: Page) -> ToolResult:
+    """The result for an error response: its status, and its text marked as untrusted."""
     detail = page.text[:_ERROR_CHARS]
     message = f"web_fetch: the server answered with status {page.status}, so there is no page."
-    details = {"url": asked.url, "finalUrl": page.final_url, "status": page.status, "error": detail}
+    details = {"url": arguments.url, "finalUrl": page.final_url, "status": page.status, "error": detail}
     text = f"{message}\n{untrusted(detail, 'the web')}" if detail else message
     return ToolResult(content=(TextBlock(text=text),), details=details, is_error=True)
 
@@ -183,7 +183,7 @@ def _iso(seconds: float) -> str:
 
 
 async def _readable(answer: Fetched, mode: Mode, settings: WebFetchSettings) -> Text:
-    """The answer as text. Raises `ToolInputError` that names type and size for what is none."""
+    """The response as text. Raises `ToolInputError` with type and size if it is not text."""
     kind = answer.content_type
     ok = 200 <= answer.status < 300
     if not _is_text(kind) or _is_binary(answer):
@@ -204,7 +204,7 @@ async def _extracted(text: str, kind: str, answer: Fetched, mode: Mode, settings
 
 
 def _is_text(kind: str) -> bool:
-    """Whether a body of this type is read at all; without a type, its bytes will tell."""
+    """Whether to read a body of this content type; without one, its bytes decide."""
     return (
         not kind
         or kind.startswith("text/")
@@ -216,7 +216,7 @@ def _is_text(kind: str) -> bool:
 
 
 def _is_binary(answer: Fetched) -> bool:
-    """Text holds no NUL, unless it is UTF-16 and says so."""
+    """Whether the body contains NUL and is not declared as UTF-16."""
     head = answer.body[:2048]
     wide = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or _declared(answer).startswith("utf-16")
     return b"\0" in head and not wide
@@ -235,7 +235,7 @@ def _looks_like_html(text: str) -> bool:
 
 
 def _declared(answer: Fetched) -> str:
-    """The charset that the header names; the empty string when it names none that Python can read as text."""
+    """The charset of the header; empty if there is none that Python can decode."""
     for part in answer.headers.get("content-type", "").split(";")[1:]:
         name, _, value = part.partition("=")
         if name.strip().lower() == "charset":
@@ -244,10 +244,10 @@ def _declared(answer: Fetched) -> str:
 
 
 def _codec(name: str) -> str:
-    """The codec of that name. UTF-7 is left out: it hides markup in plain ASCII."""
+    """The codec of that name. UTF-7 is not supported: it hides markup in plain ASCII."""
     try:
         found = codecs.lookup(name[:40]).name
-        b" ".decode(found, "replace")  # fails for codecs that are no charsets, such as hex
+        b" ".decode(found, "replace")  # fails for codecs that are not charsets, such as hex
     except (LookupError, ValueError):
         return ""
     if found == "utf-7":
@@ -256,7 +256,7 @@ def _codec(name: str) -> str:
 
 
 def _decoded(answer: Fetched) -> tuple[str, tuple[str, ...]]:
-    """The body as text: by its byte order mark, the header, the page's own word, UTF-8, or else Windows-1252."""
+    """The body as text: by its byte order mark, the header, the page's `<meta>`, UTF-8, or else Windows-1252."""
     body = answer.body
     for mark, codec in _MARKS:
         if body.startswith(mark):
@@ -293,7 +293,7 @@ def _from_json(text: str, *, cut: bool) -> Text:
 
 
 async def _from_html(text: str, mode: Mode, url: str, settings: WebFetchSettings) -> Text:
-    """The page by the extraction program, within its time; without its help when it fails."""
+    """The page's text by the extraction program, within a time limit."""
     seconds = settings.extract_seconds
     try:
         async with asyncio.timeout(seconds):
@@ -308,7 +308,7 @@ async def _from_html(text: str, mode: Mode, url: str, settings: WebFetchSettings
 
 
 async def _run_extraction(text: str, mode: Mode, url: str, seconds: float) -> bytes:
-    """What the program writes. It sees none of our environment's secrets, and does not outlive the call."""
+    """The program's output. It inherits no secrets, and is killed when the call ends."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", str(_EXTRACTION), mode, str(int(seconds) + 1), str(_EXTRACTION_MEGABYTES), url),
         stdin=asyncio.subprocess.PIPE,

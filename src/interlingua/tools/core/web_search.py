@@ -1,4 +1,4 @@
-"""web_search: asks a search service that the user chose. Which ones there are is in `_search_backends`."""
+"""`web_search`: queries the configured search service."""
 
 import os
 import time
@@ -20,11 +20,11 @@ from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ..web import Fetched, FetchRules, LookUp, fetch, look_up, read_rules, read_url
 from ._cache import Cache
 
-# Search services as rows: how each is asked, how its answer is read. A new service is two functions and a row.
+# Search services as rows: how to build a request and read the response. A new service is two functions and a row.
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """A search. `freshness` is pd, pw, pm, py (past day … year) or `YYYY-MM-DDtoYYYY-MM-DD`; empty means unsaid."""
+    """A search. `freshness` is pd, pw, pm, py (past day … year) or `YYYY-MM-DDtoYYYY-MM-DD`."""
 
     query: str
     count: int
@@ -34,7 +34,7 @@ class Query(Struct, frozen=True, kw_only=True):
 
 
 class Ask(NamedTuple):
-    """A request; `unsaid` names the parts of the query that this service has no word for."""
+    """A request; `unsaid` names the fields of the query that this service does not support."""
 
     url: str
     headers: dict[str, str]
@@ -50,7 +50,7 @@ class Hit(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Backend(NamedTuple):
-    """`env` is the variable that holds the key, or the base URL where there is no key (`base_url` is empty)."""
+    """A search service. `env` is the variable with the key, or with the base URL if `base_url` is empty."""
 
     label: str
     base_url: str
@@ -77,7 +77,7 @@ def _ask_searxng(query: Query, base_url: str, key: str) -> Ask:
     language = "-".join(part for part in (query.search_lang, query.country.upper()) if part)
     unsaid = []
     if query.country and (not query.search_lang or query.country.upper() == "ALL"):
-        language, unsaid = query.search_lang, ["country"]  # a region is said as part of a language, never alone
+        language, unsaid = query.search_lang, ["country"]  # SearXNG has no region without a language
     if query.freshness and query.freshness not in _SPANS:
         unsaid.append("freshness")
     fields = {"q": query.query, "format": "json"}
@@ -141,9 +141,9 @@ _REMEDIES = {
 
 
 class WebSearchSettings(FetchRules, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """`config["webSearch"]`. Without a backend, the first whose variable is set in the environment is taken.
+    """`config["webSearch"]`. Default backend: the first whose environment variable is set.
 
-    The host of `base_url` may be private: who wrote it into the settings meant it.
+    The host of `base_url` may be private, since the user configured it.
     """
 
     enabled: bool = True
@@ -174,7 +174,7 @@ class WebSearchArguments(Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class _Service(Struct, frozen=True, kw_only=True):
-    """A backend with its address and key filled in."""
+    """A backend with its address and key."""
 
     id: str
     backend: Backend
@@ -188,13 +188,13 @@ class Found(Struct, frozen=True, kw_only=True):
 
 
 def web_search_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool | None:
-    """The tool, with the settings of `config["webSearch"]`; None when these switch it off."""
+    """The tool, with the settings of `config["webSearch"]`; None if they disable it."""
     settings = read_rules(WebSearchSettings, context.config, "webSearch")
     if not settings.enabled:
         return None
     if settings.backend and settings.backend not in BACKENDS:
         raise FormatError(
-            f"there is no search backend {settings.backend!r}: {', '.join(BACKENDS)}", "$.webSearch.backend"
+            f"unknown search backend {settings.backend!r}; valid backends: {', '.join(BACKENDS)}", "$.webSearch.backend"
         )
     answers: Cache[Found] = Cache(seconds=settings.cache_minutes * 60, size=lambda found: len(repr(found.hits)) * 2)
 
@@ -212,7 +212,7 @@ def web_search_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool 
         found = answers.get(key)
         cached = found is not None
         if found is None:
-            answer, unsaid = await _asked(service, query, settings, signal, look_up)
+            answer, unsaid = await _send(service, query, settings, signal, look_up)
             if not 200 <= answer.status < 300:
                 return _failed(service, answer)
             found = _found(service, answer, unsaid, query.count)
@@ -228,18 +228,18 @@ def web_search_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool 
     )
 
 
-def _query(asked: WebSearchArguments, settings: WebSearchSettings) -> Query:
-    query = asked.query.strip()
+def _query(arguments: WebSearchArguments, settings: WebSearchSettings) -> Query:
+    query = arguments.query.strip()
     if not query:
         raise ToolInputError("web_search: the query is blank")
-    freshness = asked.freshness or ""
+    freshness = arguments.freshness or ""
     if "to" in freshness:
         _refuse_bad_span(freshness)
     return Query(
         query=query,
-        count=asked.count or min(max(settings.count, 1), 10),
-        country=asked.country or "",
-        search_lang=asked.search_lang or "",
+        count=arguments.count or min(max(settings.count, 1), 10),
+        country=arguments.country or "",
+        search_lang=arguments.search_lang or "",
         freshness=freshness,
     )
 
@@ -255,7 +255,7 @@ def _refuse_bad_span(freshness: str) -> None:
 
 
 def _service(settings: WebSearchSettings, environment: Mapping[str, str]) -> _Service | None:
-    """The service to ask; None when it lacks its key or its address."""
+    """The configured service; None if its key or address is missing."""
     set_up = (name for name, backend in BACKENDS.items() if environment.get(backend.env))
     name = settings.backend or next(set_up, "")
     if not name:
@@ -271,20 +271,22 @@ def _service(settings: WebSearchSettings, environment: Mapping[str, str]) -> _Se
 
 
 def _set_up(settings: WebSearchSettings) -> ToolResult:
-    """What the user has to do before there can be a search."""
+    """The result that explains how to configure a search service."""
     names = (settings.backend,) if settings.backend else tuple(BACKENDS)
     ways = [
         f"{BACKENDS[name].label}: set the environment variable {BACKENDS[name].env}, or webSearch."
         f"{'apiKey' if BACKENDS[name].base_url else 'baseUrl'} with webSearch.backend = {name!r} in the settings"
         for name in names
     ]
-    text = "web_search is not set up; tell the user. One of these is needed:\n" + "\n".join(f"- {way}" for way in ways)
+    text = "web_search is not configured; tell the user. One of these is needed:\n" + "\n".join(
+        f"- {way}" for way in ways
+    )
     return ToolResult(
         content=(TextBlock(text=text),), details={"error": "missing_search_backend", "ways": ways}, is_error=True
     )
 
 
-async def _asked(
+async def _send(
     service: _Service, query: Query, settings: WebSearchSettings, signal: Abort | None, look_up: LookUp
 ) -> tuple[Fetched, tuple[str, ...]]:
     ask = service.backend.ask(query, service.base_url, service.key)

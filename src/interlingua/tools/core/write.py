@@ -31,7 +31,7 @@ def write_tool(context: ToolContext) -> Tool:
         try:
             data = content.encode()
         except UnicodeEncodeError as error:
-            raise ToolInputError(f"content holds half a character (at {error.start:,}): send valid text") from None
+            raise ToolInputError(f"unpaired surrogate in content (at {error.start:,}); send valid Unicode") from None
         stop_if_aborted(signal)
         old = await exact_state(bridge, path)
         if old is not None and old.is_directory:
