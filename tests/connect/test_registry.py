@@ -385,3 +385,38 @@ def test_a_row_that_is_no_model_is_refused(row: dict[str, Any]) -> None:
     """With the place of the mistake."""
     with pytest.raises(il.FormatError, match="no model"):
         deserialize_model(row)
+
+
+NOTES_OF_ONE = """
+[[providers.openai.models]]
+id = "odd-1"
+api = "openai-completions"
+base_url = "{url}"
+headers = {{ X-Mine = "yes" }}
+compat = {{ maxTokensField = "max_tokens" }}
+"""
+
+
+@pytest.mark.parametrize("kind", ["a model of one's own", "a correction"])
+async def test_a_model_of_the_user_s_file_may_speak_another_wire_in_its_own_way(home: Path, kind: str) -> None:
+    """`api`, `compat`, `base_url` and `headers` of one model count before those of its provider."""
+    notes = NOTES_OF_ONE
+    if kind == "a correction":
+        notes = notes.replace('[[providers.openai.models]]\nid = "odd-1"', '[providers.openai.overrides."odd-1"]')
+    with Server() as server:
+        (home / "models.toml").write_text(notes.format(url=server.base_url("openai-completions")))
+        answer = await Client().complete("openai/odd-1", "Hi", api_key=KEY, max_tokens=9, retry=0)
+        sent = server.last
+    assert ("Hi", "openai-completions") == (answer.text, answer.api)
+    assert ("/chat/completions", "yes") == (sent.path[-17:], sent.headers["X-Mine"])
+    assert (9, None) == (sent.json.get("max_tokens"), sent.json.get("max_completion_tokens"))
+
+
+async def test_what_the_caller_describes_counts_before_the_user_s_file(home: Path) -> None:
+    """A description with another wire is taken at its word."""
+    api = "anthropic-messages"
+    with Server() as server:
+        (home / "models.toml").write_text('[providers.openai.overrides."odd-1"]\napi = "openai-completions"\n')
+        model = il.ModelDescriptor(id="odd-1", provider="openai", api=api, base_url=server.base_url(api))
+        answer = await Client().complete(model, "Hi", api_key=KEY, retry=0)
+    assert ("Hi", api) == (answer.text, answer.api)

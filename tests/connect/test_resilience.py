@@ -298,6 +298,85 @@ async def test_case_94_a_retry_after_that_makes_no_sense_is_none(server: Server,
         assert "Welcome back" == (await ask(server, retry=QUICK).result()).text
 
 
+HALF_A_MINUTE = timedelta(seconds=30)
+
+
+def _later(wait: timedelta) -> datetime:
+    return datetime.now(UTC) + wait
+
+
+@pytest.mark.parametrize(
+    ("headers", "least", "most"),
+    [
+        ({"x-ratelimit-reset-requests": "1s"}, 1, 1),
+        ({"X-RateLimit-Reset-Tokens": "6m0s"}, 360, 360),
+        ({"x-ratelimit-reset-tokens": "1h2m3.5s"}, 3723.5, 3723.5),
+        ({"x-ratelimit-reset-tokens": "20ms"}, 0.02, 0.02),
+        ({"x-ratelimit-reset-tokens": "7.66"}, 7.66, 7.66),
+        ({"x-ratelimit-reset-tokens": "-3s"}, 0, 0),
+        ({"x-ratelimit-reset": str(int(_later(HALF_A_MINUTE).timestamp() * 1000))}, 0, 31),
+        ({"x-ratelimit-reset": str(int(_later(HALF_A_MINUTE).timestamp()))}, 0, 31),
+        ({"x-ratelimit-reset": "1000000000"}, 0, 0),
+        ({"anthropic-ratelimit-tokens-reset": _later(HALF_A_MINUTE).strftime("%Y-%m-%dT%H:%M:%SZ")}, 0, 31),
+        ({"anthropic-ratelimit-requests-reset": "1970-01-01T00:00:00Z"}, 0, 0),
+        ({"retry-after": "2", "x-ratelimit-reset-requests": "9s"}, 2, 2),
+        ({"retry-after-ms": "250", "x-ratelimit-reset-requests": "9s"}, 0.25, 0.25),
+        ({"retry-after": "soon", "x-ratelimit-reset-requests": "9s"}, 9, 9),
+        ({"x-ratelimit-reset-requests": "soon", "x-ratelimit-reset-tokens": "9s"}, 9, 9),
+        ({"x-ratelimit-reset-requests": "3s", "x-ratelimit-reset-tokens": "9s"}, 3, 3),
+        (
+            {
+                "x-ratelimit-reset-requests": "3s",
+                "x-ratelimit-remaining-requests": "7",
+                "x-ratelimit-reset-tokens": "9s",
+                "x-ratelimit-remaining-tokens": "0",
+            },
+            9,
+            9,
+        ),
+    ],
+)
+@pytest.mark.parametrize("api", ["anthropic-messages", "openai-completions", "ollama-chat"])
+def test_when_a_limit_counts_anew_is_read_where_no_wait_is_told(
+    api: str, headers: dict[str, str], least: float, most: float
+) -> None:
+    """In the spelling of each provider; a limit that is used up counts before others, and `retry-after` before all."""
+    wait = il.dialect(api).decode_error(429, b"{}", headers).retry_after
+    assert wait is not None
+    assert least <= wait <= most
+
+
+@pytest.mark.parametrize("status", [400, 401, 500, 503])
+def test_when_a_limit_counts_anew_is_no_wait_for_other_failures(status: int) -> None:
+    """These headers come with every answer: a broken server is tried again as usual."""
+    headers = {"x-ratelimit-reset-requests": "6m0s", "anthropic-ratelimit-tokens-reset": "2999-01-01T00:00:00Z"}
+    assert il.dialect("openai-completions").decode_error(status, b"{}", headers).retry_after is None
+
+
+@given(
+    name=st.sampled_from(
+        [
+            "retry-after",
+            "retry-after-ms",
+            "x-ratelimit-reset",
+            "x-ratelimit-reset-tokens",
+            "anthropic-ratelimit-input-tokens-reset",
+        ]
+    ),
+    value=st.one_of(
+        st.text(max_size=30),
+        st.from_regex(r"-?[0-9]{1,400}(ms|s|m|h|d)?([0-9]+(ms|s))?", fullmatch=True),
+        st.datetimes().map(datetime.isoformat),
+        st.sampled_from(NONSENSE),
+    ),
+)
+def test_no_header_makes_a_wait_that_is_negative_or_endless(name: str, value: str) -> None:
+    """Whatever it says: a finite number of seconds, or the usual wait."""
+    failure = il.dialect("openai-completions").decode_error(429, b"{}", {name: value})
+    assert failure.retry_after is None or 0 <= failure.retry_after < math.inf
+    assert 0 <= Retry().wait(failure, 1) < math.inf
+
+
 @pytest.mark.parametrize(
     "past", ["-5", "-0.5", "0", "Thu, 01 Jan 1970 00:00:00 GMT", "Thu, 01 Jan 1970 00:00:00 -0000"]
 )

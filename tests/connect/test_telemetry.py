@@ -228,3 +228,27 @@ async def test_providers_go_by_the_conventions_names(
     api = Client().find(f"{provider}/m")[1].api
     await Client().stream(f"{provider}/m", "Hi", base_url=server.base_url(api), api_key="key-1", retry=0).result()
     assert name == (watched.span.attributes or {})["gen_ai.provider.name"]
+
+
+async def test_who_really_answered_is_named_after_a_fallback(server: Server, watched: Watched) -> None:
+    """On the span and on every measurement: provider and model of the fallback, not of the model that failed."""
+    watched.enable()
+    server.answer(il.Overloaded("busy", status=529), times=1)
+    server.say("Hush.")
+    second = {"model": "groq/m-2", "api_key": "key-2", "base_url": server.base_url("openai-completions")}
+    assert "Hush." == (await ask(server, fallbacks=[second])).text
+    asked = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "groq", "gen_ai.request.model": "m-2"}
+    assert "chat m-2" == watched.span.name
+    assert asked == {name: (watched.span.attributes or {})[name] for name in asked}
+    for name in ("operation.duration", "operation.time_to_first_chunk", "token.usage"):
+        for point in watched.points(f"gen_ai.client.{name}"):
+            assert asked == {key: point.attributes[key] for key in asked}
+
+
+async def test_a_failure_names_who_failed_last(server: Server, watched: Watched) -> None:
+    """The last of the chain."""
+    watched.enable()
+    server.answer(il.Overloaded("busy", status=529))
+    second = {"model": "groq/m-2", "api_key": "key-2", "base_url": server.base_url("openai-completions")}
+    await ask(server, fallbacks=[second])
+    assert "groq" == (watched.span.attributes or {})["gen_ai.provider.name"]

@@ -128,21 +128,25 @@ class Client:
         return telemetry.observed(Stream(source, base, source.priced), request)
 
     def _find_known(self, model: Model, catalogue: Catalogue) -> tuple[Connector, ModelDescriptor]:
-        connector, found = self.find(model)
-        return connector, _known(connector, found, catalogue)
+        connector, found = self._locate(model)
+        return connector, _placed(connector, _known(connector, found, catalogue))
 
     def find(self, model: Model) -> tuple[Connector, ModelDescriptor]:
-        """The connector for a model, and the model described as well as can be."""
+        """The connector for a model, and the model with its place."""
+        connector, found = self._locate(model)
+        return connector, _placed(connector, found)
+
+    def _locate(self, model: Model) -> tuple[Connector, ModelDescriptor]:
         if isinstance(model, ModelDescriptor):
             return self._described(model)
         name = own_notes().aliases.get(model, model)
         provider, slash, id = name.partition("/")
         connector = self.connectors.get_by_provider(provider) if slash else None
         if connector is not None and id:
-            return connector, _placed(connector, ModelDescriptor(id=id, provider=connector.provider))
+            return connector, ModelDescriptor(id=id, provider=connector.provider)
         found = self.connectors.find_model(name)
         if len(found) == 1:
-            return found[0][0], _placed(*found[0])
+            return found[0]
         raise InterlinguaError(_not_found(name, [f"{one.provider}/{name}" for one, _ in found], self.connectors))
 
     def _described(self, model: ModelDescriptor) -> tuple[Connector, ModelDescriptor]:
@@ -157,7 +161,7 @@ class Client:
             if not (model.api and model.provider == "" and len(served) == 1):
                 raise InterlinguaError(_not_found(model.provider or model.id, [], self.connectors))
             connector = served[0]
-        return connector, _placed(connector, model)
+        return connector, model
 
 
 def builtin_connectors(
@@ -190,7 +194,10 @@ def _known(connector: Connector, model: ModelDescriptor, catalogue: Catalogue) -
         known = catalogue.describe(connector.provider, model.id)
     if known is None:
         return model
-    return replace(known, **{name: value for name, value in asdict(model).items() if value})
+    given = {name: value for name, value in asdict(model).items() if value}
+    if known.compat and model.compat:
+        given["compat"] = {**known.compat, **model.compat}
+    return replace(known, **given)
 
 
 def _not_found(name: str, candidates: list[str], connectors: ConnectorRegistry) -> str:

@@ -104,13 +104,18 @@ class HttpConnector:
 
     def complete(self, model: ModelDescriptor) -> ModelDescriptor:
         """The model's description with what the row knows filled in; what it says itself counts."""
-        route = self.row.route(model.id)
+        route = self._route(model)
         return replace(
             model,
             provider=model.provider or self.provider,
             api=model.api or route.api,
             compat={**self.row.compat, **route.compat, **(model.compat or {})} or None,
         )
+
+    def _route(self, model: ModelDescriptor) -> Route:
+        """How this model is served here. One that says itself which wire it speaks is on no route of another wire."""
+        route = self.row.route(model.id)
+        return route if model.api in ("", route.api) else Route(pattern="", api=model.api)
 
     def stream(
         self,
@@ -233,14 +238,14 @@ class HttpConnector:
             return given.rstrip("/")
         provided = call.settings or {}
         blanks = {name: provided.get(name) or _first(setting.env, env) for name, setting in self.row.settings.items()}
-        return f"{self.row.route(model.id).base_url or self.row.base_url} {blanks or ''}".rstrip()
+        return f"{self._route(model).base_url or self.row.base_url} {blanks or ''}".rstrip()
 
     async def _base(self, model: ModelDescriptor, call: CallOptions, env: Mapping[str, str]) -> str:
         base = (
             call.base_url
             or model.base_url
             or _first(self.row.base_url_env, env)
-            or await self._address(model, self.row.route(model.id), call, env)
+            or await self._address(model, self._route(model), call, env)
         )
         if "://" not in base:
             base = f"http://{base}"

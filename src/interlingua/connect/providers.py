@@ -72,6 +72,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     body: dict[str, Any] = {}
     routes: tuple[Route, ...] = ()
     prices: str | None = None
+    telemetry: str | None = None  # `gen_ai.provider.name` of OpenTelemetry's conventions, where it is not the id
     reports_cost: bool = False  # says afterwards what an answer cost, where the answer did not
     oauth: OAuthSpec | None = None
 
@@ -183,6 +184,7 @@ ROWS: tuple[Provider, ...] = (
     Provider(
         id="openai-chat",
         label="OpenAI (chat completions)",
+        telemetry="openai",
         api="openai-completions",
         base_url="https://api.openai.com/v1",
         env=("OPENAI_API_KEY",),
@@ -193,6 +195,7 @@ ROWS: tuple[Provider, ...] = (
     Provider(
         id="azure-openai-responses",
         label="Azure OpenAI",
+        telemetry="azure.ai.openai",
         api="azure-openai-responses",
         base_url=_AZURE_URL,
         env=("AZURE_OPENAI_API_KEY",),
@@ -204,6 +207,7 @@ ROWS: tuple[Provider, ...] = (
     Provider(
         id="azure-openai",
         label="Azure OpenAI (chat completions)",
+        telemetry="azure.ai.openai",
         api="openai-completions",
         base_url=_AZURE_URL,
         env=("AZURE_OPENAI_API_KEY",),
@@ -216,6 +220,7 @@ ROWS: tuple[Provider, ...] = (
     Provider(
         id="openai-codex",
         label="OpenAI Codex",
+        telemetry="openai",
         api="openai-codex-responses",
         base_url="https://chatgpt.com/backend-api",
         env=("OPENAI_CODEX_TOKEN",),
@@ -233,6 +238,7 @@ ROWS: tuple[Provider, ...] = (
     Provider(
         id="amazon-bedrock",
         label="Amazon Bedrock",
+        telemetry="aws.bedrock",
         api="bedrock-converse-stream",
         base_url="https://bedrock-runtime.{region}.amazonaws.com",
         env=("AWS_BEARER_TOKEN_BEDROCK",),
@@ -243,6 +249,7 @@ ROWS: tuple[Provider, ...] = (
     Provider(
         id="google",
         label="Google",
+        telemetry="gcp.gemini",
         api="google-generative-ai",
         base_url="https://generativelanguage.googleapis.com/v1beta",
         env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
@@ -251,6 +258,7 @@ ROWS: tuple[Provider, ...] = (
     Provider(
         id="google-vertex",
         label="Google Vertex AI",
+        telemetry="gcp.vertex_ai",
         api="google-vertex",
         base_url="https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}",
         env=("GOOGLE_CLOUD_API_KEY",),
@@ -263,6 +271,7 @@ ROWS: tuple[Provider, ...] = (
     Provider(
         id="google-gemini-cli",
         label="Google Cloud Code Assist",
+        telemetry="gcp.gemini",
         api="google-gemini-cli",
         base_url="https://cloudcode-pa.googleapis.com",
         oauth=OAuthSpec(
@@ -301,6 +310,7 @@ ROWS: tuple[Provider, ...] = (
     Provider(
         id="mistral",
         label="Mistral",
+        telemetry="mistral_ai",
         api="openai-completions",
         base_url="https://api.mistral.ai/v1",
         env=("MISTRAL_API_KEY",),
@@ -360,6 +370,7 @@ ROWS: tuple[Provider, ...] = (
     Provider(
         id="xai",
         label="xAI",
+        telemetry="x_ai",
         api="openai-completions",
         base_url="https://api.x.ai/v1",
         env=("XAI_API_KEY",),

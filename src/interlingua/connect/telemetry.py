@@ -8,26 +8,15 @@ import time
 from typing import Any
 
 from .._version import __version__
+from ..dialects import WIRES
 from ..values.canonical import plain
 from ..values.errors import InterlinguaError, ProviderError
 from ..values.jsontext import compact
 from ..values.messages import AssistantMessage
-from ..values.request import Request
+from ..values.request import ModelDescriptor, Request
+from .providers import PROVIDERS
 from .stream import Stream
 
-# The conventions' names for providers, where they are not ours.
-SYSTEMS = {
-    "openai-chat": "openai",
-    "openai-codex": "openai",
-    "azure-openai": "azure.ai.openai",
-    "azure-openai-responses": "azure.ai.openai",
-    "amazon-bedrock": "aws.bedrock",
-    "google": "gcp.gemini",
-    "google-gemini-cli": "gcp.gemini",
-    "google-vertex": "gcp.vertex_ai",
-    "mistral": "mistral_ai",
-    "xai": "x_ai",
-}
 _OPTIONS = ("max_tokens", "temperature", "top_p", "top_k", "seed")
 
 _telemetry: "_Telemetry | None" = None
@@ -48,7 +37,7 @@ def disable() -> None:
 def observed(stream: Stream, request: Request) -> Stream:
     """The stream, watched if telemetry is on."""
     if _telemetry is not None:
-        stream.observer = _Observed(_telemetry, request)
+        stream.observer = _Observed(_telemetry, stream, request)
     return stream
 
 
@@ -75,27 +64,34 @@ class _Telemetry:
 class _Observed:
     """One call, from the first look at its stream to its end."""
 
-    def __init__(self, telemetry: _Telemetry, request: Request) -> None:
-        model = request.model
+    def __init__(self, telemetry: _Telemetry, stream: Stream, request: Request) -> None:
         self._telemetry = telemetry
+        self._stream = stream
         self._request = request
         self._began = time.perf_counter()
-        self._about = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": SYSTEMS.get(model.provider, model.provider or "unknown"),
-            "gen_ai.request.model": model.id,
-        }
+        model = request.model
         options = {f"gen_ai.request.{name}": getattr(request.options, name) for name in _OPTIONS}
         given = {name: value for name, value in options.items() if value is not None}
         self._span = telemetry.tracer.start_span(
-            f"chat {model.id}", kind=telemetry.kind, attributes={**self._about, **given}
+            f"chat {model.id}", kind=telemetry.kind, attributes={**self._about(), **given}
         )
 
+    def _about(self) -> dict[str, str]:
+        """Who is asked, as far as is known now: an alias has been looked up, or a fallback taken over."""
+        model: ModelDescriptor = getattr(self._stream.source, "model", self._request.model)
+        return {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": _system(model),
+            "gen_ai.request.model": model.id,
+        }
+
     def began(self) -> None:
-        self._telemetry.first.record(time.perf_counter() - self._began, self._about)
+        self._telemetry.first.record(time.perf_counter() - self._began, self._about())
 
     def ended(self, message: AssistantMessage, failure: InterlinguaError | None) -> None:
-        about = dict(self._about)
+        about = self._about()
+        self._span.update_name(f"chat {about['gen_ai.request.model']}")
+        self._span.set_attributes(about)
         if failure is not None:
             about["error.type"] = _kind(failure)
             self._span.set_status(self._telemetry.failed)
@@ -109,6 +105,14 @@ class _Observed:
                 self._telemetry.tokens.record(count, {**about, "gen_ai.token.type": kind})
         self._telemetry.duration.record(time.perf_counter() - self._began, about)
         self._span.end()
+
+
+def _system(model: ModelDescriptor) -> str:
+    """The conventions' name for who serves a model, else ours; where nobody is named, whose wire it is."""
+    row = PROVIDERS.get(model.provider)
+    if row is not None:
+        return row.telemetry or row.id
+    return model.provider or (WIRES[model.api].telemetry if model.api in WIRES else "") or "unknown"
 
 
 def _kind(failure: InterlinguaError) -> str:

@@ -173,11 +173,14 @@ def provider_error(
 ) -> ProviderError:
     """The typed error for what a provider said."""
     kind = _kind(status, (code or "").lower(), message, body)
+    wait = retry_after(headers or {})
+    if wait is None and kind is RateLimited:  # on other answers these headers say nothing about a wait
+        wait = limit_reset(headers or {})
     return kind(
         message or f"HTTP {status}",
         status=status,
         code=code,
-        retry_after=retry_after(headers or {}),
+        retry_after=wait,
         body=body,
         provider=provider,
     )
@@ -269,6 +272,53 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return seconds(milliseconds / 1000)
     given = _number(value)
     return given if given is not None else _until(value)
+
+
+# What a limit counts, and when it counts anew. `x-ratelimit-reset-requests` is a duration at OpenAI and Groq ("6m0s"),
+# `x-ratelimit-reset` a time at OpenRouter (milliseconds) and GitHub (seconds), Anthropic's a date of RFC 3339.
+# platform.openai.com/docs/guides/rate-limits, console.groq.com/docs/rate-limits, docs.claude.com/en/api/rate-limits
+_RESET = re.compile(r"(?:x-ratelimit-reset(?P<openai>-[a-z-]+)?|anthropic-ratelimit-(?P<anthropic>[a-z-]+)-reset)")
+_DURATION = re.compile(r"\s*(-?)((?:[0-9]+(?:\.[0-9]+)?(?:ms|h|m|s|d))+)\s*")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_EPOCH = 1e9  # a larger number is a time, in seconds; one a thousand times larger, in milliseconds
+
+
+def limit_reset(headers: Mapping[str, str]) -> float | None:
+    """Seconds until a limit counts anew: of those that are used up the last, else the soonest of all that are named."""
+    lower = {key.lower(): value for key, value in headers.items()}
+    named: list[float] = []
+    used_up: list[float] = []
+    for name, value in lower.items():
+        found = _RESET.fullmatch(name)
+        wait = _wait(value) if found else None
+        if found is None or wait is None:
+            continue
+        left = f"anthropic-ratelimit-{found['anthropic']}-remaining"
+        if found["anthropic"] is None:
+            left = f"x-ratelimit-remaining{found['openai'] or ''}"
+        (used_up if _number(lower.get(left)) == 0 else named).append(wait)
+    return max(used_up) if used_up else min(named, default=None)
+
+
+def _wait(value: str) -> float | None:
+    """A duration, a time or a date as seconds from now."""
+    number = _number(value)
+    if number is not None:
+        if number < _EPOCH:
+            return number
+        return seconds((number if number < 1000 * _EPOCH else number / 1000) - datetime.now(UTC).timestamp())
+    if given := _DURATION.fullmatch(value):
+        parts = re.findall(r"([0-9.]+)(ms|h|m|s|d)", given[2])
+        total = seconds(sum(float(amount) * _UNITS[unit] for amount, unit in parts))
+        return 0.0 if given[1] else total
+    try:
+        when = datetime.fromisoformat(value.strip())
+    except ValueError:
+        return _until(value)
+    try:
+        return seconds((when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+    except OverflowError:
+        return None
 
 
 def _number(value: Any) -> float | None:
