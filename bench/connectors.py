@@ -55,7 +55,8 @@ WIRES = ("anthropic", "openai", "responses", "gemini", "ollama")
 _PEER = {peer.name: peer for peer in PEERS}
 _OLLAMA = Participant("ollama", "", "")
 _GPT, _HOSTED = ("openai", "responses"), WIRES[:4]
-FLOOR = Row("aiohttp alone, nothing read", OURS, "aiohttp", WIRES)
+ALONE = Row("aiohttp alone, nothing read", OURS, "aiohttp", WIRES)
+FLOOR = Row("aiohttp plus bare codecs", OURS, "aiohttp_codecs", WIRES)
 ROWS = (
     Row("interlingua", OURS, "interlingua", WIRES),
     Row("interlingua, sync", OURS, "interlingua_sync", WIRES),
@@ -72,8 +73,11 @@ ROWS = (
     Row("pydantic-ai", _PEER["pydantic-ai"], "pydantic_ai", _HOSTED),
     Row("litellm", _PEER["litellm"], "litellm", _HOSTED),
     FLOOR,
+    ALONE,
 )
 OWN = ROWS[:2]
+# What a call of ours may cost in the CPU of the floor, or of aiohttp alone, and who is beside it in a row of ratios.
+LIMITS = {"one at a time": (FLOOR, 1.1), "short answer": (ALONE, 2.5)}
 
 
 class Caller:
@@ -157,7 +161,7 @@ def _cell(
         for row in rows[turn % len(rows) :] + rows[: turn % len(rows)]:
             task = {"row": row.function, "wire": wire, "url": f"{url}/{wire}/{CASES[case]}", "memory": 0}
             answer = callers[row.of.name].do(**task, seconds=seconds)
-            if row is not FLOOR and answer["seen"] < 0.9 * events - 8:
+            if row is not ALONE and answer["seen"] < 0.9 * events - 8:
                 raise RuntimeError(f"{row.label} saw {answer['seen']} of {events} events of {wire}, {case}")
             answers[row.label].append(answer)
     return {
@@ -189,7 +193,7 @@ def _say(progress: str) -> None:
 def tables(results: dict[str, Any]) -> str:
     about = results["about"]
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
-    parts = [_verdict(results)]
+    parts = [_verdict(results), _overhead(results)]
     parts += [f"**{TITLES[wire]}**\n\n{_wire(results, wire)}" for wire in results["calls"]]
     parts.append(
         f"Medians of {about['rounds']} interleaved rounds. {about['date']}, Python {about['python']}, "
@@ -213,6 +217,9 @@ def _wire(results: dict[str, Any], wire: str) -> str:
         first = ", ".join(number(cells[case][row.label]["first"] * 1e3) for case in FIRST)
         held = memory[row.label]
         rows.append([row.label, *cpu, first, f"{held['once']:.0f}, {held['many']:.0f}"])
+    for other in (FLOOR, ALONE):
+        ratios = [cells[case][OWN[0].label]["cpu"] / cells[case][other.label]["cpu"] for case in CASES]
+        rows.append([f"interlingua : {other.label}", *map(number, ratios), "", ""])
     for label, raw in (("best message : interlingua", False), ("best of all : interlingua", True)):
         ratios = [_ratio(cells[case], wire, raw=raw) for case in CASES]
         if any(ratios):
@@ -226,7 +233,7 @@ def _shown(case: str, cell: dict[str, float]) -> str:
 
 def _ratio(cell: dict[str, Any], wire: str, *, raw: bool, ours: Row = OWN[0]) -> float | None:
     """How many times dearer the cheapest peer is; None where there is none."""
-    peers = [row for row in ROWS if wire in row.wires and row not in (*OWN, FLOOR) and (row.whole or raw)]
+    peers = [row for row in ROWS if wire in row.wires and row not in (*OWN, FLOOR, ALONE) and (row.whole or raw)]
     if not peers:
         return None
     return min(cell[row.label]["cpu"] for row in peers) / cell[ours.label]["cpu"]
@@ -241,6 +248,28 @@ def _verdict(results: dict[str, Any]) -> str:
     aim = f"{AIM} x less CPU than the best peer"
     header = [aim, "that builds a message", "worst at", "of all, raw events too", "worst at"]
     return table(header, rows)
+
+
+def _overhead(results: dict[str, Any]) -> str:
+    """What a call costs above what it cannot do without, and whether its first event is the first of all."""
+    rows = []
+    for case, (other, limit) in LIMITS.items():
+        ratios = {
+            wire: cells[case][OWN[0].label]["cpu"] / cells[case][other.label]["cpu"]
+            for wire, cells in results["calls"].items()
+        }
+        worst = max(ratios, key=ratios.__getitem__)
+        within = "yes" if ratios[worst] <= limit else "no"
+        rows.append([f"{case}: at most {limit} x {other.label}", f"{within}, {number(ratios[worst])}", TITLES[worst]])
+    for case in FIRST:
+        behind = [TITLES[wire] for wire, cells in results["calls"].items() if not _is_first(cells[case], wire)]
+        rows.append([f"{case}: first event before all peers", "no" if behind else "yes", ", ".join(behind)])
+    return table(["above the floor", "held", "worst at"], rows)
+
+
+def _is_first(cell: dict[str, Any], wire: str) -> bool:
+    peers = [row for row in ROWS if wire in row.wires and row not in (*OWN, FLOOR, ALONE)]
+    return all(cell[OWN[0].label]["first"] <= cell[row.label]["first"] for row in peers)
 
 
 def _worst(results: dict[str, Any], case: str, *, raw: bool) -> tuple[str, str]:
