@@ -373,3 +373,28 @@ def test_what_providers_accept_is_no_error(shape: str) -> None:
     assert [] == [finding for finding in il.check(request, target=api) if finding.severity == "error"]
     sent = il.dialect(api).encode_request(il.adapt(request, api).request).body
     assert {key: value for key, value in body.items() if shape != "a blank system text" or key == "contents"} == sent
+
+
+def test_entries_that_nothing_leads_to_are_found() -> None:
+    """A parent that is missing, and ancestors that go round in a circle; an entry before its parent is neither."""
+    lines = [
+        {"role": "session", "version": 1},
+        {"id": "a", "parentId": "b", "role": "user", "content": "in a circle"},
+        {"id": "b", "parentId": "a", "role": "assistant", "content": "in a circle"},
+        {"id": "c", "parentId": "gone", "role": "user", "content": "an orphan"},
+        {"id": "d", "parentId": "e", "role": "assistant", "content": "before its parent"},
+        {"id": "e", "parentId": None, "role": "user", "content": "a beginning"},
+    ]
+    data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    found = [(finding.path, finding.message) for finding in il.check(data) if finding.message.startswith("parent: ")]
+    circle = "parent: the ancestors go round in a circle"
+    assert found == [
+        ("$.entries[0].parentId", circle),
+        ("$.entries[1].parentId", circle),
+        ("$.entries[2].parentId", "parent: there is no entry 'gone'"),
+    ]
+    assert found == [
+        (finding.path, finding.message)
+        for finding in il.check(il.decode(data))
+        if finding.message.startswith("parent: ")
+    ]

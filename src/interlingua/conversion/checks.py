@@ -5,7 +5,7 @@ There is one set of rules, and `adapt` holds it: a finding is a repair that `ada
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
@@ -86,7 +86,7 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
     if isinstance(data, Request):
         return _checked(data, target)
     if isinstance(data, Conversation):
-        return _checked(data.request(), target)
+        return (*_broken_tree(data), *_checked(data.request(), target))
     try:
         value = data if is_stream(data) else value_of(data)
         mistakes = _mistakes(value, dialect)
@@ -96,7 +96,25 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
     findings = _checked(conversation.request(), target)
     if mistakes:  # which say more about the same
         findings = tuple(finding for finding in findings if not finding.message.startswith(f"{SHAPE}: "))
-    return (*mistakes, *findings)
+    return (*mistakes, *_broken_tree(conversation), *findings)
+
+
+def _broken_tree(conversation: Conversation) -> Iterator[Finding]:
+    """Entries that no way from a beginning leads to: a parent is missing, or ancestors go round in a circle."""
+    remedy = "name an entry of this conversation, or none for a beginning; `interlingua doctor` repairs session files"
+    parents = {entry.id: entry.parent_id for entry in conversation.entries if entry.id is not None}
+    known: dict[str | None, bool] = {None: True}  # whether the way up from an entry ends
+    for at, entry in enumerate(conversation.entries):
+        way: dict[str | None, None] = {}
+        above = entry.parent_id
+        if above is not None and above not in parents:
+            yield Finding(f"$.entries[{at}].parentId", "error", f"parent: there is no entry {above!r}", remedy)
+        while above not in known and above not in way:
+            way[above] = None
+            above = parents.get(above) if above is not None else None
+        known.update(dict.fromkeys(way, above not in way and known[above]))
+        if not known[entry.parent_id]:
+            yield Finding(f"$.entries[{at}].parentId", "error", "parent: the ancestors go round in a circle", remedy)
 
 
 # Formats with our own names for roles and blocks: other wires' names are mistakes there.
