@@ -19,10 +19,8 @@ from hypothesis import strategies as st
 import interlingua as il
 from canvas.driving import browsing, canvas_at
 from canvas.test_live import Viewer
-from interlingua.canvas.client import AsyncCanvasClient, CanvasClient
-from interlingua.canvas.client_model import LocalCanvas
+from interlingua.canvas.client import AsyncCanvasClient, CanvasClient, LocalCanvas, Outbox
 from interlingua.canvas.library import Library
-from interlingua.canvas.outbox import Outbox
 from interlingua.canvas.server import Canvas
 from interlingua.sessions import Session
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import interlingua as il
 from canvas.driving import browsing, canvas_at
 from canvas.test_live import Viewer
-from interlingua.canvas import hubs, trees
+from interlingua.canvas import open_sessions, trees
 from interlingua.canvas.client import CanvasClient
 from interlingua.canvas.library import Library
 from interlingua.canvas.server import Canvas
@@ -198,7 +198,7 @@ async def _converges(acts: list[Any], kept: int, home: Path) -> None:
     with Session.open("s", home=home) as session:
         session.append(il.UserMessage(content="first"), id="e0")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(hubs, "Channel", lambda epoch: Channel(epoch, max_events=kept))
+            patch.setattr(open_sessions, "Channel", lambda epoch: Channel(epoch, max_events=kept))
             async with placed(home) as place:
                 viewers = [Follower(place), Follower(place)]
                 viewers[0].connect()

@@ -144,7 +144,7 @@ async def test_an_agent_that_falls_silent_is_taken_to_have_ended(
         await browser.post("/api/sessions/own~main~s/feed", {"run": "r", "events": [start]})
         view = await browser.get("/api/sessions/own~main~s")
         assert view["live"]["state"] == "running"
-        monkeypatch.setattr("interlingua.canvas.feeds.SILENCE", 0.0)
+        monkeypatch.setattr("interlingua.canvas.live.SILENCE", 0.0)
         async with Viewer(browser, "own~main~s").watching() as viewer:
             assert viewer.live
             canvas.feeds.sweep()

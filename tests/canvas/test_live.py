@@ -10,7 +10,7 @@ import pytest
 
 import interlingua as il
 from canvas.driving import Browser, Event, browsing, canvas_at
-from interlingua.canvas import viewer_routes
+from interlingua.canvas import reading_routes
 from interlingua.serving.sse import Channel, Joiner
 from interlingua.sessions import Session
 
@@ -240,7 +240,7 @@ async def test_a_log_that_was_replaced_makes_viewers_reload(home: Path) -> None:
 
 async def test_too_many_viewers_are_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a remedy, before they cost anything."""
-    monkeypatch.setattr(viewer_routes, "MAX_STREAMS", 1)
+    monkeypatch.setattr(reading_routes, "MAX_STREAMS", 1)
     async with browsing(home) as (_, browser), Viewer(browser).watching():
         status, body = await browser.ask("GET", f"/api/sessions/{KEY}/events")
         assert (429, "rate_limited") == (status, body["detail"]["error"])

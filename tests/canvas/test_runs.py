@@ -12,8 +12,8 @@ import interlingua as il
 from canvas.driving import Browser, browsing
 from canvas.test_live import Viewer
 from interlingua.canvas.library import Library
+from interlingua.canvas.runs import Toolbox
 from interlingua.canvas.server import Canvas
-from interlingua.canvas.toolbox import Toolbox
 from interlingua.connect.client import Client, builtin_connectors
 from interlingua.connect.connector import HttpConnector
 from interlingua.connect.providers import Provider

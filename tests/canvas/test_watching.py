@@ -26,8 +26,7 @@ from canvas.histories import (
     written,
 )
 from canvas.test_live import Viewer
-from interlingua.canvas.importing import Cache
-from interlingua.canvas.library import Library
+from interlingua.canvas.library import Cache, Library
 from interlingua.sessions import Session
 
 

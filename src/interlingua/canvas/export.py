@@ -5,13 +5,18 @@ before anything is written (`redaction`). What a format does not show (extras of
 journals) is not part of its material.
 """
 
+import asyncio
 import base64
 import hashlib
+import re
+import time
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import msgspec
+from aiohttp import web
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -24,37 +29,187 @@ from ..values.canonical import build, plain
 from ..values.errors import InterlinguaError
 from ..values.losses import Lines, Loss
 from ..values.messages import (
+    AgentMessage,
     AssistantMessage,
     AudioBlock,
+    Block,
     CustomMessage,
     DocumentBlock,
     ImageBlock,
+    OpaqueBlock,
+    ServerToolCall,
+    ServerToolResult,
     TextBlock,
     ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
     blocks_of,
 )
 from ..values.request import Conversation, Entry
 from . import redaction
-from .figures import totals_of, totals_view
-from .markdown import markdown_of
-from .places import entry_of
-from .rows import row_of
+from .routing import Call, route
 from .shapes import (
     AudioView,
     BlockView,
     BranchView,
     DocumentView,
     EntryView,
+    ExportLosses,
+    ExportRequest,
     FindView,
     ImageView,
     LossView,
     MessageView,
     Note,
+    Scan,
+    ScanRequest,
     SessionView,
     encode,
 )
-from .trees import Tree
-from .views import message_view, raw_of
+from .targets import entry_of
+from .trees import Tree, row_of
+from .views import block_text, message_view, raw_of, totals_of, totals_view
+
+# --- markdown --------------------------------------------------------------------------------------------------------
+# A conversation as Markdown: the path first, then what each other branch has beside it. Pure.
+#
+# What a message says is Markdown already, and stays as it is, but for what a viewer would run or fetch: raw HTML is
+# escaped, pictures of other hosts become links, and addresses that run something lead nowhere.
+
+
+_CODE = re.compile(r"(?ms)^(`{3,}|~{3,})[^\n]*\n.*?(?:^\1[`~]*[ \t]*$|\Z)|(`+)(?!`).*?(?<!`)\2(?!`)")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_PICTURE = re.compile(r"!(?=\[)")
+_RUNS = re.compile(
+    r"(?i)(\]\(\s*<?|^\s{0,3}\[[^\]\n]{1,200}\]:\s*<?)\s*(?=(?:javascript|vbscript|data):)", re.MULTILINE
+)
+
+
+def markdown_of(title: str, conversation: Conversation) -> str:
+    """The whole document."""
+    path = conversation.path()
+    on_path = {entry.id for entry in path}
+    parts = [f"# {_line(title)}"]
+    if conversation.system:
+        text = conversation.system if isinstance(conversation.system, str) else _texts(conversation.system)
+        parts += ["## System", inert(text)]
+    parts += [part for entry in path for part in _section(entry)]
+    for leaf in _leaves(conversation):
+        branch = _beside(conversation, leaf, on_path)
+        on_path |= {entry.id for entry in branch}
+        if branch:
+            parts += ["---", f"# A branch from {_name(conversation, branch[0].parent_id)}"]
+            parts += [part for entry in branch for part in _section(entry)]
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def inert(text: str) -> str:
+    """Markdown in which nothing runs and nothing is fetched; code stays as it is."""
+    pieces, at = [], 0
+    for code in _CODE.finditer(text):
+        pieces += [_harmless(text[at : code.start()]), code[0]]
+        at = code.end()
+    return "".join((*pieces, _harmless(text[at:])))
+
+
+def _harmless(text: str) -> str:
+    return _RUNS.sub(r"\1#", _PICTURE.sub(r"\\!", _TAG.sub("&lt;", text)))
+
+
+def _texts(blocks: Any) -> str:
+    return "\n\n".join(block.text for block in blocks_of(blocks) if isinstance(block, TextBlock))
+
+
+def _leaves(conversation: Conversation) -> list[Entry]:
+    parents = {entry.parent_id for entry in conversation.entries}
+    return [entry for entry in conversation.entries if entry.id is not None and entry.id not in parents]
+
+
+def _beside(conversation: Conversation, leaf: Entry, shown: set[str | None]) -> list[Entry]:
+    """The end of a branch that was not shown yet."""
+    by_id = {entry.id: entry for entry in conversation.entries}
+    branch: list[Entry] = []
+    at: Entry | None = leaf
+    while at is not None and at.id not in shown and len(branch) <= len(by_id):
+        branch.append(at)
+        at = by_id.get(at.parent_id) if at.parent_id is not None else None
+    return branch[::-1]
+
+
+def _name(conversation: Conversation, id: str | None) -> str:
+    if id is None:
+        return "the beginning"
+    message: Any = next((entry.message for entry in conversation.entries if entry.id == id), None)
+    text = _texts(message.content) if message is not None and not isinstance(message, CustomMessage) else ""
+    return f"“{_line(text)[:60]}”" if text.strip() else f"`{_line(id)}`"
+
+
+def _section(entry: Entry) -> list[str]:
+    message: AgentMessage = entry.message
+    if isinstance(message, CustomMessage):
+        summary = message.fields.get("summary")
+        return [f"## {_line(message.role)}", inert(summary)] if isinstance(summary, str) else []
+    parts = [_heading(message)]
+    if isinstance(message, ToolResultMessage):
+        text = _texts(message.content)
+        media = [_block(block) for block in blocks_of(message.content) if not isinstance(block, TextBlock)]
+        return [*parts, *([_fenced(text)] if text else []), *media]
+    parts += [_block(block) for block in blocks_of(message.content)]
+    if isinstance(message, AssistantMessage) and message.error_message:
+        parts.append(f"**Error:** {inert(_line(message.error_message))}")
+    return parts
+
+
+def _heading(message: Any) -> str:
+    at = message.timestamp
+    when = time.strftime(" · %Y-%m-%d %H:%M UTC", time.gmtime(at / 1000)) if isinstance(at, int) else ""
+    match message:
+        case AssistantMessage():
+            return f"## Assistant{f' · {_line(message.model)}' if message.model else ''}{when}"
+        case ToolResultMessage():
+            what = "Failed result" if message.is_error else "Result"
+            return f"### {what} of {_line(message.tool_name or 'a tool')}{when}"
+        case _:
+            return f"## {message.role.capitalize()}{when}"
+
+
+def _block(block: Block) -> str:
+    match block:
+        case TextBlock():
+            return inert(block.text)
+        case ThinkingBlock():
+            quoted = inert(block.thinking).replace("\n", "\n> ")
+            return f"> *Thinking*\n>\n> {quoted}" if block.thinking else "> *Thinking (not shown)*"
+        case ToolCall() | ServerToolCall():
+            return f"**Call of {_line(block.name)}**\n\n{_fenced(block_text(block), 'json')}"
+        case ServerToolResult() | OpaqueBlock():
+            return _fenced(block_text(block), "json")
+        case _:
+            return _media(block)
+
+
+def _media(block: Any) -> str:
+    name = _line(getattr(block, "title", None) or block.type if hasattr(block, "type") else type(block).__name__)
+    size = f", {len(raw_of(block.data)):,} bytes" if isinstance(block.data, str) else ""
+    where = f", {_line(block.url)}" if isinstance(block.url, str) else ""
+    text = getattr(block, "text", None) or getattr(block, "transcript", None)
+    label = f"*[{name}: {block.mime_type or 'unknown type'}{size}{inert(where)}]*"
+    return f"{label}\n\n{_fenced(text)}" if text else label
+
+
+def _fenced(text: str, language: str = "") -> str:
+    """A code block whose fence is longer than any in the text."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _line(text: str) -> str:
+    return inert(" ".join(str(text).split()))
+
+
+# --- the file --------------------------------------------------------------------------------------------------------
+
 
 SHELL = Path(__file__).parent / "assets" / "export.html"
 PLACE = "<!--CANVAS-DATA-->"
@@ -412,3 +567,100 @@ def _chat(conversation: Conversation) -> list[Any]:
     path = tuple(replace(entry, id=None, parent_id=None) for entry in conversation.path())
     body = conversion.encode(replace(conversation, entries=path, head=None), "openai-completions").body
     return list(body["messages"])
+
+
+# --- routes ----------------------------------------------------------------------------------------------------------
+# Routes that write files: first what was found, then the file; and the frame for notebooks.
+
+
+FRAME_POLICY = (
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline';"
+    " img-src data: blob:; media-src data: blob:; form-action 'none'; base-uri 'none'; frame-ancestors *"
+)
+
+
+def _choice(asked: ScanRequest | ExportRequest) -> Choice:
+    check_format(asked.format)
+    return Choice(format=asked.format, to=asked.to, all=asked.all, thinking=asked.thinking, media=asked.media)
+
+
+@route("POST", "/api/sessions/{key}/export/scan", body=ScanRequest, returns=Scan)
+async def scan(call: Call) -> Scan:
+    """List what looks private in a file, before it is written."""
+    hub = await call.canvas.hub(call["key"])
+
+    def scanned() -> Scan:
+        choice, view = _choice(call.body), call.canvas.describe(hub.place)
+        material = material_of(hub.tree, view, choice)
+        return Scan(finds=tuple(finds_of(material, call.body.patterns)), bytes=len(write(material, view, choice).data))
+
+    return await asyncio.to_thread(scanned)
+
+
+@route("POST", "/api/sessions/{key}/export", body=ExportRequest)
+async def export(call: Call) -> web.Response:
+    """Write a session as a file, with the chosen finds replaced."""
+    hub, asked = await call.canvas.hub(call["key"]), call.body
+
+    def written() -> tuple[Any, str]:
+        choice, view = _choice(asked), call.canvas.describe(hub.place)
+        material = material_of(hub.tree, view, choice)
+        if asked.redact:
+            material = redacted(material, asked.redact, asked.patterns, asked.replace)
+        return write(material, view, choice), material.title
+
+    file, title = await asyncio.to_thread(written)
+    name = f"{_plain_name(title)}.{file.ending}"
+    ascii_name = re.sub(r"[^A-Za-z0-9._-]", "_", name)
+    return web.Response(
+        body=file.data,
+        content_type=file.mime_type,
+        charset="utf-8",
+        headers={
+            "Content-Disposition": f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe='')}",
+            "X-Losses": str(sum(loss.severity != "record" for loss in file.losses)),
+        },
+    )
+
+
+def _plain_name(title: str) -> str:
+    """A title as a file's name."""
+    return re.sub(r"[^\w.-]+", "-", title)[:80].strip("-.") or "conversation"
+
+
+@route("POST", "/api/sessions/{key}/export/losses", body=ScanRequest, returns=ExportLosses)
+async def losses(call: Call) -> ExportLosses:
+    """What a dialect could not say of a session."""
+    hub = await call.canvas.hub(call["key"])
+
+    def lost() -> ExportLosses:
+        choice, view = _choice(call.body), call.canvas.describe(hub.place)
+        if choice.format not in DIALECTS:
+            return ExportLosses(losses=())
+        return ExportLosses(losses=losses_of(material_of(hub.tree, view, choice), choice.format))
+
+    return await asyncio.to_thread(lost)
+
+
+async def frame(canvas: Any, request: web.Request) -> web.Response:
+    """A session for a notebook: the page of an export, in a sandbox of its own.
+
+    The key in the address lets one in to this session alone, to read. A sandboxed frame has an origin of its own, so it
+    could use neither a cookie nor the API; all that it shows is in the page.
+    """
+    key = request.match_info["key"]
+    visitor = canvas.access.by_cookie(request.query.get("k", ""))
+    if visitor is None or visitor.only != key:
+        raise HttpProblem(401, "this frame's key is wrong or too old", remedy="run the cell again")
+    hub = await canvas.hub(key)
+
+    def page() -> bytes:
+        choice, view = Choice(format="html", all=True), canvas.describe(hub.place)
+        return write(material_of(hub.tree, view, choice), view, choice).data
+
+    return web.Response(
+        body=await asyncio.to_thread(page),
+        content_type="text/html",
+        charset="utf-8",
+        headers={"Content-Security-Policy": FRAME_POLICY, "Cross-Origin-Resource-Policy": "cross-origin"},
+    )

@@ -15,18 +15,12 @@ from msgspec import Struct
 
 from .._version import __version__
 from ..values import jsontext
-from . import client_routes, export_routes, reading_routes, viewer_routes, writing_routes
+from . import client_server, export, reading_routes, writing_routes
 from .routing import BYTES, JSON, ROUTES, Call, Route, route
 from .shapes import Approval, LiveNode, RunView, Shape
 
 _EVENTS = "text/event-stream"
-_ROUTES = (
-    client_routes,
-    export_routes,
-    reading_routes,
-    viewer_routes,
-    writing_routes,
-)  # importing them adds their routes
+_ROUTES = (client_server, export, reading_routes, writing_routes)  # importing them adds their routes
 _REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
@@ -52,7 +46,7 @@ async def openapi(call: Call) -> web.Response:
 
 def document() -> dict[str, Any]:
     """The OpenAPI document."""
-    routes = [*ROUTES, viewer_routes.BLOB]
+    routes = [*ROUTES, reading_routes.BLOB]
     types = _types(routes)
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     known = dict(zip(map(_name_of, types), schemas, strict=True))
@@ -206,7 +200,7 @@ def _ts_object(schema: dict[str, Any], depth: int) -> str:
 
 def shapes() -> list[type[Struct]]:
     """Every shape that a route takes or gives."""
-    return [kind for kind in _types([*ROUTES, viewer_routes.BLOB]) if isinstance(kind, type)]
+    return [kind for kind in _types([*ROUTES, reading_routes.BLOB]) if isinstance(kind, type)]
 
 
 def main(path: str) -> None:

@@ -6,10 +6,13 @@ where another process is that writer, or the session is another program's, they 
 
 import asyncio
 import base64
+import hashlib
 import logging
+import re
 import secrets
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET
@@ -19,9 +22,14 @@ from ..agent import Agent
 from ..agent.compaction import Compaction
 from ..connect.client import Client, default_client
 from ..conversion.adapting.adapter import adapt
+from ..serving.access import write_private
 from ..serving.problems import HttpProblem
 from ..sessions import Session, SessionBusy
-from ..tools.policy import ApprovalRequest, Rule, standing_rule
+from ..tools.catalog import discover_core_tools
+from ..tools.fs import local_bridge
+from ..tools.policy import ASK, ApprovalRequest, Permissions, Policy, Rule, standing_rule
+from ..tools.registry import PROFILES, ToolRegistry
+from ..tools.tool import Tool, ToolContext
 from ..values.errors import InterlinguaError, ProviderError
 from ..values.messages import (
     AgentMessage,
@@ -34,13 +42,9 @@ from ..values.messages import (
     UserMessage,
 )
 from ..values.request import Context, ModelDescriptor, Request
-from .handing import counted
-from .histories import AGENT, BranchHistory, Writers
-from .hubs import Hub
 from .library import Place
 from .live import Feed
-from .models import described
-from .open_sessions import OpenSessions
+from .open_sessions import Hub, OpenSessions
 from .shapes import (
     Approval,
     ErrorView,
@@ -52,9 +56,98 @@ from .shapes import (
     RunState,
     RunView,
     StartedRuns,
+    ToolList,
+    ToolView,
 )
-from .toolbox import Toolbox
-from .uploads import Uploads
+from .targets import counted, described
+from .writers import AGENT, BranchHistory, Writers
+
+# --- tools -----------------------------------------------------------------------------------------------------------
+# The tools that the canvas lends to its runs: none, unless it was started with some.
+
+
+class Toolbox:
+    """Tools of a profile that work below one folder; what changes something is asked for first."""
+
+    def __init__(self, profile: str = "none", root: Path | None = None, policy: Policy | None = None) -> None:
+        self.permissions = Permissions(policy or ASK)
+        self.context: ToolContext | None = None
+        self._tools: dict[str, Tool] = {}
+        self._sections: dict[str, str] = {}
+        if profile == "none":
+            return
+        where = str((root or Path.cwd()).resolve())
+        self.permissions = Permissions(replace(policy or ASK, root=where))
+        self.context = ToolContext(root=where, workspace_dir=where, bridge=local_bridge(where))
+        registry = ToolRegistry(on_warning=lambda text: None)
+        discover_core_tools(registry, on_load_warning=lambda text: None)
+        self._tools = {tool.name: tool for tool in registry.resolve_by_profile(profile, self.context)}
+        self._sections = {meta.id: meta.section_id for meta in registry.list()}
+
+    def chosen(self, names: tuple[str, ...]) -> list[Tool]:
+        """The tools of these names; 422 for one that is not lent."""
+        for at, name in enumerate(names):
+            if name not in self._tools:
+                raise HttpProblem(
+                    422,
+                    f"no tool {name!r} is lent here",
+                    path=f"$.tools[{at}]",
+                    remedy="start the canvas with --tools, or choose one of /api/tools",
+                )
+        return [self._tools[name] for name in names]
+
+    def listed(self) -> ToolList:
+        return ToolList(
+            tools=tuple(
+                ToolView(
+                    name=tool.name,
+                    label=tool.label or tool.name,
+                    section=self._sections.get(tool.name, ""),
+                    asks=self.permissions.decide(tool.name, {}).action == "ask",
+                )
+                for tool in self._tools.values()
+            ),
+            profiles=tuple(PROFILES) if self._tools else (),
+        )
+
+
+# --- uploads ---------------------------------------------------------------------------------------------------------
+# Media that the page uploads before it says something: kept by their hash until they are used, or a day.
+
+
+LIFE = 24 * 3600.0  # seconds
+_NAME = re.compile(r"[0-9a-f]{64}")
+
+
+class Uploads:
+    """A folder of uploads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put(self, data: bytes) -> str:
+        name = hashlib.sha256(data).hexdigest()
+        self._forget_old()
+        write_private(self._folder / name, data)
+        return name
+
+    def get(self, name: str) -> bytes | None:
+        if not _NAME.fullmatch(name):
+            return None
+        try:
+            return (self._folder / name).read_bytes()
+        except OSError:
+            return None
+
+    def _forget_old(self) -> None:
+        if self._folder.is_dir():
+            for path in self._folder.iterdir():
+                if path.stat().st_mtime < time.time() - LIFE:
+                    path.unlink(missing_ok=True)
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
 
 MAX_RUNS = 8
 KEPT = 200  # runs that ended, for viewers that come back

@@ -20,12 +20,12 @@ from ..sessions import gc
 from ..sessions.files import FileStore
 from ..values import jsontext
 from ..values.errors import InterlinguaError
-from . import client_routes, export_routes, openapi, reading_routes, viewer_routes, writing_routes  # noqa: F401
-from .client_listener import ClientListener
+from . import client_server, export, openapi, reading_routes, writing_routes  # noqa: F401
+from .client_server import ClientListener
 from .library import Library
 from .routing import ROUTES, Route, answer
+from .runs import Toolbox
 from .state import LIMITS, CanvasState
-from .toolbox import Toolbox
 from .watchers import follow_home
 
 ASSETS = Path(__file__).parent / "assets"
@@ -137,7 +137,7 @@ class Canvas(CanvasState):
         app.on_response_prepare.append(guard.add_headers)
         for found in ROUTES:
             app.router.add_route(found.method, found.path, guard.guarded(self._checked(found)))
-        app.router.add_route("GET", "/blobs/{sha256}", guard.guarded(self._checked(viewer_routes.BLOB)))
+        app.router.add_route("GET", "/blobs/{sha256}", guard.guarded(self._checked(reading_routes.BLOB)))
         app.router.add_route("GET", "/embed/{key}", guard.guarded(self._frame))
         app.router.add_route("*", "/api/{rest:.*}", guard.guarded(self._no_route))
         app.router.add_route("GET", "/{path:.*}", guard.guarded(self._page))
@@ -150,7 +150,7 @@ class Canvas(CanvasState):
             if self._is_stopping:  # a viewer that comes back at once would keep it from stopping
                 raise HttpProblem(503, "the server stops", remedy="try again when it is back")
             visitor = guard.authenticate(request, self.access, self.cookie_name)
-            if found.path not in viewer_routes.OPEN:
+            if found.path not in reading_routes.OPEN:
                 visitor = guard.authorize(request, visitor)
                 _refuse_other_sessions(request, visitor)
             return await answer(found, self, request, visitor or Visitor("read"))
@@ -160,7 +160,7 @@ class Canvas(CanvasState):
     async def _frame(self, request: web.Request) -> web.StreamResponse:
         """A page of another origin may hold this frame; the key in its address is what lets it in."""
         guard.refuse_foreign_host(request, self._names)
-        return await export_routes.frame(self, request)
+        return await export.frame(self, request)
 
     async def _no_route(self, request: web.Request) -> web.StreamResponse:
         guard.refuse_foreign_host(request, self._names)

@@ -8,15 +8,13 @@ from aiohttp import web
 from .._version import __version__
 from ..connect.client import Client
 from ..serving.access import COOKIE_LIFE, Access, KeyRing, Visitor
-from .feeds import Feeds, ReportedRun
-from .histories import Lingering
 from .library import Library
-from .nodes import Nodes
+from .live import Feeds, ReportedRun
 from .open_sessions import OpenSessions
-from .runs import Run, Runs
+from .runs import Run, Runs, Toolbox
 from .shapes import Me, SourceView
-from .toolbox import Toolbox
 from .watchers import Watcher
+from .writers import Lingering, Nodes
 
 MAX_STREAMS = 64
 LIMITS = {

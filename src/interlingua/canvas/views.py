@@ -4,11 +4,12 @@ What the blocks hold beside that (signatures, extras) is behind the raw view.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..conversion.resizing import look
 from ..sessions.blobs import SCHEME
+from ..sessions.cards import Totals
 from ..values import jsontext
 from ..values.canonical import plain
 from ..values.messages import (
@@ -30,18 +31,25 @@ from ..values.messages import (
     blocks_of,
 )
 from ..values.partials import partial_arguments
+from ..values.request import Entry
 from .shapes import (
     AudioView,
     BlockView,
     DocumentView,
     ImageView,
     MessageView,
+    ModelTotals,
     OpaqueView,
+    Point,
+    Row,
     ServerToolCallView,
     ServerToolResultView,
     TextView,
     ThinkingView,
+    Timeline,
+    Tokens,
     ToolCallView,
+    TotalsView,
 )
 
 TEXT_LIMIT = 20_000  # characters of a block that are sent unasked
@@ -258,3 +266,78 @@ def pretty(value: Any) -> str:
     import msgspec
 
     return msgspec.json.format(jsontext.write(value), indent=2).decode()
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+# Totals and timelines of paths.
+
+
+def totals_of(messages: Iterable[AgentMessage]) -> Totals:
+    totals = Totals()
+    for message in messages:
+        totals.add(message)
+    return totals
+
+
+def totals_view(totals: Totals, entries: Sequence[Entry] = ()) -> TotalsView:
+    return TotalsView(
+        **_fields(totals),
+        ms=elapsed([entry.message for entry in entries]),
+        models={name: ModelTotals(**_fields(one)) for name, one in totals.models.items()},
+    )
+
+
+def _fields(totals: Totals) -> dict[str, Any]:
+    tokens = totals.tokens
+    return {
+        "messages": dict(totals.messages),
+        "tokens": Tokens(
+            input=tokens["input"],
+            cache_read=tokens["cache_read"],
+            cache_write=tokens["cache_write"],
+            output=tokens["output"],
+            reasoning=tokens["reasoning"],
+            total=tokens["total_tokens"],
+        ),
+        "cost": totals.cost if totals.priced else None,
+        "unpriced": totals.unpriced,
+        "thinking": totals.thinking,
+        "tools": dict(totals.tools.most_common()),
+        "failed_tools": dict(totals.failed_tools.most_common()),
+        "stop_reasons": dict(totals.stops.most_common()),
+    }
+
+
+def elapsed(messages: Sequence[AgentMessage]) -> int | None:
+    """The time between the first and the last message, less the time that a person took to write: None if unknown."""
+    total, before, known = 0, None, False
+    for message in messages:
+        at = getattr(message, "timestamp", None)
+        if at is None:
+            continue
+        if before is not None and isinstance(message, AssistantMessage | ToolResultMessage) and at >= before:
+            total += at - before
+            known = True
+        before = at
+    return total if known else None
+
+
+def timeline(rows: Iterable[Row]) -> Timeline:
+    return Timeline(
+        points=tuple(
+            Point(
+                id=row.id,
+                role=row.role,
+                at=row.at,
+                ms=row.ms,
+                model=row.model,
+                input=row.usage.input if row.usage is not None else None,
+                cache_read=row.usage.cache_read if row.usage is not None else None,
+                cache_write=row.usage.cache_write if row.usage is not None else None,
+                output=row.usage.output if row.usage is not None else None,
+                cost=row.cost,
+            )
+            for row in rows
+            if row.role in ("assistant", "toolResult", "user")
+        )
+    )

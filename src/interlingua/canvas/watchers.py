@@ -22,8 +22,7 @@ from ..sessions.store import SpawnedBy
 from ..sessions.watching import PathWatch
 from ..values import jsontext
 from ..values.errors import InterlinguaError
-from .importing import imported_id
-from .library import Library, Place
+from .library import Library, Place, imported_id
 from .open_sessions import OpenSessions
 from .shapes import SourceView
 

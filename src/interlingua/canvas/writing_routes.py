@@ -14,13 +14,10 @@ from ..values.canonical import build
 from ..values.errors import FormatError
 from ..values.messages import AgentMessage, CustomMessage, Message, UserMessage
 from ..values.request import Conversation
-from .feeds import Fed, FeedRequest
-from .handing import handover_view
-from .histories import AGENT
-from .hubs import Hub
 from .library import Place
-from .merging import merged
-from .models import listed
+from .live import Fed, FeedRequest
+from .open_sessions import Hub
+from .reading_routes import Nothing
 from .routing import BYTES, Call, read_limited, route
 from .runs import Run
 from .shapes import (
@@ -40,8 +37,9 @@ from .shapes import (
     Uploaded,
 )
 from .state import LIMITS
+from .targets import handover_view, listed
 from .trees import branch_view, note_view
-from .viewer_routes import Nothing
+from .writers import AGENT, merged
 
 T = TypeVar("T")
 

@@ -98,8 +98,8 @@ async def _serve(
     store: str | None,
 ) -> None:
     from ..canvas.library import Library
+    from ..canvas.runs import Toolbox
     from ..canvas.server import PORT, Canvas
-    from ..canvas.toolbox import Toolbox
     from ..serving.listener import until_signalled
 
     library = Library(home.expanduser().absolute() if home is not None else None, store)
@@ -199,10 +199,9 @@ def export(
     What looks private (keys, tokens, addresses, homes, numbers) is listed with its surroundings first. Nothing is
     written until it is decided what becomes of it.
     """
+    from ..canvas.catalog import Describer, Finder
     from ..canvas.export import Choice, finds_of, material_of, redacted, write
-    from ..canvas.finding import Finder
     from ..canvas.library import Library
-    from ..canvas.listing import Describer
     from ..canvas.trees import Tree
 
     library = Library(home.expanduser().absolute() if home is not None else None, store)

@@ -1,0 +1,457 @@
+"""Canvases of programs over HTTP: routes for our own clients, and the second listener for `llm-canvas`."""
+
+import asyncio
+import time
+from typing import Any, Literal
+
+import msgspec
+from aiohttp import web
+from msgspec import UNSET, Struct, UnsetType
+
+from ..serving import guard
+from ..serving.listener import Listener
+from ..serving.problems import HttpProblem, problem_of
+from ..serving.sse import Channel, serve_events
+from ..sessions import EntryExists, Session, SessionNotFound, StaleHead, gc
+from ..values import jsontext
+from ..values.canonical import build
+from ..values.errors import BadWire, FormatError, InterlinguaError
+from ..values.messages import AgentMessage, Message
+from .library import CLIENT
+from .reading_routes import Nothing
+from .routing import JSON_LIMIT, Call, read_limited, route
+from .shapes import Shape
+from .state import CanvasState
+from .writers import no_canvas
+
+# --- routes for our own clients --------------------------------------------------------------------------------------
+# Routes for our own canvas clients: canvases as a whole, and changes in batches, each of which may be sent twice.
+
+
+MAX_OPERATIONS = 5_000
+
+
+class CanvasList(Shape, frozen=True, kw_only=True):
+    canvases: tuple[dict[str, Any], ...]
+
+
+class CanvasBody(Shape, frozen=True, kw_only=True):
+    """A canvas in the `llm-canvas` format, with its branches beside the nodes."""
+
+    data: dict[str, Any]
+
+
+class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """One change. All of them may be sent again: what is done already is done once.
+
+    `create` makes a canvas; `commit` adds a node (`node` in the `llm-canvas` format, or `message` in our own) and moves
+    `branch` to it; `update` puts another message in its place; `branch` makes, moves or deletes a branch.
+    """
+
+    op: Literal["create", "commit", "update", "branch"]
+    canvas: str
+    id: str | None = None
+    node: dict[str, Any] | None = None
+    message: dict[str, Any] | None = None
+    parent: str | None = None
+    parents: tuple[str, ...] = ()
+    branch: str | None = None
+    expect: str | UnsetType | None = UNSET
+    head: str | None = None
+    title: str | None = None
+    description: str | None = None
+    deleted: bool = False
+
+
+class Batch(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    operations: tuple[Operation, ...]
+
+
+class Outcome(Shape, frozen=True, kw_only=True):
+    """`head` is where a branch stands that the operation found elsewhere: the node is kept, the branch is not moved."""
+
+    ok: bool = True
+    head: str | None = None
+    stale: bool = False
+    error: dict[str, Any] | None = None
+
+
+class Outcomes(Shape, frozen=True, kw_only=True):
+    outcomes: tuple[Outcome, ...]
+
+
+@route("GET", "/api/canvases", returns=CanvasList)
+async def canvases(call: Call) -> CanvasList:
+    """The canvases that programs made."""
+    return CanvasList(canvases=tuple(await asyncio.to_thread(call.canvas.nodes.summaries)))
+
+
+@route("GET", "/api/canvases/{id}", returns=CanvasBody)
+async def one_canvas(call: Call) -> CanvasBody:
+    """One canvas, with all its nodes and branches."""
+
+    def data() -> dict[str, Any]:
+        found: dict[str, Any] = call.canvas.nodes.data(call["id"])
+        with call.canvas.nodes.reading(call["id"]) as session:
+            branches = [
+                {
+                    "name": branch.name,
+                    "description": branch.description,
+                    "head_node_id": branch.head,
+                    "created_at": (branch.created or 0) / 1000,
+                }
+                for branch in session.branches().values()
+            ]
+        return {**found, "branches": branches}
+
+    return CanvasBody(data=await asyncio.to_thread(data))
+
+
+@route("DELETE", "/api/canvases/{id}", returns=Nothing)
+async def delete_canvas(call: Call) -> Nothing:
+    """Delete a canvas; it can be restored as the session that it is."""
+    canvas, id = call.canvas, call["id"]
+    key = canvas.nodes.key(id)
+    await canvas.lingering.let_go(key)
+    try:
+        await asyncio.to_thread(gc.delete, canvas.library.store, CLIENT, id, index=canvas.finder)
+    except SessionNotFound:
+        raise no_canvas(id) from None
+    await canvas.close_hub(key, "deleted")
+    canvas.describer.forget(key)
+    canvas.session_gone(key)
+    return Nothing()
+
+
+@route("POST", "/api/batch", body=Batch, returns=Outcomes)
+async def batch(call: Call) -> Outcomes:
+    """Apply changes in order; one that fails does not keep the others from being applied."""
+    operations = call.body.operations
+    if len(operations) > MAX_OPERATIONS:
+        raise HttpProblem(413, f"more than {MAX_OPERATIONS} operations", path="$.operations", limit=MAX_OPERATIONS)
+    outcomes: list[Outcome] = []
+    at = 0
+    while at < len(operations):
+        end = at + 1
+        while end < len(operations) and operations[end].canvas == operations[at].canvas:
+            end += 1
+        outcomes += await _apply(call, operations[at:end])
+        at = end
+    return Outcomes(outcomes=tuple(outcomes))
+
+
+async def _apply(call: Call, operations: tuple[Operation, ...]) -> list[Outcome]:
+    """Changes of one canvas, in one go."""
+    canvas, id = call.canvas, operations[0].canvas
+    nodes = canvas.nodes
+    outcomes: list[Outcome] = []
+    rest = list(operations)
+    while rest and rest[0].op == "create":
+        made = rest.pop(0)
+        await asyncio.to_thread(nodes.create, made.title, made.description, id)
+        canvas.describer.forget(nodes.key(id))
+        outcomes.append(Outcome())
+    if not rest:
+        canvas.session_changed(nodes.place(id))
+        return outcomes
+    try:
+        session = await canvas.lingering.take(nodes.place(id))
+    except InterlinguaError as error:
+        problem = no_canvas(id) if isinstance(error, SessionNotFound) else problem_of(error)
+        return [*outcomes, *(_failed(problem) for _ in rest)]
+    outcomes += await asyncio.to_thread(lambda: [_outcome(nodes, session, operation) for operation in rest])
+    await canvas.update_open(nodes.key(id))
+    canvas.session_changed(nodes.place(id))
+    return outcomes
+
+
+def _outcome(nodes: Any, session: Session, operation: Operation) -> Outcome:
+    try:
+        return _done(nodes, session, operation)
+    except StaleHead as error:
+        return Outcome(stale=True, head=error.head)
+    except InterlinguaError as error:
+        return _failed(problem_of(error))
+
+
+def _failed(problem: HttpProblem) -> Outcome:
+    return Outcome(ok=False, error=problem.body()["detail"])
+
+
+def _done(nodes: Any, session: Session, operation: Operation) -> Outcome:
+    match operation.op:
+        case "commit":
+            _commit(nodes, session, operation)
+            return _move(session, operation)
+        case "update":
+            _update(nodes, session, operation)
+        case "branch":
+            return _set_branch(session, operation)
+        case "create":
+            pass
+    return Outcome()
+
+
+def _commit(nodes: Any, session: Session, operation: Operation) -> None:
+    name = operation.id or ""
+    if operation.node is not None:
+        node = {**operation.node, "parent_id": operation.parent}
+        nodes.append(session, operation.canvas, name, node, operation.parents)
+        return
+    message: AgentMessage = build(operation.message, Message, "$.message")
+    try:
+        session.append(message, id=name, parent_id=operation.parent, parents=operation.parents)
+    except EntryExists:
+        if session.entry(name).message != message:
+            raise
+
+
+def _move(session: Session, operation: Operation) -> Outcome:
+    """Moves the branch to what was committed, unless somebody else moved it first."""
+    if operation.branch is None:
+        return Outcome()
+    known = session.branches().get(operation.branch)
+    if known is not None and known.head == operation.id:
+        return Outcome()
+    expected = {} if operation.expect is UNSET else {"expect": operation.expect}
+    session.set_branch(operation.branch, operation.id, **expected)
+    return Outcome()
+
+
+def _update(nodes: Any, session: Session, operation: Operation) -> None:
+    name = operation.id or ""
+    if operation.node is not None:
+        nodes.revise(session, operation.canvas, name, {**operation.node, "child_ids": []})
+        return
+    message: AgentMessage = build(operation.message, Message, "$.message")
+    if session.entry(name).message != message:
+        session.revise(name, message)
+
+
+def _set_branch(session: Session, operation: Operation) -> Outcome:
+    name = operation.branch or ""
+    known = session.branches().get(name)
+    if operation.deleted:
+        if known is not None:
+            session.delete_branch(name)
+        return Outcome()
+    if known is None or known.head != operation.head or operation.description not in (None, known.description):
+        expected = {} if operation.expect is UNSET else {"expect": operation.expect}
+        session.set_branch(name, operation.head, description=operation.description, **expected)
+    return Outcome()
+
+
+# --- the listener for llm-canvas -------------------------------------------------------------------------------------
+# The server that the published `llm-canvas` client expects, on a second port: its ten routes, and nothing else.
+#
+# That client cannot send a token, so this listener is off unless asked for, on loopback alone, and refuses whatever a
+# browser marks. A canvas is a session of the agent `canvas`; a node is an entry (several, where one message of that
+# format is several of ours), and the codec of the `llm-canvas` dialect translates both ways, so that every block is
+# kept. Where this differs from the server it stands in for, that server is wrong: contents can be read more than
+# once, unknown blocks do not refuse a commit, a viewer that falls behind is told, `last_updated` is when something
+# last changed, and everything is on disk before it is acknowledged.
+
+
+BODY_LIMIT = 4 * JSON_LIMIT  # pictures travel in the JSON here
+
+
+class _CommitEvent(Struct):
+    data: dict[str, Any]
+    event_type: str = "commit_message"
+    canvas_id: str | None = None
+
+
+class _CommitRequest(Struct):
+    data: _CommitEvent
+
+
+class _CreateRequest(Struct):
+    title: str | None = None
+    description: str | None = None
+
+
+class ClientListener:
+    """The second listener."""
+
+    def __init__(self, canvas: CanvasState, port: int) -> None:
+        self._canvas = canvas
+        self._all = Channel(canvas.epoch)
+        self._channels: dict[str, Channel] = {}
+        self._nodes = canvas.nodes
+        self._listener = Listener(self._app(), "127.0.0.1", port)
+
+    @property
+    def address(self) -> str:
+        return self._listener.address
+
+    async def start(self) -> None:
+        await self._listener.start()
+
+    async def stop(self) -> None:
+        for channel in (self._all, *self._channels.values()):
+            channel.close("shutdown")
+        await self._listener.stop()
+
+    def _app(self) -> web.Application:
+        app = web.Application(client_max_size=BODY_LIMIT)
+        app.on_response_prepare.append(guard.add_headers)
+        for method, path, handler in (
+            ("GET", "/health", self._health),
+            ("GET", "/canvas/list", self._list),
+            ("GET", "/canvas/sse", self._all_events),
+            ("GET", "/canvas", self._get),
+            ("POST", "/canvas", self._create),
+            ("DELETE", "/canvas/{id}", self._delete),
+            ("POST", "/canvas/{id}/messages", self._commit),
+            ("PUT", "/canvas/{id}/messages/{node}", self._update),
+            ("GET", "/canvas/{id}/sse", self._events),
+            ("GET", "/sse/documentation", self._documentation),
+        ):
+            app.router.add_route(method, f"/api/v1{path}", guard.guarded(self._checked(handler)))
+        app.router.add_route("*", "/{rest:.*}", guard.guarded(self._checked(self._nothing)))
+        return app
+
+    def _checked(self, handler: guard.Handler) -> guard.Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            guard.refuse_foreign_host(request)
+            guard.refuse_browsers(request)
+            try:
+                return await handler(request)
+            except HttpProblem as problem:
+                return _framework_422(problem) if problem.status == 422 else problem.response()
+            except (BadWire, FormatError) as error:
+                return _framework_422(HttpProblem(422, error.message, path=error.path, remedy="send a message node"))
+
+        return handle
+
+    # --- the routes --------------------------------------------------------------------------------------------------
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return _json({"status": "healthy", "server_type": "local", "timestamp": None})
+
+    async def _documentation(self, request: web.Request) -> web.Response:
+        return _json({"events": []})
+
+    async def _nothing(self, request: web.Request) -> web.Response:
+        raise HttpProblem(404, f"no route {request.path}", remedy="this port is for the llm-canvas client")
+
+    async def _list(self, request: web.Request) -> web.Response:
+        return _json({"canvases": await asyncio.to_thread(self._nodes.summaries)})
+
+    async def _get(self, request: web.Request) -> web.Response:
+        id = request.query.get("canvas_id") or request.query.get("id")
+        if not id:
+            raise HttpProblem(422, "no canvas is named", path="query.canvas_id", remedy="add ?canvas_id=")
+        return _json({"data": await asyncio.to_thread(self._nodes.data, id)})
+
+    async def _create(self, request: web.Request) -> web.Response:
+        body: _CreateRequest = _decoded(await read_limited(request, BODY_LIMIT) or b"{}", _CreateRequest)
+        id = await asyncio.to_thread(self._nodes.create, body.title, body.description)
+        self._canvas.describer.forget(self._nodes.key(id))
+        self._canvas.session_changed(self._nodes.place(id))
+        summary = await asyncio.to_thread(self._nodes.summary, id)
+        self._tell_all("canvas_created", summary)
+        return _json({"canvas_id": id, "message": "Canvas created successfully"})
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        from ..sessions import gc
+
+        id = request.match_info["id"]
+        await self._canvas.lingering.let_go(self._nodes.key(id))
+        try:
+            store, finder = self._canvas.library.store, self._canvas.finder
+            await asyncio.to_thread(gc.delete, store, CLIENT, id, index=finder)
+        except SessionNotFound:
+            raise no_canvas(id) from None
+        await self._canvas.close_hub(self._nodes.key(id), "deleted")
+        self._canvas.describer.forget(self._nodes.key(id))
+        self._canvas.session_gone(self._nodes.key(id))
+        channel = self._channels.pop(id, None)
+        if channel is not None:
+            channel.close("canvas_deleted")
+        self._tell_all("canvas_deleted", {"canvas_id": id})
+        return _json({"canvas_id": id, "message": "Canvas deleted successfully"})
+
+    async def _commit(self, request: web.Request) -> web.Response:
+        id = request.match_info["id"]
+        body: _CommitRequest = _decoded(await read_limited(request, BODY_LIMIT), _CommitRequest)
+        node = body.data.data
+        name = node.get("id")
+        if not isinstance(name, str) or not name:
+            raise HttpProblem(422, "a node needs an id", path="$.data.data.id", remedy="send the whole node")
+        session = await self._session(id)
+        await asyncio.to_thread(self._nodes.append, session, id, name, node)
+        await self._changed(id, "message_committed", name)
+        return _json({"message_id": name, "canvas_id": id, "message": "Message committed successfully"})
+
+    async def _update(self, request: web.Request) -> web.Response:
+        id, name = request.match_info["id"], request.match_info["node"]
+        body: _CommitRequest = _decoded(await read_limited(request, BODY_LIMIT), _CommitRequest)
+        node = body.data.data
+        if node.get("id") not in (None, name):
+            raise HttpProblem(
+                422,
+                f"the node is {node.get('id')!r}, the path says {name!r}",
+                path="$.data.data.id",
+                remedy="send one id",
+            )
+        session = await self._session(id)
+        changed = await asyncio.to_thread(self._nodes.revise, session, id, name, node)
+        for other in changed:
+            await self._changed(id, "message_updated", other)
+        return _json({"message_id": name, "canvas_id": id, "message": "Message updated successfully"})
+
+    async def _session(self, id: str) -> Session:
+        try:
+            return await self._canvas.lingering.take(self._nodes.place(id))
+        except SessionNotFound:
+            raise no_canvas(id) from None
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    async def _all_events(self, request: web.Request) -> web.StreamResponse:
+        return await self._follow(request, self._all)
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        id = request.match_info["id"]
+        await asyncio.to_thread(self._nodes.reading(id).close)
+        return await self._follow(request, self._channels.setdefault(id, Channel(self._canvas.epoch)))
+
+    async def _follow(self, request: web.Request, channel: Channel) -> web.StreamResponse:
+        async def nothing() -> tuple[int, bytes]:
+            return channel.last, b"{}"
+
+        return await serve_events(request, channel, nothing)
+
+    def _tell_all(self, event: str, data: Any) -> None:
+        self._all.publish(event, jsontext.write({"type": event, "timestamp": time.time(), "data": data}))
+
+    async def _changed(self, id: str, event: str, name: str) -> None:
+        """Has viewers of either kind know what was committed or changed."""
+        key = self._nodes.key(id)
+        await self._canvas.update_open(key)
+        channel = self._channels.get(id)
+        if channel is not None and channel.viewers:
+            node = (await asyncio.to_thread(self._nodes.data, id))["nodes"].get(name)
+            fields = {"type": event, "timestamp": time.time(), "canvas_id": id, "data": node}
+            channel.publish(event, jsontext.write(fields))
+
+
+def _decoded(raw: bytes, shape: Any) -> Any:
+    try:
+        return msgspec.convert(jsontext.read(raw), shape)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `")
+        path = place.rstrip("`") or "$"
+        raise HttpProblem(422, message[:1].lower() + message[1:], path=path, remedy="send an event") from None
+
+
+def _framework_422(problem: HttpProblem) -> web.Response:
+    """A 422 as the published server's framework says it, a list; with code and remedy beside."""
+    fields: dict[str, Any] = {"loc": ["body", problem.path or "$"], "msg": str(problem), "type": problem.code}
+    fields |= {"error": problem.code, "path": problem.path, "remedy": problem.remedy}
+    return web.Response(body=jsontext.write({"detail": [fields]}), status=422, content_type="application/json")
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(body=jsontext.write(value), content_type="application/json")

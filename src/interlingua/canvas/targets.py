@@ -1,0 +1,737 @@
+"""Models as targets: a request as each would get it, every loss where it applies, and what a hand-over costs."""
+
+import base64
+import bisect
+import functools
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from msgspec.structs import replace
+from msgspec.structs import replace as change
+
+from ..connect import models as catalogue
+from ..connect.auth.resolver import resolve_auth
+from ..connect.client import Client, default_client
+from ..connect.connector import Connector, HttpConnector
+from ..conversion import tokens as budget
+from ..conversion.adapting.adapter import Adapted, adapt
+from ..conversion.checks import check
+from ..dialects import WIRES, dialect
+from ..dialects.targets import family
+from ..serving.problems import HttpProblem
+from ..values import jsontext
+from ..values.canonical import plain
+from ..values.errors import InterlinguaError
+from ..values.folding import unfold
+from ..values.losses import Loss, Losses
+from ..values.messages import (
+    AgentMessage,
+    AssistantMessage,
+    AudioBlock,
+    Block,
+    CustomMessage,
+    DocumentBlock,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    Usage,
+    UserMessage,
+)
+from ..values.request import ModelDescriptor, Request
+from .shapes import (
+    Cause,
+    CauseCount,
+    FindingView,
+    Handover,
+    HandoverModel,
+    JsonLine,
+    LossCounts,
+    LossView,
+    ModelList,
+    ModelView,
+    Price,
+    ProviderView,
+    Reads,
+    Spot,
+    WireView,
+)
+from .trees import Tree
+
+# --- models ----------------------------------------------------------------------------------------------------------
+# Models by their names: what is known of them, and whether they can be asked.
+
+
+DEBUG_PROVIDERS = frozenset({"debug", "clawfice-debug"})
+LOCAL_PROVIDERS = frozenset({"ollama", "lmstudio", "llamacpp", "vllm"})
+
+
+def described(name: str, client: Client | None = None) -> ModelDescriptor:
+    """A model by `provider/id`, with its wire and its limits; 422 for one that nobody serves."""
+    try:
+        connector, model = (client or default_client()).find(name)
+    except InterlinguaError as error:
+        raise HttpProblem(422, str(error), path="query.model", remedy="write provider/model") from None
+    known = catalogue.describe(connector.provider, model.id)
+    if known is None:
+        listed = getattr(connector, "models", None) if not isinstance(connector, HttpConnector) else None
+        known = next((one for one in listed or () if one.id == model.id), None)
+    if known is None:
+        return model
+    return replace(known, **{field: value for field in model.__struct_fields__ if (value := getattr(model, field))})
+
+
+def target(name: str, client: Client | None = None) -> ModelDescriptor:
+    """A model, or the wire of this name."""
+    return ModelDescriptor(id="", api=name) if name in WIRES else described(name, client)
+
+
+@functools.lru_cache(maxsize=512)
+def window_of(provider: str | None, model: str | None) -> tuple[int | None, int | None]:
+    """How much a model reads and writes, where that is known."""
+    if not model:
+        return None, None
+    known = catalogue.describe(provider, model) if provider else None
+    if known is None:
+        named, id = catalogue.resolve(model)
+        known = catalogue.describe(named, id) if named else None
+    return (known.context_window, known.max_tokens) if known is not None else (None, None)
+
+
+def listed(client: Client, text: str, limit: int, used: Iterable[str], only_ready: bool) -> ModelList:
+    """Models whose name has every word, those in use first, then those that can be asked at once."""
+    used = set(used)
+    providers = {connector.provider: _provider(connector) for connector in client.connectors}
+    found: list[ModelView] = []
+    for connector in client.connectors:
+        about = providers[connector.provider]
+        if only_ready and not about.ready:
+            continue
+        found += [
+            _view(model, connector, about, f"{connector.provider}/{model.id}" in used)
+            for model in _models(connector, text)
+        ]
+    found.sort(key=lambda one: (not one.used, not one.ready, one.provider in DEBUG_PROVIDERS))
+    return ModelList(models=tuple(found[:limit]), providers=tuple(providers.values()), total=len(found))
+
+
+def _models(connector: Connector, text: str) -> Iterable[ModelDescriptor]:
+    if isinstance(connector, HttpConnector):
+        return catalogue.models(connector.provider, text or None)
+    wanted = text.lower().split()
+    return [
+        model
+        for model in connector.models or ()
+        if all(word in f"{connector.provider}/{model.id} {model.name or ''}".lower() for word in wanted)
+    ]
+
+
+def _provider(connector: Connector) -> ProviderView:
+    ready, why = _is_ready(connector)
+    return ProviderView(id=connector.provider, label=connector.label, ready=ready, why=why)
+
+
+def _is_ready(connector: Connector) -> tuple[bool, str | None]:
+    """Whether a key was found, or none is needed; never the key itself."""
+    if connector.provider in DEBUG_PROVIDERS:
+        return True, "offline"
+    if not isinstance(connector, HttpConnector):
+        return True, None
+    row = connector.row
+    try:
+        auth: Any = resolve_auth(row.id, row.env)
+    except InterlinguaError as error:
+        return False, str(error)
+    if auth is not None and (auth.api_key or auth.mode == "aws-sdk"):
+        return True, f"key found ({auth.source})" if auth.source else "key found"
+    if row.keyless:
+        return True, "no key needed"
+    return False, f"no key: set {row.env[0]}" if row.env else "no key"
+
+
+def _view(model: ModelDescriptor, connector: Connector, about: ProviderView, used: bool) -> ModelView:
+    cost = model.cost
+    return ModelView(
+        name=f"{connector.provider}/{model.id}",
+        id=model.id,
+        provider=connector.provider,
+        label=model.name,
+        api=model.api or connector.api,
+        window=model.context_window,
+        max=model.max_tokens,
+        price=None
+        if cost is None
+        else Price(input=cost.input, output=cost.output, cache_read=cost.cache_read, cache_write=cost.cache_write),
+        ready=about.ready,
+        why=about.why,
+        input=model.input or (),
+        reasoning=model.reasoning,
+        local=connector.provider in LOCAL_PROVIDERS,
+        used=used,
+    )
+
+
+# --- paths into a request --------------------------------------------------------------------------------------------
+# JSON paths into a request, and the entries and blocks that they are about.
+
+
+_MESSAGE = re.compile(r"\$\.messages\[(\d+)\](?:\.content\[(\d+)\])?")
+
+
+class Position(NamedTuple):
+    """A message of a request, and a block of it."""
+
+    message: int
+    block: int | None = None
+
+
+def spot(path: str) -> Position | None:
+    """The message and block in which a path lies; None for what is beside the messages."""
+    found = _MESSAGE.match(path)
+    if found is None:
+        return None
+    return Position(int(found[1]), int(found[2]) if found[2] is not None else None)
+
+
+def entry_of(path: str, ids: Sequence[str | None]) -> tuple[str | None, int | None]:
+    """The entry and the block of a path, when `ids` are the entries of the request's messages."""
+    found = spot(path)
+    if found is None or found.message >= len(ids):
+        return None, None
+    return ids[found.message], found.block
+
+
+# --- sending ---------------------------------------------------------------------------------------------------------
+# A request as a target would get it: adapted, encoded, with every loss, and where each sent value came from.
+
+
+# Characters of the private use area: no conversation's own text is confused with a mark.
+_OPEN, _CLOSE = "\ue0f0", "\ue0f1"
+_MARK = re.compile(f"{_OPEN}(\\d+)\\.(-?\\d+){_CLOSE}")
+
+
+class Sent(NamedTuple):
+    """What goes over the wire: the body, what it could not say (paths into the source), and how it was adapted.
+
+    The losses are found when they are first looked at: not everyone who sends wants to know.
+    """
+
+    api: str
+    body: Any
+    losses: Sequence[Loss]
+    adapted: Adapted | None
+
+
+def send(
+    request: Request, target: ModelDescriptor, *, thinking: Literal["drop", "text"] = "drop", own: bool = False
+) -> Sent:
+    """The request for a target. `own`: it goes back to the dialect that it came from, and is not adapted."""
+    wire = wire_of(target.api)
+    if own:
+        encoded = wire.encode_request(request)
+        return Sent(target.api, encoded.body, encoded.losses, None)
+    adapted = adapt(request, target, thinking=thinking)
+    encoded = wire.encode_request(adapted.request)
+    return Sent(target.api, encoded.body, Losses(lambda: _joined(adapted, encoded.losses)), adapted)
+
+
+def wire_of(api: str) -> Any:
+    """The codec of a wire; 422 for what is none."""
+    if api not in WIRES:
+        raise HttpProblem(422, f"no wire {api!r}", path="query.as", remedy=f"choose one of {', '.join(sorted(WIRES))}")
+    return dialect(api)
+
+
+def _joined(adapted: Adapted, losses: Sequence[Loss]) -> tuple[Loss, ...]:
+    """What adapting and encoding cost, each once, at its place in the source."""
+    found = list(adapted.losses)
+    for loss in losses:
+        path = adapted.source(loss.path)
+        if path is not None:  # what was added by adapting, the source never had
+            found.append(loss if path == loss.path else replace(loss, path=path))
+    return tuple(dict.fromkeys(found))
+
+
+# --- where a sent value came from ------------------------------------------------------------------------------------
+
+
+def origins(request: Request, sent: Sent) -> dict[str, str]:
+    """By the path of a sent value, the path in the source of what it says.
+
+    The codecs do not tell; so a copy of the request whose texts are marks is encoded, and the marks are looked for.
+    """
+    source = sent.adapted.request if sent.adapted is not None else request
+    marked = replace(
+        source,
+        context=replace(
+            source.context, messages=tuple(_marked(at, message) for at, message in enumerate(source.context.messages))
+        ),
+    )
+    try:
+        body = wire_of(sent.api).encode_request(marked).body
+    except InterlinguaError:
+        return {}
+    found: dict[str, str] = {}
+    for path, text in _texts(body, "$"):
+        mark = _MARK.search(text) or _MARK.search(_decoded(text))
+        if mark is None:
+            continue
+        at, block = int(mark[1]), int(mark[2])
+        place = f"$.messages[{at}]" + (f".content[{block}]" if block >= 0 else ".content")
+        origin = sent.adapted.source(place) if sent.adapted is not None else place
+        if origin is not None:
+            found[path] = origin
+            for above in _ancestors(path):
+                found.setdefault(above, origin)
+    return found
+
+
+def _ancestors(path: str) -> Iterator[str]:
+    """The values around a value, up to the list that holds the messages."""
+    while (cut := max(path.rfind("."), path.rfind("["))) > 0:
+        path = path[:cut]
+        if "[" not in path:
+            return
+        yield path
+
+
+def _marked(at: int, message: Message) -> Message:
+    if isinstance(message, CustomMessage) or message.content is None:
+        return message
+    if isinstance(message.content, str):
+        return replace(message, content=f"{_OPEN}{at}.-1{_CLOSE}")
+    return replace(message, content=tuple(_mark(at, n, block) for n, block in enumerate(message.content)))
+
+
+def _mark(at: int, number: int, block: Block) -> Block:
+    mark = f"{_OPEN}{at}.{number}{_CLOSE}"
+    match block:
+        case TextBlock():
+            return replace(block, text=mark)
+        case ThinkingBlock():
+            return replace(block, thinking=mark)
+        case ToolCall():
+            return replace(block, arguments={"mark": mark}, arguments_text=None)
+        case ImageBlock() | AudioBlock() | DocumentBlock() if block.data is not None:
+            return replace(block, data=base64.b64encode(mark.encode()).decode())
+        case _:
+            return block
+
+
+def _decoded(text: str) -> str:
+    """Base64 as text, in case it is a mark."""
+    encoded = text.rpartition(",")[2]
+    if len(encoded) > 64:
+        return ""
+    try:
+        return base64.b64decode(encoded, validate=True).decode("utf-8", "replace")
+    except ValueError:
+        return ""
+
+
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _texts(item, f"{path}.{key}")
+    elif isinstance(value, list | tuple):
+        for at, item in enumerate(value):
+            yield from _texts(item, f"{path}[{at}]")
+
+
+# --- the wire view ---------------------------------------------------------------------------------------------------
+# The wire view: what is stored, what a dialect would send, and every loss between, each where it applies.
+
+
+STRING_SHOWN = 240  # characters of a string on a line
+MESSAGES_SHOWN = 200  # the latest ones
+_MEDIA = ("data", "image_url", "file_data", "bytes", "url")
+
+
+def wire_view(
+    tree: Tree,
+    to: str | None,
+    target: ModelDescriptor,
+    *,
+    part: Literal["request", "answer", "stream"] = "request",
+    thinking: Literal["drop", "text"] = "drop",
+    with_kept: bool = False,
+) -> WireView:
+    if part != "request":
+        return _answer_view(tree, to, target, part)
+    asked = before_answer(tree, to)
+    request, ids = tree.request_with_entries(asked, None)
+    own = request.model.api == target.api and not target.provider
+    sent = send(request, target, thinking=thinking, own=own)
+    shown, first = _shown(request)
+    losses = tuple(_numbered(sent.losses, ids))
+    came = origins(request, sent)
+    sent_lines = list(_lines(sent.body, came=came, ids=ids, losses=losses, first=first))
+    stored_lines = list(_lines(_stored(shown), ids=ids, losses=losses, shift=first))
+    notes = (f"{first} earlier messages are sent as well, and not shown here",) if first else ()
+    encoded = jsontext.write(sent.body)
+    return WireView(
+        dialect=target.api,
+        model=f"{target.provider}/{target.id}" if target.provider else target.id or None,
+        stored=tuple(stored_lines),
+        sent=tuple(sent_lines),
+        losses=tuple(_with_ghosts(_with_keepers(losses, request, sent, with_kept), sent_lines)),
+        bytes=len(encoded),
+        media_bytes=sum(_media_sizes(sent.body)),
+        hidden=sum(loss.severity == "record" for loss in losses),
+        back=own and not [loss for loss in losses if loss.severity != "record"],
+        notes=notes,
+    )
+
+
+def before_answer(tree: Tree, to: str | None) -> str | None:
+    """What an answer read ends before it; other entries are read themselves."""
+    at = to if to is not None else tree.head()
+    if at is None:
+        raise HttpProblem(404, "the session is empty", code="entry_not_found", remedy="say something first")
+    entry = tree.entry(at)
+    message: AgentMessage = entry.message
+    return entry.parent_id if isinstance(message, AssistantMessage) and entry.parent_id is not None else at
+
+
+def _shown(request: Request) -> tuple[Request, int]:
+    """The request with its latest messages alone, and how many are left out."""
+    first = max(0, len(request.context.messages) - MESSAGES_SHOWN)
+    if not first:
+        return request, 0
+    return change(request, context=change(request.context, messages=request.context.messages[first:])), first
+
+
+def _stored(request: Request) -> dict[str, Any]:
+    """A request as it is stored, with the paths that losses have."""
+    context = plain(request.context)
+    body = {"system": context.pop("systemPrompt", None), **context, "options": plain(request.options)}
+    return {key: value for key, value in {"model": plain(request.model), **body}.items() if value}
+
+
+# --- losses ----------------------------------------------------------------------------------------------------------
+
+
+def _numbered(losses: Sequence[Loss], ids: Sequence[str | None]) -> Iterator[LossView]:
+    """In order of appearance: by message and block, what is beside the messages first; bookkeeping last."""
+    ordered = sorted(losses, key=lambda loss: (loss.severity == "record", _order(loss.path)))
+    for n, loss in enumerate(ordered, 1):
+        entry, block = entry_of(loss.path, ids)
+        yield LossView(
+            n=n, path=loss.path, what=loss.what, why=loss.why, severity=loss.severity, entry=entry, block=block
+        )
+
+
+def loss_views(losses: Sequence[Loss], ids: Sequence[str | None]) -> tuple[LossView, ...]:
+    return tuple(_numbered(losses, ids))
+
+
+def _order(path: str) -> tuple[int, int, str]:
+    found = spot(path)
+    if found is None:
+        return (-1 if path.startswith(("$.model", "$.system")) else 1 << 30, -1, path)
+    return (found.message, -1 if found.block is None else found.block, path)
+
+
+def _with_ghosts(losses: Sequence[LossView], lines: Sequence[JsonLine]) -> Iterator[LossView]:
+    """Where on the sent side something is missing: before the first line that came from behind it."""
+    known = [(_order(line.source), at) for at, line in enumerate(lines) if line.source is not None]
+    known.sort()
+    for loss in losses:
+        if loss.severity != "dropped":
+            yield loss
+            continue
+        at = bisect.bisect_right(known, (_order(loss.path), len(lines)))
+        yield change(loss, ghost=known[at][1] if at < len(known) else max(0, len(lines) - 1))
+
+
+def _with_keepers(losses: Sequence[LossView], request: Request, sent: Sent, wanted: bool) -> Sequence[LossView]:
+    """Which other wires would not lose it."""
+    if not wanted or len(request.context.messages) > MESSAGES_SHOWN:
+        return losses
+    lost: dict[str, set[str]] = {}
+    for api in WIRES:
+        if api == sent.api:
+            continue
+        try:
+            other = send(request, ModelDescriptor(id=request.model.id, api=api))
+        except InterlinguaError:
+            continue
+        lost[api] = {loss.path for loss in other.losses if loss.severity != "record"}
+    return [
+        loss
+        if loss.severity == "record"
+        else change(loss, kept_by=tuple(api for api, paths in lost.items() if loss.path not in paths))
+        for loss in losses
+    ]
+
+
+# --- lines -----------------------------------------------------------------------------------------------------------
+
+
+def _lines(
+    value: Any,
+    *,
+    came: dict[str, str] | None = None,
+    ids: Sequence[str | None] = (),
+    losses: Sequence[LossView] = (),
+    shift: int = 0,
+    first: int = 0,
+) -> Iterator[JsonLine]:
+    """JSON as indented lines, each with its path, where it came from, and the losses that are about it.
+
+    What came from messages before `first` is left out.
+    """
+    by_path: dict[str, list[int]] = {}
+    for loss in losses:
+        if loss.severity != "record":
+            by_path.setdefault(loss.path, []).append(loss.n)
+    given: set[int] = set()
+    skipped = _early(came or {}, first)
+    for depth, text, path, cut in _walk(value, "$", "", 0, skipped=skipped):
+        source = path if came is None else came.get(path)
+        if source is not None and came is None and shift:
+            source = _shifted(source, shift)
+        entry, block = entry_of(source, ids) if source is not None else (None, None)
+        numbers = tuple(n for n in _about(source, by_path) if n not in given) if source is not None else ()
+        given.update(numbers)
+        yield JsonLine(
+            depth=depth,
+            text=text,
+            path=path,
+            source=source if came is not None else None,
+            entry=entry,
+            block=block,
+            loss=numbers,
+            cut=cut,
+        )
+
+
+def _early(came: dict[str, str], first: int) -> set[str]:
+    """The paths of sent items that came from messages before the first one that is shown."""
+    if not first:
+        return set()
+    items = ((path, spot(origin)) for path, origin in came.items() if path.endswith("]") and path.count("[") == 1)
+    return {path for path, found in items if found is not None and found.message < first}
+
+
+def _shifted(path: str, shift: int) -> str:
+    found = spot(path)
+    if found is None:
+        return path
+    return path.replace(f"$.messages[{found.message}]", f"$.messages[{found.message + shift}]", 1)
+
+
+def _about(source: str, by_path: dict[str, list[int]]) -> list[int]:
+    return by_path.get(source, [])
+
+
+def _walk(
+    value: Any, path: str, label: str, depth: int, last: bool = True, skipped: Collection[str] = ()
+) -> Iterator[tuple[int, str, str, int | None]]:
+    """Depth, text, path and characters left out of each line."""
+    comma = "" if last else ","
+    if isinstance(value, dict | list | tuple) and value:
+        is_object = isinstance(value, dict)
+        items = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
+        yield depth, f"{label}{'{' if is_object else '['}", path, None
+        for number, (key, item) in enumerate(items):
+            place = f"{path}.{key}" if is_object else f"{path}[{key}]"
+            if place in skipped:
+                continue
+            name = f"{jsontext.compact(key)}: " if is_object else ""
+            yield from _walk(item, place, name, depth + 1, number == len(items) - 1, skipped)
+        yield depth, f"{'}' if is_object else ']'}{comma}", path, None
+        return
+    if isinstance(value, str) and len(value) > STRING_SHOWN:
+        text = jsontext.compact(value[:STRING_SHOWN])
+        yield depth, f'{label}{text[:-1]}…"{comma}', path, len(value) - STRING_SHOWN
+        return
+    yield depth, f"{label}{jsontext.compact(value)}{comma}", path, None
+
+
+def _media_sizes(value: Any) -> Iterator[int]:
+    """The bytes of base64 in a body."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if isinstance(item, str) and key in _MEDIA and len(item) > STRING_SHOWN:
+                yield len(item)
+            else:
+                yield from _media_sizes(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _media_sizes(item)
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+def _answer_view(tree: Tree, to: str | None, target: ModelDescriptor, part: str) -> WireView:
+    at = to if to is not None else tree.head()
+    entry = tree.session_at(at).entry(at) if at is not None else None
+    message: AgentMessage | None = entry.message if entry is not None else None
+    if not isinstance(message, AssistantMessage):
+        raise HttpProblem(422, "only an answer has a wire form of its own", path="query.to", remedy="choose an answer")
+    wire = wire_of(target.api)
+    ids = [at]
+    losses: tuple[LossView, ...] = ()
+    if part == "stream":
+        encoder = wire.StreamEncoder()
+        raw = b"".join([*(encoder.feed(event) for event in unfold(message)), encoder.close()])
+        lines = tuple(
+            JsonLine(depth=0, text=line[: 10 * STRING_SHOWN], path=f"${number}", cut=_left(line))
+            for number, line in enumerate(raw.decode("utf-8", "replace").split("\n"))
+        )
+        size = len(raw)
+    else:
+        encoded = wire.encode_response(message)
+        moved = [change(loss, path=f"$.messages[0]{loss.path.removeprefix('$')}") for loss in encoded.losses]
+        losses = tuple(_numbered(moved, ids))
+        lines = tuple(_lines(encoded.body))
+        size = len(jsontext.write(encoded.body))
+    return WireView(
+        dialect=target.api,
+        model=message.model,
+        stored=tuple(_lines(plain(message))),
+        sent=lines,
+        losses=losses,
+        bytes=size,
+        media_bytes=0,
+        hidden=sum(loss.severity == "record" for loss in losses),
+    )
+
+
+def _left(line: str) -> int | None:
+    return len(line) - 10 * STRING_SHOWN if len(line) > 10 * STRING_SHOWN else None
+
+
+# --- hand-over -------------------------------------------------------------------------------------------------------
+# What a hand-over would cost: which of some models could read how much of a conversation. Nothing is sent.
+
+
+def handover_view(
+    tree: Tree,
+    to: str | None,
+    models: Sequence[str],
+    *,
+    text: str | None = None,
+    replaces: str | None = None,
+    thinking: Literal["drop", "text"] = "drop",
+) -> Handover:
+    """For each model what it would not read, what it would refuse, whether it fits, and what reading costs."""
+    at = tree.entry(replaces).parent_id if replaces is not None else to
+    request, ids = (
+        tree.request_with_entries(at) if at is not None or replaces is None else tree.request_of((), tree.session, None)
+    )
+    if text:
+        given = (*request.context.messages, UserMessage(content=text))
+        request, ids = replace(request, context=replace(request.context, messages=given)), [*ids, None]
+    views = tuple(_model(request, ids, name, described(name), thinking) for name in models)
+    return Handover(
+        reads=Reads(messages=len(request.context.messages), tokens=budget.taken(request.context)),
+        models=views,
+        causes=tuple(_causes(views)),
+    )
+
+
+def counted(losses: Sequence[Any]) -> LossCounts:
+    """How many losses there are of each kind."""
+    kinds = [loss.severity for loss in losses]
+    return LossCounts(dropped=kinds.count("dropped"), weakened=kinds.count("weakened"), record=kinds.count("record"))
+
+
+def _model(
+    request: Request, ids: Sequence[str | None], name: str, model: ModelDescriptor, thinking: Literal["drop", "text"]
+) -> HandoverModel:
+    # A model that has no wire (the offline ones) reads the conversation as it is.
+    sent = send(request, model, thinking=thinking) if model.api in WIRES else None
+    losses = loss_views(sent.losses if sent is not None else (), ids)
+    tokens = budget.taken(sent.adapted.request.context if sent is not None and sent.adapted else request.context)
+    window = model.context_window
+    fits = window is None or tokens <= window
+    return HandoverModel(
+        model=name,
+        api=model.api,
+        losses=losses,
+        counts=counted(losses),
+        fits=fits,
+        tokens=tokens,
+        window=window,
+        cost=_cost(model, tokens),
+        refuses=tuple(_refusals(sent.adapted.request if sent is not None and sent.adapted else request, model))
+        if fits
+        else (_too_long(tokens, window or 0),),
+        same_family=_is_same_family(request, model),
+    )
+
+
+def _cost(model: ModelDescriptor, tokens: int) -> float | None:
+    """What reading this would cost, as far as it is known, with nothing cached."""
+    cost = catalogue.cost(Usage.of(tokens, 0), model)
+    return cost.total if cost is not None else None
+
+
+def _refusals(request: Request, model: ModelDescriptor) -> list[FindingView]:
+    """What is still wrong after the repairs that sending makes."""
+    return [
+        FindingView(
+            n=n,
+            path=finding.path,
+            severity="error",
+            effect="refuses",
+            message=finding.message,
+            remedy=finding.remedy,
+        )
+        for n, finding in enumerate(check(request, target=model if model.api in WIRES else None), 1)
+        if finding.severity == "error"
+    ]
+
+
+def _too_long(tokens: int, window: int) -> FindingView:
+    return FindingView(
+        n=1,
+        path="$.messages",
+        severity="error",
+        effect="refuses",
+        message=f"about {tokens:,} tokens do not fit its {window:,}",
+        remedy="compact first, or choose a model that reads more",
+    )
+
+
+def _is_same_family(request: Request, model: ModelDescriptor) -> bool:
+    """Whether the model can verify the thoughts of the last answer."""
+    answers = [m for m in request.context.messages if isinstance(m, AssistantMessage) and m.model]
+    if not answers:
+        return False
+    known = family(answers[-1].model, answers[-1].api)
+    return known is not None and known == family(model.id, model.api)
+
+
+def _causes(models: Sequence[HandoverModel]) -> list[Cause]:
+    """Losses of the same kind as rows, the models as columns."""
+    rows: dict[tuple[str, str], list[tuple[str, LossView]]] = {}
+    for model in models:
+        for loss in model.losses:
+            if loss.severity != "record":
+                rows.setdefault((loss.what, loss.why), []).append((model.model, loss))
+    causes = []
+    for (what, why), found in rows.items():
+        by: dict[str, CauseCount] = {}
+        for name, loss in found:
+            before = by.get(name)
+            by[name] = CauseCount(severity=loss.severity, count=1 if before is None else before.count + 1)
+        spots = dict.fromkeys((loss.entry, loss.block) for _, loss in found)
+        most = max(count.count for count in by.values())
+        causes.append(
+            Cause(
+                what=what,
+                why=why,
+                label=what if most == 1 else f"{most} × {what}",
+                entries=tuple(Spot(entry=entry, block=block) for entry, block in spots),
+                by=by,
+            )
+        )
+    return causes

@@ -1,0 +1,422 @@
+"""Sessions that the canvas writes: shared writers, histories of agents, merges, canvases of clients."""
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from ..agent.batch import Journal
+from ..dialects import dialect
+from ..serving.problems import HttpProblem
+from ..sessions import EntryExists, Session, SessionNotFound, StaleHead, UnfinishedCall, compaction
+from ..sessions.compaction import is_bookkeeping
+from ..values.canonical import build, plain
+from ..values.errors import InterlinguaError
+from ..values.messages import AgentMessage, CustomMessage, ToolCall, ToolResultMessage, UserMessage, text_of
+from ..values.request import Conversation, Entry
+from .library import CLIENT, Library, Place
+
+# --- writers ---------------------------------------------------------------------------------------------------------
+# Sessions that the canvas writes, and the histories of its agents in them: several may grow in one session at once.
+
+
+AGENT = "main"  # whose sessions linked forks are
+
+
+class Writers:
+    """Sessions open for writing, each once, as long as somebody writes."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._open: dict[str, tuple[Session, int]] = {}
+        self._lock = asyncio.Lock()
+
+    async def take(self, place: Place) -> Session:
+        """The session at a place, open for writing; raises SessionBusy. Give it back."""
+        async with self._lock:
+            known = self._open.get(place.key)
+            session = known[0] if known is not None else await asyncio.to_thread(self._opened, place)
+            self._open[place.key] = (session, known[1] + 1 if known is not None else 1)
+            return session
+
+    def _opened(self, place: Place) -> Session:
+        return self._library.open(place, read_only=False)
+
+    async def keep(self, key: str, session: Session) -> None:
+        """Takes over a session that was just made, open for writing. Give it back."""
+        async with self._lock:
+            self._open[key] = (session, 1)
+
+    def current(self, key: str) -> Session:
+        """A session that is open for writing already."""
+        return self._open[key][0]
+
+    async def give_back(self, key: str) -> None:
+        async with self._lock:
+            session, users = self._open[key]
+            if users > 1:
+                self._open[key] = (session, users - 1)
+                return
+            del self._open[key]
+            await asyncio.to_thread(session.close)
+
+    @contextlib.asynccontextmanager
+    async def writing(self, place: Place) -> Any:
+        session = await self.take(place)
+        try:
+            yield session
+        finally:
+            await self.give_back(place.key)
+
+    async def close(self) -> None:
+        async with self._lock:
+            for session, _ in self._open.values():
+                await asyncio.to_thread(session.close)
+            self._open.clear()
+
+
+class Lingering:
+    """Sessions that stay open for writing for a while after each use: commits come in rows."""
+
+    def __init__(self, writers: Writers, seconds: float = 10.0) -> None:
+        self._writers = writers
+        self._seconds = seconds
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def take(self, place: Place) -> Session:
+        """A session to write now; it need not be given back."""
+        timer = self._timers.pop(place.key, None)
+        if timer is not None:
+            timer.cancel()
+            session = self._writers.current(place.key)
+        else:
+            session = await self._writers.take(place)
+        loop = asyncio.get_running_loop()
+        self._timers[place.key] = loop.call_later(self._seconds, self._later, place.key)
+        return session
+
+    def _later(self, key: str) -> None:
+        task = asyncio.ensure_future(self.let_go(key))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def let_go(self, key: str) -> None:
+        """Closes a session now, if it was kept open."""
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+            await self._writers.give_back(key)
+
+    async def close(self) -> None:
+        for key in list(self._timers):
+            await self.let_go(key)
+
+
+class BranchHistory(Journal):
+    """An agent's history on one branch of a session: what it says follows what it said, whatever others append."""
+
+    def __init__(self, session: Session, at: str | None, branch: str | None = None) -> None:
+        self.session = session
+        self.at = at
+        self.branch = branch
+        self.journal: Journal = self
+        self.messages: list[AgentMessage] = []
+        self._open: dict[str, UnfinishedCall] = {}
+        self.reload()
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return self.session.context_entries(to=self.at) if self.at is not None else ()
+
+    def append(self, message: AgentMessage) -> None:
+        self.at = self._append(message).id
+        self.messages.append(message)
+        if isinstance(message, ToolResultMessage):
+            self._open.pop(message.tool_call_id, None)
+
+    def _append(self, message: AgentMessage) -> Entry:
+        if self.branch is not None:
+            try:
+                return self.session.append(message, branch=self.branch, expect=self.at)
+            except StaleHead:  # somebody moved the branch: it is theirs now, and this goes on without a name
+                self.branch = None
+        return self.session.append(message, parent_id=self.at)
+
+    def note_begun(self, call: ToolCall) -> None:
+        self.session.journal("tool_start", call_id=call.id, name=call.name, at=self.at)
+
+    def note_finished(self, call: ToolCall, result: ToolResultMessage) -> None:
+        self.session.journal("tool_end", call_id=call.id, name=call.name, at=self.at, result=plain(result))
+
+    def begun(self, call_id: str) -> bool:
+        found = self._open.get(call_id)
+        return found is not None and found.started
+
+    def finished(self, call_id: str) -> ToolResultMessage | None:
+        found = self._open.get(call_id)
+        if found is None or not isinstance(found.result, dict):
+            return None
+        result: ToolResultMessage = build(found.result, ToolResultMessage)
+        return result
+
+    def sync(self) -> None:
+        self.session.sync()
+
+    def compact(self, summary: str, first_kept: str | None, **about: Any) -> None:
+        names = {"tokens_before": "tokensBefore"}
+        fields = {"summary": summary, "firstKept": first_kept, "timestamp": int(time.time() * 1000)}
+        fields |= {names.get(key, key): value for key, value in about.items()}
+        given = {key: value for key, value in fields.items() if value is not None}
+        self.at = self._append(CustomMessage(compaction.ROLE, given)).id
+        self.sync()
+        self.reload()
+
+    def reload(self) -> None:
+        self.messages[:] = [] if self.at is None else self.session.context_messages(to=self.at)
+        unfinished = () if self.at is None else self.session.unfinished_calls(to=self.at)
+        self._open = {found.call.id: found for found in unfinished}
+
+
+# --- merging ---------------------------------------------------------------------------------------------------------
+# Merging branches of a session into one: as an entry with several parents, as a mere continuation, or as one message.
+#
+# - *explicit*: the new entry follows the target and names the heads of the sources as further parents;
+# - *linear*: the new entry follows the target alone; where it came from is noted with it;
+# - *squash*: what the sources said since they parted from the target is said again, in one message, behind the target.
+
+
+SELF = "interlingua"
+
+
+def merged(
+    session: Session,
+    into: str,
+    sources: Sequence[str],
+    message: AgentMessage | None,
+    strategy: Literal["explicit", "linear", "squash"],
+) -> Entry:
+    """The entry that merges branches (or entries) into a branch, which moves there; the sources stay as they are."""
+    branches = session.branches()
+    if into not in branches:
+        raise HttpProblem(404, f"no branch {into!r}", code="branch_not_found", path="$.into", remedy="make it first")
+    if not sources:
+        raise HttpProblem(422, "nothing to merge", path="$.from", remedy="name at least one branch")
+    heads = [_head(session, source, at) for at, source in enumerate(sources)]
+    target = branches[into].head
+    given = message if message is not None else _squashed(session, target, heads, strategy)
+    reported = [
+        {"branch": source, "head": head} if source in branches else {"head": head}
+        for source, head in zip(sources, heads, strict=True)
+    ]
+    about = {SELF: {"merge": {"strategy": strategy, "into": into, "target": target, "sources": reported}}}
+    parents = [head for head in dict.fromkeys(heads) if head != target] if strategy == "explicit" else []
+    return session.append(given, branch=into, expect=target, parents=parents, extra=about)
+
+
+def _head(session: Session, source: str, at: int) -> str:
+    known = session.branches().get(source)
+    head = known.head if known is not None else source
+    if known is not None and head is None:
+        raise HttpProblem(422, f"nothing was said on {source!r}", path=f"$.from[{at}]", remedy="leave it out")
+    session.line_of(head or "")
+    return head or ""
+
+
+def _squashed(session: Session, target: str | None, heads: Sequence[str], strategy: str) -> UserMessage:
+    if strategy != "squash":
+        raise HttpProblem(422, "a merge needs a message", path="$.message", remedy="say what comes of the branches")
+    known = {entry.id for entry in session.path(to=target)} if target is not None else set()
+    parts = []
+    for head in heads:
+        for entry in session.path(to=head):
+            message: AgentMessage = entry.message
+            if entry.id not in known and not is_bookkeeping(message) and not isinstance(message, CustomMessage):
+                parts.append(f"{message.role}: {text_of(message.content)}")
+            known.add(entry.id)
+    extra: dict[str, Any] = {}
+    return UserMessage(content="\n\n".join(parts), timestamp=int(time.time() * 1000), extra=extra)
+
+
+# --- canvases of clients ---------------------------------------------------------------------------------------------
+# Canvases as the `llm-canvas` format has them, kept as sessions: nodes in, nodes out, nothing lost between.
+#
+# A canvas is a session of the agent `canvas`. A node is an entry, or several where one message of that format is
+# several of ours; the last of them has the node's id. All of it blocks: use threads.
+
+
+API = "llm-canvas"
+_OTHER = "~other"  # the id of a node that keeps a first system message a message
+
+
+class Nodes:
+    """The canvases of a library."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._pending: dict[tuple[str, str], list[str]] = {}  # merges that were named before they were committed
+
+    def key(self, id: str) -> str:
+        return self._library.own_key(CLIENT, id)
+
+    def place(self, id: str) -> Place:
+        return self._library.place(self.key(id))
+
+    def reading(self, id: str) -> Session:
+        try:
+            return self._library.open(self.place(id))
+        except InterlinguaError:
+            raise no_canvas(id) from None
+
+    def create(self, title: str | None, description: str | None, id: str | None = None) -> str:
+        """A new canvas. One that is there already is not made twice."""
+        name = id or str(uuid.uuid4())
+        about = {key: value for key, value in (("title", title), ("description", description)) if value}
+        given = Conversation(extra={"interlingua": {"canvas": about}})
+        with Session.open(name, agent=CLIENT, store=self._library.store, about=given) as session:
+            if not session.line_count:
+                session.label(None, title or "Untitled canvas")
+        return name
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """All canvases, the oldest first."""
+        store = self._library.store
+        infos = store.sessions(CLIENT) if CLIENT in store.agents() else []
+        found = [self.summary(info.id) for info in sorted(infos, key=lambda info: (info.created or 0, info.id))]
+        return [one for one in found if one is not None]
+
+    def append(self, session: Session, id: str, name: str, node: dict[str, Any], parents: Sequence[str] = ()) -> None:
+        """Commits a node. The same node again is the same commit; another with its id is refused."""
+        entries = _entries(name, node)
+        parent = node.get("parent_id")
+        if isinstance(parent, str) and not _has(session, parent):
+            raise HttpProblem(
+                422, f"no node {parent!r} to hang from", path="$.data.data.parent_id", remedy="commit the parent first"
+            )
+        if _has(session, name):
+            if session.entry(name).message == entries[-1].message:
+                return
+            raise HttpProblem(
+                400,
+                f"Message with ID {name} already exists",
+                code="node_already_exists",
+                path="$.data.data.id",
+                remedy="choose another id, or update the message",
+            )
+        further = self._pending.pop((id, name), [])
+        named = dict.fromkeys((*entries[-1].parents, *further, *parents))
+        merged = tuple(other for other in named if other != parent and _has(session, other))
+        for entry in entries:
+            last = entry is entries[-1]
+            with contextlib.suppress(EntryExists):
+                session.append(
+                    entry.message,
+                    id=entry.id,
+                    parent_id=entry.parent_id,
+                    parents=merged if last else (),
+                    extra=entry.extra,
+                )
+
+    def revise(self, session: Session, id: str, name: str, node: dict[str, Any]) -> list[str]:
+        """Takes in what a node says now; gives the nodes that changed by it.
+
+        The client sends the whole parent with each new child, whose id it has not committed yet: children follow from
+        parents, so that alone changes nothing. A child that hangs elsewhere is a merge.
+        """
+        if not _has(session, name):
+            raise HttpProblem(
+                404, f"Message with ID {name} not found", code="message_not_found", remedy="commit it first"
+            )
+        changed: list[str] = []
+        entries = _entries(name, {**node, "parent_id": session.entry(name, media=False).parent_id})
+        for entry in entries:
+            there = entry.id or ""
+            if not _has(session, there):
+                continue
+            before = session.entry(there)
+            if (before.message, before.extra) != (entry.message, entry.extra):
+                session.revise(there, entry.message, extra=entry.extra)
+                changed.append(name)
+        children = node.get("child_ids")
+        named = [child for child in children if isinstance(child, str)] if isinstance(children, list) else []
+        changed += [child for child in named if self._merge(session, id, name, child)]
+        return list(dict.fromkeys(changed))
+
+    def _merge(self, session: Session, id: str, source: str, child: str) -> bool:
+        """Whether a child that a node names is a merge that did not know of it."""
+        if not _has(session, child):
+            waiting = self._pending.setdefault((id, child), [])
+            if source not in waiting:
+                waiting.append(source)
+            while len(self._pending) > 10_000:
+                del self._pending[next(iter(self._pending))]
+            return False
+        entry = session.entry(child)
+        if entry.parent_id == source or source in entry.parents or source == child:
+            return False
+        session.revise(child, entry.message, parents=(*entry.parents, source))
+        return True
+
+    def data(self, id: str) -> dict[str, Any]:
+        """A canvas as a whole, as the client reads it."""
+        with self.reading(id) as session:
+            about = session.about.get("canvas")
+            conversation = session.conversation()
+            kept = tuple(entry for entry in conversation.entries if entry.id is not None)
+            whole = Conversation(entries=kept, extra={API: {"~canvas": True}}) if kept else None
+            nodes = dialect(API).encode(whole).body["nodes"] if whole is not None else {}
+            created = session.about.get("createdAt")
+            given = about if isinstance(about, dict) else {}
+            return {
+                "canvas_id": id,
+                "title": given.get("title", session.title),
+                "description": given.get("description"),
+                "created_at": created / 1000 if isinstance(created, int) else 0.0,
+                "last_updated": self._last_updated(id, created),
+                "nodes": nodes,
+            }
+
+    def summary(self, id: str) -> dict[str, Any] | None:
+        try:
+            with self.reading(id) as session:
+                about, created = session.about.get("canvas"), session.about.get("createdAt")
+                roots = [entry.id for entry in session.roots()]
+                count = sum(1 for entry in session.entries() if entry.id is not None and "/" not in entry.id)
+                given = about if isinstance(about, dict) else {}
+                return {
+                    "canvas_id": id,
+                    "created_at": created / 1000 if isinstance(created, int) else 0.0,
+                    "root_ids": roots,
+                    "node_count": count,
+                    "title": given.get("title", session.title),
+                    "description": given.get("description"),
+                    "meta": {"last_updated": self._last_updated(id, created)},
+                }
+        except HttpProblem:
+            return None
+
+    def _last_updated(self, id: str, created: Any) -> float:
+        infos = self._library.store.sessions(CLIENT)
+        modified = next((info.modified for info in infos if info.id == id), created if isinstance(created, int) else 0)
+        return modified / 1000
+
+
+def _entries(name: str, node: dict[str, Any]) -> Sequence[Entry]:
+    """The entries of a node. A system message alone would be read as a canvas's system text: so it is not alone."""
+    other = {"id": _OTHER, "message": {"role": "user", "content": ""}, "child_ids": []}
+    decoded = dialect(API).decode({"nodes": {_OTHER: other, name: {**node, "id": name, "child_ids": []}}})
+    return [entry for entry in decoded.entries if entry.id != _OTHER]
+
+
+def _has(session: Session, id: str) -> bool:
+    try:
+        session.line_of(id)
+    except SessionNotFound:
+        return False
+    return True
+
+
+def no_canvas(id: str) -> HttpProblem:
+    return HttpProblem(404, f"Canvas with ID {id} not found", code="canvas_not_found", remedy="list the canvases")
