@@ -64,6 +64,8 @@ bench: setup ## Speed beside the limits and the peers, each peer in an environme
 	$(BIN)/python bench/agent.py
 	$(BIN)/python bench/search.py
 	$(BIN)/python bench/sessions.py
+	@$(MAKE) --no-print-directory interop/.envs/llm_canvas/ready
+	$(BIN)/python bench/canvas.py
 
 interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama.cpp, moto, PostgreSQL, llm-canvas
 	@test -x interop/.envs/ray/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/ray
@@ -75,10 +77,7 @@ interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama
 		cp interop/mcp_node/package*.json interop/.envs/mcp-node/ && \
 		npm ci --prefix interop/.envs/mcp-node --ignore-scripts --silent --no-audit --no-fund; fi
 	$(BIN)/python interop/mcp_servers.py
-	@test -x interop/.envs/llm_canvas/bin/python || \
-		for python in $$HOME/.pyenv/versions/3.12*/bin/python 3.12 $(BIN)/python; do \
-			$(BIN)/uv venv --quiet --python $$python interop/.envs/llm_canvas 2>/dev/null && break; done
-	@$(BIN)/uv pip install --quiet --python interop/.envs/llm_canvas/bin/python --require-hashes -r interop/llm_canvas.lock
+	@$(MAKE) --no-print-directory interop/.envs/llm_canvas/ready
 	$(BIN)/python interop/llm_canvas_client.py
 	$(BIN)/python interop/postgres_sessions.py
 	$(BIN)/python interop/postgres_durable.py
@@ -89,6 +88,12 @@ interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama
 	$(BIN)/python interop/litellm_proxy.py
 	$(BIN)/python interop/llama_cpp_server.py
 	$(BIN)/python interop/bedrock_signing.py
+
+interop/.envs/llm_canvas/ready: interop/llm_canvas.lock
+	@for python in $$HOME/.pyenv/versions/3.12*/bin/python 3.12 $(BIN)/python; do \
+		$(BIN)/uv venv --quiet --clear --python $$python interop/.envs/llm_canvas 2>/dev/null && break; done
+	@$(BIN)/uv pip install --quiet --python interop/.envs/llm_canvas/bin/python --require-hashes -r $<
+	@touch $@
 
 web: setup ## Build the page of the canvas into the package; needs Node
 	@command -v npm >/dev/null || { echo "make web needs Node 20 or newer (npm is not on PATH); the built page is in src/interlingua/canvas/assets"; exit 1; }
