@@ -102,8 +102,9 @@ def walk_through(locale, folder):
     assert TEXT == json.loads((folder / "öut.json").read_text("utf-8"))["messages"][0]["content"]
     code, out, err = piped(locale, folder, "show", "fehlt-日.json")
     assert (1, "") == (code, out) and err.startswith("interlingua: fehlt-日.json")
-    code, _, err = piped(locale, folder, "run", "-m", "debug/echo", given=b"gr\xfc\xdfe")
-    assert 1 == code and "standard input is not UTF-8" in err
+    for arguments in (("run", "-m", "debug/echo"), ("auth", "login", "openai"), ("tools", "run", "ls", "-")):
+        code, _, err = piped(locale, folder, *arguments, given=b"gr\xfc\xdfe")
+        assert 1 == code and "standard input is not UTF-8" in err
 
 
 @pytest.mark.parametrize("name", LOCALES)

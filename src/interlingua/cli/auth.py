@@ -145,7 +145,7 @@ def _typed_key(provider: str) -> Credential:
 def _typed(what: str) -> str:
     if sys.stdin.isatty():
         return str(click.prompt(what, hide_input=True, err=True, default="", show_default=False))
-    return sys.stdin.readline()
+    return output.typed_in(line=True)
 
 
 async def _alone(store: CredentialStore, provider: str, change: Callable[[], Any]) -> Any:

@@ -23,10 +23,10 @@ def console(*, err: bool = False) -> Console:
 _WIDE = 4000  # columns, where there is no screen: nothing is cut short or broken
 
 
-def typed_in() -> str:
-    """The text on standard input. Raises `FormatError` where it is no UTF-8."""
+def typed_in(*, line: bool = False) -> str:
+    """The text on standard input, or its first line. Raises `FormatError` where it is no UTF-8."""
     try:
-        return sys.stdin.read()
+        return sys.stdin.readline() if line else sys.stdin.read()
     except UnicodeDecodeError as error:
         raise FormatError(
             f"standard input is not UTF-8 text (byte {error.start:,}); convert it first, for instance with iconv", "-"
