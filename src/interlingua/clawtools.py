@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from .connect.auth.resolver import AuthResolver, resolve_auth
 from .connect.client import builtin_connectors
 from .connect.connector import Connector
-from .connect.models_json import deserialize_model, serialize_model
+from .connect.models import deserialize_model, serialize_model
 from .connect.registry import ConnectorRegistry
 from .dialects.files.clawtools import mistakes, project, unproject
 from .plugins import (

@@ -434,9 +434,8 @@ async def test_a_connector_of_ones_own_is_told_only_its_own_access(servers: dict
 
 def test_a_model_like_one_of_another_provider_shares_its_facts_and_not_its_ways(tmp_path: Any) -> None:
     """Headers and address of that provider are not sent, or sent to, in another's name."""
-    from interlingua.connect.models import Catalogue
-    from interlingua.connect.overrides import load_overrides
-    from interlingua.connect.prices.sheet import PriceSheet
+    from interlingua.connect.models import Catalogue, load_overrides
+    from interlingua.connect.prices import PriceSheet
 
     file = tmp_path / "models.toml"
     file.write_text(

@@ -10,7 +10,7 @@ from connect.talking import KEY, Own, ask, saying
 from interlingua.connect import models as catalogue
 from interlingua.connect.client import Client, builtin_connectors
 from interlingua.connect.connector import Connector, HttpConnector
-from interlingua.connect.models_json import deserialize_model, serialize_model
+from interlingua.connect.models import deserialize_model, serialize_model
 from interlingua.connect.providers import PROVIDERS, ROWS
 from interlingua.connect.registry import ConnectorRegistry
 from interlingua.testing import Server

@@ -16,7 +16,7 @@ from rich.text import Text
 from ..connect.auth.credentials import Backend, Credential, CredentialStore, Secret
 from ..connect.auth.oauth import DeviceCode, login_with_browser, login_with_device, oauth_client
 from ..connect.auth.resolver import convention, places, resolve_auth
-from ..connect.overrides import known_rows
+from ..connect.models import known_rows
 from ..dialects import WIRES
 from ..values.errors import AuthFailed, InterlinguaError
 from ..values.request import ResolvedAuth

@@ -6,8 +6,8 @@ import click
 from rich.table import Table
 
 from ..connect import models as catalogue
+from ..connect import prices as pricing
 from ..connect.debug import DebugConnector
-from ..connect.prices import rates as pricing
 from ..connect.providers import PROVIDERS
 from ..values.errors import FormatError
 from ..values.request import ModelDescriptor

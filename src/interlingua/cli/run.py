@@ -16,7 +16,7 @@ from rich.text import Text
 from ..agent.loop import output_of
 from ..connect.auth.resolver import resolve_auth
 from ..connect.client import default_client
-from ..connect.overrides import known_rows, own_notes
+from ..connect.models import known_rows, own_notes
 from ..connect.stream import Stream
 from ..conversion import decode, detect, encode, local_files
 from ..conversion.local_files import attached

@@ -38,8 +38,7 @@ from ..values.interop import must_propagate
 from ..values.messages import AssistantMessage
 from ..values.request import CallOptions, ModelDescriptor, Options, Request, StreamOptions
 from .connector import Connector, HttpConnector, account_of
-from .models import Catalogue, warm
-from .overrides import own_notes
+from .models import Catalogue, own_notes, warm
 from .registry import Foreign, opened
 from .retry import Breaker, Retry, Target, asks_to_wait, elsewhere
 from .stream import Batch, Source, Stream, Timeouts, Watch, contained

@@ -18,8 +18,7 @@ from . import telemetry
 from .auth.resolver import AuthResolver
 from .call import Attempts, Call, Fallback, GetApiKey, Model, OnRetry, chain, named, options_of
 from .connector import Connector, HttpConnector
-from .models import Catalogue
-from .overrides import own_notes, own_rows
+from .models import Catalogue, own_notes, own_rows
 from .providers import ROWS, Provider
 from .registry import ConnectorRegistry, models_of
 from .retry import Breaker, Retry

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from interlingua.connect import models as catalogue
+from interlingua.connect import prices as pricesheet
 from interlingua.connect.models import Catalogue
-from interlingua.connect.prices import sheet as pricesheet
-from interlingua.connect.prices.sheet import PriceSheet
+from interlingua.connect.prices import PriceSheet
 
 
 @pytest.fixture(scope="session")

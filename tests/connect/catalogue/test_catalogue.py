@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 import interlingua as il
 from interlingua.connect import models as catalogue
+from interlingua.connect import prices as pricesheet
 from interlingua.connect.models import Catalogue, openrouter_generation
-from interlingua.connect.prices import sheet as pricesheet
-from interlingua.connect.prices.sheet import Dated, PriceList, PriceSheet, Row
+from interlingua.connect.prices import Dated, PriceList, PriceSheet, Row
 from interlingua.values.errors import ProviderError
 from interlingua.values.messages import AssistantMessage, Cost, Usage
 from interlingua.values.request import ModelCost, ModelDescriptor

@@ -4,10 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from interlingua.connect.models import Catalogue
-from interlingua.connect.overrides import ModelNotes, Overrides, ProviderNotes
-from interlingua.connect.prices import sheet as pricesheet
-from interlingua.connect.prices.sheet import Dated, PriceList, PriceSheet, Row
+from interlingua.connect import prices as pricesheet
+from interlingua.connect.models import Catalogue, ModelNotes, Overrides, ProviderNotes
+from interlingua.connect.prices import Dated, PriceList, PriceSheet, Row
 from interlingua.values.messages import Usage
 
 SONNET = "claude-sonnet-4-5-20250929"

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from interlingua.connect import models as catalogue
-from interlingua.connect.models import Catalogue
-from interlingua.connect.overrides import Overrides, load_overrides, providers_from
-from interlingua.connect.prices.sheet import PriceSheet
+from interlingua.connect.models import Catalogue, Overrides, load_overrides, providers_from
+from interlingua.connect.prices import PriceSheet
 from interlingua.connect.providers import PROVIDERS, Provider
 from interlingua.values.errors import FormatError
 from interlingua.values.messages import Usage

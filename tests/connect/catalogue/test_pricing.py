@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.connect.prices import rates as pricing
-from interlingua.connect.prices.sheet import RATES, PriceSheet
+from interlingua.connect import prices as pricing
+from interlingua.connect.prices import RATES, PriceSheet
 from interlingua.dialects.wire import UsageDetail
 from interlingua.values.messages import Cost, Usage
 from interlingua.values.request import ModelCost

@@ -6,7 +6,7 @@ import pytest
 
 import interlingua as il
 from interlingua.connect.models import Catalogue
-from interlingua.connect.prices.sheet import Dated, PriceList, PriceSheet, Row
+from interlingua.connect.prices import Dated, PriceList, PriceSheet, Row
 from interlingua.values.messages import AssistantMessage, Cost
 from interlingua.values.request import ModelDescriptor
 from laws.wires import frames_of, stream_of, understood

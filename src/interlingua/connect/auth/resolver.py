@@ -20,7 +20,7 @@ from ...dialects.wire import AuthStyle
 from ...values.errors import AuthFailed, InterlinguaError
 from ...values.interop import attribute, struct_of, with_arguments
 from ...values.request import AuthMode, ResolvedAuth
-from ..overrides import known_rows
+from ..models import known_rows
 from ..providers import is_login_token
 from . import oauth
 from .credentials import Credential, CredentialStore, Secret
