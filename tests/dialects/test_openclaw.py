@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 import interlingua as il
 from dialects.trips import accounted, edited, foreign_conversations, returned, without_fate
+from interlingua.dialects import WIRES
 from interlingua.dialects.files import openclaw
 from interlingua.values.errors import BadWire
 from interlingua.values.losses import Lines
@@ -380,7 +381,7 @@ def test_what_cannot_be_packed_is_reported(data: st.DataObject) -> None:
     """The same for conversations with wires that pi packs, with all kinds of things in their extras."""
     conversation = data.draw(foreign_conversations("openclaw"))
     api = data.draw(st.sampled_from(PACKED_APIS))
-    owner = openclaw.OWNERS[api]
+    owner = WIRES[api].base
     held = st.sampled_from(
         [{"id": "fc_1"}, {"id": "x|1", "phase": "commentary"}, {"~fields": ["reasoning"]}, {"id": 5}]
     )

@@ -72,6 +72,7 @@ from ..residual import (
     whole,
     with_residual,
 )
+from ..targets import owner as owner_of
 from ..wire import FileFormat
 from .records import NO_CALL, is_null, lines_of
 
@@ -80,12 +81,6 @@ API = "openclaw"
 # The wires whose items pi packs, and the name under which their dialects file what only they can say.
 RESPONSES = "openai-responses"
 COMPLETIONS = "openai-completions"
-OWNERS = {
-    "openai-responses": RESPONSES,
-    "azure-openai-responses": RESPONSES,
-    "openai-codex-responses": RESPONSES,
-    "openai-completions": COMPLETIONS,
-}
 NAMES = ("reasoning_content", "reasoning", "reasoning_text")  # fields that reasoning comes in on the chat wire
 REDACTED = "[Reasoning redacted]"  # what pi shows in place of a redacted thought
 
@@ -145,6 +140,12 @@ FIELD_SUPPORT: SupportTable = {
 
 
 # --- blocks ----------------------------------------------------------------------------------------------------------
+
+
+def _packed_by(api: str | None) -> str | None:
+    """The wire whose items pi packs, where a message came over it or over a variant of it."""
+    found = owner_of(api)
+    return found if found in (RESPONSES, COMPLETIONS) else None
 
 
 def decode_block(wire: Any, owner: str | None = None) -> Block:
@@ -388,7 +389,7 @@ class _Calls:
         self.plain: dict[str, str] = {}  # the reverse
 
     def note(self, message: AssistantMessage) -> None:
-        owner = OWNERS.get(message.api or "")
+        owner = _packed_by(message.api)
         for call in message.tool_calls:
             packed = _pack_id(call, owner)
             self.packed[call.id] = packed
@@ -440,7 +441,7 @@ def _decode_assistant(wire: dict[str, Any]) -> AssistantMessage:
     api: str | None = optional(wire.get("api"))
     reason: Any = optional(wire.get("stopReason"))
     return AssistantMessage(
-        content=_decode_content(wire, OWNERS.get(api or "")),
+        content=_decode_content(wire, _packed_by(api)),
         api=api,
         provider=optional(wire.get("provider")),
         model=optional(wire.get("model")),
@@ -537,7 +538,7 @@ def _is_packed(block: Block, following: tuple[Block, ...]) -> bool:
 
 
 def _encode_assistant(message: AssistantMessage, report: Reporter) -> dict[str, Any]:
-    content = _encode_content(message.content, report, OWNERS.get(message.api or ""))
+    content = _encode_content(message.content, report, _packed_by(message.api))
     encoded = {
         "role": "assistant",
         "content": content,
@@ -753,7 +754,7 @@ def _executed(conversation: Conversation) -> Iterator[str]:
     """Where blocks hold what only the minting wire can say, and pi's forms hold all of it."""
     for entry, place in zip(conversation.entries, places(conversation), strict=True):
         message: Any = entry.message
-        owner = OWNERS.get(message.api or "") if isinstance(message, AssistantMessage) else None
+        owner = _packed_by(message.api) if isinstance(message, AssistantMessage) else None
         if owner is None or not isinstance(message.content, tuple):
             continue
         for at, block in enumerate(message.content):

@@ -36,6 +36,7 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, System
 from ..comparison import losses_of
+from ..registry import WIRES
 from ..residual import (
     JOINED,
     an_object,
@@ -50,6 +51,7 @@ from ..residual import (
     string,
     with_residual,
 )
+from ..targets import CLAUDE
 from ..wire import FileFormat
 from .records import LINEAR, NO_CALL, RECORD, Records
 
@@ -401,8 +403,9 @@ def _say_parts(messages: tuple[Message, ...]) -> tuple[str, list[Any]]:
 
 def _signed(message: AssistantMessage) -> Content:
     """The content; a signature of another provider's would be taken for one of Anthropic's."""
-    api = message.api or "anthropic"
-    if not isinstance(message.content, tuple) or "anthropic" in api or api in ("bedrock-converse-stream", API):
+    wire = WIRES.get(message.api or "")
+    own = message.api in (None, API) or (wire is not None and CLAUDE in wire.limits.families)
+    if not isinstance(message.content, tuple) or own:
         return message.content
     return tuple(
         replace(block, thinking_signature=None) if isinstance(block, ThinkingBlock) else block
