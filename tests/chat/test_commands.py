@@ -15,7 +15,7 @@ from chat.talking import talking
 from connect.asking import PNG
 from interlingua.chat.command import attach, nearest, parse
 from interlingua.chat.commands import COMMANDS
-from interlingua.chat.completion import ChatCompleter
+from interlingua.chat.screen import ChatCompleter
 from interlingua.values.messages import AgentMessage, CustomMessage, UserMessage, text_of
 
 CALL = {"text": "I look.", "calls": [{"name": "ls", "arguments": {"path": "."}, "id": "c1"}]}
@@ -49,8 +49,8 @@ def test_a_command_is_told_from_a_path_and_from_words(line: str, found: tuple[st
 
 def test_an_unknown_command_names_the_nearest() -> None:
     """And the list, where none is near."""
-    assert "there is no command /modle; did you mean /model?" == nearest("modle", COMMANDS)
-    assert "there is no command /xyzzy; /help lists the commands" == nearest("xyzzy", COMMANDS)
+    assert "unknown command /modle; did you mean /model?" == nearest("modle", COMMANDS)
+    assert "unknown command /xyzzy; /help lists the commands" == nearest("xyzzy", COMMANDS)
 
 
 async def test_help_lists_every_command(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ async def test_help_lists_every_command(tmp_path: Path) -> None:
     async with talking(tmp_path) as talk:
         shown = await talk.say("/help")
         assert all(f"/{name}" in shown for name in COMMANDS)
-        assert "there is no command /hepl; did you mean /help?" in await talk.say("/hepl")
+        assert "unknown command /hepl; did you mean /help?" in await talk.say("/hepl")
 
 
 async def test_undo_takes_back_a_turn_and_gives_its_words_back(tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ async def test_another_model_takes_over_and_what_it_will_not_read_is_said(tmp_pa
     async with talking(tmp_path, script) as talk:
         await talk.say("look")
         shown = await talk.say("/model anthropic/claude-sonnet-4-5")
-        assert "there is no key for anthropic" in shown
-        assert "what it will not read of the conversation so far: 1 lost" in shown
+        assert "no key for anthropic" in shown
+        assert "not readable for this model: 1 lost" in shown
         shown = await talk.say("/model debug/parrot-1")
         assert "from here on debug/parrot-1 answers" in shown
         assert "again" in await talk.say("again")
@@ -175,7 +175,7 @@ async def test_another_session_is_taken_up(tmp_path: Path) -> None:
         shown = await talk.say(f"/resume {first[:13]}")
         assert "in the first one" in shown
         assert first == talk.chat.session.id
-        assert "this is the session you are in" in await talk.say(f"/resume {first}")
+        assert "this is the current session" in await talk.say(f"/resume {first}")
         shown = await talk.say("/resume")
         number = next(line.split()[0] for line in shown.splitlines() if "in the second one" in line)
         await talk.say(number)
@@ -187,10 +187,10 @@ async def test_compaction_asks_for_a_summary_and_keeps_the_whole(tmp_path: Path)
     """Where nothing is old, it says so."""
     async with talking(tmp_path, ["A summary.", "Two.", "Three."]) as talk:
         await talk.say("first")
-        assert "nothing old enough" in await talk.say("/compact")
+        assert "nothing to summarize yet" in await talk.say("/compact")
         await talk.say("much " * 30_000)
         await talk.say("last")
-        assert "summed up; the session keeps the whole" in await talk.say("/compact")
+        assert "summarized; the session keeps everything" in await talk.say("/compact")
         assert "A summary." in text(talk.chat.agent.messages)[0]
         assert "first" == text(talk.chat.session.messages)[0]
 

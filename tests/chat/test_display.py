@@ -130,7 +130,7 @@ def test_an_answer_that_is_asked_for_again_says_why(display: Display) -> None:
     """So that words which come twice are understood."""
     broken = il.AssistantMessage(content="It be", stop_reason="error", error_message="cut off")
     shown = told(display, MessageStart(broken), MessageEnd(broken), TurnStart())
-    assert "the answer broke off (cut off); asking again" in shown
+    assert "the answer was cut off (cut off); retrying" in shown
     assert "" == told(display, TurnStart())
 
 

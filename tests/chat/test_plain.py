@@ -49,7 +49,7 @@ def test_without_a_key_the_offline_model_answers_and_that_is_said(tmp_path: Path
     """Nobody takes an echo for a model."""
     done = talk(tmp_path, "hi\n")
     assert 'You said: "hi"' in done.out
-    assert "no key was found, so the offline debug model answers" in done.err
+    assert "no key found, using the offline debug model" in done.err
     assert "this is a debug model" in done.err
 
 
@@ -104,7 +104,7 @@ def test_a_session_is_taken_up_by_its_id_or_as_the_latest(tmp_path: Path) -> Non
     [
         (("--resume",), "there is no session to resume"),
         (("--session", "x"), "there is no session 'x'"),
-        (("--session", "x", "--new"), "choose one of --session, --resume and --new"),
+        (("--session", "x", "--new"), "--session, --resume and --new exclude each other"),
         (("--root", "/nowhere"), "does not exist"),
     ],
 )
@@ -181,8 +181,8 @@ def test_a_killed_chat_is_taken_up_and_a_half_run_call_is_not_run_again(tmp_path
         process.kill()
         process.communicate(timeout=60)
     done = talk(tmp_path, "y\n", "--resume", script=script)
-    assert "begun; what it did is unknown" in done.err
-    assert "continue where it was? y yes · n no" in done.err
+    assert "started; outcome unknown" in done.err
+    assert "continue where it stopped? y yes · n no" in done.err
     assert "Going on.\n" == done.out
     assert "begun\n" == (tmp_path / "log").read_text()
 

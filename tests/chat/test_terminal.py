@@ -127,7 +127,7 @@ def test_ctrl_c_twice_stops_and_what_came_is_kept(terminals: Any) -> None:
     terminal.wait_for(r"⇢ for later")
     terminal.press("C-c")
     terminal.press("C-c")
-    terminal.wait_for(r"stopped; what had come is kept[\s\S]*› for later")
+    terminal.wait_for(r"stopped; the partial answer is kept[\s\S]*› for later")
     terminal.press("Enter")
     terminal.wait_for(r"Another\.")
     assert ["talk", "for later"] == said(terminal)
@@ -212,8 +212,8 @@ def test_a_killed_chat_is_taken_up_where_it_was(terminals: Any) -> None:
     terminal.kill()
     terminal.press("-l", "stty sane; clear\n")
     terminal.chat("--resume")
-    screen = terminal.wait_for(r"continue where it was\?")
-    assert "begun; what it did is unknown" in screen
+    screen = terminal.wait_for(r"continue where it stopped\?")
+    assert "started; outcome unknown" in screen
     assert "› run it" in screen
     terminal.type("y")
     terminal.wait_for(r"Going on\.")

@@ -155,7 +155,7 @@ def test_export_writes_nothing_until_it_is_decided_what_becomes_of_finds(tmp_pat
     )
     given = ("canvas", "export", path, "-o", out, "--home", tmp_path / "home")
     refused = run(*given)
-    assert refused.code == 1 and not out.exists() and "say --redact suggested, all or none" in refused.err
+    assert refused.code == 1 and not out.exists() and "give --redact suggested, all or none" in refused.err
     assert "email: Write to ada@lovelace.example !" in refused.err
     assert run(*given, "--redact", "suggested").code == 0
     assert b"ada@lovelace.example" not in out.read_bytes() and b"[email 1]" in out.read_bytes()

@@ -264,7 +264,7 @@ def test_many_conversations_never_become_one(tmp_path: Path, target: str, strict
     if len(many) == 1:
         done = run(*command, "-o", out, *flags)
         assert (1, "precious") == (done.code, out.read_text())
-        assert "holds one conversation" in done.err and "-o FOLDER/" in done.err
+        assert "several conversations" in done.err and "-o FOLDER/" in done.err
     piped = run(*command, *flags)
     assert (1, "") == (piped.code, piped.out) and "-o FOLDER/" in piped.err
     assert 0 == run(*command, "-o", f"{tmp_path}/out/", *flags).code

@@ -77,7 +77,7 @@ def walk_through(locale, folder):
 
     shown = {
         ("show", "日本.json"): TEXT,
-        ("check", "日本.json"): "日本.json: nothing wrong",
+        ("check", "日本.json"): "日本.json: no problems",
         ("detect", "日本.json"): "日本.json",
         ("detect", "日本.json", "--json"): '"日本.json"',
         ("diff", "日本.json", "日本.json"): "the same",

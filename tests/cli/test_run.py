@@ -227,7 +227,7 @@ def test_a_fallback_answers_when_the_first_model_fails(server: Server) -> None:
     server.answer(il.AuthFailed("no such key", status=401))
     done = ask(server, "Hello there", "--fallback", "debug/parrot-1")
     assert (0, "Hello there\n") == (done.code, done.out)
-    assert "no such key; asking the next model" in done.err and "debug/parrot-1" in done.err
+    assert "no such key; using the next model" in done.err and "debug/parrot-1" in done.err
 
 
 def test_a_failure_is_tried_again_and_told(server: Server) -> None:
@@ -235,7 +235,7 @@ def test_a_failure_is_tried_again_and_told(server: Server) -> None:
     server.say("Here I am.", fault=Status(503))
     done = ask(server, "Hello")
     assert (0, "Here I am.\n", 2) == (done.code, done.out, len(server.requests))
-    assert "trying again in" in done.err
+    assert "retrying in" in done.err
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_without_any_key_the_offline_model_answers_and_says_so() -> None:
     """Nobody is left wondering who spoke."""
     done = run("run", "Hello there", given=b"")
     assert 0 == done.code and "Hello there" in done.out
-    assert "no key was found" in done.err and "offline" in done.err and "debug/dummy-echo-1" in done.err
+    assert "no key found" in done.err and "offline" in done.err and "debug/dummy-echo-1" in done.err
 
 
 def test_with_a_key_and_no_model_the_user_is_asked_to_choose() -> None:

@@ -57,7 +57,7 @@ def test_an_unknown_tool_is_one_line() -> None:
     for command in ("show", "run"):
         unknown = run("tools", command, "reed")
         assert (1, "", 1) == (unknown.code, unknown.out, len(unknown.err.splitlines()))
-        assert "there is no tool reed" in unknown.err
+        assert "unknown tool 'reed'" in unknown.err
 
 
 def test_a_tool_is_run_in_a_root(tmp_path: Path) -> None:

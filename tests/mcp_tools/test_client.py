@@ -350,7 +350,7 @@ async def test_a_server_that_cannot_be_used_is_an_error_with_a_reason(mode: str,
 async def test_a_server_that_never_begins_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is an end to waiting, and the program is ended."""
     monkeypatch.setattr("interlingua.mcp.connection.CONNECT_SECONDS", 0.5)
-    with pytest.raises(TransportError, match="did not begin within"):
+    with pytest.raises(TransportError, match="did not start within"):
         async with wild("hang-start"):
             pass
 
@@ -375,7 +375,7 @@ async def test_a_program_that_is_not_there_is_an_error_with_its_name() -> None:
         ("hang-call", "did not answer within 0.5 s"),
         ("long-line", "ended before it answered: it sent more than 200,000 bytes without a line end"),
         ("bad-result", "answered what MCP does not allow"),
-        ("garbage", "ended before it answered: it wrote 100 lines in a row that are no messages"),
+        ("garbage", "ended before it answered: it wrote 100 lines in a row that are not messages"),
     ],
 )
 async def test_a_call_that_goes_wrong_is_an_error_and_no_hang(mode: str, said: str) -> None:
@@ -443,7 +443,7 @@ async def test_a_huge_answer_over_http_is_refused() -> None:
     finally:
         await runner.cleanup()
     assert result.is_error
-    assert "the answer is larger than 1,000,000 bytes" in result.text
+    assert "the response exceeds 1,000,000 bytes" in result.text
 
 
 async def test_what_a_server_started_ends_with_it() -> None:

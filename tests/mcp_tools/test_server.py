@@ -76,7 +76,7 @@ async def test_the_official_client_lists_and_calls_our_tools_over_http(mode: str
         assert wrong.is_error
         assert "The arguments for shout are wrong" in wrong.content[0].text  # type: ignore[union-attr]
         unknown = await client.call_tool("whisper", {})
-        assert (True, "there is no tool whisper; there are shout, picture") == (
+        assert (True, "unknown tool 'whisper'; available tools: shout, picture") == (
             unknown.is_error,
             unknown.content[0].text,  # type: ignore[union-attr]
         )

@@ -49,7 +49,7 @@ def test_a_new_plugin_needs_a_name_that_may_be_an_id(tmp_path: Path, name: str) 
         run("new", name, "--dir", tmp_path / "in")
     assert [] == list(tmp_path.iterdir())
     (tmp_path / "there").mkdir()
-    with pytest.raises(InterlinguaError, match="is there already"):
+    with pytest.raises(InterlinguaError, match="already exists"):
         run("new", "there", "--dir", tmp_path)
 
 
@@ -137,4 +137,4 @@ def test_list_runs_nothing(tmp_path: Path) -> None:
     assert (0, [("bomb", "folder", "Ticks"), ("script", "script", None)]) == (status, rows[:2])
     assert ("wrong", "broken", True) == (*rows[2][:2], "cannot be the id" in rows[2][2])
     assert "bomb" in run("list", tmp_path)[1]
-    assert "no plugins were found" in run("list", tmp_path / "nowhere")[1]
+    assert "no plugins found" in run("list", tmp_path / "nowhere")[1]

@@ -68,7 +68,7 @@ def test_a_name_that_fits_none_or_several_is_refused(home: Path, ids: list[str])
         session.append(user("x"))
     several, none = run(home, "show", "wor"), run(home, "show", "zzz")
     assert (1, 1) == (several.code, none.code)
-    assert "could be work, worm" in several.err and "sessions list" in none.err
+    assert ": work, worm;" in several.err and "sessions list" in none.err
 
 
 def test_import_and_export_carry_any_format(home: Path, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_compact_asks_and_then_takes_the_summary(home: Path) -> None:
         assert "All about words." in texts(session.context_messages())[0]
         assert 12 == len(session.messages)
     nothing = run(home, "compact", "long", "--summary", "x")
-    assert 1 == nothing.code and "nothing to sum up" in nothing.err
+    assert 1 == nothing.code and "nothing to summarize" in nothing.err
 
 
 def test_gc_clears_branches_when_asked(home: Path, ids: list[str]) -> None:

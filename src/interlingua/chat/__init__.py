@@ -1,1 +1,1 @@
-"""`interlingua chat`: an agent in the terminal. What is shown and what is decided is pure; two screens show it."""
+"""`interlingua chat`: an agent in the terminal, with a full-screen and a plain front end."""

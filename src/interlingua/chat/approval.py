@@ -1,4 +1,4 @@
-"""Asking before a call runs: what is shown, which answers there are, and what `always` means."""
+"""Approval of calls: what is shown, the possible answers, and the rule for `always`."""
 
 import asyncio
 import difflib
@@ -19,19 +19,19 @@ Verdict: TypeAlias = Literal["yes", "no", "always"]
 
 _VERDICTS: dict[str, Verdict] = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
 _COMPARED_BYTES = 400_000
-_SHOWN_LINES = 200  # what is allowed should be seen
+_SHOWN_LINES = 200  # long enough to see what is allowed
 _SHOWN_WIDTH = 4_000
 
 
 class Answer(NamedTuple):
-    """The verdict, and the reason given with a no."""
+    """The verdict, and the reason for a no."""
 
     verdict: Verdict
     text: str = ""
 
 
 def answer_of(line: str) -> Answer | None:
-    """The answer in a line; None where it is none, so that other words are never taken for a yes."""
+    """The answer in a line; None for any other text, which is never taken for a yes."""
     first, _, rest = line.strip().partition(" ")
     verdict = _VERDICTS.get(first.rstrip(",.:!").lower())
     if verdict is None or (rest.strip() and verdict != "no"):
@@ -50,7 +50,7 @@ def choices(rule: Rule | None) -> str:
 
 
 async def preview(tool: str, params: Mapping[str, Any], bridge: FsBridge | None) -> str | None:
-    """The diff that a call would make, as far as its arguments tell."""
+    """The diff that a call would make, as far as its arguments show."""
     if tool == "apply_patch":
         return next((value for value in params.values() if isinstance(value, str)), None)
     if tool == "edit":
@@ -84,7 +84,7 @@ async def _present(bridge: FsBridge, path: str) -> str:
     try:
         look = getattr(bridge, "variant", None)
         if callable(look) and await look(path) is not None:
-            return ""  # a file that only looks like it: what is written is new
+            return ""  # a file with a similar name: the written one is new
         found = await bridge.stat(path)
         readable = found is not None and found.is_file and found.size <= _COMPARED_BYTES
         return await bridge.read_file(path) if readable else ""
@@ -100,7 +100,7 @@ def _compared(path: str, old: str, new: str) -> str:
 
 
 def shown(request: ApprovalRequest, diff: str | None, decision: Decision) -> RenderableType:
-    """What is about to happen, in full; and why it is asked, where a rule says so."""
+    """The full call, and the reason for the approval if a rule gives one."""
     head = headline(request.tool_name, request.params, style="yellow")
     why = [note(f"  {request.reason}")] if decision.rule is not None else []
     return Group(head, *_body(request.params, head.plain, diff), *why)

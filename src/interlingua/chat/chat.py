@@ -1,4 +1,4 @@
-"""The chat itself: an agent with a session, what the user types, and what has to be asked. It draws nothing.
+"""The chat controller: an agent with a session, user input, and questions. It draws nothing.
 
 One piece of work is under way at a time: a run of the agent, or a command. What is typed meanwhile answers the question
 that stands, if it is an answer; otherwise it steers the agent.
@@ -39,16 +39,16 @@ TIMEOUT = 2.0  # seconds within which a second Ctrl-C means stop
 _LOG = logging.getLogger("interlingua")
 _SYSTEM = (
     "You are a helpful agent in a terminal. You work in the folder {root}; your tools see nothing outside it. "
-    "Say briefly what you do and what came of it. Answers are shown as Markdown."
+    "Say briefly what you do and what the result is.  Answers are shown as Markdown."
 )
 
 
 class _Log(logging.Handler):
-    """Warnings of this package as lines of the chat, from whichever thread they come."""
+    """Shows warnings of this package in the chat, from any thread."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, emit: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
-        self._emit = tell
+        self._emit = emit
         self._loop = asyncio.get_running_loop()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -59,7 +59,7 @@ class _Log(logging.Handler):
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """How a chat is set up; `usual_model` is asked where neither the user nor the session names a model."""
+    """Settings of a chat; `usual_model` returns the default model if neither the user nor the session has one."""
 
     root: Path
     policy: Policy
@@ -71,30 +71,30 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 class Screen(Protocol):
-    """Where the chat is seen."""
+    """The front end of a chat."""
 
     display: Display
-    keys: str  # what can be typed, in words
+    keys: str  # help text: the keys
 
     async def run(self, chat: "Chat", prompt: str | None) -> int:
-        """Shows the chat until the user leaves it; what the program's exit code should be."""
+        """Runs the chat until the user leaves; returns the exit code."""
         ...
 
     async def hear(self, event: AgentEvent) -> None: ...
     async def show(self, *parts: RenderableType) -> None:
-        """What was asked for."""
+        """Shows the output of a command."""
         ...
 
     async def aside(self, *parts: RenderableType) -> None:
-        """What is told beside the conversation."""
+        """Shows notes outside the conversation."""
         ...
 
     async def question(self, text: str) -> None:
-        """A question stands; `Chat.question` holds it until it is answered."""
+        """Called when there is a question; `Chat.question` is set until it is answered."""
         ...
 
     def offer(self, text: str) -> None:
-        """Gives words back for editing."""
+        """Puts text into the input for editing."""
         ...
 
     def refresh(self) -> None: ...
@@ -102,7 +102,7 @@ class Screen(Protocol):
 
 
 class Question(Struct):
-    """What is asked, and who waits for the answer; `check` gives None for a line that is no answer."""
+    """A question and the future of its answer; `check` returns None for a line that is no answer."""
 
     text: str
     check: Callable[[str], Any]
@@ -110,7 +110,7 @@ class Question(Struct):
 
 
 def _text(line: str) -> str | None:
-    """Any words are an answer, but a command is none."""
+    """Accepts any text except a command."""
     return None if parse(line) is not None else line.strip()
 
 
@@ -123,13 +123,13 @@ class Chat:
         self.settings = settings
         self.permissions = approval.Permissions(settings.policy)
         self.question: Question | None = None
-        self.queued: list[str] = []  # what steers, until the agent reads it
-        self.steering = False  # whether the user was asked what the agent should know
+        self.queued: list[str] = []  # steering messages that the agent has not read yet
+        self.steering = False  # whether the next input steers the agent
         self.spent = Spending()
         self.window: int | None = None
         self.skipped_tools: tuple[Skipped, ...] = ()
         self.nobody_answers = False
-        self.kept: str | None = None  # the session that can be taken up, when the chat is closed
+        self.resumable: str | None = None  # the session id to resume, after closing
         self.failed = False  # whether the last run ended with an error
         self._bridge = local_bridge(str(settings.root))
         self._work: asyncio.Task[None] | None = None
@@ -141,7 +141,7 @@ class Chat:
         self._tools = self._make_tools()
         self._open(session)
 
-    # --- what it is made of ------------------------------------------------------------------------------------------
+    # --- setup -------------------------------------------------------------------------------------------------------
 
     def _open(self, session: Session) -> None:
         self.session = session
@@ -158,7 +158,7 @@ class Chat:
             compaction=Compaction(),
             on_retry=self._report_retry,
         )
-        self.agent.subscribe(self._hear)
+        self.agent.subscribe(self._on_event)
 
     def _make_tools(self) -> list[Tool]:
         root = str(self.settings.root)
@@ -178,7 +178,7 @@ class Chat:
         return tools
 
     def use_model(self, name: str, described: ModelDescriptor) -> None:
-        """Hands over to another model, and notes it in the session."""
+        """Switches to another model, and records it in the session."""
         self.agent.model = self.model = name
         self.session.set_model(described)
         self.window = None
@@ -192,7 +192,7 @@ class Chat:
         self.screen.refresh()
 
     async def switch(self, id: str) -> None:
-        """Leaves this session for another."""
+        """Switches to another session."""
         other = await asyncio.to_thread(opening.open_session, id, resume=False, system=None)
         self.session.close()
         self.spent = Spending()
@@ -201,7 +201,7 @@ class Chat:
         await self._offer_to_continue()
 
     async def close(self) -> None:
-        """Stops what is under way, in order, and lets the session go."""
+        """Stops the current work, and closes the session."""
         _LOG.removeHandler(self._log)
         _LOG.propagate = True
         if self._work is not None:
@@ -211,13 +211,13 @@ class Chat:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self.kept = self.session.id if next(self.session.entries(), None) is not None else None
+        self.resumable = self.session.id if next(self.session.entries(), None) is not None else None
         self.session.close()
 
-    # --- what the user does ------------------------------------------------------------------------------------------
+    # --- input -------------------------------------------------------------------------------------------------------
 
     async def start(self, prompt: str | None) -> None:
-        """Says where we are; then the first words, or what was left unfinished."""
+        """Shows the status; then runs the first prompt, or shows unfinished work."""
         self._beside(self._look_up_window())
         _LOG.addHandler(self._log)
         _LOG.propagate = False
@@ -232,11 +232,11 @@ class Chat:
         return self._work is not None
 
     async def wait_for_turn(self) -> None:
-        """Waits until something can be typed that is not steering: all is done, or a question stands."""
+        """Waits until the agent is idle, or there is a question."""
         await self._turn.wait()
 
     async def take(self, line: str) -> None:
-        """One input. Returns at once; what takes longer goes on by itself."""
+        """Handles one input; long work continues in the background."""
         self.steering = False
         if self._answered(line) or not line.strip():
             return
@@ -252,7 +252,7 @@ class Chat:
             await self.take(line)
 
     def interrupt(self) -> bool:
-        """Ctrl-C. The first asks what the agent should know, a second soon after stops it; False if all is quiet."""
+        """Handles Ctrl-C: the first asks for steering, a second soon after stops the agent; False if idle."""
         if not self.busy:
             return False
         now = time.monotonic()
@@ -265,7 +265,7 @@ class Chat:
         return True
 
     def stop(self) -> None:
-        """Stops what is under way. What the agent had said is kept."""
+        """Stops the current work. The partial answer is kept."""
         self.steering = False
         self._settle(None)
         if self.agent.running:
@@ -274,7 +274,7 @@ class Chat:
             self._work.cancel()
 
     def end_of_input(self) -> None:
-        """Nobody will answer any more: what is asked from now on is not allowed."""
+        """Ends the input: later approval requests are denied."""
         self.nobody_answers = True
         self._settle(None)
 
@@ -285,14 +285,16 @@ class Chat:
         elif command.instant:
             await self._contained(command.run(self, argument))
         elif self.agent.running:
-            await self.screen.aside(error_text(f"/{name} has to wait until the work is done; Ctrl-C twice stops it"))
+            await self.screen.aside(
+                error_text(f"/{name} is not available while the agent works; Ctrl-C twice stops it")
+            )
             self.screen.offer(f"/{name} {argument}".rstrip())
         else:
             await self._idle()
             self._begin(command.run(self, argument))
 
     async def _idle(self) -> None:
-        """Waits for a command that is at work. Its question is off, for something else was said instead."""
+        """Waits for a running command, and cancels its question, since other input came."""
         self._settle(None)
         while self._work is not None:
             await asyncio.wait({self._work})
@@ -337,7 +339,7 @@ class Chat:
             await self._ran(self.agent.prompt(message))
 
     async def _message(self, text: str) -> UserMessage | None:
-        """What was typed, with the files that it names."""
+        """The input, with the files that it mentions."""
         try:
             found = await asyncio.to_thread(attach, text, self.settings.root)
         except InterlinguaError as error:
@@ -345,11 +347,11 @@ class Chat:
             self.screen.offer(text)
             return None
         for name in found.missing:
-            await self.screen.aside(note(f"there is no file {name}: it goes as a word"))
+            await self.screen.aside(note(f"no file {name}; sent as text"))
         return UserMessage(content=found.content, timestamp=int(time.time() * 1000))
 
     async def _ran(self, run: Coroutine[Any, Any, Result]) -> None:
-        """One run to its end, and what was said too late for it."""
+        """Runs the agent to the end, including late steering messages."""
         result = await run
         left = [message for message in self.agent.take_queued() if isinstance(message, UserMessage)]
         while result.reason == "done" and left:
@@ -363,7 +365,7 @@ class Chat:
     async def _report_end(self, result: Result) -> None:
         self.failed = result.reason == "error"
         if result.reason == "aborted":
-            await self.screen.aside(Text("■ stopped; what had come is kept", "yellow"))
+            await self.screen.aside(Text("■ stopped; the partial answer is kept", "yellow"))
         elif result.reason == "error":
             given = result.message.error_message if result.message is not None else None
             await self.screen.aside(error_line(result.failure or InterlinguaError(given or "the run failed")))
@@ -382,7 +384,7 @@ class Chat:
         self.queued.append(line)
         self.screen.refresh()
 
-    async def _hear(self, event: AgentEvent) -> None:
+    async def _on_event(self, event: AgentEvent) -> None:
         if isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
             self.spent.add(event.message)
         if isinstance(event, MessageStart) and isinstance(event.message, UserMessage) and self.queued:
@@ -391,29 +393,29 @@ class Chat:
         await self.screen.hear(event)
 
     def _report_retry(self, failure: InterlinguaError, seconds: float) -> None:
-        text = f"{one_line(str(failure))}; trying again in {duration(seconds)}"
+        text = f"{one_line(str(failure))}; retrying in {duration(seconds)}"
         self._beside(self.screen.aside(Text(text, "yellow")))
 
     def _report_logged(self, text: str) -> None:
         self._beside(self.screen.aside(error_text(text)))
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- questions ---------------------------------------------------------------------------------------------------
 
     async def ask(self, text: str, check: Callable[[str], Any] = _text) -> Any:
-        """What the user answers; None if nobody can, or it was interrupted."""
+        """The user's answer; None if the input has ended, or on interrupt."""
         if self.nobody_answers:
             return None
-        asked = self.question = Question(text, check, asyncio.get_running_loop().create_future())
+        question = self.question = Question(text, check, asyncio.get_running_loop().create_future())
         try:
             await self.screen.question(text)
             self._changed()
-            return await asked.answer
+            return await question.answer
         finally:
             self.question = None
             self._changed()
 
     def _answered(self, line: str) -> bool:
-        """Whether the line answers the question that stands."""
+        """Whether the line answers the current question."""
         if self.question is None:
             return False
         answer = self.question.check(line)
@@ -431,15 +433,15 @@ class Chat:
     async def _approve(self, request: ApprovalRequest) -> bool:
         decision = self.permissions.decide(request.tool_name, request.params)
         if decision.action == "allow":
-            return True  # by an answer that was given since
+            return True  # allowed by an `always` meanwhile
         rule = approval.standing_rule(request.tool_name, request.params)
         diff = await approval.preview(request.tool_name, request.params, self._bridge)
         display = self.screen.display
-        await self.screen.aside(*display.asked(request.tool_call_id, approval.shown(request, diff, decision)))
+        await self.screen.aside(*display.approval(request.tool_call_id, approval.shown(request, diff, decision)))
         answer = await self.ask(f"allow {request.tool_name}? {approval.choices(rule)}", approval.answer_of)
         display.answered(request.tool_call_id)
         if answer is None and self.nobody_answers:
-            await self.screen.aside(error_text("nobody can be asked here, so it was not allowed; --yes allows all"))
+            await self.screen.aside(error_text("denied: there is nobody to approve it; --yes allows all calls"))
         if answer is None or answer.verdict == "no":
             if answer is not None and answer.text:
                 await self._steer(answer.text)
@@ -449,13 +451,13 @@ class Chat:
         return True
 
     async def _note_change(self, call: BeforeCall) -> None:
-        """Keeps what a call is about to change, for those whose results do not tell it."""
+        """Stores the diff of a call, for tools whose results do not contain one."""
         if call.call.name == "write":
             diff = await approval.preview("write", call.arguments, self._bridge)
             if diff:
                 self.screen.display.diffs[call.call.id] = diff
 
-    # --- telling where we are ----------------------------------------------------------------------------------------
+    # --- status ------------------------------------------------------------------------------------------------------
 
     async def _greet(self) -> None:
         policy = {"allow": "allowed", "ask": "ask first", "deny": "read only"}[self.settings.policy.default]
@@ -476,13 +478,13 @@ class Chat:
         if not given:
             return
         await self.screen.aside(*given)
-        answer = await self.ask("continue where it was? y yes · n no", approval.answer_of)
+        answer = await self.ask("continue where it stopped? y yes · n no", approval.answer_of)
         if answer is not None and answer.verdict == "yes":
             await self._ran(self.agent.continue_())
 
     @property
     def status(self) -> str:
-        """The line that is always in sight."""
+        """The status line."""
         share = f" ({self.spent.context * 100 // self.window}%)" if self.window and self.spent.context else ""
         parts = [
             self.model,
@@ -495,7 +497,7 @@ class Chat:
 
 
 def _model_of(session: Session) -> str | None:
-    """The model that a session talked to last."""
+    """The last model of a session."""
     found = session.model
     return None if found is None or not found.provider else f"{found.provider}/{found.id}"
 

@@ -1,4 +1,4 @@
-"""What a command is and how a line is read: commands, and files named with `@`."""
+"""Parsing of input lines: commands, and files mentioned with `@`."""
 
 import difflib
 import os
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from ..conversion.local_files import attached
 from ..values.messages import TextBlock
 
-# Files named in a message: `@notes.md` or `@"my picture.png"` goes along with the words.
+# Files mentioned in a message: `@notes.md` or `@"my picture.png"` are attached.
 
 
 MENTION = re.compile(r'(?:(?<=\s)|^)@(?:"([^"\n]+)"|(\S+))')
@@ -18,14 +18,14 @@ _ENDINGS = ",.;:!?)]}"
 
 
 class Attached(NamedTuple):
-    """A message's content, and the mentions that look like files but are none."""
+    """A message's content, and the mentions of missing files."""
 
     content: Any
     missing: tuple[str, ...]
 
 
 def attach(text: str, root: Path) -> Attached:
-    """The words with the files that they mention. Reads files: not for the event loop."""
+    """The text with the files that it mentions. Blocking."""
     blocks, missing = [], []
     for found in MENTION.finditer(text):
         name = found[1] or found[2]
@@ -52,20 +52,20 @@ def place(name: str, root: Path) -> Path:
     return root / os.path.expanduser(name)  # noqa: PTH111 - an absolute path stays one
 
 
-# What a command is, and how one is read from a line.
+# Commands.
 
 
 _LINE = re.compile(r"/([A-Za-z?]+)(?:\s+(.*))?", re.DOTALL)
 
 
 class Run(Protocol):
-    """Does what a command says, with the chat and the rest of the line."""
+    """Runs a command with the chat and its argument."""
 
     def __call__(self, chat: Any, argument: str, /) -> Coroutine[Any, Any, None]: ...
 
 
 class Command(NamedTuple):
-    """A command. One that is `instant` changes nothing in the conversation, so it may run beside the agent."""
+    """A command. An `instant` one changes nothing in the conversation, so it may run while the agent works."""
 
     name: str
     takes: str
@@ -75,13 +75,13 @@ class Command(NamedTuple):
 
 
 def parse(line: str) -> tuple[str, str] | None:
-    """The name and the argument of a command line; None for words to the model, a path among them."""
+    """The name and argument of a command line; None for a message, including one that starts with a path."""
     found = _LINE.fullmatch(line.strip())
     return (found[1].lower(), (found[2] or "").strip()) if found else None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """What to say of a command that does not exist."""
+    """The message for an unknown command."""
     near = difflib.get_close_matches(name, list(known), 1, 0.5)
     hint = f"did you mean /{near[0]}?" if near else "/help lists the commands"
-    return f"there is no command /{name}; {hint}"
+    return f"unknown command /{name}; {hint}"

@@ -31,23 +31,23 @@ _TREE_ROWS = 200
 # --- the model -------------------------------------------------------------------------------------------------------
 
 
-async def _model(chat: Chat, wanted: str) -> None:
-    if not wanted:
-        await chat.screen.show(note(f"the model is {chat.model}; /model PROVIDER/ID hands over to another"))
+async def _model(chat: Chat, argument: str) -> None:
+    if not argument:
+        await chat.screen.show(note(f"the model is {chat.model}; /model PROVIDER/ID switches to another"))
         return
-    _, described = default_client().find(wanted)
+    _, described = default_client().find(argument)
     losses = await asyncio.to_thread(_handed_over, chat, described)
     chat.use_model(f"{described.provider}/{described.id}", described)
-    parts = [note(f"from here on {chat.model} answers")]
+    parts = [note(f"the model is now {chat.model}")]
     if (keyless := _without_key(described.provider)) is not None:
         parts.append(error_text(keyless))
     await chat.screen.show(*parts)
     if any(loss.severity != "record" for loss in losses):
-        await chat.screen.show(loss_report("what it will not read of the conversation so far", losses))
+        await chat.screen.show(loss_report("not readable for this model", losses))
 
 
 def _handed_over(chat: Chat, model: ModelDescriptor) -> Sequence[Loss]:
-    """What the new model cannot be told of the history."""
+    """The losses of the history for the new model."""
     messages = tuple(chat.agent.convert(chat.agent.messages))
     context = Context(system=chat.agent.system, messages=messages)
     losses = adapt(Request(model=model, context=context), model)[1]
@@ -58,11 +58,11 @@ def _without_key(provider: str) -> str | None:
     row = PROVIDERS.get(provider)
     if row is None or not row.env or row.keyless or resolve_auth(row.id, row.env) is not None:
         return None
-    return f"there is no key for {provider}: store one with `interlingua auth login {provider}`"
+    return f"no key for {provider}; store one with `interlingua auth login {provider}`"
 
 
 def model_names() -> list[str]:
-    """All models that have a name, for completion. Loads the catalogue: not for the event loop."""
+    """All known models, for completion. Blocking: loads the catalogue."""
     debug = [f"{one.provider}/{one.id}" for connector in default_client().connectors for one in models_of(connector)]
     return sorted({*debug, *(f"{one.provider}/{one.id}" for one in catalogue.models())})
 
@@ -74,25 +74,25 @@ async def _branch(chat: Chat, label: str) -> None:
     session = chat.session
     head = session.head
     if head is None:
-        raise InterlinguaError("nothing was said yet, so there is no place to branch from")
+        raise InterlinguaError("the session is empty; there is no entry to branch from")
     used = set(session.labels().values())
     name = label or next(f"branch-{number}" for number in range(1, len(used) + 2) if f"branch-{number}" not in used)
     session.label(head, name)
-    await chat.screen.show(note(f"this place is called {one_line(name)}; `/tree {one_line(name)}` comes back to it"))
+    await chat.screen.show(note(f"labelled {one_line(name)}; `/tree {one_line(name)}` returns to it"))
 
 
-async def _tree(chat: Chat, wanted: str) -> None:
+async def _tree(chat: Chat, argument: str) -> None:
     rows, entries = await asyncio.to_thread(_tree_of, chat)
     if not rows:
-        raise InterlinguaError("nothing was said yet")
-    if not wanted:
+        raise InterlinguaError("the session is empty")
+    if not argument:
         await chat.screen.show(*_drawn(rows))
-        wanted = await chat.ask("go to which entry? a number or label; Enter stays") or ""
-    if not wanted:
+        argument = await chat.ask("go to which entry? a number or label; Enter stays") or ""
+    if not argument:
         return
-    row = tree.find(rows, wanted)
+    row = tree.find(rows, argument)
     if row is None:
-        raise InterlinguaError(f"there is no entry {one_line(wanted)!r}; /tree shows their numbers and labels")
+        raise InterlinguaError(f"no entry {one_line(argument)!r}; /tree shows numbers and labels")
     await _go(chat, tree.target(entries, row.id))
 
 
@@ -119,7 +119,7 @@ async def _go(chat: Chat, target: tree.Target) -> None:
     chat.session.rewind(target.at)
     chat.agent.history.reload()
     where = "at the beginning" if target.at is None else "there"
-    await chat.screen.show(note(f"the conversation stands {where} now; what was said after it stays in /tree"))
+    await chat.screen.show(note(f"the head is {where} now; later entries stay in /tree"))
     if target.text:
         chat.screen.offer(target.text)
 
@@ -127,21 +127,21 @@ async def _go(chat: Chat, target: tree.Target) -> None:
 async def _undo(chat: Chat, _: str) -> None:
     target = await asyncio.to_thread(lambda: tree.last_turn(chat.session.path()))
     if target is None:
-        raise InterlinguaError("there is nothing to undo")
+        raise InterlinguaError("nothing to undo")
     await _go(chat, target)
 
 
 async def _compact(chat: Chat, focus: str) -> None:
-    await chat.screen.show(note("summing up what is old …"))
+    await chat.screen.show(note("summarizing …"))
     done = await chat.agent.compact(focus=focus or None)
     if done is None:
-        await chat.screen.show(note("there is nothing old enough to sum up"))
+        await chat.screen.show(note("nothing to summarize yet"))
         return
     saved = f"about {done.tokens_before:,} → {done.tokens_after:,} tokens"
-    await chat.screen.show(note(f"summed up; the session keeps the whole ({saved})"))
+    await chat.screen.show(note(f"summarized; the session keeps everything ({saved})"))
 
 
-# --- what is there ---------------------------------------------------------------------------------------------------
+# --- information -----------------------------------------------------------------------------------------------------
 
 
 async def _cost(chat: Chat, _: str) -> None:
@@ -159,7 +159,7 @@ def _figures(name: str, count: Spending) -> tuple[str, ...]:
 async def _export(chat: Chat, given: str) -> None:
     file, _, dialect = given.partition(" ")
     if not file:
-        raise InterlinguaError(f"say where to: /export FILE [FORMAT]; the formats are {', '.join(sorted(DIALECTS))}")
+        raise InterlinguaError(f"no file; /export FILE [FORMAT], formats: {', '.join(sorted(DIALECTS))}")
     path = chat.settings.root / Path(file).expanduser()
     name = dialect.strip() or "transcript"
     losses = await asyncio.to_thread(_exported, chat, path, name)
@@ -179,16 +179,16 @@ async def _sessions(chat: Chat, _: str) -> None:
     await chat.screen.show(session_rows(found, chat.session.id) if found else note("no sessions yet"))
 
 
-async def _resume(chat: Chat, wanted: str) -> None:
-    if not wanted:
+async def _resume(chat: Chat, argument: str) -> None:
+    if not argument:
         found = await asyncio.to_thread(opening.recent)
         await chat.screen.show(session_rows(found, chat.session.id))
-        wanted = _chosen(await chat.ask("which session? a number or id; Enter stays") or "", found)
-    if not wanted:
+        argument = _chosen(await chat.ask("which session? a number or id; Enter stays") or "", found)
+    if not argument:
         return
-    id = await asyncio.to_thread(opening.named, wanted)
+    id = await asyncio.to_thread(opening.named, argument)
     if id == chat.session.id:
-        raise InterlinguaError("this is the session you are in")
+        raise InterlinguaError("this is the current session")
     await chat.switch(id)
 
 
@@ -203,7 +203,7 @@ async def _tools(chat: Chat, _: str) -> None:
         for tool in chat.agent.tools
     ]
     skipped = [(Text(one.id, "dim"), Text("not here", "dim"), one.reason) for one in chat.skipped_tools]
-    await chat.screen.show(table([*rows, *skipped]) if rows or skipped else note("there are no tools; see --tools"))
+    await chat.screen.show(table([*rows, *skipped]) if rows or skipped else note("no tools; see --tools"))
 
 
 def _permission(chat: Chat, tool: str) -> str:
@@ -230,18 +230,18 @@ async def _quit(chat: Chat, _: str) -> None:
 COMMANDS: dict[str, Command] = {
     command.name: command
     for command in (
-        Command("model", "[PROVIDER/ID]", "Hand over to another model, from here on.", _model),
-        Command("branch", "[LABEL]", "Name this place, to come back to it and go on otherwise.", _branch),
+        Command("model", "[PROVIDER/ID]", "Switch to another model.", _model),
+        Command("branch", "[LABEL]", "Label this entry, to return to it later.", _branch),
         Command("tree", "[ENTRY]", "Show all branches, and go to an entry: by its number or label.", _tree),
-        Command("undo", "", "Take back what you said last, to say it otherwise.", _undo),
-        Command("compact", "[FOCUS]", "Sum up what is old, to make room.", _compact),
+        Command("undo", "", "Take back your last message, and edit it.", _undo),
+        Command("compact", "[FOCUS]", "Summarize older messages to free context.", _compact),
         Command("cost", "", "Tokens and dollars of this session, by model.", _cost, True),
-        Command("export", "FILE [FORMAT]", "Write the session in any format, and say what was lost.", _export),
+        Command("export", "FILE [FORMAT]", "Write the session in any format and report losses.", _export),
         Command("sessions", "", "List the latest sessions.", _sessions, True),
-        Command("resume", "[SESSION]", "Go on with another session.", _resume),
+        Command("resume", "[SESSION]", "Switch to another session.", _resume),
         Command("tools", "", "List the tools and whether they ask first.", _tools, True),
         Command("thinking", "", "Unfold the model's thinking, or fold it again.", _thinking, True),
         Command("help", "", "This list.", _help, True),
-        Command("quit", "", "Leave; the session is kept.", _quit, True),
+        Command("quit", "", "Leave; the session is saved.", _quit, True),
     )
 }

@@ -1,4 +1,4 @@
-"""An agent's events as what is shown: parts that are finished, which are printed once, and what is still under way."""
+"""Agent events as renderables: finished parts, which are printed once, and the part in progress."""
 
 import time
 from collections.abc import Callable
@@ -44,7 +44,7 @@ from .rendering import (
     unfolded,
 )
 
-_SHOWN_THOUGHTS = 600  # characters of thinking under way that are shown when it is unfolded
+_SHOWN_THOUGHTS = 600  # characters of unfolded thinking in progress
 
 
 class _Running(Struct):
@@ -55,7 +55,7 @@ class _Running(Struct):
 
 
 class Display:
-    """Hears events in order. `diffs` are what calls change, by their id, where the results do not say it themselves."""
+    """Handles events in order. `diffs` are the changes of calls by id, for results that do not contain them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.open_thoughts = False
@@ -64,7 +64,7 @@ class Display:
         self._clock = clock
         self._blocks = Blocks()
         self._thought: list[str] | None = None
-        self._since = 0.0  # when the present thought, or the wait, began
+        self._since = 0.0  # start of the current thought or wait
         self._streamed = False
         self._preparing: str | None = None
         self._waiting = False
@@ -72,10 +72,10 @@ class Display:
         self._running: dict[str, _Running] = {}
         self._announced: set[str] = set()
         self._residual: set[str] = set()
-        self._before: str | None = None  # the kind of what was shown last
+        self._before: str | None = None  # the kind of the last part
 
-    def asked(self, call_id: str, part: RenderableType) -> list[RenderableType]:
-        """What is shown when a call has to be allowed; until `answered`, it is not shown as running."""
+    def approval(self, call_id: str, part: RenderableType) -> list[RenderableType]:
+        """The approval request of a call; until `answered`, it is not shown as running."""
         self._announced.add(call_id)
         self._residual.add(call_id)
         return self._spaced("call", part)
@@ -86,7 +86,7 @@ class Display:
             running.since = self._clock()
 
     def hear(self, event: AgentEvent) -> list[RenderableType]:
-        """What is finished with this event."""
+        """The parts that this event completes."""
         match event:
             case AgentStart():
                 self._before = self._broken = None
@@ -120,7 +120,7 @@ class Display:
         return []
 
     def live(self) -> list[RenderableType]:
-        """What is under way, as it looks now."""
+        """The part in progress."""
         parts: list[RenderableType] = []
         if self._thought is not None:
             parts.append(self._thinking())
@@ -174,7 +174,7 @@ class Display:
 
     def _end(self, message: AssistantMessage) -> list[RenderableType]:
         parts: list[RenderableType] = []
-        if self._thought is not None:  # cut off in the middle
+        if self._thought is not None:  # truncated
             parts += self._thought_over("".join(self._thought))
         if not self._streamed:
             parts += self._whole(message)
@@ -184,7 +184,7 @@ class Display:
         return parts
 
     def _whole(self, message: AssistantMessage) -> list[RenderableType]:
-        """An answer that did not come in pieces."""
+        """An answer without deltas."""
         parts: list[RenderableType] = []
         for block in blocks_of(message.content):
             if isinstance(block, ThinkingBlock):
@@ -197,7 +197,7 @@ class Display:
         broken, self._broken = self._broken, None
         if broken is None:
             return []
-        return self._spaced("note", Text(f"the answer broke off ({one_line(broken)}); asking again", "yellow"))
+        return self._spaced("note", Text(f"the answer was cut off ({one_line(broken)}); retrying", "yellow"))
 
     def _wait(self) -> None:
         self._waiting, self._since = True, self._clock()
@@ -233,7 +233,7 @@ class Display:
         return self._spaced("call", part)
 
     def _spaced(self, kind: str, part: RenderableType, *, joined: bool = False) -> list[RenderableType]:
-        """A part with a blank line before it, where another kind of thing came before, or another paragraph."""
+        """A part with a blank line before it, if the previous part is of another kind or a paragraph."""
         apart = not joined and self._before is not None and (kind != self._before or kind == "text")
         self._before = kind
         return [Text(""), part] if apart else [part]

@@ -1,4 +1,4 @@
-"""Which session to open, and what a session that is taken up again has to say."""
+"""Opening and resuming sessions, and their summary."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,28 +17,28 @@ RECENT = 20
 _RECALLED = 1_200  # characters of the last answer
 
 
-def recent(most: int = RECENT) -> list[SessionInfo]:
-    """The sessions in which something was said, the latest first."""
-    return [info for info in FileStore().sessions(AGENT) if info.messages][:most]
+def recent(limit: int = RECENT) -> list[SessionInfo]:
+    """The sessions with messages, the latest first."""
+    return [info for info in FileStore().sessions(AGENT) if info.messages][:limit]
 
 
 def named(name: str) -> str:
-    """The id of a session by its id or the beginning of it."""
+    """The id of a session by its id or a prefix of it."""
     ids = [info.id for info in FileStore().sessions(AGENT)]
     found = [name] if name in ids else [id for id in ids if id.startswith(name)]
     if len(found) > 1:
-        raise SessionError(f"{name!r} could be {', '.join(sorted(found)[:5])}: write more of it")
+        raise SessionError(f"ambiguous session {name!r}: {', '.join(sorted(found)[:5])}; give more of the id")
     if not found:
-        raise SessionNotFound(f"there is no session {name!r}; /sessions or `interlingua sessions list` shows them")
+        raise SessionNotFound(f"no session {name!r}; /sessions or `interlingua sessions list` shows them")
     return found[0]
 
 
 def open_session(name: str | None, *, resume: bool, system: str | None) -> Session:
-    """The session that was asked for, open for writing: a named one, the latest, or a new one."""
+    """The session to use, open for writing: a named one, the latest, or a new one."""
     if resume and name is None:
         latest = recent(1)
         if not latest:
-            raise SessionNotFound("there is no session to resume; begin one without --resume")
+            raise SessionNotFound("no session to resume; start one without --resume")
         name = latest[0].id
     about = Conversation(system=system) if system is not None else None
     if name is None:
@@ -49,14 +49,14 @@ def open_session(name: str | None, *, resume: bool, system: str | None) -> Sessi
 
 
 def recalled(messages: Sequence[AgentMessage]) -> list[RenderableType]:
-    """The last exchange, so that one knows where one was."""
-    asked = next((m for m in reversed(messages) if isinstance(m, UserMessage)), None)
+    """The last exchange, for orientation."""
+    question = next((m for m in reversed(messages) if isinstance(m, UserMessage)), None)
     answered = next((m for m in reversed(messages) if isinstance(m, AssistantMessage) and text_of(m.content)), None)
-    if asked is None:
+    if question is None:
         return []
     parts: list[RenderableType] = [
         Text("the last exchange was:", "dim"),
-        sent_by_user(asked.content),
+        sent_by_user(question.content),
     ]
     if answered is not None:
         text = text_of(answered.content)
@@ -65,31 +65,31 @@ def recalled(messages: Sequence[AgentMessage]) -> list[RenderableType]:
 
 
 def unfinished(messages: Sequence[AgentMessage], calls: Sequence[UnfinishedCall]) -> list[RenderableType]:
-    """What was under way when the session was left; nothing where it had come to an end."""
+    """The unfinished work of a session; empty if there is none."""
     if calls:
-        return [Text("the program ended in the middle of its work:", "yellow"), *map(_call, calls)]
+        return [Text("the program ended during these calls:", "yellow"), *map(_call, calls)]
     last = messages[-1] if messages else None
     if isinstance(last, UserMessage | ToolResultMessage):
-        return [Text("the program ended before the answer came", "yellow")]
+        return [Text("the program ended before the answer", "yellow")]
     if isinstance(last, AssistantMessage) and last.stop_reason in ("error", "aborted"):
         why = one_line(last.error_message or str(last.stop_reason))
-        return [Text(f"the last answer did not come to its end ({why})", "yellow")]
+        return [Text(f"the last answer is incomplete ({why})", "yellow")]
     return []
 
 
 def _call(call: UnfinishedCall) -> Text:
-    begun = "begun; what it did is unknown" if call.started else "not begun"
-    state = "ended; its result was not told" if call.ended else begun
+    outcome = "started; outcome unknown" if call.started else "not started"
+    state = "ended; result not sent" if call.ended else outcome
     line = headline(call.call.name, call.call.arguments, style="yellow")
     line.append(f"  {state}", "yellow")
     return line
 
 
-# What a conversation has used: tokens and dollars, counted from its answers.
+# Usage of a conversation: tokens and dollars.
 
 
 class Spending(Struct):
-    """A count. `unpriced` are the answers whose price is not known: they are never taken for free."""
+    """Usage totals. `unpriced` counts the answers with unknown price."""
 
     answers: int = 0
     input: int = 0
@@ -97,7 +97,7 @@ class Spending(Struct):
     cached: int = 0
     cost: float = 0.0
     unpriced: int = 0
-    context: int = 0  # tokens that the last answer read and wrote
+    context: int = 0  # tokens of the last request and answer
 
     def add(self, answer: AssistantMessage) -> None:
         self.answers += 1
@@ -116,14 +116,14 @@ class Spending(Struct):
 
     @property
     def dollars(self) -> str:
-        """The cost in words; a part that is not known is said, not hidden."""
+        """The cost as text, marked if part of it is unknown."""
         if not self.unpriced:
             return f"${self.cost:.4f}"
         return f"${self.cost:.4f} + ?" if self.unpriced < self.answers else "cost unknown"
 
 
 def by_model(messages: Iterable[AgentMessage]) -> dict[str, Spending]:
-    """The count of each model that answered."""
+    """The usage per model."""
     found: dict[str, Spending] = {}
     for message in messages:
         if isinstance(message, AssistantMessage):

@@ -40,8 +40,8 @@ class PlainScreen:
         self._chat: Chat | None = None
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._prompted = False
-        self._encoded = False  # whether the present answer has shown words
-        self._fresh = True  # whether standard output is at the beginning of a line
+        self._encoded = False  # whether the current answer has shown text
+        self._fresh = True  # whether standard output is at the start of a line
         self._leaving = asyncio.Event()
         self._code = 0
 
@@ -68,7 +68,7 @@ class PlainScreen:
             if self._leaving.is_set():
                 return
             if line is None:
-                self._note("")  # the prompt stands there still
+                self._note("")  # ends the line of the prompt
                 chat.end_of_input()
                 while chat.busy and not self._leaving.is_set():
                     await self._or_left(chat.wait_for_turn())
@@ -80,7 +80,7 @@ class PlainScreen:
             self.refresh()
 
     async def _or_left(self, waiting: Coroutine[Any, Any, object]) -> str | None:
-        """What is waited for, or None when the user left meanwhile."""
+        """The result, or None if the user has left meanwhile."""
         task = asyncio.ensure_future(waiting)
         left = asyncio.ensure_future(self._leaving.wait())
         try:
@@ -92,20 +92,20 @@ class PlainScreen:
                 one.cancel()
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Lines from the descriptor itself: a thread that waits in a buffered file would hold up the exit."""
+        """Reads lines from the descriptor: a thread that waits in a buffered file would block the exit."""
         rest = b""
-        begun = ""
+        pending = ""
         while data := _some(self._source):
             *lines, rest = (rest + data).split(b"\n")
             for raw in lines:
                 line = raw.decode("utf-8", "replace").rstrip("\r")
                 if line.endswith("\\"):
-                    begun += f"{line[:-1]}\n"
+                    pending += f"{line[:-1]}\n"
                 else:
-                    _hand_over(loop, self._lines, begun + line)
-                    begun = ""
-        if rest or begun:
-            _hand_over(loop, self._lines, begun + rest.decode("utf-8", "replace"))
+                    _hand_over(loop, self._lines, pending + line)
+                    pending = ""
+        if rest or pending:
+            _hand_over(loop, self._lines, pending + rest.decode("utf-8", "replace"))
         _hand_over(loop, self._lines, None)
 
     def _interrupt(self) -> None:
@@ -118,7 +118,7 @@ class PlainScreen:
         elif chat.interrupt() and chat.steering:
             self._note("what should it know? (Ctrl-C again stops it)")
 
-    # --- what the chat asks of a screen ------------------------------------------------------------------------------
+    # --- the Screen protocol ----------------------------------------------------------------------------------------
 
     async def hear(self, event: AgentEvent) -> None:
         match event:
@@ -151,10 +151,10 @@ class PlainScreen:
         self._prompted = False
 
     def offer(self, text: str) -> None:
-        self._note(f"to say it again: {safe(text)}")
+        self._note(f"to edit: {safe(text)}")
 
     def refresh(self) -> None:
-        """Shows the prompt when something can be typed."""
+        """Shows the prompt when input is possible."""
         chat = self._chat
         if chat is not None and not self._prompted and (not chat.busy or chat.question is not None):
             self._prompted = True
@@ -192,7 +192,7 @@ class PlainScreen:
 
 
 def plainly(parts: "tuple[RenderableType, ...] | list[RenderableType]") -> str:
-    """Parts as text without escapes and without blanks at the ends of lines."""
+    """Parts as text without escape sequences and trailing spaces."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=False, color_system=None, width=_WIDTH, highlight=False)
     for part in parts:
@@ -203,12 +203,12 @@ def plainly(parts: "tuple[RenderableType, ...] | list[RenderableType]") -> str:
 def _some(source: int) -> bytes:
     try:
         return os.read(source, 1 << 16)
-    except OSError:  # the terminal went away
+    except OSError:  # the terminal was closed
         return b""
 
 
 def _hand_over(loop: asyncio.AbstractEventLoop, lines: "asyncio.Queue[str | None]", line: str | None) -> None:
     try:
         loop.call_soon_threadsafe(lines.put_nowait, line)
-    except RuntimeError:  # the chat is over
+    except RuntimeError:  # the loop is closed
         sys.exit()

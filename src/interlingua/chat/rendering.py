@@ -1,4 +1,4 @@
-"""What is shown of a conversation, as values that rich can draw. Nothing here writes to a terminal.
+"""Renderables for conversations (rich). Nothing here writes to a terminal.
 
 Whatever a model or a tool says is foreign text: it passes through `safe` before it is drawn, so that it cannot move the
 cursor, change the title or hide behind other text.
@@ -30,26 +30,26 @@ from ..values.errors import (
 from ..values.losses import Loss
 from ..values.messages import AgentMessage, CustomMessage, TextBlock, blocks_of, text_of
 
-# Markdown that arrives in pieces, cut where what came before can no longer change.
+# Streaming Markdown, split where the earlier part can no longer change.
 #
-# What is cut off is shown once and never touched again; only the tail is drawn anew as it grows, and it is never
-# long. So an answer costs work in proportion to its length, and what has scrolled by stays.
+# A finished piece is printed once; only the short tail is redrawn as it grows. So an answer takes linear time, and the
+# scrollback stays.
 
 
-MOST_LINES = 60
-MOST_CHARACTERS = 6_000
+MAX_LINES = 60
+MAX_CHARACTERS = 6_000
 
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _RULE = re.compile(r"[\s|:-]*-[\s|:-]*\|[\s|:-]*|\|?[\s:]*-+[\s:]*\|?")
 
 
 class Piece(NamedTuple):
-    """Part of a text, in order: all `text` together is what came. The rest makes a part of a block whole by itself."""
+    """A piece of a text; all `text` joined is the input. The other fields make a part of a block render by itself."""
 
     text: str
     before: str = ""
     after: str = ""
-    continues: bool = False  # a part of the same block comes before it
+    continues: bool = False  # the previous piece is part of the same block
 
     @property
     def markdown(self) -> str:
@@ -57,19 +57,19 @@ class Piece(NamedTuple):
 
 
 class Blocks:
-    """Takes text as it comes; gives pieces. Where the text is cut on its way makes no difference to them."""
+    """Splits streamed text into pieces, independent of how it is chunked."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._size = 0
-        self._rest = ""  # of a line whose end has not come
-        self._fence: str | None = None  # the line that opened the code we are in
+        self._rest = ""  # of an incomplete line
+        self._fence: str | None = None  # the line that opened the current code block
         self._before = ""
         self._continues = False
 
     @property
     def tail(self) -> Piece | None:
-        """What may still change."""
+        """The text that may still change."""
         text = "".join(self._lines) + self._rest
         return self._piece(text) if text.strip() else None
 
@@ -85,7 +85,7 @@ class Blocks:
         return out
 
     def close(self) -> list[Piece]:
-        """The end of the text: what is left."""
+        """Ends the text; returns the rest."""
         self._lines.append(self._rest)
         self._rest = ""
         left = self._cut()
@@ -99,24 +99,24 @@ class Blocks:
             out += self._cut()
         self._add(f"{line}\n")
         self._follow_fence(line)
-        if len(self._lines) >= MOST_LINES or self._size >= MOST_CHARACTERS:
+        if len(self._lines) >= MAX_LINES or self._size >= MAX_CHARACTERS:
             out += self._cut(within=True)
         return out
 
     def _shortened(self, line: str) -> tuple[str, list[Piece]]:
-        """A line that is too long for one piece is cut, between words where there are any."""
+        """Splits a line that is too long for one piece, between words if possible."""
         out: list[Piece] = []
-        while len(line) > MOST_CHARACTERS:
+        while len(line) > MAX_CHARACTERS:
             if self._is_boundary(line):
                 out += self._cut()
-            at = line.rfind(" ", MOST_CHARACTERS // 2, MOST_CHARACTERS) + 1 or MOST_CHARACTERS
+            at = line.rfind(" ", MAX_CHARACTERS // 2, MAX_CHARACTERS) + 1 or MAX_CHARACTERS
             self._add(line[:at])
             out += self._cut(within=True)
             line = line[at:]
         return line, out
 
     def _is_boundary(self, line: str) -> bool:
-        """Whether a new block begins: behind a blank line, and not with an indent, which would go on with a list."""
+        """Whether a new block starts: after a blank line, and not indented, which would continue a list."""
         blank_before = bool(self._lines) and not self._lines[-1].strip() and self._size > 1
         return blank_before and self._fence is None and bool(line.strip()) and not line.startswith((" ", "\t"))
 
@@ -142,7 +142,7 @@ class Blocks:
         return Piece(text, self._before, after, self._continues)
 
     def _cut(self, *, within: bool = False) -> list[Piece]:
-        """Ends a piece here. `within` a block, the next one begins with what makes it the same kind of block."""
+        """Ends a piece here. `within` a block, the next piece starts with the same block prefix."""
         text = "".join(self._lines)
         made = [self._piece(text)] if text else []
         opening = (self._fence or _table_head(self._lines) or self._before) if within else ""
@@ -154,7 +154,7 @@ class Blocks:
 
 
 def _table_head(lines: list[str]) -> str:
-    """The two lines that begin a table, if these do."""
+    """The two header lines of a table, if there are."""
     is_table = len(lines) >= 2 and "|" in lines[0] and _RULE.fullmatch(lines[1].strip()) is not None
     return "".join(lines[:2]) if is_table else ""
 
@@ -169,17 +169,17 @@ _SUBJECTS = ("command", "path", "file_path", "pattern", "query", "url")
 
 
 def safe(text: str) -> str:
-    """The text as a person would see it, without anything that acts on the terminal."""
+    """The text without terminal control sequences and invisible characters."""
     return visible(plain(text.encode("utf-8", "replace")))
 
 
-def one_line(text: str, most: int = _WIDTH) -> str:
+def one_line(text: str, limit: int = _WIDTH) -> str:
     line = " ".join(safe(text).split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def markdown(text: str) -> Markdown:
-    """Links show their address: what is behind a word must be seen."""
+    """Markdown whose links show their URL, so that the target is visible."""
     return Markdown(safe(text), code_theme="ansi_dark", hyperlinks=False)
 
 
@@ -223,7 +223,7 @@ def duration(seconds: float) -> str:
 
 
 def headline(name: str, arguments: Any, *, style: str = "cyan") -> Text:
-    """A call in one line: the tool, and what it is about."""
+    """A call in one line: the tool, and its main argument."""
     given = arguments if isinstance(arguments, Mapping) else {}
     about = next((given[key] for key in _SUBJECTS if isinstance(given.get(key), str)), None)
     text = about if about is not None else jsontext.compact(arguments) if arguments else ""
@@ -231,7 +231,7 @@ def headline(name: str, arguments: Any, *, style: str = "cyan") -> Text:
 
 
 def result_text(result: Any) -> str:
-    """The words of a result as events carry it; what is no text is named."""
+    """The text of a result in an event; other blocks by their type."""
     content = result.get("content") if isinstance(result, Mapping) else None
     blocks = content if isinstance(content, list) else []
     return "\n".join(str(block.get("text", f"[{block.get('type')}]")) for block in blocks if isinstance(block, Mapping))
@@ -243,22 +243,22 @@ def diff_of(result: Any) -> str | None:
     return found if isinstance(found, str) and found.strip() else None
 
 
-def last_lines(text: str, most: int, style: str = "dim") -> Text:
-    """The end of an output, and how much came before it."""
+def last_lines(text: str, limit: int, style: str = "dim") -> Text:
+    """The last lines of an output, and the number of hidden ones."""
     lines = safe(text).rstrip().split("\n")
-    hidden = len(lines) - most
-    shown = lines[-most:] if hidden > 1 else lines
+    hidden = len(lines) - limit
+    shown = lines[-limit:] if hidden > 1 else lines
     note = [f"… {hidden:,} lines before"] if hidden > 1 else []
     return Text("\n".join(f"  {line[:_WIDTH]}" for line in [*note, *shown]), style, overflow="ellipsis", no_wrap=True)
 
 
-def coloured_diff(diff: str, most: int = DIFF_LINES, width: int = _WIDTH) -> Text:
+def coloured_diff(diff: str, limit: int = DIFF_LINES, width: int = _WIDTH) -> Text:
     lines = safe(diff).rstrip("\n").split("\n")
     out = Text(overflow="fold")
-    for line in lines[:most]:
+    for line in lines[:limit]:
         out.append(f"  {line[:width]}\n", next((style for mark, style in _DIFF_STYLES if line.startswith(mark)), "dim"))
-    if len(lines) > most:
-        out.append(f"  … {len(lines) - most:,} more lines\n", "dim")
+    if len(lines) > limit:
+        out.append(f"  … {len(lines) - limit:,} more lines\n", "dim")
     out.rstrip()
     return out
 
@@ -266,7 +266,7 @@ def coloured_diff(diff: str, most: int = DIFF_LINES, width: int = _WIDTH) -> Tex
 def finished_call(
     name: str, arguments: Any, result: Any, *, is_error: bool, diff: str | None, seconds: float, announced: bool
 ) -> RenderableType:
-    """A call that has ended: what it was, what it changed or printed."""
+    """A finished call: its name, and its diff or output."""
     style = "red" if is_error else "green"
     head = Text(f"  {'✗' if is_error else '✓'} {one_line(name, 60)}", style) if announced else None
     first = head or headline(name, arguments, style=style)
@@ -288,7 +288,7 @@ _REMEDIES: tuple[tuple[type[BaseException], str], ...] = (
     (BadRequest, "change it with /undo, or ask another model with /model"),
     (TransportError, "check the network and say it again"),
     (SessionBusy, "leave the other chat first, or begin a new one with --new"),
-    (OSError, "nothing more was saved; mend that and say it again"),
+    (OSError, "nothing more was saved; fix the problem and send it again"),
 )
 
 
@@ -343,9 +343,9 @@ def loss_report(name: str, losses: Sequence[Loss]) -> RenderableType:
     return Group(Text(f"{name}: {len(reported)} lost"), table(rows), *more)
 
 
-def gist(message: AgentMessage, most: int = 60) -> str:
-    """A message in a few words."""
+def gist(message: AgentMessage, limit: int = 60) -> str:
+    """A message in one short line."""
     if isinstance(message, CustomMessage):
-        return one_line(str(message.fields.get("summary") or message.fields.get("model") or ""), most)
+        return one_line(str(message.fields.get("summary") or message.fields.get("model") or ""), limit)
     calls = [f"→ {call.name}" for call in getattr(message, "tool_calls", ())]
-    return one_line(" ".join([text_of(message.content), *calls]), most)
+    return one_line(" ".join([text_of(message.content), *calls]), limit)

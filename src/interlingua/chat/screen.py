@@ -7,13 +7,16 @@ safe before (see rendering.py).
 
 import asyncio
 import io
+import os
+import re
 import signal as signals
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import Completer, ThreadedCompleter
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
@@ -42,6 +45,7 @@ from rich.text import Text
 
 from ..values.events import AgentEvent
 from .chat import Chat
+from .command import Command, place
 from .display import Display
 from .rendering import one_line
 
@@ -55,7 +59,7 @@ class TerminalScreen:
 
     keys = (
         "Enter sends · Alt-Enter, or \\ and Enter: new line · @FILE attaches · what you type while it works, steers\n"
-        "Ctrl-C: tell it something, twice: stop · Ctrl-T: thinking · Ctrl-R: search what you said · Ctrl-D: leave"
+        "Ctrl-C: tell it something, twice: stop · Ctrl-T: thinking · Ctrl-R: search your messages · Ctrl-D: leave"
     )
 
     def __init__(
@@ -111,7 +115,7 @@ class TerminalScreen:
             if self._chat is not None and self._chat.busy:
                 self.refresh()
 
-    # --- what the chat asks of a screen ------------------------------------------------------------------------------
+    # --- the Screen protocol ----------------------------------------------------------------------------------------
 
     async def hear(self, event: AgentEvent) -> None:
         parts = self.display.hear(event)
@@ -260,11 +264,11 @@ class TerminalScreen:
             self._buffer.delete_before_cursor()
             self._buffer.insert_text("\n")
             return
-        asking = self._chat is not None and self._chat.question is not None
-        if not asking:
+        has_question = self._chat is not None and self._chat.question is not None
+        if not has_question:
             self._buffer.append_to_history()
         self._buffer.reset()
-        if text.strip() or asking:
+        if text.strip() or has_question:
             self._lines.put_nowait(text)
 
     def _interrupt(self) -> None:
@@ -295,3 +299,62 @@ async def _ended(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# --- completion: commands, their arguments, and files after an `@` ---------------------------------------------------
+
+_MAX_COMPLETIONS = 100
+_ARGUMENT = re.compile(r"/([a-z]+)\s+(.*)", re.DOTALL)
+_MENTION = re.compile(r'(?:^|\s)@("?)([^\s"]*)$')
+
+
+class ChatCompleter(Completer):
+    """`arguments` returns the candidates of a command's argument, by its name; may block, since it runs in a thread."""
+
+    def __init__(
+        self, commands: Mapping[str, Command], root: Path, arguments: Mapping[str, Callable[[], Sequence[str]]]
+    ) -> None:
+        self._commands = commands
+        self._root = root
+        self._arguments = arguments
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        text = document.text_before_cursor
+        mention = _MENTION.search(text)
+        argument = _ARGUMENT.fullmatch(text)
+        if mention is not None:
+            yield from self._files(mention[2])
+        elif argument is not None:
+            yield from self._arguments_for(argument[1], argument[2].rpartition(" ")[2])
+        elif text.startswith("/") and " " not in text:
+            yield from self._names(text[1:])
+
+    def _names(self, prefix: str) -> Iterator[Completion]:
+        for command in self._commands.values():
+            if command.name.startswith(prefix.lower()):
+                yield Completion(f"/{command.name}", -len(prefix) - 1, display_meta=command.about)
+
+    def _arguments_for(self, command: str, prefix: str) -> Iterator[Completion]:
+        known = self._arguments.get(command)
+        text = known() if known is not None else ()
+        leading = [candidate for candidate in text if candidate.lower().startswith(prefix.lower())]
+        within = [candidate for candidate in text if prefix.lower() in candidate.lower() and candidate not in leading]
+        for candidate in [*leading, *within][:_MAX_COMPLETIONS]:
+            yield Completion(candidate, -len(prefix))
+
+    def _files(self, prefix: str) -> Iterator[Completion]:
+        folder, _, start = prefix.rpartition("/")
+        base = f"{folder}/" if "/" in prefix else ""
+        try:
+            with os.scandir(place(base or ".", self._root)) as found:
+                entries = sorted(((entry.name, entry.is_dir()) for entry in found), key=lambda pair: pair[0])
+        except OSError:
+            return
+        for name, is_folder in [pair for pair in entries if _fits(pair[0], start)][:_MAX_COMPLETIONS]:
+            shown = f"{name}/" if is_folder else name
+            yield Completion(shown, -len(start), display=shown)
+
+
+def _fits(name: str, start: str) -> bool:
+    """Whether to offer a name: hidden files only after a dot, never names with spaces or control characters."""
+    return name.startswith(start) and name.isprintable() and " " not in name and (start != "" or name[0] != ".")

@@ -29,7 +29,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 class Target(NamedTuple):
-    """Where to go: the entry to stand at (None: before the first), and words to say again from there."""
+    """Where to go: the new head (None: before the first), and text to edit and send again."""
 
     at: str | None
     text: str | None = None
@@ -94,7 +94,7 @@ def _shown_for(known: Mapping[str | None, Entry], id: str | None) -> str | None:
 
 
 def target(entries: Sequence[Entry], id: str) -> Target:
-    """Where choosing an entry leads: behind an answer and its results, or before one's own words, to change them."""
+    """The target of choosing an entry: after an answer and its results, or before a user message, to edit it."""
     known = {entry.id: entry for entry in entries}
     chosen = known[id]
     message: AgentMessage = chosen.message
@@ -113,7 +113,7 @@ def _result_below(children: dict[str | None, list[Entry]], entry: Entry) -> Entr
 
 
 def last_turn(path: Sequence[Entry]) -> Target | None:
-    """Before what the user said last, with the words; None where nothing was said."""
+    """The target before the last user message, with its text; None if there is none."""
     for entry in reversed(path):
         message: AgentMessage = entry.message
         if isinstance(message, UserMessage):
@@ -121,10 +121,10 @@ def last_turn(path: Sequence[Entry]) -> Target | None:
     return None
 
 
-def find(shown: Sequence[Row], wanted: str) -> Row | None:
+def find(shown: Sequence[Row], name: str) -> Row | None:
     """A row by its number in the list, its label, or the beginning of its id."""
-    if wanted.isdecimal() and 0 < int(wanted) <= len(shown):
-        return shown[int(wanted) - 1]
-    exact = [row for row in shown if row.label == wanted or row.id == wanted]
-    found = exact or [row for row in shown if row.id.startswith(wanted)]
+    if name.isdecimal() and 0 < int(name) <= len(shown):
+        return shown[int(name) - 1]
+    exact = [row for row in shown if row.label == name or row.id == name]
+    found = exact or [row for row in shown if row.id.startswith(name)]
     return found[0] if len(found) == 1 or exact else None

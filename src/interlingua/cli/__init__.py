@@ -1,4 +1,4 @@
-"""The command line. Each command is a module; this is the group, and how errors are shown: one line, no traceback."""
+"""The command line: the command group, one module per command, errors as one line without traceback."""
 
 import importlib
 import io
@@ -11,30 +11,33 @@ import click
 from ..values.errors import InterlinguaError
 
 COMMANDS = {
-    "run": "Ask a model and stream its answer.",
+    "run": "Send a prompt to a model and stream the answer.",
     "chat": "Talk with an agent that has tools, in the terminal.",
-    "convert": "Convert conversations from any format to another, and say what was lost.",
-    "check": "Say what is wrong with a conversation, where, and what to write instead.",
-    "detect": "Say which format files are in, and why.",
+    "convert": "Convert conversations between formats and report losses.",
+    "check": "Report problems of a conversation and how to fix them.",
+    "detect": "Detect the format of files.",
     "dialects": "List the formats.",
     "show": "Show a conversation in the terminal.",
-    "diff": "Compare two conversations, whatever their formats.",
+    "diff": "Compare two conversations of any formats.",
     "stats": "Count messages, tokens, cost and tool calls.",
     "models": "List models: context window, inputs, thinking, prices.",
-    "auth": "List, store, forget and check keys and logins.",
-    "tools": "List the tools, show what one takes, run one, or serve them over MCP.",
-    "canvas": "See, search, compare and continue conversations in the browser.",
-    "sessions": "List, show, import, export, fork, compact and clear up sessions.",
-    "doctor": "Say what is wrong with a session file, line by line, and repair it into a new one.",
-    "worker": "Carry out durable runs from a queue that many workers share.",
-    "plugins": "List plugins, check one, or begin a new one.",
-    "demo": "See it all at work, offline.",
+    "auth": "List, store, remove and check keys and logins.",
+    "tools": "List, show, run or serve (MCP) the tools.",
+    "canvas": "View, search, compare and continue conversations in the browser.",
+    "sessions": "List, show, import, export, fork, compact and clean up sessions.",
+    "doctor": "Diagnose a session file, and repair it into a new one.",
+    "worker": "Execute durable runs from a shared queue.",
+    "plugins": "List, check or create plugins.",
+    "demo": "Run an offline demonstration.",
     "completion": "Print the shell completion script.",
 }
 
+# Commands that are not `command` in a module of their name.
+_MODULES = {name: ("formats", f"{name}_command") for name in ("check", "detect", "dialects", "completion")}
+
 
 class _Group(click.Group):
-    """Loads a command's module when the command is used."""
+    """Imports a command's module when the command is used."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -42,7 +45,8 @@ class _Group(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f".{name}", __name__).command
+        module, attribute = _MODULES.get(name, (name, "command"))
+        command: click.Command = getattr(importlib.import_module(f".{module}", __name__), attribute)
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -57,7 +61,7 @@ def group() -> None:
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """The entry point: what goes wrong on purpose is one line on stderr."""
+    """The entry point: expected errors are one line on stderr."""
     if arguments is None:
         _use_utf8()
     try:
@@ -65,7 +69,7 @@ def main(arguments: list[str] | None = None) -> Any:
     except InterlinguaError as error:
         fail(str(error))
     except BrokenPipeError:
-        # The reader went away (`| head`): not an error, but nothing more can be written.
+        # The reader closed the pipe (`| head`).
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
         sys.exit(141)
     except OSError as error:
@@ -75,11 +79,11 @@ def main(arguments: list[str] | None = None) -> Any:
 
 
 def _use_utf8() -> None:
-    """Makes names, arguments and whatever is piped in or out UTF-8, whatever the locale.
+    """Uses UTF-8 for file names, arguments and pipes under every locale.
 
-    Python fixes the encoding of names and arguments when it starts, so under a legacy locale it is started again in
-    its UTF-8 mode (https://docs.python.org/3/using/cmdline.html#cmdoption-X). A terminal keeps its own encoding:
-    what it cannot show is escaped.
+    Python determines the encoding of names and arguments at startup, so under a legacy locale it is restarted in UTF-8
+    mode (https://docs.python.org/3/using/cmdline.html#cmdoption-X). A terminal keeps its own encoding: characters that
+    it cannot show are escaped.
     """
     if sys.getfilesystemencoding() != "utf-8":
         terminal = f"{_TERMINAL}={sys.stdout.encoding}"
@@ -91,7 +95,7 @@ def _use_utf8() -> None:
             stream.reconfigure(encoding=own if stream.isatty() else "utf-8", errors=errors)
 
 
-_TERMINAL = "interlingua-terminal"  # an option of Python's own command line: the terminal's encoding
+_TERMINAL = "interlingua-terminal"  # a `-X` option of Python: the terminal's encoding
 
 
 def fail(message: str) -> None:

@@ -1,4 +1,4 @@
-"""`interlingua auth`: which keys there are, where they come from, how to store or forget one. No key is ever shown."""
+"""`interlingua auth`: lists, stores, removes and checks keys and logins. No key is ever shown."""
 
 import asyncio
 import os
@@ -23,12 +23,12 @@ from ..values.request import ResolvedAuth
 from . import output
 
 _LIVE_TIMEOUT = 15.0
-_OWN_LISTS = {"openrouter": "/key"}  # its list of models is open to all and proves nothing
+_OWN_LISTS = {"openrouter": "/key"}  # OpenRouter's model list needs no key
 
 
 @click.group("auth")
 def command() -> None:
-    """Keys and logins: list, store, forget and check them. No key is ever shown."""
+    """List, store, remove and check keys and logins. No key is ever shown."""
 
 
 @command.command("list")
@@ -52,14 +52,14 @@ def _encoded(row: dict[str, Any]) -> Text:
     if row["problem"]:
         return Text(row["problem"], style="red")
     if row["expired"]:
-        return Text("run out, will be renewed" if row["renewable"] else "run out", style="yellow")
+        return Text("expired, will be renewed" if row["renewable"] else "expired", style="yellow")
     if row["found"]:
         return Text("found", style="green")
     return Text("not needed" if row["keyless"] else "none", style="dim")
 
 
 def _row(provider: str, store: CredentialStore) -> dict[str, Any]:
-    """All that may be told of a provider's key."""
+    """The public facts about a provider's key."""
     known = known_rows().get(provider)
     found: ResolvedAuth | None = None
     problem = None
@@ -82,7 +82,7 @@ def _row(provider: str, store: CredentialStore) -> dict[str, Any]:
 
 
 def _login(provider: str, found: ResolvedAuth | None, store: CredentialStore) -> Credential | None:
-    """The stored credential, if it is the one that counts."""
+    """The stored credential, if it is the one in use."""
     if found is None or not (found.source or "").startswith("stored:"):
         return None
     stored = store.get(provider)
@@ -91,13 +91,13 @@ def _login(provider: str, found: ResolvedAuth | None, store: CredentialStore) ->
 
 @command.command("login", context_settings={"allow_extra_args": True})
 @click.argument("provider")
-@click.option("--key", "by_key", is_flag=True, help="Store a key: typed unseen, or read from standard input.")
+@click.option("--key", "by_key", is_flag=True, help="Store a key, from a hidden prompt or standard input.")
 @click.option("--oauth", "flow", type=click.Choice(["pkce", "device"]), help="Log in by browser or by device code.")
-@click.option("--client-id", help="The id of the client that you have registered with the provider.")
-@click.option("--client-secret", "ask_secret", is_flag=True, help="The client has a secret; asked for as the key is.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Where the browser returns to on this machine.")
-@click.option("--no-browser", is_flag=True, help="Only print the address.")
-@click.option("--store", "backend", type=click.Choice(["file", "keyring"]), help="Where to keep it.")
+@click.option("--client-id", help="The id of your OAuth client at the provider.")
+@click.option("--client-secret", "ask_secret", is_flag=True, help="Ask for the secret of the client.")
+@click.option("--port", type=click.IntRange(0, 65535), help="The local port of the redirect URL.")
+@click.option("--no-browser", is_flag=True, help="Print the URL only.")
+@click.option("--store", "backend", type=click.Choice(["file", "keyring"]), help="Where to store it.")
 @click.pass_context
 def login(
     context: click.Context,
@@ -112,13 +112,12 @@ def login(
 ) -> None:
     """Store a key, or log in."""
     if context.args:
-        # Click would print what it did not expect, and that is the key.
+        # Click would print the unexpected argument, which is the key.
         raise click.UsageError(
-            "a key is not taken from the command line, where others can see it: "
-            "leave it out and type it when asked, or pipe it in"
+            "a key on the command line is visible to others; omit it and type it at the prompt, or pipe it in"
         )
     if by_key and flow:
-        raise click.UsageError("either --key or --oauth")
+        raise click.UsageError("--key and --oauth exclude each other; give one")
     store = CredentialStore(backend=backend)
     if flow is None:
         credential = _typed_key(provider)
@@ -138,7 +137,7 @@ def login(
 def _typed_key(provider: str) -> Credential:
     found = resolve_auth(provider, explicit_key=_typed(f"key for {provider}"), env={})
     if found is None or found.api_key is None or found.source != "explicit":
-        raise InterlinguaError("no key was given: type it when asked, or pipe it in")
+        raise InterlinguaError("no key given; type it at the prompt, or pipe it in")
     return Credential(mode="oauth" if found.mode == "oauth" else "api-key", secret=Secret(found.api_key))
 
 
@@ -149,7 +148,7 @@ def _typed(what: str) -> str:
 
 
 async def _alone(store: CredentialStore, provider: str, change: Callable[[], Any]) -> Any:
-    """Not while the login is being renewed: the renewal would put back what it had."""
+    """Runs `change` while no renewal is running, which would overwrite it."""
     async with store.renewing(provider):
         return change()
 
@@ -157,13 +156,13 @@ async def _alone(store: CredentialStore, provider: str, change: Callable[[], Any
 def _report_counts(provider: str, store: CredentialStore) -> None:
     found = resolve_auth(provider, store=store)
     if found is not None and not (found.source or "").startswith("stored:"):
-        click.echo(f"interlingua: note: {found.source} counts before what is stored", err=True)
+        click.echo(f"interlingua: note: {found.source} takes precedence over the stored credential", err=True)
 
 
 def _shower(open_browser: bool) -> Callable[[str], None]:
     def show(url: str) -> None:
-        click.echo(f"Open this address and agree:\n\n  {url}\n", err=True)
-        click.echo("If the browser cannot come back here, paste the address it shows, or the code.", err=True)
+        click.echo(f"Open this URL and log in:\n\n  {url}\n", err=True)
+        click.echo("If the browser cannot redirect to this machine, paste the URL it shows, or the code.", err=True)
         if open_browser:
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
@@ -175,7 +174,7 @@ def _show_device(code: DeviceCode) -> None:
 
 
 def _pasted() -> Awaitable[str | None]:
-    """A line of standard input, read past Python's buffer: a thread that waits in there would hang the exit."""
+    """A line of standard input, read from the descriptor: a thread waiting in Python's buffer would block the exit."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str | None] = loop.create_future()
 
@@ -190,7 +189,7 @@ def _pasted() -> Awaitable[str | None]:
         try:
             loop.call_soon_threadsafe(give, got.decode(errors="replace") or None)
         except RuntimeError:
-            return  # the loop is closed: the code came another way
+            return  # the loop is closed: the login has completed
 
     threading.Thread(target=read, daemon=True).start()
     return line
@@ -199,22 +198,22 @@ def _pasted() -> Awaitable[str | None]:
 @command.command("logout")
 @click.argument("provider")
 def logout(provider: str) -> None:
-    """Forget what is stored for a provider."""
+    """Remove the stored credential of a provider."""
     store = CredentialStore()
     removed = asyncio.run(_alone(store, provider, lambda: store.remove(provider)))
-    click.echo(f"{provider}: {'forgotten' if removed else 'nothing was stored'}")
+    click.echo(f"{provider}: {'removed' if removed else 'nothing was stored'}")
     _report_counts(provider, store)
 
 
 @command.command("check")
 @click.argument("provider", required=False)
-@click.option("--live", is_flag=True, help="Ask the provider whether it takes the key; renews a login.")
+@click.option("--live", is_flag=True, help="Verify the key with a request to the provider; renews a login.")
 @click.option("--offline", is_flag=True, help="Make no call (the default).")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def check(provider: str | None, live: bool, offline: bool, as_json: bool) -> None:
-    """Say where each key is looked for, which one counts, and whether it can be used."""
+    """Show where each key is searched, which one is used, and whether it is valid."""
     if live and offline:
-        raise click.UsageError("either --live or --offline")
+        raise click.UsageError("--live and --offline exclude each other; give one")
     store = CredentialStore()
     names = [provider] if provider else list(dict.fromkeys((*known_rows(), *store.providers())))
     checks = [_check(name, store, live) for name in names if provider or _row(name, store)["found"]]
@@ -230,9 +229,9 @@ def check(provider: str | None, live: bool, offline: bool, as_json: bool) -> Non
 def _check(provider: str, store: CredentialStore, live: bool) -> dict[str, Any]:
     row = _row(provider, store)
     if not row["found"] and not row["problem"] and not row["keyless"]:
-        row["problem"] = f"no key: set {_usual_variable(provider)}, or run `interlingua auth login {provider}`"
+        row["problem"] = f"no key; set {_usual_variable(provider)}, or run `interlingua auth login {provider}`"
     if row["expired"] and not row["renewable"]:
-        row["problem"] = f"the login has run out: run `interlingua auth login {provider}`"
+        row["problem"] = f"the login has expired; run `interlingua auth login {provider}`"
     if live and row["found"] and not row["problem"]:
         try:
             row["live"] = asyncio.run(_probe(provider, store))
@@ -248,7 +247,7 @@ def _usual_variable(provider: str) -> str:
 
 
 def _order(provider: str, store: CredentialStore) -> list[dict[str, Any]]:
-    """Each place in its turn; the first that has something counts."""
+    """The places in order; the first with a credential is used."""
     order: list[dict[str, Any]] = []
     for place in places(provider, store=store):
         try:
@@ -267,7 +266,7 @@ def _show_checks(checks: list[dict[str, Any]], problems: list[str]) -> None:
             mark = "→" if place["counts"] else "✓" if place["there"] else "·"
             out.print(Text(f"  {mark} {place['place']}", style="" if place["counts"] else "dim"))
     if not checks:
-        out.print("no keys were found")
+        out.print("no keys found")
     for problem in problems:
         out.print(Text(problem, style="red"))
 
@@ -278,12 +277,12 @@ def _fine(row: dict[str, Any]) -> str:
     text = f"{row['mode']} from {row['source']}"
     if row["expires"] is not None:
         left = row["expires"] / 1000 - time.time()
-        text += ", run out, will be renewed" if left <= 0 else f", good for {left / 60:.0f} minutes"
+        text += ", expired, will be renewed" if left <= 0 else f", valid for {left / 60:.0f} minutes"
     return f"{text}; {row['live']}" if row.get("live") else text
 
 
 async def _probe(provider: str, store: CredentialStore) -> str:
-    """One small question to the provider, with the key in a header."""
+    """Verifies the key with one small request."""
     import aiohttp
 
     from ..connect.auth.resolver import authenticate
@@ -295,7 +294,7 @@ async def _probe(provider: str, store: CredentialStore) -> str:
     wire = WIRES.get(row.api) if row else None
     path = _OWN_LISTS.get(provider) or (wire.http.models_path if wire else None)
     if row is None or auth is None or auth.api_key is None or not path or not base or "{" in base:
-        return "cannot be asked without a call to a model"
+        return "not verifiable without a model call"
     headers = key_header(row.auth_style(row.api), auth.api_key, auth)
     headers |= wire.http.headers if wire else {}
     timeout = aiohttp.ClientTimeout(total=_LIVE_TIMEOUT)
@@ -306,7 +305,7 @@ async def _probe(provider: str, store: CredentialStore) -> str:
         ):
             status = response.status
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise InterlinguaError(f"{provider} could not be asked ({type(error).__name__}): check the network") from None
+        raise InterlinguaError(f"no response from {provider} ({type(error).__name__}); check the network") from None
     if status in (401, 403):
-        raise AuthFailed(f"{provider} refuses the key from {auth.source} ({status}): store another", status=status)
-    return "the provider takes it" if status < 300 else f"the provider answered {status}, which tells nothing"
+        raise AuthFailed(f"{provider} rejected the key from {auth.source} ({status}); store another", status=status)
+    return "accepted by the provider" if status < 300 else f"inconclusive: the provider responded {status}"

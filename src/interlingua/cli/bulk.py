@@ -1,8 +1,7 @@
-"""Line by line from one session format to its twin, for files of any size: bounded memory, all cores, atomic output.
+"""Fast conversion of large session files, line by line: bounded memory, all cores, atomic output.
 
-A transcript and an OpenClaw session hold the same lines as long as no line is packed in the other's way. Such lines are
-copied at C speed; the others take the slow path, one by one. The file is cut at line ends into pieces that workers
-convert; the pieces are put together in order, and the output appears only when it is whole.
+A transcript and an OpenClaw session have the same lines unless ids or signatures are packed. Plain lines are copied at
+C speed; the others are converted one by one. The file is split at line ends into pieces, converted in parallel.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ TWINS = frozenset({"transcript", "openclaw"})
 
 
 def applies(source: Source, origin: str | None, target: str) -> bool:
-    """Whether a source can be converted line by line: a large plain session file, to a format with the same lines."""
+    """Whether a source can be converted line by line: a large plain session file to a format with the same lines."""
     if target != "transcript" or source.path is None or not source.path.is_file():
         return False
     if source.path.suffix in PACKED or source.path.stat().st_size < SMALL:
@@ -42,7 +41,7 @@ def applies(source: Source, origin: str | None, target: str) -> bool:
 
 
 def convert(source: Source, target: str, out: Path, workers: int) -> list[Problem]:
-    """Converts a large session file; gives the lines that could not be read."""
+    """Converts a large session file; returns the unreadable lines as problems."""
     assert source.path is not None
     problems: list[Problem] = []
     tasks = [(source.path, start, end) for start, end in _pieces(source.path)]
@@ -51,7 +50,7 @@ def convert(source: Source, target: str, out: Path, workers: int) -> list[Proble
         run = map if workers == 1 else stack.enter_context(ProcessPoolExecutor(min(workers, len(tasks)))).map
         before = 0
         for converted, lines, bad in run(_piece, tasks):
-            if stream is None and converted:  # a file of which nothing can be read takes no other's place
+            if stream is None and converted:  # an entirely unreadable file overwrites nothing
                 stream = stack.enter_context(local_files.atomic(out))
             if stream is not None:
                 stream.write(converted)
@@ -61,7 +60,7 @@ def convert(source: Source, target: str, out: Path, workers: int) -> list[Proble
 
 
 def _pieces(path: Path) -> Iterator[tuple[int, int]]:
-    """Byte ranges that begin and end at line ends."""
+    """Byte ranges of whole lines."""
     size = path.stat().st_size
     start = 0
     with path.open("rb") as stream:
@@ -94,6 +93,6 @@ def _piece(task: tuple[Path, int, int]) -> tuple[bytes, int, list[tuple[int, str
 
 
 def _unpacked(line: bytes) -> bytes:
-    """A line that may hold packed ids or signatures: through the formats themselves."""
+    """Converts a line that may have packed ids or signatures."""
     conversation = conversion.decode(Lines([jsontext.read(line)]), "openclaw")
     return conversion.encode(conversation, "transcript").bytes().rstrip(b"\n")

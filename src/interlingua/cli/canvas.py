@@ -1,4 +1,4 @@
-"""`interlingua canvas`: conversations in the browser, to be seen, searched, compared and continued."""
+"""`interlingua canvas`: views, searches, compares and continues conversations in the browser."""
 
 import asyncio
 import contextlib
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from ..canvas.shapes import FindView
     from ..serving.access import KeyRing
 
-HOME = click.option("--home", type=click.Path(path_type=Path, file_okay=False), help="Where the sessions are.")
+HOME = click.option("--home", type=click.Path(path_type=Path, file_okay=False), help="The directory of the sessions.")
 STORE = click.option("--store", help="sqlite:FILE or postgresql://… in place of files.")
 
 
 class _Canvas(click.Group):
-    """Opens what is given, unless the first argument is one of the commands."""
+    """Runs `open`, unless the first argument is a command."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         given = args if args and args[0] in self.commands else ["open", *args]
@@ -37,7 +37,7 @@ class _Canvas(click.Group):
 
 @click.group("canvas", cls=_Canvas)
 def command() -> None:
-    """See, search, compare and continue conversations in the browser.
+    """View, search, compare and continue conversations in the browser.
 
     Without a command, `open`: interlingua canvas [FILES, SESSIONS or FOLDERS]…
     """
@@ -46,8 +46,10 @@ def command() -> None:
 @command.command("open")
 @click.argument("inputs", nargs=-1, metavar="[FILES, SESSIONS or FOLDERS]…")
 @click.option("--port", type=click.IntRange(0, 65535), default=None, help="The port; 8642, or any that is free.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; further than here needs keys.")
-@click.option("--no-open", is_flag=True, help="Print the address and open no browser.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="The address to listen on; other than local needs keys."
+)
+@click.option("--no-open", is_flag=True, help="Print the URL and open no browser.")
 @click.option(
     "--client-port",
     type=click.IntRange(0, 65535),
@@ -60,7 +62,9 @@ def command() -> None:
     help="Follow claude-code, codex-cli, gemini-cli or a folder of conversations, live and read-only.",
 )
 @click.option("--tools", "profile", type=click.Choice(PROFILES), help="Let answers use the tools of this profile.")
-@click.option("--root", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Where the tools work.")
+@click.option(
+    "--root", type=click.Path(path_type=Path, exists=True, file_okay=False), help="The root directory of the tools."
+)
 @HOME
 @STORE
 def open_(
@@ -75,13 +79,13 @@ def open_(
     home: Path | None,
     store: str | None,
 ) -> None:
-    """Open conversations of any format in the browser: a tree to see, search, compare and continue.
+    """Open conversations of any format in the browser: view, search, compare and continue them.
 
-    Prints an address that lets one browser in, once. Further commands: interlingua canvas export,
+    Prints a one-time login URL for one browser. Further commands: interlingua canvas export,
     interlingua canvas keys.
     """
     if root is not None and profile is None:
-        raise click.UsageError("--root says where tools work; choose them with --tools")
+        raise click.UsageError("--root without --tools; select the tools with --tools")
     asyncio.run(_serve(inputs, port, host, no_open, client_port, watch, profile, root, home, store))
 
 
@@ -126,7 +130,7 @@ async def _serve(
 
 
 def _opened(library: "Library", inputs: tuple[str, ...]) -> "list[Place]":
-    """The sessions that were named; what cannot be opened is said, and the rest goes on."""
+    """The given sessions; reports those that cannot be opened, and continues."""
     from ..canvas.library import expand
 
     places: list[Place] = []
@@ -148,13 +152,15 @@ def _opened(library: "Library", inputs: tuple[str, ...]) -> "list[Place]":
 
 
 def _session(library: "Library", given: str) -> "Place | None":
-    """A session of this home, by its id or the beginning of it."""
+    """A session of this home, by its id or a prefix of it."""
     if Path(given).exists():
         return None
     found = [place for place in library.places() if place.source != "file" and place.id.startswith(given)]
     exact = [place for place in found if place.id == given]
     if len(exact or found) > 1:
-        raise InterlinguaError(f"{given!r} could be {', '.join(p.id for p in found[:5])}; write more of it")
+        raise InterlinguaError(
+            f"ambiguous session {given!r}: {', '.join(p.id for p in found[:5])}; give more of the id"
+        )
     return next(iter(exact or found), None)
 
 
@@ -165,19 +171,19 @@ def _session(library: "Library", given: str) -> "Place | None":
 @click.argument("given", metavar="FILE|SESSION")
 @click.option("-o", "--output", "out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The file.")
 @click.option(
-    "-t", "--to", "format", help="html, markdown, json, preferences or a dialect; by default the ending says."
+    "-t", "--to", "format", help="html, markdown, json, preferences or a dialect; default: by the file extension."
 )
-@click.option("--at", help="The entry at which the path ends; the head by default.")
-@click.option("--path", "path_alone", is_flag=True, help="The path to the head alone, without the other branches.")
-@click.option("--number", type=click.IntRange(1), help="Which conversation, of a file that holds several.")
+@click.option("--at", help="The last entry of the path; default: the head.")
+@click.option("--path", "path_alone", is_flag=True, help="Only the path to the head, without other branches.")
+@click.option("--number", type=click.IntRange(1), help="Which conversation of a file with several.")
 @click.option(
     "--redact",
     type=click.Choice(["suggested", "all", "none"]),
-    help="What to replace of what is found; asked for in a terminal.",
+    help="Which findings to replace; a terminal prompts for it.",
 )
-@click.option("--also", multiple=True, metavar="TEXT", help="A further text to look for.")
-@click.option("--no-thinking", is_flag=True, help="Leave the models' reasoning out.")
-@click.option("--no-media", is_flag=True, help="Leave pictures, recordings and files out.")
+@click.option("--also", multiple=True, metavar="TEXT", help="Another text to find.")
+@click.option("--no-thinking", is_flag=True, help="Omit the models' reasoning.")
+@click.option("--no-media", is_flag=True, help="Omit images, audio and files.")
 @HOME
 @STORE
 def export(
@@ -196,8 +202,8 @@ def export(
 ) -> None:
     """Write a conversation as one HTML file, as Markdown, or in any dialect.
 
-    What looks private (keys, tokens, addresses, homes, numbers) is listed with its surroundings first. Nothing is
-    written until it is decided what becomes of it.
+    Lists what looks private (keys, tokens, addresses, home directories, numbers) with its context first. Writes nothing
+    until you decide what to replace.
     """
     from ..canvas.catalog import Describer, Finder
     from ..canvas.export import Choice, finds_of, material_of, redacted, write
@@ -229,27 +235,27 @@ def export(
     with local_files.atomic(out) as stream:
         stream.write(written.data)
     output.note_losses(f"{given} → {chosen.format}", [written.losses])
-    what = f", {len(ids)} of {len(finds)} finds replaced" if finds else ""
+    what = f", {len(ids)} of {len(finds)} findings replaced" if finds else ""
     output.console(err=True).print(Text(f"{out}: {len(written.data):,} bytes{what}"))
 
 
 def _one(places: "list[Place]", given: str, number: int | None) -> "Place":
     if number is not None and number > len(places):
-        raise InterlinguaError(f"{given} holds {len(places)} conversations; choose --number 1 to {len(places)}")
+        raise InterlinguaError(f"{given}: {len(places)} conversations; choose --number 1 to {len(places)}")
     if number is None and len(places) > 1:
-        raise InterlinguaError(f"{given} holds {len(places)} conversations; choose one with --number")
+        raise InterlinguaError(f"{given}: {len(places)} conversations; choose one with --number")
     return places[(number or 1) - 1]
 
 
 def _format_of(out: Path) -> str:
     found = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown", ".json": "json"}
     if out.suffix.lower() not in found:
-        raise click.UsageError(f"{out.name} does not say which format it is; name it with --to")
+        raise click.UsageError(f"unknown file extension of {out.name!r}; give the format with --to")
     return found[out.suffix.lower()]
 
 
 def _decided(finds: "list[FindView]", redact: str | None) -> list[str]:
-    """The finds to replace. All are listed first; without a terminal to ask in, it must have been said."""
+    """The findings to replace, after listing all; without a terminal, --redact is required."""
     out = output.console(err=True)
     for find in finds:
         line = Text(f"{find.kind}: ", "yellow")
@@ -262,10 +268,10 @@ def _decided(finds: "list[FindView]", redact: str | None) -> list[str]:
     if redact is None:
         if not sys.stdin.isatty():
             raise InterlinguaError(
-                f"{len(finds)} finds look private, and nothing was written; say --redact suggested, all or none"
+                f"{len(finds)} findings look private, nothing was written; give --redact suggested, all or none"
             )
         redact = click.prompt(
-            f"{len(finds)} finds, {len(suggested)} of them hardly anything else. Replace",
+            f"{len(finds)} findings, {len(suggested)} of them almost certain. Replace",
             type=click.Choice(["suggested", "all", "none"]),
             default="suggested",
             err=True,
@@ -278,10 +284,10 @@ def _decided(finds: "list[FindView]", redact: str | None) -> list[str]:
 
 @command.group("keys")
 def keys() -> None:
-    """Make, list and remove keys: for programs, and for a canvas that is shared.
+    """Create, list and remove keys, for programs and for a shared canvas.
 
-    A program sends a key as `Authorization: Bearer KEY`; a browser trades it for a login on the page. With at least one
-    key, `--host` may be an address that other machines reach.
+    A program sends a key as `Authorization: Bearer KEY`; a browser exchanges it for a login on the page. With at least
+    one key, `--host` may be an address that other machines can reach.
     """
 
 
@@ -294,13 +300,17 @@ def _ring(home: Path | None) -> "KeyRing":
 @keys.command("add")
 @click.argument("name")
 @click.option(
-    "--scope", type=click.Choice(["read", "write"]), default="read", show_default=True, help="What it may do."
+    "--scope",
+    type=click.Choice(["read", "write"]),
+    default="read",
+    show_default=True,
+    help="The permissions of the key.",
 )
 @HOME
 def add_key(name: str, scope: Any, home: Path | None) -> None:
-    """Make a key and print it. It is shown this once: only its digest is kept."""
+    """Create a key and print it, once: only its digest is stored."""
     if not name.strip() or not name.isprintable() or len(name) > 100:
-        raise InterlinguaError(f"{name!r} is no name for a key; use up to 100 printable characters")
+        raise InterlinguaError(f"invalid key name {name!r}; use up to 100 printable characters")
     click.echo(_ring(home).add(name, scope))
 
 
@@ -308,7 +318,7 @@ def add_key(name: str, scope: Any, home: Path | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 @HOME
 def list_keys(as_json: bool, home: Path | None) -> None:
-    """List the keys: names, scopes, and when they were made."""
+    """List the keys: names, scopes, and creation times."""
     found = _ring(home).keys()
     if as_json:
         output.say_json([{"name": key.name, "scope": key.scope, "created": int(key.created * 1000)} for key in found])
@@ -317,7 +327,7 @@ def list_keys(as_json: bool, home: Path | None) -> None:
         output.console().print("no keys")
         return
     table = Table(box=None)
-    for title in ("name", "scope", "made"):
+    for title in ("name", "scope", "created"):
         table.add_column(title)
     for key in found:
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(key.created))
@@ -329,6 +339,6 @@ def list_keys(as_json: bool, home: Path | None) -> None:
 @click.argument("name")
 @HOME
 def remove_key(name: str, home: Path | None) -> None:
-    """Remove a key, and log out whoever used it."""
+    """Remove a key, and log out its users."""
     if not _ring(home).remove(name):
         raise InterlinguaError(f"no key {name!r}; see: interlingua canvas keys list")

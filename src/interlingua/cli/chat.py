@@ -28,23 +28,21 @@ _POLICIES = {"yes": ALLOW, "ask": ASK, "read-only": READ_ONLY}
 @click.command("chat")
 @click.argument("prompt", required=False)
 @click.option("-m", "--model", help=f"provider/id, or an alias of models.toml; {MODEL_VARIABLE} if not given.")
-@click.option(
-    "--session", "name", metavar="ID", help="Go on with this session: its id, the beginning of it, or a file."
-)
-@click.option("--resume", is_flag=True, help="Go on with the latest session.")
-@click.option("--new", is_flag=True, help="Begin a new session: the default.")
+@click.option("--session", "name", metavar="ID", help="Continue this session: its id, a prefix of it, or a file.")
+@click.option("--resume", is_flag=True, help="Continue the latest session.")
+@click.option("--new", is_flag=True, help="Start a new session: the default.")
 @click.option("--tools", "profile", type=click.Choice([*PROFILES, "none"]), default="coding", show_default=True)
 @click.option(
     "--root",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     default=".",
-    help="The folder it works in; its tools see no other.",
+    help="The working folder; the tools are confined to it.",
 )
 @click.option("--yes", "policy", flag_value="yes", help="Allow every call without asking.")
 @click.option(
-    "--ask", "policy", flag_value="ask", default="ask", help="Ask before a call changes something: the default."
+    "--ask", "policy", flag_value="ask", default="ask", help="Ask before calls that change something: the default."
 )
-@click.option("--read-only", "policy", flag_value="read-only", help="Allow reading alone.")
+@click.option("--read-only", "policy", flag_value="read-only", help="Allow reading only.")
 @click.option("-s", "--system", help="The system prompt.")
 @click.option(
     "--plugins", multiple=True, type=click.Path(path_type=Path, exists=True), help="Load the plugins of this directory."
@@ -61,12 +59,12 @@ def command(
     system: str | None,
     plugins: tuple[Path, ...],
 ) -> None:
-    """Talk with an agent that has tools; the session is kept and can be taken up again.
+    """Chat with an agent that has tools; the session is saved and can be resumed.
 
-    /help lists what can be typed. Without a terminal (a pipe, TERM=dumb) it reads lines and writes plain text.
+    /help lists the commands. Without a terminal (a pipe, TERM=dumb) it reads lines and writes plain text.
     """
     if (name is not None) + resume + new > 1:
-        raise FormatError("choose one of --session, --resume and --new", "--session")
+        raise FormatError("--session, --resume and --new exclude each other; give one", "--session")
     place = root.resolve()
     settings = Settings(
         root=place,
@@ -78,27 +76,26 @@ def command(
         plugins=plugins,
     )
     with opening.open_session(name, resume=resume, system=system) as session:
-        code, kept = asyncio.run(_talk(settings, session, prompt))
-    if kept is not None:
-        output.console(err=True).print(Text(f"to go on: interlingua chat --session {kept}", "dim"))
+        code, resumable = asyncio.run(_talk(settings, session, prompt))
+    if resumable is not None:
+        output.console(err=True).print(Text(f"to go on: interlingua chat --session {resumable}", "dim"))
     sys.exit(code)
 
 
 async def _talk(settings: Settings, session: Session, prompt: str | None) -> tuple[int, str | None]:
     screen = _screen(settings)
     chat = Chat(screen, settings, session, COMMANDS)
-    return await screen.run(chat, prompt), chat.kept
+    return await screen.run(chat, prompt), chat.resumable
 
 
 def _screen(settings: Settings) -> Screen:
-    """The terminal's, where there is one that understands it."""
+    """The terminal screen, or the plain one without a capable terminal."""
     able = os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
     if not (able and sys.stdin.isatty() and sys.stdout.isatty()):
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
         return PlainScreen(sys.stdin.fileno(), sys.stdout, sys.stderr, interactive=sys.stdin.isatty())
-    from ..chat.completion import ChatCompleter
-    from ..chat.screen import TerminalScreen
+    from ..chat.screen import ChatCompleter, TerminalScreen
 
     arguments = {
         "model": model_names,

@@ -1,4 +1,4 @@
-"""`interlingua convert`: any format in, any format out, with what was lost."""
+"""`interlingua convert`: converts between any formats and reports losses."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ from . import bulk, output
 
 
 class Registered(click.Choice[str]):
-    """The names of dialects, as they are when the command runs: plugins may register more."""
+    """The registered dialect names at run time, including those of plugins."""
 
     def __init__(self, names: Callable[[], Iterable[str]]) -> None:
         self._names = names
@@ -40,7 +40,7 @@ NAMES = Registered(lambda: (*DIALECTS, conversion.SELF))
 
 
 class Result:
-    """One conversation converted, as it travels back from a worker."""
+    """One converted conversation, as returned by a worker."""
 
     __slots__ = ("detected", "error", "line", "lines", "losses", "name", "payload", "source")
 
@@ -61,8 +61,8 @@ class Result:
 @click.option("-t", "--to", "target", type=NAMES, required=True, help="The format to write.")
 @click.option("-o", "--output", "place", type=click.Path(), help="A file, or a folder for many inputs.")
 @click.option("--report", is_flag=True, help="Show what was lost, on standard error.")
-@click.option("--records", is_flag=True, help="In the report, list bookkeeping (timestamps, usage, …) too.")
-@click.option("--strict", is_flag=True, help="Refuse what cannot be carried in full.")
+@click.option("--records", is_flag=True, help="In the report, also list bookkeeping (timestamps, usage, …).")
+@click.option("--strict", is_flag=True, help="Fail if anything would be lost.")
 @click.option("--json", "as_json", is_flag=True, help="Results and losses as JSON, for programs.")
 @click.option("-j", "--jobs", type=click.IntRange(1), default=None, help="Processes; all cores by default.")
 @click.option("--max-size", type=click.IntRange(1), default=512, show_default=True, help="Largest single body, in MB.")
@@ -78,9 +78,9 @@ def command(
     jobs: int | None,
     max_size: int,
 ) -> None:
-    """Convert conversations from any format to another, and say what was lost.
+    """Convert conversations between formats and report losses.
 
-    Session formats (transcript, openclaw, …) hold one conversation a file: for many, name a folder with -o.
+    Session formats (transcript, openclaw, …) have one conversation per file: for several, give a folder with -o.
     IN is a file, a glob, a folder, or - for standard input; plain, gzip or zstd; a JSON body, JSON lines, a session
     file or a recorded stream.
     """
@@ -124,7 +124,7 @@ def _run(
     limit: int,
     problems: list[Problem],
 ) -> Generator[Result, None, None]:
-    """Converts every document, several at a time when there are many files."""
+    """Converts every document, in parallel if there are many files."""
     with _progress(found) as advance:
         if workers > 1 and len(found) >= 8:
             with ProcessPoolExecutor(workers) as pool:
@@ -164,13 +164,13 @@ def _converted(document: Document, origin: str | None, target: str, strict: bool
 def _named(document: Document) -> str:
     found = conversion.detect(document.data)
     if found is None:
-        raise InterlinguaError("no known format; name it with --from")
+        raise InterlinguaError("no known format; give it with --from")
     return found.dialect
 
 
 @contextlib.contextmanager
 def _progress(found: list[Source]) -> Iterator[Any]:
-    """A bar on a terminal, when there is enough to wait for."""
+    """A progress bar on a terminal, for large inputs."""
     sizes = {source: source.path.stat().st_size if source.path and source.path.exists() else 0 for source in found}
     total = sum(sizes.values())
     if not sys.stderr.isatty() or total < 8 << 20:
@@ -192,7 +192,7 @@ def _write(
     report: bool,
     records: bool,
 ) -> list[Result]:
-    """Puts each result where it belongs; gives them back, without their bodies unless these are wanted."""
+    """Writes each result; returns them, without their bodies unless `with_bodies`."""
     shown: list[Result] = []
     with place, contextlib.closing(results):
         for result in results:
@@ -201,7 +201,7 @@ def _write(
                 continue
             try:
                 place.put(result)
-            except _OneOnly as error:
+            except _SingleConversation as error:
                 problems.append(Problem(target, str(error)))
                 return []
             if report:
@@ -226,35 +226,34 @@ def _shown(result: Result, *, with_body: bool) -> dict[str, Any]:
     return row
 
 
-class _OneOnly(InterlinguaError):
-    """A second conversation on its way into a file that can hold one."""
+class _SingleConversation(InterlinguaError):
+    """A second conversation for a file that can have only one."""
 
 
 class _Stream:
-    """One output for everything: a body a line, or the lines of one conversation. It is begun with the first result."""
+    """One output for everything: one body per line, or the lines of one conversation; opened with the first result."""
 
     def __init__(self, out: Path | None, *, write: bool) -> None:
         self._out = out
         self._write = write
         self._stack = contextlib.ExitStack()
         self._stream: IO[bytes] | None = None
-        self._waiting: bytes | None = None  # the lines of a conversation, until it is known to be the only one
+        self._waiting: bytes | None = None  # the lines of a conversation, written at the end if it is the only one
 
     def put(self, result: Result) -> None:
         if not self._write:
             return
         if result.lines and self._waiting is not None:
             self._waiting = None
-            raise _OneOnly(
-                "a file of this format holds one conversation, and there are several: they would become one; "
-                "name a folder to get a file for each: -o FOLDER/"
+            raise _SingleConversation(
+                "several conversations, but a file of this format has one; give a folder for one file each: -o FOLDER/"
             )
         if result.lines:
             self._waiting = result.payload
         else:
-            self._begun().write(result.payload + b"\n")
+            self._opened().write(result.payload + b"\n")
 
-    def _begun(self) -> IO[bytes]:
+    def _opened(self) -> IO[bytes]:
         if self._stream is None:
             file = (
                 self._stack.enter_context(local_files.atomic(self._out)) if self._out is not None else sys.stdout.buffer
@@ -267,12 +266,12 @@ class _Stream:
 
     def __exit__(self, *failure: Any) -> None:
         if failure[0] is None and self._waiting is not None:
-            self._begun().write(self._waiting)
+            self._opened().write(self._waiting)
         self._stack.__exit__(*failure)
 
 
 class _Folder:
-    """An output file per input file; per conversation, where a file of the format holds one."""
+    """One output file per input file; per conversation, if a file of the format has only one."""
 
     def __init__(self, folder: Path, inputs: list[Path | None]) -> None:
         self._folder = folder
@@ -284,7 +283,7 @@ class _Folder:
 
     def put(self, result: Result) -> None:
         if result.source != self._source or result.lines or self._stream is None:
-            self._stack.close()  # the file before this one is whole: it takes its place now
+            self._stack.close()  # completes the previous file
             path = self._folder / self._name(result)
             local_files.refuse_inputs(path, self._inputs)
             self._source = result.source

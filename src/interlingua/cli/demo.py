@@ -1,6 +1,6 @@
-"""`interlingua demo`: everything at once, offline: an agent with real tools in a scratch folder, its session, its tour.
+"""`interlingua demo`: an offline agent with real tools in a scratch folder, and its session in every format.
 
-Only the model is scripted. The tools read, write and run for real, below a folder that is removed afterwards.
+Only the model is scripted. The tools really read, write and run, in a folder that is removed afterwards.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from ..values.jsontext import compact
 from ..values.request import Conversation
 from . import output
 
-PROMPT = "Write a program that prints the first ten prime numbers, run it, and mend it if it is wrong."
+PROMPT = "Write a program that prints the first ten prime numbers, run it, and fix it if it is wrong."
 PROGRAM = """\
 def primes(count):
     found = []
@@ -57,11 +57,11 @@ SCRIPT = [
         text="I will look around and write the program.",
         calls=(_call("ls", path="."), _call("write", path="primes.py", content=PROGRAM)),
     ),
-    # It never ends: it looks for a second number that 1 does not divide.
+    # It never ends: every number is divisible by 1.
     Step(text="Now I run it.", calls=(_call("exec", command="timeout 1 python3 primes.py; echo ended with $?"),)),
     Step(
         thinking="It did not end: after 1 nothing more is found, for 1 divides everything. It must begin at 2.",
-        text="It starts at 1, and every number is divisible by 1. I will mend that and run it again.",
+        text="It starts at 1, and every number is divisible by 1. I will fix that and run it again.",
         calls=(_call("edit", path="primes.py", oldText="number = 1\n", newText="number = 2\n"),),
     ),
     Step(text="Again.", calls=(_call("exec", command="timeout 5 python3 primes.py"), _call("read", path="primes.py"))),
@@ -70,9 +70,9 @@ SCRIPT = [
 
 
 @click.command("demo")
-@click.option("--keep", is_flag=True, help="Keep the scratch folder, and say where it is.")
+@click.option("--keep", is_flag=True, help="Keep the scratch folder, and print its path.")
 def command(keep: bool) -> None:
-    """Run an agent offline, with real tools in a scratch folder, and take its session through every format."""
+    """Run an offline agent with real tools in a scratch folder, and convert its session to every format."""
     if keep:
         asyncio.run(_demo(Path(tempfile.mkdtemp(prefix="interlingua-demo-")), keep=True))
         return
@@ -94,15 +94,15 @@ async def _demo(folder: Path, *, keep: bool) -> None:
             client=Client(connectors=ConnectorRegistry([DebugConnector(SCRIPT)])),
         )
         out.print(Text(f"you  {PROMPT}", "bold"))
-        given = _Reporter(out)
+        reporter = _Reporter(out)
         async for event in agent.run(PROMPT):
-            given.hear(event)
-        given.end()
+            reporter.show(event)
+        reporter.end()
         conversation = session.conversation()
         where = session.where
     lines = Path(where).read_bytes().count(b"\n")
     _title(out, "Its session", f"{lines} lines of JSON, each an agent message: {where if keep else Path(where).name}")
-    _title(out, "The same session in every format", "what each could not say is counted; `il convert` lists it")
+    _title(out, "The same session in every format", "losses are counted; `interlingua convert --report` lists them")
     out.print(_tour(conversation))
     if keep:
         out.print(Text(f"kept: {folder}", "dim"))
@@ -134,13 +134,13 @@ def _title(out: Console, title: str, note: str) -> None:
 
 
 class _Reporter:
-    """A run on the terminal, as it happens."""
+    """Prints the events of a run."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
         self._kind: type | None = None
 
-    def hear(self, event: AgentEvent) -> None:
+    def show(self, event: AgentEvent) -> None:
         if isinstance(event, MessageUpdate):
             self._text(event.assistant_message_event)
         elif isinstance(event, ToolExecutionStart):
@@ -166,17 +166,17 @@ class _Reporter:
             self._kind = None
 
 
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]} …"
+def _short(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]} …"
 
 
 def _tour(conversation: Conversation) -> Table:
     table = Table(box=None, header_style="bold")
-    for column in ("format", "bytes", "lost on the way"):
+    for column in ("format", "bytes", "losses"):
         table.add_column(column, justify="right" if column == "bytes" else "left")
     for name in DIALECTS:
         if getattr(dialect(name), "RETURNED", False):
-            continue  # read and returned as it came, not made from others
+            continue  # only returned as received, not encoded from other formats
         try:
             encoded = encode(conversation, name)
         except InterlinguaError as error:

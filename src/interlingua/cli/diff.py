@@ -1,4 +1,4 @@
-"""`interlingua diff A B`: two conversations, message by message, whatever their formats; exit code 1 if they differ."""
+"""`interlingua diff A B`: compares two conversations of any formats; exit code 1 if they differ."""
 
 import difflib
 import json
@@ -23,10 +23,10 @@ from .convert import NAMES
 @click.argument("first")
 @click.argument("second")
 @click.option("-f", "--from", "origin", type=NAMES, help="The format of both; each is detected if not given.")
-@click.option("--all", "everything", is_flag=True, help="Compare bookkeeping (timestamps, usage, extras), too.")
+@click.option("--all", "everything", is_flag=True, help="Also compare bookkeeping (timestamps, usage, extras).")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def command(first: str, second: str, origin: str | None, everything: bool, as_json: bool) -> None:
-    """Compare two conversations, whatever their formats."""
+    """Compare two conversations of any formats."""
     a, b = _one(first, origin), _one(second, origin)
     rows = list(_compare(a, b, everything))
     if as_json:
@@ -42,7 +42,7 @@ def _one(name: str, origin: str | None) -> Conversation:
     (source,) = sources.expand([name])
     documents = list(sources.documents(source, origin, problems))
     if problems or len(documents) != 1:
-        why = problems[0].message if problems else f"holds {len(documents)} conversations; compare one with one"
+        why = problems[0].message if problems else f"{len(documents)} conversations; give a file with one"
         raise InterlinguaError(f"{name}: {why}")
     return conversion.decode(documents[0].data, origin)
 
@@ -71,14 +71,14 @@ def _pretty(value: Any) -> str:
 
 
 def _lines(a: str, b: str) -> list[str]:
-    wanted = difflib.unified_diff(a.splitlines(), b.splitlines(), lineterm="", n=1)
-    return [line for line in wanted if not line.startswith(("---", "+++", "@@"))]
+    diff = difflib.unified_diff(a.splitlines(), b.splitlines(), lineterm="", n=1)
+    return [line for line in diff if not line.startswith(("---", "+++", "@@"))]
 
 
 def _show(rows: list[Row]) -> None:
     out = output.console()
     if not rows:
-        out.print("the same", style="green")
+        out.print("no differences", style="green")
     for kind, at, bt, changes in rows:
         places = " ↔ ".join(
             "system" if at is bt is None else "–" if place is None else f"[{place}]" for place in (at, bt)

@@ -1,4 +1,4 @@
-"""`interlingua doctor`: what is wrong with a session file, line by line; and a new file without it."""
+"""`interlingua doctor`: diagnoses a session file, and writes a repaired one."""
 
 import sys
 from pathlib import Path
@@ -15,12 +15,12 @@ from . import output
 @click.command("doctor")
 @click.argument("file", metavar="FILE")
 @click.option("-o", "--output", "place", type=click.Path(dir_okay=False), help="Write the repaired session here.")
-@click.option("--force", is_flag=True, help="Write over a file that is already there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def command(file: str, place: str | None, force: bool, as_json: bool) -> None:
-    """Say what is wrong with a session file, line by line, and repair it into a new one.
+    """Diagnose a session file line by line, and repair it into a new one.
 
-    The file itself is never changed. The exit code is 0 when it is healthy or was repaired, 1 when it needs repair.
+    The file itself is never changed. The exit code is 0 if it is healthy or was repaired, 1 if it needs repair.
     """
     source = sources.Source(None if file == sources.STDIN else Path(file))
     found = examine(sources.read_all(source))
@@ -36,9 +36,9 @@ def command(file: str, place: str | None, force: bool, as_json: bool) -> None:
 
 def _write(place: Path, source: sources.Source, data: bytes, force: bool) -> None:
     if source.path is not None and place.exists() and place.samefile(source.path):
-        raise click.UsageError("the repaired session goes into a new file: name another with -o")
+        raise click.UsageError("the output is the input file; give another file with -o")
     if place.exists() and not force:
-        raise click.UsageError(f"{place} is already there: name another file, or write over it with --force")
+        raise click.UsageError(f"{place} already exists; give another file, or overwrite it with --force")
     with local_files.atomic(place) as stream:
         stream.write(data)
 

@@ -1,4 +1,4 @@
-"""`interlingua models`: which models there are, what they take and what they cost."""
+"""`interlingua models`: lists models with limits, inputs and prices."""
 
 from typing import Any
 
@@ -23,22 +23,24 @@ OFFLINE = "debug"
 @click.option("-p", "--provider", help="Only the models of this provider.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def command(terms: tuple[str, ...], provider: str | None, as_json: bool) -> None:
-    """List models: context window, longest answer, inputs, thinking, dollars per million tokens.
+    """List models: context window, maximum output, inputs, reasoning, dollars per million tokens.
 
-    FILTER: words that the provider, id or name must have. What is not known is shown as `?`, and null in JSON. `$read`
-    and `$write` are for the prompt cache; a price with `+` rises for long inputs.
+    FILTER: words that the provider, id or name must contain. Unknown values are `?`, and null in JSON. `$read` and
+    `$write` are for the prompt cache; a price with `+` is higher for long inputs.
     """
     known = catalogue.default()
     if provider is not None and provider not in {**PROVIDERS, **known.overrides.providers, OFFLINE: None}:
-        raise FormatError(f"no provider `{provider}`; there are {', '.join((*PROVIDERS, OFFLINE))}", "--provider")
+        raise FormatError(
+            f"unknown provider {provider!r}; valid providers: {', '.join((*PROVIDERS, OFFLINE))}", "--provider"
+        )
     found = known.models(provider, " ".join(terms)) if provider != OFFLINE else []
     if provider in (None, OFFLINE):
-        found += [model for model in DebugConnector().models if all(word in model.id for word in terms)]
+        found += [model for model in DebugConnector().models if all(term in model.id for term in terms)]
     if as_json:
         output.say_json([_plain(model) for model in found])
     elif found:
         out = output.console()
-        out.width = _WIDE  # the table takes what it needs: a cell that is cut short says nothing
+        out.width = _WIDE  # never truncate cells
         out.print(_table(found))
     else:
         output.console(err=True).print("no model matches")
@@ -110,5 +112,5 @@ def _plain(model: ModelDescriptor) -> dict[str, Any]:
 
 
 def _steps(rate: pricing.Rate) -> list[dict[str, float]]:
-    """A price and, where there are, its steps: each holds for requests with more input than `above`."""
+    """A price and its tiers: each applies to requests with more input tokens than `above`."""
     return [{"above": start, "price": price} for start, price in rate]

@@ -15,21 +15,21 @@ from ..values.losses import Loss
 
 
 def console(*, err: bool = False) -> Console:
-    """A quiet console: colours only on a terminal, no wrapping of what programs may read."""
+    """A console with colours and wrapping only on a terminal."""
     terminal = (sys.stderr if err else sys.stdout).isatty()
     return Console(stderr=err, highlight=False, soft_wrap=True, width=None if terminal else _WIDE)
 
 
-_WIDE = 4000  # columns, where there is no screen: nothing is cut short or broken
+_WIDE = 4000  # columns without a terminal: nothing is truncated or wrapped
 
 
 def typed_in(*, line: bool = False) -> str:
-    """The text on standard input, or its first line. Raises `FormatError` where it is no UTF-8."""
+    """The text on standard input, or its first line. Raises `FormatError` if it is not UTF-8."""
     try:
         return sys.stdin.readline() if line else sys.stdin.read()
     except UnicodeDecodeError as error:
         raise FormatError(
-            f"standard input is not UTF-8 text (byte {error.start:,}); convert it first, for instance with iconv", "-"
+            f"standard input is not UTF-8 (byte {error.start:,}); convert it first, for example with iconv", "-"
         ) from None
 
 
@@ -44,14 +44,14 @@ def loss_json(loss: Loss) -> dict[str, str]:
 
 
 def report_losses(name: str, losses: Sequence[Loss], *, records: bool = False) -> None:
-    """The losses of one conversion, grouped for a reader; bookkeeping is counted, not listed."""
+    """Prints the losses of one conversion; bookkeeping is counted, not listed."""
     reported = [loss for loss in losses if records or loss.severity != "record"]
-    kept_quiet = len(losses) - len(reported)
+    hidden = len(losses) - len(reported)
     out = console(err=True)
     if not reported:
-        out.print(Text.assemble((name, "bold"), ": nothing lost", _quietly(kept_quiet)))
+        out.print(Text.assemble((name, "bold"), ": nothing lost", _hidden_note(hidden)))
         return
-    out.print(Text.assemble((name, "bold"), f": {len(reported)} lost", _quietly(kept_quiet)))
+    out.print(Text.assemble((name, "bold"), f": {len(reported)} lost", _hidden_note(hidden)))
     table = Table(box=None, show_header=False, pad_edge=True)
     for loss in reported:
         table.add_row(Text(loss.severity, style=_COLOURS[loss.severity]), Text(loss.path), Text(loss.why, style="dim"))
@@ -61,7 +61,7 @@ def report_losses(name: str, losses: Sequence[Loss], *, records: bool = False) -
 _COLOURS = {"dropped": "red", "weakened": "yellow", "record": "dim"}
 
 
-def _quietly(count: int) -> str:
+def _hidden_note(count: int) -> str:
     return f" (and {count} bookkeeping fields that requests do not carry)" if count else ""
 
 
@@ -69,7 +69,7 @@ REMEDY = "--report lists what was lost, --strict refuses"
 
 
 def note_losses(name: str, losses: Sequence[Sequence[Loss]], remedy: str = REMEDY) -> None:
-    """One line for those who did not ask for a report: how much was lost in these conversations, and how to see it."""
+    """Prints one line: how much was lost in these conversations, and how to list it."""
     counts = Counter(loss.severity for some in losses for loss in some)
     text = ", ".join(f"{counts[severity]} {severity}" for severity in ("dropped", "weakened") if counts[severity])
     if not text:

@@ -1,4 +1,4 @@
-"""`interlingua plugins`: which plugins there are, whether one works, and a new one to begin with."""
+"""`interlingua plugins`: lists, checks and creates plugins."""
 
 import json
 import sys
@@ -22,14 +22,14 @@ from . import output
 
 @click.group("plugins")
 def command() -> None:
-    """List plugins, check one, or begin a new one."""
+    """List, check or create plugins."""
 
 
 @command.command("list")
 @click.argument("directories", nargs=-1, type=click.Path(path_type=Path), metavar="[DIR]…")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def list_command(directories: tuple[Path, ...], as_json: bool) -> None:
-    """List the plugins in directories (else in ~/.interlingua/plugins) and in installed packages. Runs none of them."""
+    """List plugins in directories (default: ~/.interlingua/plugins) and installed packages, without running them."""
     places = [place.expanduser() for place in directories] or [home() / "plugins"]
     rows = [
         *(row for place in places for row in _folder_rows(place)),
@@ -39,7 +39,7 @@ def list_command(directories: tuple[Path, ...], as_json: bool) -> None:
         output.say_json(rows)
         return
     if not rows:
-        output.console(err=True).print("no plugins were found")
+        output.console(err=True).print("no plugins found")
         return
     table = Table(box=None, header_style="bold")
     for column in ("id", "kind", "from", "description"):
@@ -50,7 +50,7 @@ def list_command(directories: tuple[Path, ...], as_json: bool) -> None:
 
 
 def _folder_rows(place: Path) -> list[dict[str, Any]]:
-    """The plugins of a directory, and of those that cannot be read why."""
+    """The plugins of a directory, with an error for those that are unreadable."""
     known = {info.path: info for info in discover_extensions(place)}
     return [
         _folder_row(known[str(folder)]) if str(folder) in known else _broken_row(folder) for folder in folders(place)
@@ -59,7 +59,7 @@ def _folder_rows(place: Path) -> list[dict[str, Any]]:
 
 def _broken_row(folder: Path) -> dict[str, Any]:
     path = manifest_path(folder)
-    text = "there is no manifest"
+    text = "no manifest"
     try:
         if path is not None:
             read_manifest(path)
@@ -108,7 +108,7 @@ def _package_row(point: Any) -> dict[str, Any]:
 @click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Its configuration, JSON.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def check_command(folder: Path, config: Path | None, as_json: bool) -> None:
-    """Load a plugin in a process of its own, and say what it registers, or why it does not."""
+    """Load a plugin in a separate process, and show what it registers, or its errors."""
     report = check_plugin(folder.absolute(), _configuration(config))
     if as_json:
         output.say_json(report)
@@ -120,7 +120,7 @@ def check_command(folder: Path, config: Path | None, as_json: bool) -> None:
 def _configuration(path: Path | None) -> dict[str, Any]:
     value = jsontext.read(path.read_bytes()) if path is not None else {}
     if not isinstance(value, dict):
-        raise FormatError("a configuration is an object with each plugin's part under its id", str(path))
+        raise FormatError("not a configuration; use an object with each plugin's settings under its id", str(path))
     return value
 
 
@@ -129,8 +129,8 @@ def _show(report: dict[str, Any]) -> None:
     for plugin in report["plugins"]:
         out.print(Text.assemble((plugin["id"], "bold"), f" {plugin['version'] or ''}".rstrip(), " loads"))
         for tool in plugin["tools"]:
-            terms = (tool["description"] or "").splitlines()
-            out.print(Text(f"  tool {tool['name']}{': ' + terms[0] if terms else ''}"))
+            lines = (tool["description"] or "").splitlines()
+            out.print(Text(f"  tool {tool['name']}{': ' + lines[0] if lines else ''}"))
         for factory in plugin["factories"]:
             out.print(Text(f"  factory of {', '.join(factory['names']) or 'unnamed tools'}"))
         for kind in ("connectors", "dialects", "registrations", "skills", "channels", "providers"):
@@ -186,11 +186,11 @@ def test_the_tool_answers():
 @click.argument("name")
 @click.option("--dir", "parent", type=click.Path(path_type=Path, file_okay=False), default=".", help="Where to put it.")
 def new_command(name: str, parent: Path) -> None:
-    """Write a plugin that works: a manifest, its code, and a test."""
+    """Create a working plugin: a manifest, its code, and a test."""
     check_id(name)
     folder = parent / name
     if folder.exists():
-        raise InterlinguaError(f"{folder} is there already: choose another name, or remove it")
+        raise InterlinguaError(f"{folder} already exists; choose another name, or remove it")
     function = "".join(char if char.isalnum() else "_" for char in name.lower())
     function = f"{function}_reverse" if function[0].isalpha() else f"reverse_{function}"
     title = name.replace("-", " ").replace("_", " ").capitalize()

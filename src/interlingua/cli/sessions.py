@@ -1,4 +1,4 @@
-"""`interlingua sessions`: what is kept, and what can be done with it."""
+"""`interlingua sessions`: lists, shows, imports, exports, forks, compacts and cleans up sessions."""
 
 import contextlib
 import sys
@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Place:
-    """Which sessions a command is about."""
+    """The store and agent of a command."""
 
     def __init__(self, home: str | None, address: str | None, agent: str) -> None:
         self.home = home
@@ -51,7 +51,7 @@ class _Place:
 
     @contextlib.contextmanager
     def session(self, name: str, *, write: bool = False) -> Iterator[Session]:
-        """An open session by its id, the beginning of its id, or its file."""
+        """An open session by its id, a prefix of it, or its file."""
         with self.store() as store:
             if "/" in name or name.endswith(".jsonl"):
                 opened = Session.open(Path(name), home=self.home, create=False, read_only=not write)
@@ -65,13 +65,13 @@ class _Place:
         ids = [info.id for info in store.sessions(self.agent)]
         found = [name] if name in ids else [id for id in ids if id.startswith(name)]
         if len(found) > 1:
-            raise SessionError(f"{name!r} could be {', '.join(sorted(found)[:5])}: write more of it")
+            raise SessionError(f"ambiguous session {name!r}: {', '.join(sorted(found)[:5])}; give more of the id")
         if not found:
             raise SessionNotFound(f"no session {name!r} of agent {self.agent!r}; see: interlingua sessions list")
         return found[0]
 
     def foreign(self, name: str) -> tuple[Path, Conversation] | None:
-        """Another program's session file, and the conversation in it, which is read whole."""
+        """Another program's session file and its conversation; None for one of ours."""
         path = Path(name)
         if "/" not in name and not name.endswith(".jsonl"):
             with self.store() as store:
@@ -86,7 +86,7 @@ class _Place:
 
 
 def _about_place(command: F) -> F:
-    """The options that say which sessions are meant."""
+    """Adds the options that select the sessions."""
 
     def called(home: str | None, store: str | None, agent: str, **given: Any) -> Any:
         return command(_Place(home, store, agent), **given)
@@ -94,9 +94,9 @@ def _about_place(command: F) -> F:
     called.__doc__ = command.__doc__
     named: Any = called
     for option in (
-        click.option("--agent", default="main", show_default=True, help="Whose sessions."),
+        click.option("--agent", default="main", show_default=True, help="The agent whose sessions to use."),
         click.option("--store", help="sqlite:FILE or postgresql://…; files by default."),
-        click.option("--home", help="Where the files are; $INTERLINGUA_HOME or ~/.interlingua by default."),
+        click.option("--home", help="The directory of the files; default: $INTERLINGUA_HOME or ~/.interlingua."),
     ):
         named = option(named)
     named.__click_params__ = [*getattr(command, "__click_params__", []), *named.__click_params__]
@@ -108,9 +108,9 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="As JSON, 
 
 @click.group("sessions")
 def command() -> None:
-    """List, show, import, export, fork, compact and clear up sessions.
+    """List, show, import, export, fork, compact and clean up sessions.
 
-    A session is named by its id, by the beginning of its id, or by its file.
+    A session is given by its id, a prefix of it, or its file.
     """
 
 
@@ -119,8 +119,8 @@ def command() -> None:
 
 @command.command("list")
 @_about_place
-@click.option("--all", "everybody", is_flag=True, help="Of all agents.")
-@click.option("-n", "--limit", type=click.IntRange(1), help="The latest so many.")
+@click.option("--all", "everybody", is_flag=True, help="List the sessions of all agents.")
+@click.option("-n", "--limit", type=click.IntRange(1), help="Maximum number of sessions.")
 @as_json_option
 def list_(place: _Place, everybody: bool, limit: int | None, as_json: bool) -> None:
     """List sessions, the latest first."""
@@ -157,8 +157,8 @@ def _table(rows: list[SessionInfo], *, with_agent: bool) -> None:
 @click.argument("name", metavar="SESSION")
 @_about_place
 @click.option("--tree", "as_tree", is_flag=True, help="The tree of entries, a line each.")
-@click.option("--context", "as_context", is_flag=True, help="What a model reads of it, after compaction.")
-@click.option("-n", "--last", type=click.IntRange(1), help="The last so many entries, without reading the others.")
+@click.option("--context", "as_context", is_flag=True, help="The model's view, after compaction.")
+@click.option("-n", "--last", type=click.IntRange(1), help="Only the last N entries.")
 @click.option("--thinking", is_flag=True, help="Unfold the model's reasoning.")
 @click.option("--full", is_flag=True, help="Show long tool results in full.")
 @click.option("--plain", "as_plain", is_flag=True, help="Text as it is, not as Markdown.")
@@ -174,7 +174,7 @@ def show(
     as_plain: bool,
     as_json: bool,
 ) -> None:
-    """Show a session: the way to its head, its tree, or what a model reads of it."""
+    """Show a session: the path to its head, its tree, or the model's view."""
     foreign = place.foreign(name)
     if foreign is not None:
         conversation = foreign[1]
@@ -199,7 +199,7 @@ def _path_alone(session: Session, last: int | None) -> Conversation:
 
 
 def _in_context(session: Session) -> Conversation:
-    """What a model reads, and what is known of calls in it that have no result."""
+    """The model's view, with the journal of calls without a result."""
     messages = (*session.context_messages(), *session.open_journal())
     return replace(session.base, entries=tuple(Entry(message=message) for message in messages))  # type: ignore[arg-type]
 
@@ -241,7 +241,7 @@ def _say_tree(nodes: Sequence[Node], head: str | None, labels: dict[str, str], a
 
 
 def _drawn(nodes: Sequence[Node], rows: list[dict[str, Any]]) -> Iterator[tuple[int, Node, dict[str, Any]]]:
-    """Nodes with their depth: it grows where a branch begins, not with every message."""
+    """Nodes with their depth, which increases at branches, not with every message."""
     children: dict[int, list[int]] = {}
     for at, node in enumerate(nodes):
         children.setdefault(node.parent, []).append(at)
@@ -254,16 +254,16 @@ def _drawn(nodes: Sequence[Node], rows: list[dict[str, Any]]) -> Iterator[tuple[
 
 
 def _nodes_of(conversation: Conversation) -> list[Node]:
-    """The tree of another program's file; its lines are counted by its entries."""
+    """The tree of another program's file, numbered by entry."""
     arranged = conversation.tree()
     on_path = {id(entry) for entry in conversation.path()}
-    numbers: list[int] = []  # of the entry that stands for each: one beside the tree stands for none
+    numbers: list[int] = []  # the node of each entry; of one outside the tree, its parent's
     nodes: list[Node] = []
     before: set[str | None] = {None}
     for at, (entry, above) in enumerate(zip(conversation.entries, arranged.parents, strict=True)):
         parent = tree.ROOT if above is None else numbers[above]
         numbers.append(parent if is_aside(entry) else at)
-        problem = None if entry.parent_id in before else f"names the parent {entry.parent_id!r}, not before it"
+        problem = None if entry.parent_id in before else f"parent {entry.parent_id!r} is not before it"
         before.add(entry.id)
         if not is_aside(entry):
             nodes.append(Node(at, parent, entry, id(entry) in on_path, problem))
@@ -291,10 +291,10 @@ def _gist(message: AgentMessage) -> str:
 @click.argument("inputs", nargs=-1, metavar="IN…")
 @_about_place
 @click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
-@click.option("--id", "wanted", help="The id of the new session; made up by default.")
+@click.option("--id", "new_id", help="The id of the new session; default: generated.")
 @as_json_option
-def import_(place: _Place, inputs: tuple[str, ...], origin: str | None, wanted: str | None, as_json: bool) -> None:
-    """Keep conversations of any format as sessions."""
+def import_(place: _Place, inputs: tuple[str, ...], origin: str | None, new_id: str | None, as_json: bool) -> None:
+    """Save conversations of any format as sessions."""
     problems: list[sources.Problem] = []
     rows: list[dict[str, Any]] = []
     with place.store() as store:
@@ -302,7 +302,7 @@ def import_(place: _Place, inputs: tuple[str, ...], origin: str | None, wanted: 
             for document in sources.documents(source, origin, problems):
                 try:
                     conversation = conversion.decode(document.data, origin)
-                    with save(conversation, id=wanted, agent=place.agent, store=store) as session:
+                    with save(conversation, id=new_id, agent=place.agent, store=store) as session:
                         row = {"source": document.name, "id": session.id, "where": session.where}
                     given = sum(not compacting.is_bookkeeping(entry.message) for entry in conversation.entries)
                     rows.append({**row, "messages": given})
@@ -322,9 +322,9 @@ def import_(place: _Place, inputs: tuple[str, ...], origin: str | None, wanted: 
 @_about_place
 @click.option("-t", "--to", "target", type=NAMES, required=True, help="The format to write.")
 @click.option("-o", "--output", "out", type=click.Path(dir_okay=False), help="A file; standard output by default.")
-@click.option("--context", "as_context", is_flag=True, help="What a model reads of it, after compaction.")
+@click.option("--context", "as_context", is_flag=True, help="The model's view, after compaction.")
 @click.option("--report", is_flag=True, help="Show what was lost, on standard error.")
-@click.option("--strict", is_flag=True, help="Refuse what cannot be carried in full.")
+@click.option("--strict", is_flag=True, help="Fail if anything would be lost.")
 @as_json_option
 def export(
     place: _Place,
@@ -336,7 +336,7 @@ def export(
     strict: bool,
     as_json: bool,
 ) -> None:
-    """Write a session in any format, and say what was lost."""
+    """Write a session in any format and report losses."""
     foreign = place.foreign(name)
     if foreign is not None:
         where, conversation = foreign
@@ -370,12 +370,12 @@ def export(
 @command.command("fork")
 @click.argument("name", metavar="SESSION")
 @_about_place
-@click.option("--at", help="The entry at which the new session ends; the head by default.")
-@click.option("--id", "wanted", help="The id of the new session; made up by default.")
+@click.option("--at", help="The last entry of the new session; default: the head.")
+@click.option("--id", "new_id", help="The id of the new session; default: generated.")
 @as_json_option
-def fork(place: _Place, name: str, at: str | None, wanted: str | None, as_json: bool) -> None:
-    """Copy the way to an entry into a session of its own."""
-    with place.session(name) as session, session.fork(at, id=wanted) as other:
+def fork(place: _Place, name: str, at: str | None, new_id: str | None, as_json: bool) -> None:
+    """Copy the path to an entry into a new session."""
+    with place.session(name) as session, session.fork(at, id=new_id) as other:
         row = {"id": other.id, "where": other.where, "head": other.head, "forkedFrom": session.id}
     if as_json:
         output.say_json(row)
@@ -387,18 +387,18 @@ def fork(place: _Place, name: str, at: str | None, wanted: str | None, as_json: 
 @click.argument("name", metavar="SESSION")
 @_about_place
 @click.option("--summary", help="The summary; - reads it from standard input.")
-@click.option("--keep", default=compacting.KEEP_RECENT_TOKENS, show_default=True, help="Tokens to keep, about.")
-@click.option("--focus", help="What the summary should attend to.")
+@click.option("--keep", default=compacting.KEEP_RECENT_TOKENS, show_default=True, help="Approximate tokens to keep.")
+@click.option("--focus", help="What the summary should focus on.")
 @as_json_option
 def compact(place: _Place, name: str, summary: str | None, keep: int, focus: str | None, as_json: bool) -> None:
-    """Put a summary in the place of the older part, for the model; the session itself loses nothing.
+    """Replace the older part by a summary in the model's view; the session itself loses nothing.
 
-    Without --summary, the request is printed that asks a model for one.
+    Without --summary, prints the prompt that requests one from a model.
     """
     with place.session(name, write=summary is not None) as session:
         cut = compacting.cut(session.context_entries(), keep)
         if cut is None:
-            raise SessionError(f"{session.id}: nothing to sum up beyond the {keep:,} tokens that are kept")
+            raise SessionError(f"{session.id}: nothing to summarize beyond the {keep:,} kept tokens")
         row: dict[str, Any] = {"id": session.id, "firstKept": cut.first_kept, "tokensBefore": cut.tokens_before}
         if summary is None:
             row["request"] = _request(cut, focus)
@@ -412,29 +412,29 @@ def compact(place: _Place, name: str, summary: str | None, keep: int, focus: str
     elif summary is None:
         click.echo(row["request"])
     else:
-        reason = f"{row['tokensBefore']:,} → {row['tokensAfter']:,} tokens, kept from {row['firstKept']} on"
+        reason = f"{row['tokensBefore']:,} → {row['tokensAfter']:,} tokens, first kept entry {row['firstKept']}"
         output.console().print(Text(f"{row['id']}: {reason}"))
 
 
 def _request(cut: compacting.Cut, focus: str | None) -> str:
-    """One request for all that goes: a person at a prompt does not ask twice."""
+    """One prompt for everything to summarize."""
     return compacting.summary_request(cut._replace(summarize=(*cut.summarize, *cut.prefix), prefix=()), focus=focus)
 
 
 @command.command("gc")
 @click.argument("names", nargs=-1, metavar="[SESSION…]")
 @_about_place
-@click.option("--branches", is_flag=True, help="Drop entries that lead to neither the head nor a label.")
-@click.option("--delete", is_flag=True, help="Do not keep the session as it was.")
-@click.option("--grace", default=3600.0, show_default=True, help="Seconds for which an unnamed blob is kept.")
+@click.option("--branches", is_flag=True, help="Remove entries on no path to the head, a label or a branch.")
+@click.option("--delete", is_flag=True, help="Keep no backup of the session.")
+@click.option("--grace", default=3600.0, show_default=True, help="Minimum age in seconds of removed blobs.")
 @as_json_option
 def gc(place: _Place, names: tuple[str, ...], branches: bool, delete: bool, grace: float, as_json: bool) -> None:
-    """Remove blobs that nothing names; and with --branches, the dead branches of sessions.
+    """Remove unreferenced blobs; with --branches, also the dead branches of sessions.
 
-    A session as it was stays beside the new one, unless --delete.
+    Keeps a backup of each changed session, unless --delete.
     """
     if names and not branches:
-        raise click.UsageError("sessions are named to drop their dead branches: add --branches")
+        raise click.UsageError("sessions given without --branches; add --branches to remove their dead branches")
     rows: list[tuple[str, Collected]] = []
     problems: list[sources.Problem] = []
     with place.store() as store:
@@ -455,7 +455,7 @@ def _say_collected(rows: list[tuple[str, Collected]], as_json: bool) -> None:
     if as_json:
         output.say_json([{"of": name, **collected._asdict()} for name, collected in rows])
         return
-    for name, (items, size, kept) in rows:
+    for name, (items, size, backup) in rows:
         what = "blobs" if name == "blobs" else "lines"
-        note = f"; as it was: {kept}" if kept else ""
+        note = f"; backup: {backup}" if backup else ""
         output.console().print(Text(f"{name}: {items:,} {what}, {size:,} bytes{note}"))

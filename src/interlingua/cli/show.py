@@ -1,4 +1,4 @@
-"""`interlingua show`: a conversation to read, with thinking folded and calls beside their results."""
+"""`interlingua show`: prints a conversation, thinking folded, calls with their results."""
 
 import sys
 from collections.abc import Iterator
@@ -39,9 +39,9 @@ _STYLES = {UserMessage: ("user", "bold cyan"), AssistantMessage: ("assistant", "
 @click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
 @click.option("--thinking", is_flag=True, help="Unfold the model's reasoning.")
 @click.option("--full", is_flag=True, help="Show long tool results in full.")
-@click.option("--plain", is_flag=True, help="Text as it is, not as Markdown.")
+@click.option("--plain", is_flag=True, help="Plain text instead of Markdown.")
 @click.option("--pager/--no-pager", default=None, help="Page the output; on a terminal by default.")
-@click.option("--json", "as_json", is_flag=True, help="The conversation in our own JSON.")
+@click.option("--json", "as_json", is_flag=True, help="The conversation as Interlingua JSON.")
 def command(
     inputs: tuple[str, ...],
     origin: str | None,
@@ -88,7 +88,7 @@ def _show(out: Console, found: Iterator[tuple[str, Conversation]], view: "_View"
 
 
 class _View:
-    """How much of a conversation is shown, and how."""
+    """Renders a conversation."""
 
     def __init__(self, *, thinking: bool, full: bool, plain: bool) -> None:
         self._thinking = thinking
@@ -110,7 +110,7 @@ class _View:
             yield Text(f"({hidden} {'entry' if hidden == 1 else 'entries'} on other branches)", style="dim")
 
     def _results(self, messages: tuple[AgentMessage, ...]) -> dict[int, Any]:
-        """Results by the call that they answer, in the turn where the call stands."""
+        """Results by their call, within a turn."""
         pairs: dict[int, Any] = {}
         pending: dict[str, list[ToolCall]] = {}
         for message in messages:
@@ -190,8 +190,8 @@ def _arguments(call: ToolCall) -> str:
     return call.arguments_text if call.parse_error and call.arguments_text else jsontext.compact(call.arguments)
 
 
-def _short(text: str, full: bool = False, most: int = 600) -> str:
-    """A long text cut in the middle of nowhere, with how much is missing."""
-    if full or len(text) <= most:
+def _short(text: str, full: bool = False, limit: int = 600) -> str:
+    """A long text truncated, with the number of omitted characters."""
+    if full or len(text) <= limit:
         return text
-    return f"{text[:most]}… ({len(text) - most:,} more characters)"
+    return f"{text[:limit]}… ({len(text) - limit:,} more characters)"

@@ -1,4 +1,4 @@
-"""`interlingua stats`: messages, tokens, cost and tool calls, in all and per model."""
+"""`interlingua stats`: messages, tokens, cost and tool calls, in total and per model."""
 
 import sys
 
@@ -18,51 +18,51 @@ from .convert import NAMES
 @click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def command(inputs: tuple[str, ...], origin: str | None, as_json: bool) -> None:
-    """Count messages, tokens, cost and tool calls, in all and per model."""
+    """Count messages, tokens, cost and tool calls, in total and per model."""
     problems: list[sources.Problem] = []
-    tally = Totals()
+    totals = Totals()
     for source in sources.expand(inputs):
         for document in sources.documents(source, origin, problems):
             try:
-                tally.add_conversation(conversion.decode(document.data, origin))
+                totals.add_conversation(conversion.decode(document.data, origin))
             except InterlinguaError as error:
                 problems.append(sources.Problem(document.name, str(error)))
     if as_json:
-        output.say_json(tally.plain())
+        output.say_json(totals.plain())
     else:
-        _show(tally)
+        _show(totals)
     output.report_problems(problems)
     if problems:
         sys.exit(1)
 
 
-def _show(tally: Totals) -> None:
+def _show(totals: Totals) -> None:
     out = output.console()
-    counts = ", ".join(f"{count:,} {role}" for role, count in tally.messages.most_common())
-    conversations = "conversation" if tally.conversations == 1 else "conversations"
-    out.print(f"{tally.conversations:,} {conversations}, {counts or 'no messages'}")
+    counts = ", ".join(f"{count:,} {role}" for role, count in totals.messages.most_common())
+    conversations = "conversation" if totals.conversations == 1 else "conversations"
+    out.print(f"{totals.conversations:,} {conversations}, {counts or 'no messages'}")
     table = Table(box=None)
     table.add_column("model")
     for column in ("answers", "input", "cache read", "cache write", "output", "reasoning", "cost"):
         table.add_column(column, justify="right")
-    for name, model in sorted(tally.models.items(), key=lambda item: -item[1].tokens["total_tokens"]):
+    for name, model in sorted(totals.models.items(), key=lambda item: -item[1].tokens["total_tokens"]):
         table.add_row(name, *_row(model))
-    if len(tally.models) > 1:
-        table.add_row("all", *_row(tally))
-    if tally.models:
+    if len(totals.models) > 1:
+        table.add_row("all", *_row(totals))
+    if totals.models:
         out.print(table)
-    if tally.tools:
-        failed = tally.failed_tools
+    if totals.tools:
+        failed = totals.failed_tools
         tools = (
             f"{name} {n:,}" + (f" ({failed[name]} failed)" if failed[name] else "")
-            for name, n in tally.tools.most_common()
+            for name, n in totals.tools.most_common()
         )
         out.print(f"tools: {', '.join(tools)}")
 
 
-def _row(tally: Totals) -> list[str]:
-    cost = f"${tally.cost:,.4f}" if tally.priced else "unknown"
-    if tally.priced and tally.unpriced:
-        cost += f" + {tally.unpriced} unknown"
-    tokens = [f"{tally.tokens[name]:,}" for name in TOKENS[:-1]]
-    return [f"{tally.messages['assistant']:,}", *tokens, cost]
+def _row(totals: Totals) -> list[str]:
+    cost = f"${totals.cost:,.4f}" if totals.priced else "unknown"
+    if totals.priced and totals.unpriced:
+        cost += f" + {totals.unpriced} unknown"
+    tokens = [f"{totals.tokens[name]:,}" for name in TOKENS[:-1]]
+    return [f"{totals.messages['assistant']:,}", *tokens, cost]

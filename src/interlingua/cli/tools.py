@@ -1,4 +1,4 @@
-"""`interlingua tools`: which tools there are, what they take, and one of them run by hand."""
+"""`interlingua tools`: lists, shows, runs and serves tools."""
 
 import asyncio
 import sys
@@ -24,7 +24,7 @@ from . import output, tools_serve
 
 @click.group("tools")
 def command() -> None:
-    """List the tools, show what one takes, run one, or serve them over MCP."""
+    """List, show, run or serve (MCP) the tools."""
 
 
 command.add_command(tools_serve.command)
@@ -44,7 +44,7 @@ _PLUGINS = click.option(
 def list_command(
     profile: str, include: tuple[str, ...], exclude: tuple[str, ...], plugins: tuple[Path, ...], as_json: bool
 ) -> None:
-    """List the tools, and say of those that cannot be used here why."""
+    """List the tools, with the reason for those that are unavailable."""
     registry = _registry(plugins)
     metas = registry.select(profile, include=include or None, exclude=exclude)
     report = registry.report(_context(Path.cwd()))
@@ -59,7 +59,7 @@ def list_command(
 @_PLUGINS
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def show_command(name: str, plugins: tuple[Path, ...], as_json: bool) -> None:
-    """Show what a tool does and what it takes."""
+    """Show a tool's description and parameters."""
     registry = _registry(plugins)
     tool = _tool(registry, name, _context(Path.cwd()))
     if as_json:
@@ -72,17 +72,17 @@ def show_command(name: str, plugins: tuple[Path, ...], as_json: bool) -> None:
 @click.argument("name")
 @click.argument("arguments", default="{}", metavar="[JSON]")
 @click.option(
-    "--root", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".", help="Where it works."
+    "--root", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".", help="The root directory."
 )
 @_PLUGINS
 @click.option("--json", "as_json", is_flag=True, help="The whole result as JSON, for programs.")
-@click.option("-y", "--yes", is_flag=True, help="Allow it, whatever it does; reading is always allowed.")
+@click.option("-y", "--yes", is_flag=True, help="Allow the call; reading is always allowed.")
 def run_command(name: str, arguments: str, root: Path, plugins: tuple[Path, ...], as_json: bool, yes: bool) -> None:
-    """Run a tool with JSON arguments (`-` reads them from standard input); what it does on the way goes to stderr."""
+    """Run a tool with JSON arguments (`-` reads them from standard input); progress goes to stderr."""
     context = _context(root)
     tool = _tool(_registry(plugins), name, context)
     given = output.typed_in() if arguments == "-" else arguments
-    asks = sys.stdin.isatty() and arguments != "-"
+    interactive = sys.stdin.isatty() and arguments != "-"
     result = asyncio.run(
         calling.call_tool(
             tool,
@@ -90,17 +90,17 @@ def run_command(name: str, arguments: str, root: Path, plugins: tuple[Path, ...]
             given,
             context=context,
             policy=ALLOW if yes else ASK,
-            approve=_approve if asks else None,
+            approve=_approve if interactive else None,
             on_update=_Updates(),
         )
     )
     _show_result(result, as_json)
-    if _refused(result) and not asks:
-        click.echo("interlingua: nobody can be asked here; allow it with --yes", err=True)
+    if _refused(result) and not interactive:
+        click.echo("interlingua: approval needs a terminal; allow the call with --yes", err=True)
     sys.exit(1 if result.is_error else 0)
 
 
-# --- what there is --------------------------------------------------------------------------------------------------
+# --- registry -------------------------------------------------------------------------------------------------------
 
 
 def _registry(plugins: tuple[Path, ...]) -> ToolRegistry:
@@ -133,8 +133,8 @@ def _tool(registry: ToolRegistry, name: str, context: ToolContext) -> Tool:
         return tool
     if name in registry:
         why = next((skipped.reason for skipped in registry.report(context).skipped if skipped.id == name), "")
-        raise InterlinguaError(f"the tool {name} cannot be used here: {why or 'it made nothing'}")
-    raise InterlinguaError(f"there is no tool {name}; there are {', '.join(meta.id for meta in registry)}")
+        raise InterlinguaError(f"tool {name!r} is unavailable: {why or 'its factory returned nothing'}")
+    raise InterlinguaError(f"unknown tool {name!r}; available tools: {', '.join(meta.id for meta in registry)}")
 
 
 def _approve(request: ApprovalRequest) -> bool:
@@ -142,7 +142,7 @@ def _approve(request: ApprovalRequest) -> bool:
     return click.confirm("Run it?", err=True)
 
 
-# --- what is shown --------------------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------------------------
 
 
 def _meta_json(meta: ToolMeta, report: Resolution) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _show_list(registry: ToolRegistry, metas: list[ToolMeta], report: Resolution
         out.print(Text(section.label, style="bold"))
         table = Table(box=None, show_header=False)
         for meta in shown_here:
-            why = f" (not here: {reasons[meta.id]})" if meta.id in reasons else ""
+            why = f" (unavailable: {reasons[meta.id]})" if meta.id in reasons else ""
             table.add_row(
                 meta.id, Text.assemble(meta.description, (why, "yellow")), Text(" ".join(meta.profiles), "dim")
             )
@@ -195,7 +195,7 @@ def _show_tool(tool: Tool) -> None:
 
 
 class _Updates:
-    """Shows what a running tool reports; of text that grows, only what is new."""
+    """Prints the progress of a tool; of growing text, only the new part."""
 
     def __init__(self) -> None:
         self._before = ""

@@ -1,4 +1,4 @@
-"""`interlingua tools serve`: the tools as an MCP server, for programs that speak that protocol."""
+"""`interlingua tools serve`: the tools as an MCP server."""
 
 import asyncio
 import os
@@ -19,10 +19,13 @@ TOKEN = "INTERLINGUA_MCP_TOKEN"
 
 
 @click.command("serve")
-@click.option("--stdio", "over_stdio", is_flag=True, help="Over standard input and output (the default).")
-@click.option("--http", "address", metavar="HOST:PORT", help="Over HTTP, at /mcp; port 0 takes a free one.")
+@click.option("--stdio", "over_stdio", is_flag=True, help="Serve over standard input and output (the default).")
+@click.option("--http", "address", metavar="HOST:PORT", help="Serve over HTTP, at /mcp; port 0 selects a free one.")
 @click.option(
-    "--root", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".", help="Where the tools work."
+    "--root",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    default=".",
+    help="The root directory of the tools.",
 )
 @click.option("-p", "--profile", default="full", type=click.Choice(PROFILES), help="Only the tools of this profile.")
 @click.option("-i", "--include", multiple=True, metavar="ID", help="Only these: ids, or groups such as group:fs.")
@@ -39,13 +42,12 @@ def command(
     allow: tuple[str, ...],
     plugins: tuple[Path, ...],
 ) -> None:
-    """Serve the tools over MCP. Tools that only read are allowed, others by --allow.
+    """Serve the tools over MCP. Read-only tools are allowed, others with --allow.
 
-    Over HTTP only this machine is served, unless INTERLINGUA_MCP_TOKEN is set: then clients must send that as a bearer
-    token.
+    HTTP is limited to this machine unless INTERLINGUA_MCP_TOKEN is set; clients must then send it as a bearer token.
     """
     if over_stdio and address is not None:
-        raise click.UsageError("either --stdio or --http")
+        raise click.UsageError("--stdio and --http exclude each other; give one")
     policy = Policy(
         rules=(*READ_ONLY.rules, *(Rule(action="allow", tool=name) for name in allow)),
         default=READ_ONLY.default,
@@ -63,10 +65,10 @@ class _Choice(NamedTuple):
     plugins: tuple[Path, ...]
 
     async def tools(self, context: ToolContext) -> list[Tool]:
-        registry = ToolRegistry(on_warning=_say)
-        discover_core_tools(registry, on_load_warning=_say)
+        registry = ToolRegistry(on_warning=_log)
+        discover_core_tools(registry, on_load_warning=_log)
         for problem in (await aload_plugins(self.plugins, tools=registry)).problems:
-            _say(str(problem))
+            _log(str(problem))
         return await registry.aresolve_all(context, profile=self.profile, include=self.include, exclude=self.exclude)
 
 
@@ -75,15 +77,15 @@ def _context(root: Path) -> ToolContext:
     return ToolContext(root=place, workspace_dir=place, bridge=local_bridge(place))
 
 
-def _emit(tools: list[Tool], others: list[str]) -> None:
+def _report(tools: list[Tool], others: list[str]) -> None:
     if not tools:
-        raise InterlinguaError("no tool is left to serve: allow some with --allow, or include others")
-    _say(f"serving {', '.join(tool.name for tool in tools)}")
+        raise InterlinguaError("no tools to serve; allow some with --allow, or include others")
+    _log(f"serving {', '.join(tool.name for tool in tools)}")
     if others:
-        _say(f"not allowed: {', '.join(others)} (see --allow)")
+        _log(f"not allowed: {', '.join(others)} (see --allow)")
 
 
-def _say(message: str) -> None:
+def _log(message: str) -> None:
     click.echo(f"interlingua: {message}", err=True)
 
 
@@ -92,17 +94,17 @@ async def _serve(choice: _Choice, policy: Policy, context: ToolContext, address:
 
     chosen = await choice.tools(context)
     tools = [tool for tool in chosen if policy.decide(tool.name, {}).action == "allow"]
-    _emit(tools, [tool.name for tool in chosen if tool not in tools])
+    _report(tools, [tool.name for tool in chosen if tool not in tools])
     server: Any = make_server(tools, policy=policy, context=context)
     if address is None:
         await serve_stdio(server)
         return
     host, port = _parted(address)
-    await serve_http(server, host, port, token=os.environ.get(TOKEN) or None, on_ready=lambda url: _say(f"at {url}"))
+    await serve_http(server, host, port, token=os.environ.get(TOKEN) or None, on_ready=lambda url: _log(f"at {url}"))
 
 
 def _parted(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise click.UsageError(f"{address} is not HOST:PORT, such as 127.0.0.1:8000")
+        raise click.UsageError(f"invalid address {address!r}; use HOST:PORT, such as 127.0.0.1:8000")
     return host.strip("[]") or "127.0.0.1", int(port)

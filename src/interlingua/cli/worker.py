@@ -1,4 +1,4 @@
-"""`interlingua worker`: carries out durable runs."""
+"""`interlingua worker`: executes durable runs."""
 
 import logging
 import sys
@@ -13,19 +13,21 @@ SECONDS = click.FloatRange(min=0, min_open=True)
 @click.command("worker")
 @click.argument("agents", nargs=-1, metavar="[MODULE|FILE.py]...")
 @click.option("--database", metavar="ADDRESS", help="sqlite:FILE or postgresql://…; <home>/durable.sqlite by default.")
-@click.option("--sessions", metavar="ADDRESS", help="Where sessions are kept; files, or the PostgreSQL database.")
-@click.option("--home", type=click.Path(), help="Where the files are; $INTERLINGUA_HOME or ~/.interlingua by default.")
-@click.option("--queue", default="runs", show_default=True, help="Which runs to take.")
+@click.option("--sessions", metavar="ADDRESS", help="The session store; default: files, or the PostgreSQL database.")
+@click.option(
+    "--home", type=click.Path(), help="The directory of the files; default: $INTERLINGUA_HOME or ~/.interlingua."
+)
+@click.option("--queue", default="runs", show_default=True, help="The queue to take runs from.")
 @click.option(
     "--concurrency",
     type=click.IntRange(min=1),
     default=4,
     show_default=True,
     metavar="N",
-    help="How many runs each worker has at once.",
+    help="Maximum number of concurrent runs per worker.",
 )
 @click.option(
-    "--total", type=click.IntRange(min=1), metavar="N", help="How many runs all workers together may have at once."
+    "--total", type=click.IntRange(min=1), metavar="N", help="Maximum number of concurrent runs of all workers."
 )
 @click.option(
     "--poll",
@@ -33,7 +35,7 @@ SECONDS = click.FloatRange(min=0, min_open=True)
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look for runs.",
+    help="Interval between polls of the queue.",
 )
 @click.option(
     "--grace",
@@ -41,11 +43,13 @@ SECONDS = click.FloatRange(min=0, min_open=True)
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long runs may end when stopped.",
+    help="Grace period for running runs on shutdown.",
 )
-@click.option("--give-up", type=AT_LEAST_ONE, default=20, show_default=True, help="Tries for a run that kills workers.")
-@click.option("--drain", is_flag=True, help="End when no run is left.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing of single runs.")
+@click.option(
+    "--give-up", type=AT_LEAST_ONE, default=20, show_default=True, help="Maximum attempts for a run whose workers die."
+)
+@click.option("--drain", is_flag=True, help="Exit when the queue is empty.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not log individual runs.")
 def command(
     agents: tuple[str, ...],
     database: str | None,
@@ -60,15 +64,15 @@ def command(
     drain: bool,
     quiet: bool,
 ) -> None:
-    """Carry out durable runs until stopped (Ctrl-C, SIGTERM).
+    """Execute durable runs until stopped (Ctrl-C, SIGTERM).
 
-    AGENTS are the modules or files that name agents. Any number of workers may share a database; what one leaves when
-    it is stopped or dies, another takes up.
+    AGENTS are the modules or files that define agents. Any number of workers may share a database; runs of a stopped or
+    crashed worker are resumed by another.
     """
     from ..durable import run_worker
 
     _report(logging.WARNING if quiet else logging.INFO)
-    sys.path.append(str(Path.cwd()))  # last, so that no file here stands in for an installed package
+    sys.path.append(str(Path.cwd()))  # last, so that no file here shadows an installed package
     run_worker(
         database,
         sessions=sessions,
@@ -85,7 +89,7 @@ def command(
 
 
 def _report(level: int) -> None:
-    """What the worker does, as lines on standard error."""
+    """Logs to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
     log = logging.getLogger("interlingua")

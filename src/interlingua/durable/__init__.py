@@ -1,6 +1,6 @@
-"""Durable runs: agents at work where a machine may die. Workers share a queue; what one leaves, another takes up.
+"""Durable runs: agents that survive crashes. Workers share a queue; one resumes the runs of another that died.
 
-DBOS keeps the queue and says who runs what; the session keeps what was said and done. Needs the extra `durable`.
+DBOS manages the queue and assigns runs; the session records messages and calls. Needs the extra `durable`.
 """
 
 from .orders import Outcome, Run, RunError, RunFailed, agent

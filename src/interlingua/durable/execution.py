@@ -1,4 +1,4 @@
-"""One run on its session: begun, or taken up where another worker left it. Knows nothing of queues.
+"""Executes one run on its session, from the start or where another worker left it. Knows nothing of queues.
 
 The session is the only record of what was done. For the queue a run is one whole: steps of a workflow would be a
 second journal, which could disagree with the first.
@@ -49,11 +49,11 @@ async def _made(order: Order, session: Session) -> Agent:
         if must_propagate(error):
             raise
         text = str(error) or "no message"
-        raise RunFailed(f"agent {order.agent!r} could not be made: {type(error).__name__}: {text}") from error
+        raise RunFailed(f"agent {order.agent!r} could not be created: {type(error).__name__}: {text}") from error
 
 
 def _begin(order: Order, session: Session) -> None:
-    """Puts the prompt into the session, as far as it is not there: its entries bear the run's name."""
+    """Appends the prompt to the session, unless it is there: its entry ids derive from the run's id."""
     for name, message in zip(order.entry_ids, order.prompt, strict=True):
         if _has(session, name):
             continue
@@ -71,7 +71,7 @@ def _has(session: Session, name: str) -> bool:
 
 
 def _settle(session: Session) -> None:
-    """Answers the calls that an earlier run left open. None of them is run for a run that did not ask for it."""
+    """Adds results for open calls of an earlier run; none of them is executed."""
     history = Stored(session)
     for unfinished in session.unfinished_calls():
         call = unfinished.call
@@ -86,7 +86,7 @@ def _settle(session: Session) -> None:
 
 
 def _since_prompt(order: Order, session: Session) -> tuple[AgentMessage, ...]:
-    """What has been said in this run."""
+    """The messages of this run."""
     path = session.path()
     ours = {*order.entry_ids}
     first = next((at for at, entry in enumerate(path) if entry.id in ours), 0)
@@ -94,7 +94,7 @@ def _since_prompt(order: Order, session: Session) -> tuple[AgentMessage, ...]:
 
 
 def _spent(messages: Sequence[AgentMessage]) -> Spent:
-    """What the answers cost, whichever worker asked for them."""
+    """The usage of all answers of the run, over all workers."""
     spent = Spent()
     for message in messages:
         if isinstance(message, AssistantMessage):
@@ -103,7 +103,7 @@ def _spent(messages: Sequence[AgentMessage]) -> Spent:
 
 
 def _left(limits: Limits, spent: Spent) -> Limits:
-    """What is left of the limits. Seconds count for each life; a cost that is not known leaves nothing."""
+    """The remaining limits. Seconds count per life; an unknown cost leaves nothing."""
     return replace(
         limits,
         turns=None if limits.turns is None else limits.turns - spent.turns,
@@ -113,25 +113,25 @@ def _left(limits: Limits, spent: Spent) -> Limits:
 
 
 def _named(reason: str, limits: Limits, spent: Spent) -> str:
-    """A limit as the agent has it, not as what was left of it."""
+    """The reason with the agent's own limit, not the remaining one."""
     return spent.over(limits) or reason if reason.startswith("limit: ") else reason
 
 
 def _is_open(agent: Agent) -> bool:
-    """Whether the model has more to say. A final answer that is not what was asked for is sent back."""
+    """Whether the model must continue; a final answer that does not match the output schema is sent back."""
     last = agent.messages[-1]
     if not isinstance(last, AssistantMessage) or last.stop_reason in ("error", "aborted"):
         return True
     problem = agent.verify(last)
     if problem is not None:
-        agent.follow_up(f"Your answer is not what was asked for: {problem} Answer again with the JSON alone.")
+        agent.follow_up(f"Your answer does not match the requested format: {problem} Answer again with the JSON only.")
     return problem is not None
 
 
 def _failure(failure: Exception | None, agent: Agent) -> Exception:
     if isinstance(failure, SessionError):
         return failure
-    return RunFailed(str(failure or agent.state.error or "the agent failed and did not say why"))
+    return RunFailed(str(failure or agent.state.error or "the agent failed without a reason"))
 
 
 def _outcome(reason: str, agent: Agent, messages: Sequence[AgentMessage]) -> Outcome:

@@ -1,4 +1,4 @@
-"""What is asked of workers: orders, their results, and the named factories that make agents."""
+"""Orders for workers, their outcomes, and the registry of agent factories."""
 
 import importlib
 import importlib.util
@@ -15,7 +15,7 @@ from ..values.errors import InterlinguaError
 from ..values.interop import describe, must_propagate
 from ..values.messages import AgentMessage, Value
 
-# Agents that another process can make: a factory has a name, and takes JSON.
+# Agents that another process can create: a factory has a name, and takes JSON.
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,7 +24,7 @@ _factories: dict[str, Callable[..., Any]] = {}
 
 
 def agent(name: str) -> Callable[[F], F]:
-    """Names a factory: a function, or coroutine function, that takes a session and JSON arguments and gives an Agent.
+    """Registers a factory: a (coroutine) function that takes a session and JSON arguments and returns an Agent.
 
     The agent must be made with that session: it is what another worker goes on from.
     """
@@ -37,7 +37,7 @@ def agent(name: str) -> Callable[[F], F]:
 
 
 def load(source: str) -> None:
-    """Runs a module, or a Python file, that names agents."""
+    """Loads a module or Python file that registers agents."""
     try:
         _run_factory(source)
     except RunError:
@@ -45,7 +45,7 @@ def load(source: str) -> None:
     except BaseException as error:  # whatever somebody's module does when it is loaded
         if must_propagate(error):
             raise
-        raise RunError(f"{source}: it cannot be loaded: {describe(error)}") from error
+        raise RunError(f"{source}: not loadable: {describe(error)}") from error
 
 
 def _run_factory(source: str) -> None:
@@ -62,24 +62,24 @@ def _run_factory(source: str) -> None:
 
 
 async def made(name: str, session: Session, arguments: dict[str, Any]) -> Agent:
-    """The agent of this name at work on a session."""
+    """Creates the agent of this name for a session."""
     result = _factory(name)(session, **arguments)
     agent = await result if inspect.isawaitable(result) else result
     if not isinstance(agent, Agent):
-        raise RunError(f"the factory of agent {name!r} gave {type(agent).__name__}, not an Agent")
+        raise RunError(f"the factory of agent {name!r} returned {type(agent).__name__}, not an Agent")
     if not isinstance(agent.history, Stored) or agent.history.session is not session:
-        raise RunError(f"the factory of agent {name!r} must hand its session on: Agent(…, session=session)")
+        raise RunError(f"the factory of agent {name!r} must use its session; return Agent(…, session=session)")
     return agent
 
 
 def _factory(name: str) -> Callable[..., Any]:
-    """A factory by its name, or by where it is: `package.module:function`."""
+    """A factory by its name, or by its location: `package.module:function`."""
     if name in _factories:
         return _factories[name]
     module, colon, attribute = name.partition(":")
     if not colon:
         known = ", ".join(sorted(_factories)) or "none"
-        raise RunError(f"this worker knows no agent called {name!r} (it knows: {known}); have it load its module")
+        raise RunError(f"unknown agent {name!r} (known: {known}); have the worker load its module")
     found = importlib.import_module(module)
     for part in attribute.split("."):
         found = getattr(found, part)
@@ -87,7 +87,7 @@ def _factory(name: str) -> Callable[..., Any]:
     return factory
 
 
-# What is asked of workers, and what comes of it, as values that go through a database.
+# Orders and outcomes, as values stored in a database.
 
 
 WORKFLOW = "interlingua.run"
@@ -97,11 +97,11 @@ State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
 
 
 class RunError(InterlinguaError):
-    """Something is wrong with a run, or with what was asked about it."""
+    """An invalid run or request."""
 
 
 class RunFailed(RunError):
-    """A run came to no good end; `run` says what is known of it."""
+    """A run failed or was cancelled; `run` is its state."""
 
     def __init__(self, message: str, run: "Run | None" = None) -> None:
         super().__init__(message)
@@ -109,7 +109,7 @@ class RunFailed(RunError):
 
 
 class Order(Value, frozen=True, kw_only=True):
-    """A run as it was asked for. Its id names the entries of its prompt, so no life of the run asks twice."""
+    """A requested run. The entry ids of its prompt derive from its id, so the prompt is appended only once."""
 
     id: str
     agent: str
@@ -124,7 +124,7 @@ class Order(Value, frozen=True, kw_only=True):
 
 
 class Outcome(Value, frozen=True, kw_only=True):
-    """What came of a run, over all its lives. `unknown` are calls of which nobody knows whether they took effect."""
+    """The outcome of a run, over all its lives. `unknown` are calls with an unknown effect."""
 
     reason: str
     text: str = ""
@@ -136,7 +136,7 @@ class Outcome(Value, frozen=True, kw_only=True):
 
 
 class Run(Value, frozen=True, kw_only=True):
-    """A run as it stands. `lives` counts the workers that had it; times are milliseconds."""
+    """The state of a run. `lives` counts the workers that had it; times are milliseconds."""
 
     id: str
     state: State

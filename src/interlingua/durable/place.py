@@ -1,4 +1,4 @@
-"""Where runs and their sessions are kept: a SQLite file and session files by default, PostgreSQL for many machines."""
+"""Storage of runs and their sessions: a SQLite file and session files by default, PostgreSQL for many machines."""
 
 import contextlib
 import sqlite3
@@ -31,7 +31,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, database: str | None = None, sessions: str | None = None, home: str | Path | None = None) -> "Place":
-        """`database` is `sqlite:FILE` or `postgresql://HOST/NAME`; with PostgreSQL, sessions are kept there too."""
+        """`database` is `sqlite:FILE` or `postgresql://HOST/NAME`; with PostgreSQL, sessions are stored there too."""
         folder = Path(home).expanduser() if home is not None else default_home()
         if database is None or database.startswith("sqlite:"):
             named = (database or "").removeprefix("sqlite:").removeprefix("//")
@@ -40,11 +40,11 @@ class Place(Struct, frozen=True, kw_only=True):
         if database.startswith(("postgresql:", "postgres:")):
             address = f"postgresql:{database.partition(':')[2]}"
             return cls(home=folder, address=address, sessions=sessions or address)
-        raise RunError(f"{database!r} is no address of a run database: write sqlite:FILE or postgresql://HOST/NAME")
+        raise RunError(f"unknown database address {database!r}; use sqlite:FILE or postgresql://HOST/NAME")
 
     @property
     def database(self) -> str:
-        """The address that gives this place again."""
+        """The address of this place."""
         return self.address or f"sqlite:{self.file}"
 
     @property
@@ -57,7 +57,7 @@ class Place(Struct, frozen=True, kw_only=True):
         return make_url(self.address or "").render_as_string(hide_password=False)
 
     def client(self) -> "DBOSClient":
-        """A connection to the database, which is made if it is not there."""
+        """A connection to the database, which is created if missing."""
         with dbos_at_hand():
             from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
             from sqlalchemy.exc import DBAPIError
@@ -70,11 +70,11 @@ class Place(Struct, frozen=True, kw_only=True):
             )
         except (DBAPIError, sqlite3.Error, OSError) as error:
             where = self.file or "PostgreSQL"
-            raise RunError(f"{where}: cannot be used as a run database: {_first_line(error)}") from error
+            raise RunError(f"{where}: not usable as a run database: {_first_line(error)}") from error
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """One process at a time makes the tables of a SQLite file. (DBOS sees to it on PostgreSQL.)"""
+        """Creates the tables of a SQLite file under a lock; on PostgreSQL, DBOS does that itself."""
         if self.file is None:
             yield
             return
@@ -88,12 +88,12 @@ class Place(Struct, frozen=True, kw_only=True):
             lease.release()
 
     def session(self, order: Order) -> Session:
-        """The session of a run, for writing. Every line is on disk before the next tool begins."""
+        """The session of a run, for writing. Every line is on disk before the next tool starts."""
         return Session.open(order.session, agent=AGENT, home=self.home, store=self.sessions, sync="always")
 
     @property
     def troubles(self) -> tuple[type[Exception], ...]:
-        """What is raised where a session cannot be reached; it may be reached later."""
+        """The exceptions of a temporarily unreachable session store."""
         if self.sessions is None or not self.sessions.startswith("postgres"):
             return (SessionError, OSError, sqlite3.Error)
         import psycopg
@@ -106,7 +106,7 @@ def dbos_at_hand() -> Iterator[None]:
     try:
         yield
     except ImportError:
-        raise RunError('durable runs need an engine: pip install "interlingua[durable]"') from None
+        raise RunError('durable runs need an engine; pip install "interlingua[durable]"') from None
 
 
 def _waited_for(path: Path, seconds: float = 60) -> Lease:

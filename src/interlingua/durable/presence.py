@@ -1,4 +1,4 @@
-"""How workers know of one another that they live: each holds a lock that the system frees when it dies.
+"""Liveness of workers: each has a lock that the system releases when it dies.
 
 No clock is involved: a slow worker is not taken for a dead one. If a lock is lost while its owner lives, the lease of
 the session still keeps a second worker from the run.
@@ -15,26 +15,26 @@ from .place import Place
 if TYPE_CHECKING:
     import psycopg
 
-# After how long the server takes the connection of a machine that vanished for dead: half a minute.
+# The server drops the connection of a vanished machine after 30 s.
 _KEEPALIVE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=4"
 
 
 class Presence(Protocol):
-    """A sign of life, and the signs of others."""
+    """This worker's liveness lock, and those of others."""
 
-    def is_gone(self, worker: str) -> bool:
-        """Whether a worker surely lives no more."""
+    def is_dead(self, worker: str) -> bool:
+        """Whether a worker certainly no longer runs."""
         ...
 
     def keep(self) -> None:
-        """Renews the sign if it was lost."""
+        """Takes the lock again if it was lost."""
         ...
 
     def end(self) -> None: ...
 
 
 def presence(place: Place, worker: str) -> Presence:
-    """A worker's sign of life in its database, or beside it."""
+    """The liveness lock of a worker, in its database or in a file."""
     if place.file is not None:
         return _Locks(place.file.with_name(f"{place.file.name}.workers"), worker)
     return _Advisory(place.address or "", worker)
@@ -51,7 +51,7 @@ class _Locks:
     def _file(self, worker: str) -> Path:
         return self._folder / f"{worker}.lock"
 
-    def is_gone(self, worker: str) -> bool:
+    def is_dead(self, worker: str) -> bool:
         try:
             Lease.take(self._file(worker)).release()
         except SessionBusy:
@@ -68,7 +68,7 @@ class _Locks:
 
 
 class _Advisory:
-    """Advisory locks of the server, each held by a connection of its own."""
+    """Advisory locks of the server, each on a separate connection."""
 
     def __init__(self, address: str, worker: str) -> None:
         import psycopg
@@ -83,7 +83,7 @@ class _Advisory:
         connection.execute("SELECT pg_advisory_lock(%s)", [self._key])
         return connection
 
-    def is_gone(self, worker: str) -> bool:
+    def is_dead(self, worker: str) -> bool:
         taken = self._connection.execute("SELECT pg_try_advisory_lock(%s)", [_key(worker)]).fetchone()
         if not taken or not taken[0]:
             return False

@@ -1,4 +1,4 @@
-"""`Runs`: what whoever asks for runs does: put them into the queue, look after them, read what came of them."""
+"""`Runs`: the client side of durable runs: enqueue, status, result, cancel, list."""
 
 import itertools
 import secrets
@@ -52,7 +52,7 @@ class Runs:
         id: str | None = None,
         queue: str = QUEUE,
     ) -> str:
-        """Asks for a run and returns its id. Runs of one session run one after another, in this order.
+        """Enqueues a run and returns its id. Runs of one session are executed one after another, in this order.
 
         `agent` is a name that the workers know, or `module:factory`; `arguments` are JSON, for the factory. Without a
         `session` the run gets one of its own, with the id of the run. The same `id` twice is one run.
@@ -73,10 +73,10 @@ class Runs:
         return made
 
     def status(self, id: str) -> Run:
-        """What is known of a run now."""
+        """The state of a run."""
         found = self._client.list_workflows(workflow_ids=[id], name=WORKFLOW)
         if not found:
-            raise RunError(f"there is no run {id!r} in {self._where}")
+            raise RunError(f"no run {id!r} in {self._where}")
         return _run(found[0])
 
     def result(self, id: str, *, timeout: float | None = None) -> Outcome:
@@ -91,7 +91,7 @@ class Runs:
         return run.outcome
 
     def cancel(self, id: str) -> None:
-        """Ends a run, wherever it is: the worker that has it stops the answer and the tools. A finished one stays."""
+        """Cancels a run: its worker stops the answer and the tools. A finished run is not changed."""
         self.status(id)
         self._client.cancel_workflow(id)
 
@@ -99,14 +99,16 @@ class Runs:
         self, *, state: State | None = None, queue: str | None = None, session: str | None = None, limit: int = 100
     ) -> tuple[Run, ...]:
         """The latest runs first."""
-        kept = (run for run in self._all(state) if queue in (None, run.queue) and session in (None, run.session))
-        latest = itertools.islice(kept, limit)
+        matching = (run for run in self._all(state) if queue in (None, run.queue) and session in (None, run.session))
+        latest = itertools.islice(matching, limit)
         return tuple(sorted(latest, key=lambda run: (run.created or 0, run.id), reverse=True))
 
     def _all(self, state: State | None) -> Iterator[Run]:
-        wanted = [word for word, meant in _STATES.items() if state in (None, meant)]
+        statuses = [status for status, meaning in _STATES.items() if state in (None, meaning)]
         for offset in itertools.count(step=_PAGE):
-            rows = self._client.list_workflows(name=WORKFLOW, status=wanted, sort_desc=True, limit=_PAGE, offset=offset)
+            rows = self._client.list_workflows(
+                name=WORKFLOW, status=statuses, sort_desc=True, limit=_PAGE, offset=offset
+            )
             yield from map(_run, rows)
             if len(rows) < _PAGE:
                 return
@@ -147,7 +149,7 @@ def _run(row: Any) -> Run:
 
 def _error(row: Any) -> str:
     if row.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
-        return f"{row.recovery_attempts} workers died with it, so it is given up; its session holds what was done"
+        return f"given up after {row.recovery_attempts} workers died with it; its session records what was done"
     return str(row.error) or type(row.error).__name__
 
 
@@ -160,10 +162,10 @@ def _messages(prompt: Prompt) -> tuple[Any, ...]:
         return (UserMessage(content=(TextBlock(text=prompt),), timestamp=int(time.time() * 1000)),)
     messages = tuple(prompt) if isinstance(prompt, list | tuple) else (prompt,)
     if not messages:
-        raise RunError("a run needs a prompt: a text, a message, or several")
+        raise RunError("no prompt; give a text, a message, or several")
     return messages
 
 
 def _new_id() -> str:
-    """Ids sort by time: the queue orders runs that came in the same second by them."""
+    """A new id. Ids sort by time: the queue orders runs of the same second by them."""
     return f"{time.time_ns() // 1000:x}-{secrets.token_hex(4)}"

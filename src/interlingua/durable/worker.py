@@ -1,4 +1,4 @@
-"""`Worker`: takes runs from the queue and carries them out, each in a thread of its own, with an event loop of its own.
+"""`Worker`: takes runs from the queue and executes them, each in its own thread with its own event loop.
 
 DBOS hands out the runs and keeps what came of them. Beside it the worker looks, every second, after what DBOS does not
 know: which runs it no longer owns (cancelled, or given to another), and which workers have died with runs in hand.
@@ -35,9 +35,9 @@ _REPORTED_HERE = "Exception encountered in background workflow"
 
 
 class _Left(BaseException):
-    """Ends a run's thread without an outcome: the run is not ours any more, or another worker shall have it.
+    """Ends a run's thread without an outcome: the run is no longer ours, or is left to another worker.
 
-    No Exception, since DBOS records those as what came of the run.
+    Not an Exception, since DBOS records those as the outcome of the run.
     """
 
 
@@ -66,7 +66,7 @@ class _Life:
 
 
 class Worker:
-    """Carries out runs, from `start()` to `stop()`, or as a context manager. One for each process: DBOS has it so.
+    """Executes runs, from `start()` to `stop()`, or as a context manager. One per process, a limit of DBOS.
 
     `concurrency` is how many runs each worker has at once, `total` how many all workers together may have; the worker
     that starts last decides for all. `load` names modules or files that name agents. A run is tried again as often as
@@ -101,10 +101,10 @@ class Worker:
         self._stopping = threading.Event()
         self._watch: threading.Thread | None = None
 
-    # --- beginning and end ------------------------------------------------------------------------------------------
+    # --- start and stop ---------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begins to take runs. The runs of workers that have died are taken up, too."""
+        """Starts taking runs, including those of dead workers."""
         for source in self._load:
             load(source)
         self._runs = Runs(self.place.database, sessions=self.place.sessions, home=self.place.home)
@@ -125,7 +125,7 @@ class Worker:
         from dbos import DBOS, DBOSPortableJSONSerializer
 
         logging.getLogger("dbos").addFilter(_unreported)
-        # One run of a session at a time, and in order, is what a partition is for.
+        # A queue partition per session: one run at a time, in order.
         self._runs._client.register_queue(
             self._queue,
             partition_concurrency=1,
@@ -145,10 +145,10 @@ class Worker:
             }
         )
         if DBOS.executor_id != self.name:
-            raise RunError("this process runs DBOS already: start the worker in a process of its own")
+            raise RunError("DBOS is already running in this process; start the worker in a separate process")
 
-        def execute_run(asked: Any) -> Any:
-            return self._execute_run(asked)
+        def execute_run(order_data: Any) -> Any:
+            return self._execute_run(order_data)
 
         try:
             DBOS.workflow(name=WORKFLOW, max_recovery_attempts=self._give_up)(execute_run)
@@ -159,7 +159,7 @@ class Worker:
             raise
 
     def stop(self) -> None:
-        """Takes no more runs, lets those in hand end for `grace` seconds, and leaves the others to other workers."""
+        """Takes no more runs, gives current ones `grace` seconds, and leaves the rest to other workers."""
         if self._watch is None:
             return
         self._stopping.set()
@@ -190,14 +190,14 @@ class Worker:
         self.stop()
 
     def run(self, *, drain: bool = False) -> None:
-        """Works until `halt()` is called; or, to `drain`, until no run of the queue is left to do."""
+        """Runs until `halt()` is called; or, with `drain`, until the queue is empty."""
         with self:
             while not self._stopping.wait(self._poll):
                 if drain and not self._anything_left():
                     return
 
     def halt(self) -> None:
-        """Has `run()` return, from any thread or signal handler."""
+        """Makes `run()` return; callable from any thread or signal handler."""
         self._stopping.set()
 
     def _anything_left(self) -> bool:
@@ -205,9 +205,9 @@ class Worker:
 
     # --- one run ----------------------------------------------------------------------------------------------------
 
-    def _execute_run(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _execute_run(self, order_data: dict[str, Any]) -> dict[str, Any]:
         """The workflow: one life of a run."""
-        order: Order = build(asked, Order)
+        order: Order = build(order_data, Order)
         try:
             outcome = asyncio.run(self._life(order))
         except Exception as error:
@@ -220,7 +220,7 @@ class Worker:
         return fields
 
     async def _life(self, order: Order) -> Outcome | None:
-        """What came of a run; None if it was left."""
+        """The outcome of a run; None if it was left to another worker."""
         life = _Life(order.id)
         with self._having(life):
             if self._stopping.is_set():
@@ -249,7 +249,7 @@ class Worker:
                 self._changed.notify_all()
 
     async def _persistently(self, order: Order, life: _Life) -> Outcome:
-        """Goes on where a session could not be written: the database may have been away."""
+        """Retries if a session could not be written: the database may have been unavailable."""
         failures = 0
         while True:
             try:
@@ -259,13 +259,13 @@ class Worker:
                 failures += 1
                 if failures == _TRIES or life.left is not None:
                     raise
-                _log.warning("%s: %s; trying again", order.id, error)
+                _log.warning("%s: %s; retrying", order.id, error)
                 await _pause(2.0 ** (failures - 1), life.signal)
             finally:
                 life.session = None
 
     async def _session(self, order: Order, life: _Life) -> Session:
-        """The session for writing, when whoever writes it has ended."""
+        """The session for writing, once its current writer has ended."""
         while life.left is None:
             try:
                 return self.place.session(order)
@@ -274,14 +274,14 @@ class Worker:
                 await _pause(_BUSY, life.signal)
         raise RunError(life.left)
 
-    # --- what DBOS does not know ------------------------------------------------------------------------------------
+    # --- supervision -----------------------------------------------------------------------------------------------
 
     def _look_after(self) -> None:
         while True:
             try:
                 self._look()
             except Exception:  # of the database, which may come back
-                _log.exception("could not look after the runs; trying again")
+                _log.exception("supervision of runs failed; retrying")
             if self._stopping.wait(self._poll):
                 return
 
@@ -293,15 +293,15 @@ class Worker:
             if owners.get(life.id) != self.name:
                 self._let_go(life)
         others = {owner for owner in owners.values() if owner not in (None, self.name)}
-        gone = [worker for worker in sorted(others) if self._presence.is_gone(worker)]
-        if gone:
+        dead = [worker for worker in sorted(others) if self._presence.is_dead(worker)]
+        if dead:
             from dbos import DBOS
 
-            _log.info("taking up the runs of %s", ", ".join(gone))
-            DBOS._recover_pending_workflows(gone)  # back into the queue, unless somebody was quicker
+            _log.info("resuming the runs of %s", ", ".join(dead))
+            DBOS._recover_pending_workflows(dead)  # back into the queue, unless another worker was faster
 
     def _let_go(self, life: _Life) -> None:
-        """Leaves a run that is no longer ours: cancelled, or taken for left when our sign of life was lost."""
+        """Leaves a run that is no longer ours: cancelled, or reassigned because our lock was lost."""
         state = self._runs.status(life.id).state
         if state == "cancelled":
             life.leave("it was cancelled")
@@ -316,7 +316,7 @@ class Worker:
 
 
 def run_worker(database: str | None = None, *, drain: bool = False, **how: Any) -> None:
-    """Works until the process is asked to end (SIGTERM, Ctrl-C), or the queue is empty. Takes what `Worker` takes."""
+    """Runs a worker until SIGTERM or Ctrl-C, or until the queue is empty. Takes the arguments of `Worker`."""
     worker = Worker(database, **how)
     before = {number: signals.signal(number, lambda *_: worker.halt()) for number in (signals.SIGTERM, signals.SIGINT)}
     try:
@@ -336,5 +336,5 @@ def _text(error: Exception) -> str:
 
 
 def _unreported(record: logging.LogRecord) -> bool:
-    """DBOS prints the traceback of every failed run; here a failure is a state of the run, told in a line."""
+    """Suppresses DBOS's traceback of failed runs, which are logged in one line here."""
     return not str(record.msg).startswith(_REPORTED_HERE)

@@ -1,4 +1,4 @@
-"""The tools of MCP servers, as tools of ours."""
+"""The tools of MCP servers as Interlingua tools."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ async def mcp_tools(
     timeout: float = TIMEOUT,
     max_bytes: int = MAX_MESSAGE,
 ) -> AsyncGenerator[list[Tool], None]:
-    """The tools of a server, by name, for as long as the context lasts.
+    """The tools of a server, by name, within the context.
 
     `server` is a `StdioServer`, an `HttpServer`, an address, or a mapping with `command` or `url`. Names get the
     `prefix`, if there is one; a name that is `taken`, or that of a core tool, is changed. `include` and `exclude` take
@@ -49,8 +49,8 @@ async def mcp_tools(
     """
     async with Connection(server_of(server), timeout=timeout, max_bytes=max_bytes) as connection:
         listed = await connection.list_tools()
-        wanted = [tool for tool in listed if (include is None or tool.name in include) and tool.name not in exclude]
-        yield _tools(connection, wanted, prefix, taken)
+        selected = [tool for tool in listed if (include is None or tool.name in include) and tool.name not in exclude]
+        yield _tools(connection, selected, prefix, taken)
 
 
 def _tools(
@@ -74,7 +74,7 @@ def _tools(
 
 
 def _plain(name: str) -> str:
-    """The name in letters that providers allow."""
+    """The name with the characters that providers allow."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:64] or "tool"
 
 
@@ -115,17 +115,17 @@ def _execute(connection: Connection, theirs: str, ours: str) -> Execute:
 
 
 def _cancel_once(calling: "asyncio.Task[Any]") -> None:
-    """Cancels a call. A second time would keep it from telling the server."""
+    """Cancels a call once: a second cancel would interrupt the notification of the server."""
     if not calling.cancelling():
         calling.add_done_callback(lambda done: done.cancelled() or done.exception())
         calling.cancel()
 
 
 class _Progress:
-    """Tells progress on, no oftener than a person could read it."""
+    """Forwards progress, rate-limited."""
 
-    def __init__(self, hear: ToolUpdateCallback) -> None:
-        self._hear = hear
+    def __init__(self, callback: ToolUpdateCallback) -> None:
+        self._callback = callback
         self._last = float("-inf")
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
@@ -135,14 +135,14 @@ class _Progress:
         self._last = now
         given = message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
         details = {"progress": progress, "total": total, "message": message}
-        self._hear(ToolResult(content=(TextBlock(text=given[:MAX_TEXT]),), details=details))
+        self._callback(ToolResult(content=(TextBlock(text=given[:MAX_TEXT]),), details=details))
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
 def result_of(answer: types.CallToolResult) -> ToolResult:
-    """What a server answered, as a result: text and media for the model, the rest in `details`.
+    """A server's response as a result: text and media for the model, the rest in `details`.
 
     `details` holds `structuredContent`, if there is any, and under `content` what the blocks cannot say of links and
     resources (their addresses and annotations), without the data.
@@ -182,7 +182,7 @@ def _block(block: types.ContentBlock) -> ContentBlock:
 
 
 def _file(resource: types.BlobResourceContents) -> ContentBlock:
-    """A resource that came as bytes: what it is says its type, or the bytes where the type says nothing."""
+    """A binary resource as a block, by its type, or by its bytes if the type is generic."""
     kind = resource.mime_type or ""
     if kind.partition(";")[0].strip().lower() in ("", "application/octet-stream"):
         kind = sniff(resource.blob) or kind
@@ -209,14 +209,14 @@ def _kind(mime_type: str | None) -> str:
 
 
 def _bounded(blocks: list[ContentBlock]) -> tuple[ContentBlock, ...]:
-    """The blocks with no more text than a model can be given; what is left out is said."""
+    """The blocks with their text limited, and a note for omitted text."""
     left = MAX_TEXT
-    kept: list[ContentBlock] = []
+    limited: list[ContentBlock] = []
     for block in blocks:
         if isinstance(block, TextBlock) and len(block.text) > left:
             cut = len(block.text) - left
             block = TextBlock(text=f"{block.text[:left]}\n[{cut:,} more characters were left out]")
         if isinstance(block, TextBlock):
             left = max(0, left - len(block.text))
-        kept.append(block)
-    return tuple(kept)
+        limited.append(block)
+    return tuple(limited)

@@ -1,4 +1,4 @@
-"""A connection to a server, kept by a task of its own: opened again when it broke, closed when nobody needs it."""
+"""A connection to a server, owned by its own task: reopened if it broke, closed when unused."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Connection:
-    """Speaks to one server. A call that finds the connection broken opens it again, once."""
+    """A client of one server. A call on a broken connection reopens it, once."""
 
     def __init__(self, server: Server, *, timeout: float, max_bytes: int) -> None:
         self.server = server
@@ -75,7 +75,7 @@ class Connection:
         raise TransportError(f"the MCP server {label} lists tools without an end: {PAGES} pages were read")
 
     async def call(self, name: str, arguments: dict[str, Any], progress: ProgressFnT | None) -> types.CallToolResult:
-        """The answer to a call. A call during which the connection broke is not made again: it may have had effects.
+        """The response to a call. A call during which the connection broke is not repeated: it may have had effects.
 
         The result is not checked against the tool's output schema: a server's patterns could take forever.
         """
@@ -94,7 +94,7 @@ class Connection:
                 return answer
         raise AssertionError("unreachable")
 
-    # --- the keeper ---
+    # --- the connection task ---
 
     async def _connected(self) -> Client:
         async with self._opening:
@@ -114,14 +114,14 @@ class Connection:
         except TimeoutError:
             await self._shut()
             raise TimedOut(
-                f"the MCP server {self.server.label} did not begin within {CONNECT_SECONDS:g} s{self._ending}"
+                f"the MCP server {self.server.label} did not start within {CONNECT_SECONDS:g} s{self._ending}"
             ) from None
         except BaseException:
             await self._shut()
             raise
 
     async def _keep(self, opened: "asyncio.Future[Client]", close: asyncio.Event, ending: Ending) -> None:
-        """Holds the connection open. Entering and leaving it must be done by one task, whoever calls."""
+        """Keeps the connection open. One task must enter and leave it (a rule of anyio's cancel scopes)."""
         try:
             info = types.Implementation(name="interlingua", version=__version__)
             async with Client(
@@ -146,7 +146,7 @@ class Connection:
                 opened.exception()
 
     async def _notified(self, message: Any) -> None:
-        """Says that the list has changed: who has the tools has those that were there when it was read."""
+        """Warns that the list of tools has changed since it was read."""
         if isinstance(message, types.ToolListChangedNotification) and not self._changed:
             self._changed = True
             _log.warning("the MCP server %s changed its tools; open it again to use the new list", self.server.label)
@@ -168,16 +168,16 @@ class Connection:
             return _http_transport(self.server, self._max_bytes)
         return stdio_transport(self.server, ending, self._max_bytes)
 
-    async def _answered(self, asking: Any) -> Any:
-        """The answer, or an error of ours that says what the server did."""
+    async def _answered(self, request: Any) -> Any:
+        """The response; raises our errors for failures."""
         label = self.server.label
         try:
-            return await asking
+            return await request
         except MCPError as error:
             if error.code == types.CONNECTION_CLOSED:
                 raise TransportError(f"the MCP server {label} ended before it answered{self._ending}") from None
             if error.code == types.REQUEST_TIMEOUT:
-                raise TimedOut(f"the MCP server {label} did not answer within {self.timeout:g} s") from None
+                raise TimedOut(f"no response from the MCP server {label} within {self.timeout:g} s") from None
             if error.code == types.INVALID_REQUEST and error.message == "Session terminated":
                 raise _SessionLost(f"the MCP server {label} ended the session") from None
             raise TransportError(f"the MCP server {label} refused: {error.message}") from None
@@ -186,7 +186,7 @@ class Connection:
 
 
 class _SessionLost(TransportError):
-    """The server does not know us any more, and has not looked at the request."""
+    """The server has dropped the session, without processing the request."""
 
 
 @contextlib.asynccontextmanager
@@ -199,7 +199,7 @@ async def _http_transport(server: HttpServer, max_bytes: int) -> AsyncGenerator[
 
 
 def _bounding(max_bytes: int) -> Any:
-    """Refuses answers that are too large. Events are bounded one by one, elsewhere."""
+    """Limits the size of responses. Events are limited one by one elsewhere."""
 
     async def bound(response: httpx2.Response) -> None:
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
@@ -218,7 +218,7 @@ class _Bounded(httpx2.AsyncByteStream):
         async for chunk in self._stream:
             seen += len(chunk)
             if seen > self._limit:
-                raise httpx2.StreamError(f"the answer is larger than {self._limit:,} bytes")
+                raise httpx2.StreamError(f"the response exceeds {self._limit:,} bytes")
             yield chunk
 
     async def aclose(self) -> None:

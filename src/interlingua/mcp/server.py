@@ -1,4 +1,4 @@
-"""Our tools as an MCP server. Every call goes through `call_tool`: checked, and permitted by the policy or not run."""
+"""Tools as an MCP server. Every call goes through `call_tool`: validated, and checked against the policy."""
 
 import asyncio
 import hmac
@@ -36,7 +36,7 @@ def make_server(
     approve: Approve | None = None,
     name: str = "interlingua",
 ) -> Server[Any]:
-    """A server that offers the tools. What the policy does not allow is listed, and refused when it is called."""
+    """A server with these tools. Tools that the policy denies are listed, and refused when called."""
     offered = {tool.name: tool for tool in map(tool_of, tools)}
     one_by_one = asyncio.Lock()
 
@@ -46,7 +46,7 @@ def make_server(
     async def call(request: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = offered.get(params.name)
         if tool is None:
-            text = f"there is no tool {params.name}; there are {', '.join(offered)}"
+            text = f"unknown tool {params.name!r}; available tools: {', '.join(offered)}"
             return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
         updates = _Updates(request.session)
 
@@ -80,12 +80,12 @@ def _offer(tool: Tool) -> types.Tool:
 
 
 def _answer(result: ToolResult) -> types.CallToolResult:
-    """The content alone: `details` are for programs here, and an MCP client would show them to its model."""
+    """The content only: `details` are for programs, and an MCP client would show them to its model."""
     return types.CallToolResult(content=[_content(block) for block in result.content], is_error=result.is_error)
 
 
 def _content(block: Any) -> types.ContentBlock:
-    """A block as MCP has it. Data without a type is named by its bytes; what is only an address is said in text."""
+    """A block in MCP form. Data without a type is typed by its bytes; a bare URL becomes text."""
     if isinstance(block, TextBlock):
         return types.TextContent(text=block.text)
     kind = block.mime_type or sniff(block.data or "") or "application/octet-stream"
@@ -105,7 +105,7 @@ def _content(block: Any) -> types.ContentBlock:
 
 
 class _Updates:
-    """Sends partial results as progress. The client counts; the words are in the message."""
+    """Sends partial results as progress notifications, with the text as message."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -120,7 +120,7 @@ class _Updates:
             self._sending = asyncio.ensure_future(self._send())
 
     async def _send(self) -> None:
-        """The latest, and again while there is a later one: a slow client misses steps, and holds nothing up."""
+        """Sends the latest update, repeatedly: a slow client misses some, and blocks nothing."""
         while self._latest is not None:
             message, self._latest = self._latest, None
             await self._session.report_progress(float(self._count), None, message)
@@ -147,7 +147,7 @@ async def serve_http(
     token: str | None = None,
     on_ready: Callable[[str], object] | None = None,
 ) -> None:
-    """Serves over streamable HTTP at `/mcp`, until it is cancelled. `on_ready` is told the address.
+    """Serves over streamable HTTP at `/mcp`, until cancelled. `on_ready` receives the URL.
 
     Only programs of this machine are served, unless there is a `token`, which clients then send as a bearer token.
     """
@@ -155,7 +155,7 @@ async def serve_http(
 
     local = _is_local(host)
     if token is None and not local:
-        raise InterlinguaError(f"{host} can be reached from elsewhere: set a token, or serve on 127.0.0.1")
+        raise InterlinguaError(f"{host} is reachable from other machines; set a token, or serve on 127.0.0.1")
     app: Any = server.streamable_http_app(streamable_http_path=PATH, host="127.0.0.1" if local else host)
     if token is not None:
         app = _Guarded(app, token)
@@ -196,16 +196,16 @@ def _is_local(host: str) -> bool:
 
 
 class _Guarded:
-    """Lets only those in who know the token."""
+    """Requires the bearer token."""
 
     def __init__(self, app: Any, token: str) -> None:
         self._app = app
-        self._wanted = f"Bearer {token}".encode()
+        self._expected = f"Bearer {token}".encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         given = dict(scope.get("headers") or ()).get(b"authorization", b"")
-        if scope["type"] == "http" and not hmac.compare_digest(given, self._wanted):
+        if scope["type"] == "http" and not hmac.compare_digest(given, self._expected):
             await send({"type": "http.response.start", "status": 401, "headers": [(b"www-authenticate", b"Bearer")]})
-            await send({"type": "http.response.body", "body": b"a bearer token is needed\n"})
+            await send({"type": "http.response.body", "body": b"bearer token required\n"})
             return
         await self._app(scope, receive, send)

@@ -1,4 +1,4 @@
-"""A server's program, spoken to in lines over its standard streams.
+"""The stdio transport: a server program, with JSON lines over its standard streams.
 
 The official transport keeps whatever a server writes before a newline, and all that it says on stderr is the caller's
 business. This one bounds both, keeps the last words of stderr for the error message, and scrubs the environment.
@@ -22,11 +22,11 @@ from msgspec import Struct
 from ..tools.sandbox import scrubbed
 from ..values.errors import FormatError
 
-# Where an MCP server is: a command to run, or an address.
+# MCP servers: a command to run, or a URL.
 
 
 class StdioServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A server that is a program: it is started, spoken to over its standard streams, and ended.
+    """A server program, started and ended by us, over its standard streams.
 
     It gets the environment that commands of the `exec` tool get, which holds no keys; what it needs beyond that is
     given in `env`, or named in `inherit`.
@@ -44,7 +44,7 @@ class StdioServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class HttpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A server behind an address, over streamable HTTP. `headers` carry what it wants to know, such as a key."""
+    """A server at a URL, over streamable HTTP, with `headers` such as a key."""
 
     url: str
     headers: dict[str, str] = {}
@@ -58,7 +58,7 @@ Server: TypeAlias = StdioServer | HttpServer
 
 
 def server_of(given: Server | str | Mapping[str, Any]) -> Server:
-    """A server from an address, or from a mapping as configuration files have them: `command` or `url` first."""
+    """A server from a URL, or from a mapping as in configuration files, with `command` or `url`."""
     if isinstance(given, StdioServer | HttpServer):
         return given
     if isinstance(given, str):
@@ -69,13 +69,11 @@ def server_of(given: Server | str | Mapping[str, Any]) -> Server:
     except msgspec.ValidationError as error:
         raise FormatError(f"not an MCP server: {error}; give command and args, or url and headers", "server") from None
     if isinstance(server, HttpServer) and urlsplit(server.url).scheme not in ("http", "https"):
-        raise FormatError(
-            f"{server.url} is no http address; a program is given as a mapping with its command", "server"
-        )
+        raise FormatError(f"not an http URL: {server.url}; give a program as a mapping with its command", "server")
     return server
 
 
-GRACE = 2.0  # seconds that a server has to end when its input is closed, and again when it is told to
+GRACE = 2.0  # seconds for a server to exit after its input is closed, and again after SIGTERM
 LAST_TEXT = 2000
 BAD_LINES = 100
 
@@ -83,7 +81,7 @@ _log = logging.getLogger(__name__)
 
 
 class Ending:
-    """That a connection is over, why, and what the program said last on stderr."""
+    """The end of a connection: the reason, and the last stderr output."""
 
     def __init__(self) -> None:
         self.over = False
@@ -99,12 +97,12 @@ class Ending:
 
     def __str__(self) -> str:
         text = self._text.decode(errors="replace").strip()
-        return "".join((f": {self.reason}" if self.reason else "", f". It said: {text}" if text else ""))
+        return "".join((f": {self.reason}" if self.reason else "", f"; stderr: {text}" if text else ""))
 
 
 @contextlib.asynccontextmanager
 async def stdio_transport(server: StdioServer, ending: Ending, max_bytes: int) -> AsyncGenerator[tuple[Any, Any], None]:
-    """Starts the program; the streams carry its messages. At the end it is ended, with all that it started."""
+    """Starts the program and yields its message streams. On exit, ends it and its descendants."""
     process = await asyncio.create_subprocess_exec(
         server.command,
         *server.args,
@@ -122,7 +120,7 @@ async def stdio_transport(server: StdioServer, ending: Ending, max_bytes: int) -
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_read, process, incoming, ending, max_bytes)
             tasks.start_soon(_write, process, outgoing)
-            tasks.start_soon(_hear, process, ending)
+            tasks.start_soon(_read_stderr, process, ending)
             try:
                 yield read_stream, write_stream
             finally:
@@ -138,7 +136,7 @@ async def stdio_transport(server: StdioServer, ending: Ending, max_bytes: int) -
 
 
 async def _read(process: asyncio.subprocess.Process, incoming: Any, ending: Ending, max_bytes: int) -> None:
-    """Messages until the program ends, or says a line that is too long. Lines that are no messages are passed over."""
+    """Reads messages until the program ends or sends a line that is too long. Other lines are skipped."""
     assert process.stdout is not None
     bad = 0
     with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -158,11 +156,11 @@ async def _read(process: asyncio.subprocess.Process, incoming: Any, ending: Endi
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
                     bad += 1
-                    _log.warning("an MCP server wrote a line that is no message: %r", line[:200])
+                    _log.warning("an MCP server wrote a line that is not a message: %r", line[:200])
                     continue
                 bad = 0
                 await incoming.send(SessionMessage(message))
-            ending.end(f"it wrote {bad} lines in a row that are no messages")
+            ending.end(f"it wrote {bad} lines in a row that are not messages")
 
 
 async def _write(process: asyncio.subprocess.Process, outgoing: Any) -> None:
@@ -175,29 +173,29 @@ async def _write(process: asyncio.subprocess.Process, outgoing: Any) -> None:
                 await process.stdin.drain()
 
 
-async def _hear(process: asyncio.subprocess.Process, ending: Ending) -> None:
+async def _read_stderr(process: asyncio.subprocess.Process, ending: Ending) -> None:
     assert process.stderr is not None
     while data := await process.stderr.read(4096):
         ending.hear(data)
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
-    """Closes the program's input, and waits; then tells it to end, then ends it and what is left of its group."""
+    """Closes the program's input and waits; then SIGTERM, then SIGKILL for it and its process group."""
     assert process.stdin is not None
     process.stdin.close()
     for number in (None, signal.SIGTERM, signal.SIGKILL):
         if number is not None:
             _signal(process.pid, number)
-        if await _gone(process):
+        if await _has_ended(process):
             break
     _signal(process.pid, signal.SIGKILL)
     transport = getattr(process, "_transport", None)
     if transport is not None:
-        transport.close()  # else a descendant that holds a pipe keeps it open
+        transport.close()  # else a descendant with the pipe keeps it open
 
 
-async def _gone(process: asyncio.subprocess.Process) -> bool:
-    """Whether the program ended in time. Not `wait`, which waits for the pipes of descendants as well."""
+async def _has_ended(process: asyncio.subprocess.Process) -> bool:
+    """Whether the program ended in time. Not `wait`, which also waits for the pipes of descendants."""
     for _ in range(int(GRACE / 0.02)):
         if process.returncode is not None:
             return True

@@ -65,27 +65,27 @@ class KeyRing:
         """A new key, to be shown once."""
         keys = self.keys()
         if any(key.name == name for key in keys):
-            raise InterlinguaError(f"there is a key {name!r} already; remove it first, or choose another name")
+            raise InterlinguaError(f"key {name!r} already exists; remove it first, or choose another name")
         value = f"il-{secrets.token_urlsafe(32)}"
         write_private(self._path, msgspec.json.encode([*keys, Key(name, scope, digest_of(value), time.time())]))
         return value
 
     def remove(self, name: str) -> bool:
         keys = self.keys()
-        kept = [key for key in keys if key.name != name]
-        if len(kept) != len(keys):
-            write_private(self._path, msgspec.json.encode(kept))
-        return len(kept) != len(keys)
+        remaining = [key for key in keys if key.name != name]
+        if len(remaining) != len(keys):
+            write_private(self._path, msgspec.json.encode(remaining))
+        return len(remaining) != len(keys)
 
     def has(self, digest: str) -> bool:
         """Whether the key with this digest is still there."""
         return any(key.digest == digest for key in self.keys())
 
     def find(self, value: str) -> Key | None:
-        wanted = digest_of(value)
+        digest = digest_of(value)
         found = None
-        for key in self.keys():  # all of them, so that the time taken tells nothing
-            if hmac.compare_digest(key.digest, wanted):
+        for key in self.keys():  # all of them, against timing attacks
+            if hmac.compare_digest(key.digest, digest):
                 found = key
         return found
 
@@ -102,7 +102,7 @@ class Access:
     """Tokens, cookies and keys of one server. `folder` keeps the secret; without one it ends with the process."""
 
     def __init__(self, folder: Path | None = None, keys: KeyRing | None = None) -> None:
-        self._secret = secrets.token_bytes(32) if folder is None else _kept_secret(folder / "secret")
+        self._secret = secrets.token_bytes(32) if folder is None else _load_secret(folder / "secret")
         self._revoked_path = None if folder is None else folder / "revoked"
         self._keys = keys
         self._tokens: dict[str, tuple[Scope, str | None]] = {}
@@ -203,8 +203,8 @@ def write_private(path: Path, data: bytes) -> None:
     part.replace(path)
 
 
-def _kept_secret(path: Path) -> bytes:
-    """The secret in a file, made if it is not there; two servers that begin at once end up with the same one."""
+def _load_secret(path: Path) -> bytes:
+    """The secret in a file, created if missing; servers that start at once get the same one."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with contextlib.suppress(FileExistsError):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -213,7 +213,7 @@ def _kept_secret(path: Path) -> bytes:
     found = path.read_bytes()
     if len(found) != 32:  # the other server is writing it, or a disk was full
         path.unlink(missing_ok=True)
-        return _kept_secret(path)
+        return _load_secret(path)
     return found
 
 

@@ -31,7 +31,7 @@ class Listener:
     def __init__(self, app: web.Application, host: str = "127.0.0.1", port: int = 0, *, fallback: bool = False) -> None:
         self._app = app
         self._host = host
-        self._wanted = port
+        self._port = port
         self._fallback = fallback
         self._runner: web.AppRunner | None = None
         self.port = port
@@ -55,7 +55,7 @@ class Listener:
     def _bind(self) -> socket.socket:
         """The socket is bound here, so that another's port is an error and never shared."""
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        for port in (self._wanted, 0) if self._fallback and self._wanted else (self._wanted,):
+        for port in (self._port, 0) if self._fallback and self._port else (self._port,):
             bound = socket.socket(family, socket.SOCK_STREAM)
             if os.name == "posix":
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -88,7 +88,7 @@ def problem_of(error: BaseException) -> HttpProblem:
             return HttpProblem(413, "the body is too large", remedy="send less at once")
         case web.HTTPException():
             text = (error.reason or "").lower() or "refused"
-            kept = {key: value for key, value in error.headers.items() if key in ("Allow", "Location")}
-            return HttpProblem(error.status, text, headers=kept)
+            headers = {key: value for key, value in error.headers.items() if key in ("Allow", "Location")}
+            return HttpProblem(error.status, text, headers=headers)
         case _:
             return HttpProblem(500, "the server failed; its log says why", remedy="try again; report it if it stays")

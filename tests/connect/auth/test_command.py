@@ -60,7 +60,7 @@ def test_a_key_is_stored_listed_checked_and_forgotten(env: Env, store: Credentia
     assert (True, "api-key", "stored:file") == (row["found"], row["mode"], row["source"])
     assert re.search(r"groq\s+found\s+api-key\s+stored:file", auth(env, "list").out)
     assert 0 == auth(env, "check", "groq").code
-    assert "groq: forgotten\n" == auth(env, "logout", "groq").out
+    assert "groq: removed\n" == auth(env, "logout", "groq").out
     assert "groq: nothing was stored\n" == auth(env, "logout", "groq").out
     assert not rows(env)["groq"]["found"]
 
@@ -76,7 +76,7 @@ def test_no_key_is_not_stored(given: str, env: Env, store: CredentialStore) -> N
     """One line that says what to do."""
     done = auth(env, "login", "groq", given=given)
     assert 1 == done.code
-    assert done.err.startswith("interlingua: no key was given")
+    assert done.err.startswith("interlingua: no key given")
     assert {} == store.providers()
 
 
@@ -90,7 +90,7 @@ def test_a_key_on_the_command_line_is_refused_and_not_repeated(arguments: tuple[
 def test_a_variable_that_counts_first_is_mentioned(env: Env) -> None:
     """Whoever stores a key wonders why another is used; and whoever forgets one, why there still is one."""
     env["GROQ_API_KEY"] = "x"
-    note = "interlingua: note: env:GROQ_API_KEY counts before what is stored\n"
+    note = "interlingua: note: env:GROQ_API_KEY takes precedence over the stored credential\n"
     assert note == auth(env, "login", "groq", given=KEY).err
     assert note == auth(env, "logout", "groq").err
 
@@ -116,7 +116,7 @@ def test_check_of_a_missing_key_fails_and_says_what_to_do(env: Env) -> None:
     assert 1 == done.code
     assert "set HF_TOKEN, or run `interlingua auth login huggingface`" in done.out
     assert 0 == auth(env, "check", "ollama").code
-    assert "no keys were found\n" == auth(env, "check").out
+    assert "no keys found\n" == auth(env, "check").out
 
 
 def test_check_tells_of_logins_that_have_run_out(env: Env, store: CredentialStore) -> None:
@@ -125,10 +125,10 @@ def test_check_tells_of_logins_that_have_run_out(env: Env, store: CredentialStor
     store.put("groq", login)
     store.put("xai", Credential(mode="oauth", secret=Secret(KEY), expires=1))
     store.put("zai", Credential(mode="oauth", secret=Secret(KEY), expires=int((time.time() + 7200) * 1000)))
-    assert "run out, will be renewed" in auth(env, "check", "groq").out
+    assert "expired, will be renewed" in auth(env, "check", "groq").out
     refused = auth(env, "check", "xai")
     assert (1, True) == (refused.code, "interlingua auth login xai" in refused.out)
-    assert re.search(r"good for 1(19|20) minutes", auth(env, "check", "zai").out)
+    assert re.search(r"valid for 1(19|20) minutes", auth(env, "check", "zai").out)
 
 
 def test_check_tells_of_a_file_that_others_can_replace(env: Env, store: CredentialStore) -> None:

@@ -1,0 +1,124 @@
+"""`interlingua check`, `detect` and `dialects`: formats of conversations and their problems; `completion`."""
+
+import sys
+
+import click
+from click.shell_completion import get_completion_class
+from rich.table import Table
+from rich.text import Text
+
+from ..conversion import detect, sources
+from ..conversion.checks import Finding, check
+from ..dialects import DIALECTS, FORMATS, WIRES, dialect
+from . import output
+from .convert import NAMES, Registered
+
+
+@click.command("check")
+@click.argument("inputs", nargs=-1, metavar="IN…")
+@click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
+@click.option("--for", "target", type=Registered(lambda: WIRES), help="Also apply the rules of this target.")
+@click.option("--json", "as_json", is_flag=True, help="Findings as JSON, for programs.")
+def check_command(inputs: tuple[str, ...], origin: str | None, target: str | None, as_json: bool) -> None:
+    """Report problems of conversations: where they are and how to fix them.
+
+    The exit code is 1 if there is an error.
+    """
+    problems: list[sources.Problem] = []
+    rows = [
+        (document.name, check(document.data, origin, target))
+        for source in sources.expand(inputs)
+        for document in sources.documents(source, origin, problems)
+    ]
+    if as_json:
+        output.say_json(
+            {
+                "results": [
+                    {"source": name, "findings": [{k: getattr(f, k) for k in f.__struct_fields__} for f in found]}
+                    for name, found in rows
+                ],
+                "errors": [{"source": problem.name, "message": problem.message} for problem in problems],
+            }
+        )
+    else:
+        _show(rows)
+    output.report_problems(problems)
+    if problems or any(finding.severity == "error" for _, found in rows for finding in found):
+        sys.exit(1)
+
+
+def _show(rows: list[tuple[str, tuple[Finding, ...]]]) -> None:
+    out = output.console()
+    for name, found in rows:
+        if not found:
+            out.print(Text.assemble((name, "bold"), ": ", ("no problems", "green")))
+        for finding in found:
+            colour = "red" if finding.severity == "error" else "yellow"
+            out.print(
+                Text.assemble((name, "bold"), f" {finding.path}: ", (finding.severity, colour), f": {finding.message}")
+            )
+            out.print(Text(f"    → {finding.remedy}", style="dim"))
+
+
+@click.command("detect")
+@click.argument("inputs", nargs=-1, metavar="IN…")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+def detect_command(inputs: tuple[str, ...], as_json: bool) -> None:
+    """Detect the format of files, with the reason."""
+    problems: list[sources.Problem] = []
+    rows = []
+    for source in sources.expand(inputs):
+        for document in sources.documents(source, None, problems):
+            found = detect(document.data)
+            if found is None:
+                problems.append(sources.Problem(document.name, "no known format"))
+            else:
+                rows.append((document.name, found))
+    if as_json:
+        output.say_json(
+            [
+                {"source": name, "dialect": found.dialect, "reason": found.reason, "others": list(found.others)}
+                for name, found in rows
+            ]
+        )
+    else:
+        for name, found in rows:
+            others = f" (or {', '.join(found.others)})" if found.others else ""
+            click.echo(f"{name}: {found.dialect}: {found.reason}{others}")
+    output.report_problems(problems)
+    if problems:
+        sys.exit(1)
+
+
+@click.command("dialects")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+def dialects_command(as_json: bool) -> None:
+    """List the formats: provider wires (requests, answers, streams) and files."""
+    rows = [(name, "file" if name in FORMATS else "wire", _summary(name)) for name in DIALECTS]
+    if as_json:
+        output.say_json([{"name": name, "kind": kind, "summary": summary} for name, kind, summary in rows])
+        return
+    table = Table(box=None)
+    for column in ("name", "kind", "description"):
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*row)
+    output.console().print(table)
+
+
+def _summary(name: str) -> str:
+    found = dialect(name)
+    module = getattr(found, "module", found)
+    first = (module.__doc__ or "").strip().split("\n", 1)[0].split(". ", 1)[0].rstrip(".")
+    return first if module is found else f"{first} (variant)"
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion_command(shell: str) -> None:
+    """Print the completion script: `eval "$(interlingua completion bash)"`."""
+    from . import group
+
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(group, {}, "interlingua", "_INTERLINGUA_COMPLETE").source())
