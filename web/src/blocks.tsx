@@ -3,7 +3,7 @@
 import Anser from "anser";
 import { createContext, lazy, Suspense, useContext, useMemo, useState } from "react";
 
-import { get } from "./api";
+import { get } from "./http";
 import { bytes, duration, plural } from "./format";
 import { Icon } from "./icons";
 import { oneLine, visible } from "./plain";
@@ -116,7 +116,7 @@ function Rest({ more, where, shown }: { more?: number; where: Where; shown: numb
   );
 }
 
-export function Thinking(props: { text: string; signed?: true; redacted?: true; more?: number; where: Where; ms?: number; open?: boolean }) {
+export function Thinking(props: { text: string; signed?: boolean; redacted?: boolean; more?: number; where: Where; ms?: number; open?: boolean }) {
   const [open, setOpen] = useFold(props.open);
   const label = props.redacted ? "Thought, kept sealed by the provider" : props.ms === undefined ? "Thought" : `Thought for ${duration(props.ms)}`;
   return (

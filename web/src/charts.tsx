@@ -5,7 +5,7 @@ import "uplot/dist/uPlot.min.css";
 import { useEffect, useRef, useState } from "react";
 import uPlot from "uplot";
 
-import { get } from "./api";
+import { get } from "./http";
 import { cost, duration, tokens } from "./format";
 import type { SessionStore } from "./store";
 import type { TimelineView } from "./types";

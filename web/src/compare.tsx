@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useState } from "react";
 
-import { get } from "./api";
+import { get } from "./http";
 import { Blocks, pretty } from "./blocks";
 import { cost, duration, plural, tokens } from "./format";
 import { Icon } from "./icons";
@@ -126,7 +126,7 @@ function Half({ row, side, store, onSelect }: { row: CompareRow; side: "a" | "b"
           <dl className="kv">{call.args.map((arg) => <div key={arg.key} className="pair"><dt>{visible(arg.key)}</dt><dd className={arg.same ? "" : side === "a" ? "wa" : "wb"}>{arg.spans !== undefined ? <Words spans={arg.spans} side={side} /> : arg[side] === undefined ? "absent" : pretty(arg[side])}</dd></div>)}</dl>
         </div>
       ))}
-      {row.other?.map((one) => <p key={one.what} className="d">{one.what}: {one[side] === undefined ? "absent" : pretty(one[side]).slice(0, 200)}</p>)}
+      {row.other?.filter((one) => one.what !== "toolCallId").map((one) => <p key={one.what} className="d">{one.what}: {one[side] === undefined ? "absent" : pretty(one[side]).slice(0, 200)}</p>)}
     </article>
   );
 }

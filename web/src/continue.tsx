@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "react";
 
-import { get, post, upload } from "./api";
+import { get, post, upload } from "./http";
 import { pretty } from "./blocks";
 import { cost, plural, tokens } from "./format";
 import { Icon } from "./icons";

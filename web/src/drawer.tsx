@@ -2,7 +2,7 @@
 
 import { lazy, Suspense, useEffect, useState } from "react";
 
-import { get } from "./api";
+import { get } from "./http";
 import { bytes, cost, tokens } from "./format";
 import { Icon } from "./icons";
 import { Button } from "./parts";

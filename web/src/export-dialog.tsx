@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "react";
 
-import { download, get, post } from "./api";
+import { download, get, post } from "./http";
 import { Dialog } from "./dialog";
 import { plural } from "./format";
 import { Icon } from "./icons";

@@ -65,12 +65,12 @@ export function run(sent: Sent<Run>): Run {
 }
 
 function usage(sent?: Sent<Usage>): Usage | undefined {
-  return sent === undefined ? undefined : { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, ...sent };
+  return sent === undefined ? undefined : { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0, ...sent };
 }
 
 export function totals(sent: Sent<Totals> = {}): Totals {
   const tokens = { input: 0, cacheRead: 0, cacheWrite: 0, output: 0, total: 0, ...sent.tokens };
-  return { messages: {}, unpriced: 0, tools: {}, ...sent, tokens };
+  return { messages: {}, unpriced: 0, tools: {}, failedTools: {}, stopReasons: {}, thinking: 0, ...sent, tokens } as Totals;
 }
 
 const side = (sent: Sent<Side>): Side => ({ models: [], after: 0, ...sent, totals: totals(sent.totals) }) as Side;

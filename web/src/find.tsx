@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useState } from "react";
 
-import { get } from "./api";
+import { get } from "./http";
 import { Dialog } from "./dialog";
 import { plural } from "./format";
 import type { SessionStore } from "./store";

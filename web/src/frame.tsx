@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useState } from "react";
 
-import { get } from "./api";
+import { get } from "./http";
 import { Card, heightOf, LIVE_HEIGHT } from "./card";
 import { cost, plural } from "./format";
 import { Icon } from "./icons";

@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "react";
 
-import { get, upload } from "./api";
+import { get, upload } from "./http";
 import { bytes, clock, cost, day, plural } from "./format";
 import { Icon, Mark } from "./icons";
 import { Button } from "./parts";

@@ -5,7 +5,7 @@ import "./app.css";
 import { StrictMode, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
 
-import { ApiError, enter } from "./api";
+import { ApiError, enter } from "./http";
 import { Gallery } from "./gallery";
 import { Mark } from "./icons";
 import { useRoute } from "./route";

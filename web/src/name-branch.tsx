@@ -2,7 +2,7 @@
 
 import { useState } from "react";
 
-import { post } from "./api";
+import { post } from "./http";
 import { Dialog } from "./dialog";
 import { Icon } from "./icons";
 import { Button } from "./parts";

@@ -2,7 +2,7 @@
 
 import { useState } from "react";
 
-import { post } from "./api";
+import { post } from "./http";
 import { clock, day } from "./format";
 import { Icon } from "./icons";
 import { Button } from "./parts";

@@ -5,6 +5,7 @@ import { useEffect, useMemo, useRef } from "react";
 
 import { cost, plural } from "./format";
 import { kindOf, speaker } from "./parts";
+import { usePhone } from "./phone";
 import type { SessionStore } from "./store";
 import type { Row } from "./types";
 
@@ -13,6 +14,7 @@ type Line = { row: Row; depth: number; off: boolean };
 /** `unseen`: not drawn, but there for assistive technology while the canvas shows the tree to the eye. */
 export function Outline({ store, path, selected, onSelect, unseen = false }: { store: SessionStore; path: readonly string[]; selected?: string; onSelect: (id: string) => void; unseen?: boolean }) {
   const scroller = useRef<HTMLDivElement>(null);
+  const phone = usePhone();
   const lines = useMemo(() => {
     const on = new Set(path);
     const found: Line[] = [];
@@ -27,7 +29,7 @@ export function Outline({ store, path, selected, onSelect, unseen = false }: { s
     }
     return found;
   }, [store, store.version, path]); // eslint-disable-line
-  const virtual = useVirtualizer({ count: lines.length, getScrollElement: () => scroller.current, estimateSize: () => 28, overscan: 20 });
+  const virtual = useVirtualizer({ count: lines.length, getScrollElement: () => scroller.current, estimateSize: () => (phone ? 44 : 28), overscan: 20 });
   useEffect(() => {
     const at = lines.findIndex((line) => line.row.id === selected);
     if (at >= 0) virtual.scrollToIndex(at, { align: "auto" });

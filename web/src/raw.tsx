@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "react";
 
-import { get } from "./api";
+import { get } from "./http";
 import { Dialog } from "./dialog";
 import { visible } from "./plain";
 

@@ -2,7 +2,7 @@
 
 import { lazy, Suspense, useEffect, useState } from "react";
 
-import { get } from "./api";
+import { get } from "./http";
 import { plural, tokens } from "./format";
 import { Icon } from "./icons";
 import type { SessionStore } from "./store";

@@ -2,7 +2,7 @@
 
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
 
-import { get, post } from "./api";
+import { get, post } from "./http";
 import { CanvasView } from "./canvas";
 import { Composer } from "./continue";
 import { clock, cost, duration, plural, tokens } from "./format";
@@ -209,7 +209,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       <header className="top">
         <div>
           <a href="/" aria-label="All sessions" onClick={(event) => { event.preventDefault(); navigate("/"); }}><Mark /></a>
-          <span className="crumb">{session?.project !== undefined && <><span className="dim">{session.project}</span><span className="sep">/</span></>}<span className="now cut">{session?.title ?? "…"}</span></span>
+          <span className="crumb">{session?.project !== undefined && <><span className="dim">{session.project}</span><span className="sep">/</span></>}<span className="now cut">{session?.title ?? "…"}</span><span className="phoneonly dim cut">message {selected === undefined ? 0 : path.indexOf(selected) + 1} of {path.length} · {totals.known ? cost(totals.cost) : "cost unknown"}</span></span>
           {session?.live !== undefined && <span className="chip live"><i className="pulse" />Live</span>}
           {session?.readOnly && <span className="chip line">reading only</span>}
         </div>
@@ -221,6 +221,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
         <div className="end">
           <button type="button" className="field search" onClick={() => setLayer("find")}><Icon name="search" /><span>Search</span><kbd>/</kbd></button>
           <Button icon="doctor" label={doctor === undefined ? "Doctor" : plural(doctor.findings.length, "finding")} kind="bare" pressed={layer === "doctor"} onClick={() => setLayer(layer === "doctor" ? undefined : "doctor")} keys="d" />
+          <span className="phoneonly"><Button icon="search" label="Search" kind="bare" hideLabel onClick={() => setLayer("find")} keys="/" /></span>
           <Button icon="export" label="Export" kind="bare" hideLabel onClick={() => setLayer("export")} keys="shift e" />
           <Button icon="sun" label="Theme" kind="bare" hideLabel onClick={toggleTheme} keys="t" />
           <Button icon="more" label="Keyboard" kind="bare" hideLabel onClick={() => setLayer("keys")} keys="?" />

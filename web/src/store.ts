@@ -2,7 +2,7 @@
 
 import { useSyncExternalStore } from "react";
 
-import { ApiError, get } from "./api";
+import { ApiError, get } from "./http";
 import { happened } from "./filled";
 import { TreeModel } from "./tree";
 import type {

@@ -3,7 +3,7 @@
 import { useVirtualizer, type Virtualizer } from "@tanstack/react-virtual";
 import { useCallback, useEffect, useMemo, useRef, useState, type RefObject } from "react";
 
-import { get } from "./api";
+import { get } from "./http";
 import { bytes, plural } from "./format";
 import { Icon } from "./icons";
 import { BranchChip, Button, Glyph, Loss, speaker } from "./parts";
@@ -130,20 +130,22 @@ type Thread = { stored: number; sent: number; loss?: WireLoss };
 /** A thread for each stored row: to the line that says it, to the line that says it otherwise, or to its ghost. */
 function joined(stored: readonly Stored[], sent: readonly Sent[]): Thread[] {
   const said = new Map<string, number>();
+  const begun = new Map<string, number>(); // where no line says it alone, the line on which it begins
   const ghosts = new Map<number, number>();
   const weakened = new Map<number, number>();
   sent.forEach((line, at) => {
     if ("ghost" in line) return ghosts.set(line.ghost.n, at);
     for (const n of line.loss ?? []) if (!weakened.has(n)) weakened.set(n, at);
+    if (line.from !== undefined && !begun.has(line.from)) begun.set(line.from, at);
     if (line.from !== undefined && !said.has(line.from) && !/^[[\]{}]|[[{]$/.test(line.text)) said.set(line.from, at);
   });
   return stored.flatMap((row, at): Thread[] => {
     if ("head" in row) return [];
     const lost = row.losses.flatMap((loss) => {
-      const end = ghosts.get(loss.n) ?? weakened.get(loss.n) ?? said.get(row.path);
+      const end = ghosts.get(loss.n) ?? weakened.get(loss.n) ?? said.get(row.path) ?? begun.get(row.path);
       return end === undefined ? [] : [{ stored: at, sent: end, loss }];
     });
-    const end = said.get(row.path);
+    const end = said.get(row.path) ?? begun.get(row.path);
     return lost.length > 0 ? lost : end === undefined ? [] : [{ stored: at, sent: end }];
   });
 }
