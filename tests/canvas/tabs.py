@@ -19,7 +19,7 @@ from interlingua.canvas.server import Canvas
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 # Milliseconds to wait for what must come: long, because a busy machine is no failure.
-LONG = int(os.environ.get("CANVAS_TIMEOUT", "60000"))
+LONG = int(os.environ.get("CANVAS_TIMEOUT", "120000"))
 T = TypeVar("T")
 
 playwright = pytest.importorskip("playwright.sync_api", reason="!!!! playwright is NOT INSTALLED: no browser test runs")
