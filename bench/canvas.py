@@ -8,6 +8,7 @@ process of its own; what is compared takes turns, so that both meet the same wea
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import random
 import sqlite3
@@ -287,10 +288,10 @@ def memory(megabytes: int) -> None:
 def _texts(megabytes: int) -> Iterator[str]:
     chance = random.Random(7)
     vocabulary = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(3, 10))) for _ in range(30_000)]
-    weights = [1 / (rank + 5) for rank in range(len(vocabulary))]
+    weights = list(itertools.accumulate(1 / (rank + 5) for rank in range(len(vocabulary))))
     size = 0
     while size < megabytes << 20:
-        text = " ".join(chance.choices(vocabulary, weights, k=300))
+        text = " ".join(chance.choices(vocabulary, cum_weights=weights, k=300))
         size += len(text)
         yield text
 
