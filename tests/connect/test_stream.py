@@ -5,7 +5,7 @@ import contextlib
 import gc
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -14,7 +14,7 @@ from connect.talking import API, KEY, ask, events_of, options, own, saying, unti
 from interlingua.connect.client import Client
 from interlingua.connect.connector import HttpConnector
 from interlingua.connect.providers import PROVIDERS
-from interlingua.connect.stream import Stream
+from interlingua.connect.stream import Stream, Timeouts
 from interlingua.testing import Pace, Server, SlowHeaders, Stall
 from interlingua.values.events import Done, Error, Start, TextDelta, TextEnd, TextStart, ThinkingStart, ToolCallStart
 from interlingua.values.request import StreamOptions
@@ -302,7 +302,9 @@ async def test_complete_raises_what_stream_tells(server: Server) -> None:
     """The typed error, with the answer so far on it."""
     server.say("Once upon a time", fault=HANGING)
     with pytest.raises(il.TimedOut) as raised:
-        await Client().complete("anthropic/m", "Hi", **options(server, timeout=0.5, stream=True))
+        await Client().complete(
+            "anthropic/m", "Hi", **options(server, timeout=Timeouts(first=20, idle=0.5), stream=True)
+        )
     assert "Once" == raised.value.partial.text[:4]
 
 
@@ -465,3 +467,50 @@ async def test_a_silent_connector_times_out() -> None:
     asked, _ = await heard(stream, timeout=0.2, retry=0)
     assert isinstance(asked.failure, il.TimedOut)
     assert "Hello" == (await asked.result()).text
+
+
+# --- bursts -----------------------------------------------------------------------------------------------------------
+
+
+class Burst:
+    """A transport whose body comes in one piece."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    async def send(self, method: str, url: str, headers: Any, body: bytes | None) -> Any:
+        chunks = [self.body]
+
+        class Reply:
+            status = 200
+            headers: ClassVar[dict[str, str]] = {"Content-Type": "text/event-stream"}
+
+            async def chunk(self) -> bytes:
+                return chunks.pop() if chunks else b""
+
+            def close(self) -> None:
+                chunks.clear()
+
+        return Reply()
+
+
+async def test_the_first_event_does_not_wait_for_what_came_behind_it() -> None:
+    """A burst of a thousand events, of which the last makes no sense: the first is handed out before that is read."""
+    delta = (
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
+        b'"delta":{"type":"text_delta","text":"x"}}\n\n'
+    )
+    start = (
+        b'event: message_start\ndata: {"type":"message_start","message":{"id":"m","type":"message","role":"assistant",'
+        b'"model":"m","content":[],"stop_reason":null,"usage":{"input_tokens":1,"output_tokens":1}}}\n\n'
+        b'event: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":{"type":"text",'
+        b'"text":""}}\n\n'
+    )
+    stream = Client(transport=Burst(start + delta * 1000 + b"event: nonsense\ndata: {{{\n\n")).stream(
+        "anthropic/m", "Hi", api_key=KEY, retry=0
+    )
+    reader = aiter(stream)
+    assert isinstance(await anext(reader), Start)
+    assert stream.waiting < 50
+    assert stream.message is None
+    await stream.aclose()

@@ -18,6 +18,7 @@ from interlingua import sync
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector, Step
 from interlingua.connect.registry import ConnectorRegistry
+from interlingua.connect.stream import Timeouts
 from interlingua.testing import Pace, Server, SlowHeaders, Stall
 from interlingua.values.events import Done, Error, TextDelta
 from laws.grammar import faults
@@ -158,10 +159,10 @@ def test_two_streams_in_turn(server: Server) -> None:
 def test_a_reader_that_takes_its_time_is_no_silence(server: Server) -> None:
     """While nobody waits for an event, no timeout counts."""
     server.say("Once upon a time", fault=Stall(after_events=4, seconds=0.05))
-    stream = sync.stream(MODEL, "Hi", **options(server, timeout=0.4))
+    stream = sync.stream(MODEL, "Hi", **options(server, timeout=Timeouts(first=20, idle=1)))
     for event in stream:
         if isinstance(event, TextDelta):
-            time.sleep(0.6)
+            time.sleep(1.5)
     assert "Once upon a time" == stream.result().text
 
 

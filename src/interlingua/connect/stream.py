@@ -389,7 +389,7 @@ class Watch:
             self._rearm()
             return
         seconds = self._timeouts.idle if self._begun else self._timeouts.first
-        what = "nothing more was heard" if self._begun else "the answer did not begin"
+        what = "no further event" if self._begun else "no response"
         self._end(TimedOut(f"{what} within {seconds:g} s"))
 
     def _signalled(self) -> None:
