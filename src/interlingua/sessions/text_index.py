@@ -431,6 +431,7 @@ def _open(path: Path) -> sqlite3.Connection:
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
         try:
             database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA journal_size_limit = 4194304")  # else the log stays as large as it ever was
             database.execute("PRAGMA synchronous = NORMAL")  # lines lost in a power cut are indexed again
             database.execute("PRAGMA secure_delete = ON")
             version = database.execute("PRAGMA user_version").fetchone()[0]

@@ -241,7 +241,7 @@ def _pattern(terms: list[Term]) -> re.Pattern[str] | None:
 
 def is_in(text: str, terms: list[Term], *, exact: bool = True) -> bool:
     """Whether a text contains every term and no excluded one; unless `exact`, the last word may be a prefix."""
-    texts = [_folded(word) for word in tokens_of(text)]
+    texts = _TOKEN.findall(text.lower()) if text.isascii() else [_folded(word) for word in tokens_of(text)]
     row = f" {' '.join(texts)} "
     end = " " if exact else ""
     return all((f" {' '.join(map(_folded, term.words))}{end}" in row) != term.excluded for term in terms)
@@ -249,4 +249,6 @@ def is_in(text: str, terms: list[Term], *, exact: bool = True) -> bool:
 
 def _folded(word: str) -> str:
     """The word without case and accents."""
+    if word.isascii():  # has no accents; most words, and many are looked at for each hit
+        return word.lower()
     return "".join(char for char in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(char))
