@@ -6,6 +6,7 @@ from typing import Any
 from ..values import jsontext
 from ..values.errors import BadRequest, ContentFiltered, ContextTooLong, Overloaded, ProviderError, RateLimited
 from .framing import write_aws
+from .provider_errors import error_of
 from .wire import AWS
 
 # The exceptions that a ConverseStream may hold in place of an event: Bedrock's API reference, ConverseStreamOutput.
@@ -37,7 +38,7 @@ def _models(names: Sequence[str]) -> dict[str, Any]:
 
 def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
     name = next((name for kind, name in _EXCEPTIONS if isinstance(error, kind)), "internalServerException")
-    return write_aws(name, jsontext.write({"message": error.message}), message_type="exception")
+    return write_aws(name, jsontext.write({"message": error_of(body)["message"]}), message_type="exception")
 
 
 def _error_headers(body: Any) -> dict[str, str]:

@@ -17,11 +17,13 @@ _PARTS = ("input_text", "output_text", "input_image", "input_file")
 
 
 def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
+    # The body has the code and text that this wire's clients act on (`context_length_exceeded`, `content_filter`).
+    encoded = body["error"]
     event = {
         "type": "error",
         "sequence_number": sent,
-        "code": error.code or body["error"]["type"],
-        "message": error.message,
+        "code": encoded["code"] or encoded["type"],
+        "message": encoded["message"],
         "param": None,
     }
     return write_sse(jsontext.write(event), "error")
