@@ -71,7 +71,7 @@ async def test_undo_takes_back_a_turn_and_gives_its_words_back(tmp_path: Path) -
         await talk.say("/undo")
         assert ["goodbye", "look around"] == talk.screen.offered
         assert [] == list(talk.chat.agent.messages)
-        assert "there is nothing to undo" in await talk.say("/undo")
+        assert "nothing to undo" in await talk.say("/undo")
         assert 6 == len(list(talk.chat.session.entries()))
 
 
@@ -79,7 +79,7 @@ async def test_a_branch_is_named_left_and_found_again(tmp_path: Path) -> None:
     """By its label; what is said from there is another branch."""
     async with talking(tmp_path) as talk:
         await talk.say("first")
-        assert "called start" in await talk.say("/branch start")
+        assert "labelled start" in await talk.say("/branch start")
         await talk.say("on the one hand")
         await talk.say("/tree start")
         await talk.say("on the other hand")
@@ -103,7 +103,7 @@ async def test_the_tree_leads_behind_the_results_of_an_answer(tmp_path: Path) ->
         last = talk.chat.session.messages[-1]
         assert isinstance(last, il.ToolResultMessage)
         assert () == talk.chat.session.unfinished_calls()
-        assert "there is no entry 'nowhere'" in await talk.say("/tree nowhere")
+        assert "no entry 'nowhere'" in await talk.say("/tree nowhere")
 
 
 async def test_a_question_of_a_command_is_off_when_something_else_is_said(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ async def test_a_question_of_a_command_is_off_when_something_else_is_said(tmp_pa
         await talk.say("")
         assert talk.chat.question is None
         await talk.say("/tree")
-        assert "called branch-1" in await talk.say("/branch")
+        assert "labelled branch-1" in await talk.say("/branch")
         assert 2 == len(talk.chat.session.messages)
 
 
@@ -127,7 +127,7 @@ async def test_another_model_takes_over_and_what_it_will_not_read_is_said(tmp_pa
         assert "no key for anthropic" in shown
         assert "not readable for this model: 1 lost" in shown
         shown = await talk.say("/model debug/parrot-1")
-        assert "from here on debug/parrot-1 answers" in shown
+        assert "the model is now debug/parrot-1" in shown
         assert "again" in await talk.say("again")
         id = talk.chat.session.id
         assert "did you mean debug" in await talk.say("/model debgu/x")
@@ -180,7 +180,7 @@ async def test_another_session_is_taken_up(tmp_path: Path) -> None:
         number = next(line.split()[0] for line in shown.splitlines() if "in the second one" in line)
         await talk.say(number)
         assert first != talk.chat.session.id
-        assert "there is no session 'nothing'" in await talk.say("/resume nothing")
+        assert "no session 'nothing'" in await talk.say("/resume nothing")
 
 
 async def test_compaction_asks_for_a_summary_and_keeps_the_whole(tmp_path: Path) -> None:

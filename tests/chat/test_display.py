@@ -101,7 +101,7 @@ def test_a_running_call_shows_its_last_lines_and_how_long_it_runs(display: Displ
 def test_a_call_that_waits_for_permission_is_not_shown_as_running(display: Display, clock: Clock) -> None:
     """And its time begins when it is allowed."""
     display.hear(ToolExecutionStart("c1", "exec", {"command": "make"}))
-    display.asked("c1", "● exec make")
+    display.approval("c1", "● exec make")
     assert "" == live(display)
     clock.now += 30
     display.answered("c1")

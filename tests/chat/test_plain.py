@@ -102,8 +102,8 @@ def test_a_session_is_taken_up_by_its_id_or_as_the_latest(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("--resume",), "there is no session to resume"),
-        (("--session", "x"), "there is no session 'x'"),
+        (("--resume",), "no session to resume"),
+        (("--session", "x"), "no session 'x'"),
         (("--session", "x", "--new"), "--session, --resume and --new exclude each other"),
         (("--root", "/nowhere"), "does not exist"),
     ],
@@ -130,7 +130,7 @@ def test_a_chat_in_which_nothing_was_said_is_not_offered_again(tmp_path: Path) -
     assert 0 == done.code
     assert "/compact" in done.out
     assert "to go on" not in done.err
-    assert "there is no session to resume" in talk(tmp_path, "", "--resume").err
+    assert "no session to resume" in talk(tmp_path, "", "--resume").err
 
 
 def wait_until(wanted: Any) -> None:
