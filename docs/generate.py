@@ -1,9 +1,10 @@
 """Writes the generated parts of docs/dialects.md (what becomes of every field, and what a crossing costs) and of
-docs/generations.md (what each generation of models is sent).
+docs/generations.md (what each generation of models is sent), and the module table of CONTRIBUTING.md.
 
 `make docs` writes them; a test fails when a page is older than the code.
 """
 
+import ast
 import sys
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,31 @@ Each cell is what one request becomes for the model in its row. ⚠ marks what i
 """
 
 
+CONTRIBUTING = PAGE.parents[1] / "CONTRIBUTING.md"
+PACKAGE = PAGE.parents[1] / "src/interlingua"
+BEGIN, END = "<!-- modules: written by `make docs` -->", "<!-- end of modules -->"
+
+
+def module_table() -> str:
+    """Every module with the first sentence of its docstring, folder by folder."""
+    rows = ["| module | what it has |", "|---|---|"]
+    for path in sorted(PACKAGE.rglob("*.py"), key=lambda path: (path.parent.relative_to(PACKAGE).parts, path.name)):
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        sentence = " ".join(text.split("\n\n")[0].split()).split(". ")[0].rstrip(".").replace("|", "\\|")
+        rows.append(f"| `{path.relative_to(PACKAGE).as_posix()}` | {sentence} |")
+    return "\n".join(rows)
+
+
+def write_modules() -> None:
+    """Not part of `--check`: a reworded docstring does not make the page wrong; tests check the names."""
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    CONTRIBUTING.write_text(f"{before}{BEGIN}\n{module_table()}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
 def main(arguments: list[Any]) -> None:
+    if "--check" not in arguments:
+        write_modules()
     outdated = False
     for place, below in ((PAGE, generated()), (GENERATIONS, generations())):
         text = place.read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from interlingua.conversion import resizing
-from interlingua.conversion.resizing import Limits, look, resized
+from interlingua.conversion.resizing import ImageLimits, look, resized
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -52,7 +52,7 @@ def noise(width: int, height: int, mode: str = "RGB") -> Any:
 )
 def test_every_kind_of_picture_is_brought_within_the_limits(image: Any, kind: str, expected: str) -> None:
     """The ratio stays; what was exact stays exact, what was lossy becomes a JPEG; colours survive."""
-    made = resized(saved(image, kind), Limits(side=100))
+    made = resized(saved(image, kind), ImageLimits(side=100))
     assert made is not None
     assert (expected, 100, 50) == (made.mime_type, made.width, made.height)
     seen = look(made.data)
@@ -62,7 +62,7 @@ def test_every_kind_of_picture_is_brought_within_the_limits(image: Any, kind: st
 
 def test_the_same_picture_gives_the_same_bytes() -> None:
     """Also when it is worked on anew: a prompt cache reads bytes."""
-    data, limits = saved(noise(300, 200)), Limits(side=100, length=10_000)
+    data, limits = saved(noise(300, 200)), ImageLimits(side=100, length=10_000)
     once = resized(data, limits)
     resizing._remembered.clear()
     assert (once is not None, once) == (True, resized(data, limits))
@@ -70,27 +70,27 @@ def test_the_same_picture_gives_the_same_bytes() -> None:
 
 def test_a_picture_is_worked_on_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next turn finds it made; a failure is remembered too; other limits are other work."""
-    worked: list[Limits] = []
+    worked: list[ImageLimits] = []
     real = resizing._resized
 
-    def counting(data: str, limits: Limits) -> Any:
+    def counting(data: str, limits: ImageLimits) -> Any:
         worked.append(limits)
         return real(data, limits)
 
     monkeypatch.setattr(resizing, "_resized", counting)
     data = saved(noise(60, 40))
     for _ in range(3):
-        resized(data, Limits(side=30))
-        resized("iVBORw0KGgo=", Limits(side=30))
-    resized(data, Limits(side=20))
-    assert [Limits(side=30), Limits(side=30), Limits(side=20)] == worked
+        resized(data, ImageLimits(side=30))
+        resized("iVBORw0KGgo=", ImageLimits(side=30))
+    resized(data, ImageLimits(side=20))
+    assert [ImageLimits(side=30), ImageLimits(side=30), ImageLimits(side=20)] == worked
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest go first."""
     monkeypatch.setattr(resizing, "MOST_REMEMBERED", 5_000)
     for width in range(40, 60):
-        resized(saved(noise(width, 30)), Limits(side=30))
+        resized(saved(noise(width, 30)), ImageLimits(side=30))
     kept = [one for one in resizing._remembered.values() if one is not None]
     assert 0 < sum(len(one.data) for one in kept) <= 5_000
 
@@ -102,16 +102,16 @@ def test_a_file_that_is_too_long_becomes_shorter(mode: str, length: int) -> None
     image = noise(200, 100, mode)
     if mode == "RGBA":
         image.putalpha(noise(200, 100, "L"))
-    made = resized(saved(image), Limits(length=length))
+    made = resized(saved(image), ImageLimits(length=length))
     assert made is not None
     assert len(made.data) <= length
     assert ("RGBA" == mode) == opened(made.data).has_transparency_data
-    assert None is resized(saved(image), Limits(length=50))
+    assert None is resized(saved(image), ImageLimits(length=50))
 
 
 def test_the_area_is_limited_too() -> None:
     """Some hosts count pixels."""
-    made = resized(saved(Image.new("RGB", (400, 100))), Limits(area=10_000))
+    made = resized(saved(Image.new("RGB", (400, 100))), ImageLimits(area=10_000))
     assert made is not None
     assert (200, 50) == (made.width, made.height)
 
@@ -121,7 +121,7 @@ def test_a_picture_is_turned_as_its_camera_was() -> None:
     image = Image.new("RGB", (300, 150), "red")
     exif = Image.Exif()
     exif[0x0112] = 6
-    made = resized(saved(image, "JPEG", exif=exif, comment=b"secret"), Limits(side=100))
+    made = resized(saved(image, "JPEG", exif=exif, comment=b"secret"), ImageLimits(side=100))
     assert made is not None
     assert (50, 100) == (made.width, made.height)
     assert b"secret" not in base64.b64decode(made.data)
@@ -131,7 +131,7 @@ def test_a_picture_is_turned_as_its_camera_was() -> None:
 def test_of_an_animation_the_first_frame_is_left() -> None:
     """How many there were is known."""
     frames = [Image.new("RGB", (300, 150), colour) for colour in ("red", "green", "blue")]
-    made = resized(saved(frames[0], "GIF", save_all=True, append_images=frames[1:]), Limits(side=100))
+    made = resized(saved(frames[0], "GIF", save_all=True, append_images=frames[1:]), ImageLimits(side=100))
     assert made is not None
     assert 3 == made.frames
     assert (255, 0, 0) == opened(made.data).convert("RGB").getpixel((10, 10))
@@ -139,7 +139,7 @@ def test_of_an_animation_the_first_frame_is_left() -> None:
 
 def test_sixteen_bits_of_grey_are_scaled() -> None:
     """Not cut off at white."""
-    made = resized(saved(Image.new("I;16", (30, 30), 40_000)), Limits(side=10))
+    made = resized(saved(Image.new("I;16", (30, 30), 40_000)), ImageLimits(side=10))
     assert made is not None
     assert 40_000 >> 8 == opened(made.data).getpixel((5, 5))
 
@@ -171,7 +171,7 @@ def bomb(width: int, height: int) -> str:
 )
 def test_what_cannot_or_should_not_be_read_is_none(data: str) -> None:
     """No error, and no gigabytes of pixels."""
-    assert None is resized(data, Limits(side=100))
+    assert None is resized(data, ImageLimits(side=100))
 
 
 def test_without_pillow_nothing_is_resized(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,4 +180,4 @@ def test_without_pillow_nothing_is_resized(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "PIL", None)
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     assert not resizing.is_available()
-    assert None is resized(data, Limits(side=100))
+    assert None is resized(data, ImageLimits(side=100))

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import events
 from ._version import __version__ as __version__
-from .dialects import DIALECTS, dialect, wire
+from .dialects import DIALECTS, dialect
+from .dialects.registry import wire
 from .values.abort import Abort
 from .values.canonical import dump, load
 from .values.errors import (

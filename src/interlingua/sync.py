@@ -183,7 +183,7 @@ async def _after_news(work: Coroutine[Any, Any, Result]) -> Result:
     return await work
 
 
-class Stream:
+class SyncStream:
     """The events of one answer, for a plain `for` loop. Leaving the loop closes the connection."""
 
     def __init__(self, stream: "AsyncStream") -> None:
@@ -252,7 +252,7 @@ class Stream:
             self._interrupt.__exit__()
             del reader
 
-    def __enter__(self) -> "Stream":
+    def __enter__(self) -> "SyncStream":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -307,11 +307,11 @@ class Stream:
             raise failure
 
 
-def stream(model: Any, context: Any, **options: Any) -> Stream:
+def stream(model: Any, context: Any, **options: Any) -> SyncStream:
     """As `interlingua.stream`, for a plain `for` loop."""
     from .connect.client import stream as begin
 
-    return Stream(begin(model, context, **options))
+    return SyncStream(begin(model, context, **options))
 
 
 def complete(model: Any, context: Any, **options: Any) -> AssistantMessage:

@@ -58,34 +58,34 @@ def test_a_failure_is_raised_by_complete_and_told_by_stream(server: Server) -> N
     assert isinstance(stream.failure, il.AuthFailed)
 
 
-def _break(stream: sync.Stream) -> None:
+def _break(stream: sync.SyncStream) -> None:
     for event in stream:
         if isinstance(event, TextDelta):
             break
 
 
-def _raise(stream: sync.Stream) -> None:
+def _raise(stream: sync.SyncStream) -> None:
     with pytest.raises(ZeroDivisionError):
         for event in stream:
             if isinstance(event, TextDelta):
                 raise ZeroDivisionError
 
 
-def _close(stream: sync.Stream) -> None:
+def _close(stream: sync.SyncStream) -> None:
     reader = iter(stream)
     while not isinstance(next(reader), TextDelta):
         pass
     stream.close()
 
 
-def _with(stream: sync.Stream) -> None:
+def _with(stream: sync.SyncStream) -> None:
     with stream:
         reader = iter(stream)
         while not isinstance(next(reader), TextDelta):
             pass
 
 
-def _forget(stream: sync.Stream) -> None:
+def _forget(stream: sync.SyncStream) -> None:
     reader = iter(stream)
     while not isinstance(next(reader), TextDelta):
         pass
@@ -104,7 +104,7 @@ def test_case_91_leaving_a_plain_loop_closes_the_connection(server: Server, leav
     assert ("aborted", "Once") == (stream.result().stop_reason, stream.result().text[:4])
 
 
-def _read_on_and_close(stream: sync.Stream) -> None:
+def _read_on_and_close(stream: sync.SyncStream) -> None:
     reader = iter(stream)
     next(reader)
     stream.close()
@@ -122,7 +122,7 @@ def test_leaving_a_stream_leaves_no_task(leave: Any) -> None:
     client = Client(connectors=ConnectorRegistry([DebugConnector([Step(text="x" * 6000, chunk=1)])]))
     try:
         for _ in range(3):
-            leave(sync.Stream(client.stream("debug/script", "Hi")))
+            leave(sync.SyncStream(client.stream("debug/script", "Hi")))
         assert [] == sync.run(tasks())
     finally:
         sync.close()

@@ -26,7 +26,7 @@ VARIANT, OWN = "spare-chat", "own-chat"
 CODE = """
     from interlingua.dialects import Evidence, Http, Wire
     from interlingua.dialects.framing import write_ndjson
-    from interlingua.dialects.limits import Limits
+    from interlingua.dialects.limits import TargetLimits
     from interlingua.dialects.ollama.wire import OLLAMA
     from interlingua.values import jsontext
     from . import codec
@@ -47,7 +47,7 @@ CODE = """
     own = Wire(
         api="own-chat",
         codec=codec,
-        limits=Limits(
+        limits=TargetLimits(
             api="own-chat", error_flag=False, later_system=True, images=("data",), documents=(), result_media=False,
             mixed_content=False, reasoning=("effort", "switch"), opaque=False,
         ),

@@ -12,8 +12,9 @@ import aiohttp
 import pytest
 
 import interlingua as il
-from interlingua.dialects import WIRES, wire
+from interlingua.dialects import WIRES
 from interlingua.dialects.framing import AWSEventStream
+from interlingua.dialects.registry import wire
 from interlingua.testing import (
     Answer,
     Corrupt,

@@ -8,7 +8,7 @@ import click
 from rich.text import Text
 
 from ..conversion import local_files, sources
-from ..sessions.repair import Examined, Finding, examine
+from ..sessions.repair import Examined, RepairFinding, examine
 from . import output
 
 
@@ -65,7 +65,7 @@ def _say(source: sources.Source, found: Examined, place: str | None) -> None:
         out.print(Text(f"{source.name}: {_findings(count)}; repair into a new file with -o"))
 
 
-def _line(finding: Finding, *, done: bool) -> Text:
+def _line(finding: RepairFinding, *, done: bool) -> Text:
     where = "end" if finding.line is None else f"line {finding.line}"
     remedy = finding.repair if done else f"would be: {finding.repair}"
     return Text.assemble((where, "bold"), f": {finding.message} ", ("→ ", "dim"), (remedy, "green" if done else "dim"))

@@ -21,10 +21,11 @@ from msgspec.structs import replace
 
 from .._version import __version__
 from ..conversion.adapting.adapter import adapt
-from ..dialects import Wire, wire
+from ..dialects import Wire
 from ..dialects.files.clawtools import read_context
 from ..dialects.framing import actual_type
 from ..dialects.provider_errors import failure_of
+from ..dialects.registry import wire
 from ..dialects.wire import Decoding
 from ..values.canonical import build
 from ..values.errors import Aborted, BadWire, DialectError, InterlinguaError, ProviderError

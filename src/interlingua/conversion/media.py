@@ -14,7 +14,7 @@ from urllib.parse import unquote, unquote_to_bytes
 
 from msgspec.structs import replace
 
-from ..dialects.limits import Limits, Source
+from ..dialects.limits import Source, TargetLimits
 from ..values.losses import Severity
 from ..values.messages import (
     AssistantMessage,
@@ -44,7 +44,7 @@ class Change(NamedTuple):
 class MediaFitter:
     """Fits the media of one request, block by block, in their order; counts what the target takes only so much of."""
 
-    def __init__(self, rules: Limits, model: ModelDescriptor) -> None:
+    def __init__(self, rules: TargetLimits, model: ModelDescriptor) -> None:
         self._rules = rules
         self._sees = model.input is None or "image" in model.input
         self._images = 0
@@ -148,7 +148,7 @@ class MediaFitter:
         why = self._oversize(block, seen)
         if why is None and not large:
             return block, None
-        limits = resizing.Limits(side, rules.image_pixels, rules.image_bytes)
+        limits = resizing.ImageLimits(side, rules.image_pixels, rules.image_bytes)
         smaller = resizing.resized(data, limits)
         if smaller is not None and smaller.mime_type in rules.image_types:
             changes.append(Change("", "media", _resizing(block, seen, smaller), "weakened"))

@@ -183,7 +183,7 @@ _LEAST_SIDE = 16
 INSTALL = 'pip install "interlingua[images]" to have it resized'
 
 
-class Limits(NamedTuple):
+class ImageLimits(NamedTuple):
     """What a picture may be: the longer side and the area in pixels, the length of its base64."""
 
     side: int | None = None
@@ -210,7 +210,7 @@ def is_available() -> bool:
     return True
 
 
-def resized(data: str, limits: Limits) -> Resized | None:
+def resized(data: str, limits: ImageLimits) -> Resized | None:
     """The picture in this base64, within the limits, as PNG or JPEG; None where it cannot be read or is a bomb."""
     if not is_available() or not data.isascii():
         return None
@@ -228,10 +228,10 @@ def resized(data: str, limits: Limits) -> Resized | None:
 
 
 _lock = threading.Lock()
-_remembered: OrderedDict[tuple[bytes, Limits], Resized | None] = OrderedDict()
+_remembered: OrderedDict[tuple[bytes, ImageLimits], Resized | None] = OrderedDict()
 
 
-def _resized(data: str, limits: Limits) -> Resized | None:
+def _resized(data: str, limits: ImageLimits) -> Resized | None:
     from PIL import Image
 
     known = look(data)
@@ -249,7 +249,7 @@ def _resized(data: str, limits: Limits) -> Resized | None:
         return None
 
 
-def _pixels(file: Any, limits: Limits) -> Any:
+def _pixels(file: Any, limits: ImageLimits) -> Any:
     """The first frame as it is meant to be seen: turned upright, in grey or colours, transparent only if it is."""
     from PIL import Image, ImageOps
 
@@ -268,7 +268,7 @@ def _pixels(file: Any, limits: Limits) -> Any:
     return image if size == image.size else image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
 
 
-def _size_within(size: tuple[int, int], limits: Limits) -> tuple[int, int]:
+def _size_within(size: tuple[int, int], limits: ImageLimits) -> tuple[int, int]:
     """The largest size of the same shape; of a very thin picture one pixel is left."""
     width, height = size
     factor = min(
@@ -283,7 +283,7 @@ def _size_within(size: tuple[int, int], limits: Limits) -> tuple[int, int]:
     return width, height
 
 
-def _fitted(image: Any, lossy: bool, frames: int, limits: Limits) -> Resized | None:
+def _fitted(image: Any, lossy: bool, frames: int, limits: ImageLimits) -> Resized | None:
     from PIL import Image
 
     while True:

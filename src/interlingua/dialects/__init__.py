@@ -1,6 +1,6 @@
 """The dialects: pure codecs for every wire and every file format, and the registry of them all."""
 
-from .registry import DIALECTS, FORMATS, WIRES, dialect, register, unregister, wire
+from .registry import DIALECTS, FORMATS, WIRES, dialect, register, unregister
 from .wire import Dialect, Evidence, FileFormat, Http, Wire
 
 __all__ = [
@@ -15,5 +15,4 @@ __all__ = [
     "dialect",
     "register",
     "unregister",
-    "wire",
 ]

@@ -1,6 +1,6 @@
 """What a target accepts, as data: ids, names, turns, media, caching, schemas. Read by `adapt`, and so by `check`.
 
-Each wire has its `Limits` (in its own package); the model and its `compat` refine them. See `Wire.limits_for`.
+Each wire has its `TargetLimits` (in its own package); the model and its `compat` refine them. See `Wire.limits_for`.
 """
 
 import re
@@ -49,7 +49,7 @@ class Refinement(NamedTuple):
     changes: Mapping[str, Any]
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class TargetLimits(Struct, frozen=True, kw_only=True):
     """The rules of one target. `api` is the wire under whose name `extra` keeps what only this wire has."""
 
     api: str

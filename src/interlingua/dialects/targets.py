@@ -9,7 +9,7 @@ from functools import cache
 from msgspec.structs import replace
 
 from ..values.request import ModelDescriptor
-from .limits import Limits, compat_limits
+from .limits import TargetLimits, compat_limits
 from .registry import WIRES
 
 CLAUDE = "claude"
@@ -54,9 +54,9 @@ def owner(api: str | None) -> str | None:
     return wire.base if wire is not None else api
 
 
-def limits_of(target: ModelDescriptor) -> Limits:
+def limits_of(target: ModelDescriptor) -> TargetLimits:
     """The limits of a target: its wire's, refined by the model and by its `compat`."""
     wire = WIRES.get(target.api)
     if wire is not None:
         return wire.limits_for(target)
-    return replace(Limits(api=target.api), **compat_limits(target.compat or {}))
+    return replace(TargetLimits(api=target.api), **compat_limits(target.compat or {}))

@@ -26,7 +26,7 @@ from ..values.losses import Encoded, Loss, SupportTable
 from ..values.messages import AssistantMessage, Block
 from ..values.request import Conversation, ModelDescriptor, Request
 from .framing import Frame
-from .limits import Limits, Refinement, compat_limits
+from .limits import Refinement, TargetLimits, compat_limits
 
 # What a codec offers, as protocols: modules satisfy them (mypy accepts that), and so do variants of modules.
 
@@ -261,7 +261,7 @@ class Wire(Struct, frozen=True, kw_only=True):
 
     api: str
     codec: Any  # a Dialect: a module or a Variant of one
-    limits: Limits
+    limits: TargetLimits
     refinements: tuple[Refinement, ...] = ()
     host_limits: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     vendor: str | None = None  # the family of the models that it serves, where it serves one
@@ -283,7 +283,7 @@ class Wire(Struct, frozen=True, kw_only=True):
         """The api whose codec this is: a variant's residuals are filed under the name of the original."""
         return self.limits.api
 
-    def limits_for(self, model: ModelDescriptor) -> Limits:
+    def limits_for(self, model: ModelDescriptor) -> TargetLimits:
         """The limits of one model on this wire."""
         changes: dict[str, Any] = {}
         for pattern, refined in self.refinements:

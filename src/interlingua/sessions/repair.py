@@ -76,7 +76,7 @@ _FAILED = ("error", "aborted")
 _JSON = json.JSONDecoder(strict=False)
 
 
-class Finding(NamedTuple):
+class RepairFinding(NamedTuple):
     """A defect: its line, its code `what`, a message, and the repair."""
 
     line: int | None
@@ -90,13 +90,13 @@ class Finding(NamedTuple):
 
 
 class Examined(NamedTuple):
-    findings: tuple[Finding, ...]
+    findings: tuple[RepairFinding, ...]
     data: bytes  # the repaired file
 
 
 def examine(data: bytes) -> Examined:
     """The findings of a session file's bytes, and the bytes without them."""
-    findings: list[Finding] = []
+    findings: list[RepairFinding] = []
     work = _Repair(list(_items(data, findings)), findings)
     work.run()
     if not findings:
@@ -122,7 +122,7 @@ class _Item(NamedTuple):
     parents: tuple[str, ...] = ()
 
 
-def _items(data: bytes, findings: list[Finding]) -> Iterator[_Item]:
+def _items(data: bytes, findings: list[RepairFinding]) -> Iterator[_Item]:
     lines = list(_readable(data, findings))
     if lines and is_foreign(lines[0][1]):
         yield from _foreign(lines, findings)
@@ -131,10 +131,10 @@ def _items(data: bytes, findings: list[Finding]) -> Iterator[_Item]:
         try:
             yield from _item(number, raw, findings)
         except FormatError as error:
-            findings.append(Finding(number, "bad-line", error.message, "left out"))
+            findings.append(RepairFinding(number, "bad-line", error.message, "left out"))
 
 
-def _readable(data: bytes, findings: list[Finding]) -> Iterator[tuple[int, bytes]]:
+def _readable(data: bytes, findings: list[RepairFinding]) -> Iterator[tuple[int, bytes]]:
     """Lines that are JSON objects, and the objects salvaged from lines that are not."""
     lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     for number, raw in enumerate(lines, 1):
@@ -145,9 +145,9 @@ def _readable(data: bytes, findings: list[Finding]) -> Iterator[tuple[int, bytes
             continue
         saved = list(_salvaged(raw))
         if number == len(lines):
-            findings.append(Finding(number, "torn-tail", "the last line was truncated", _outcome(saved)))
+            findings.append(RepairFinding(number, "torn-tail", "the last line was truncated", _outcome(saved)))
         else:
-            findings.append(Finding(number, "bad-line", "not a JSON object", _outcome(saved)))
+            findings.append(RepairFinding(number, "bad-line", "not a JSON object", _outcome(saved)))
         yield from ((number, part) for part in saved)
 
 
@@ -175,17 +175,17 @@ def _salvaged(raw: bytes) -> Iterator[bytes]:
                 end = stop
 
 
-def _foreign(lines: list[tuple[int, bytes]], findings: list[Finding]) -> Iterator[_Item]:
+def _foreign(lines: list[tuple[int, bytes]], findings: list[RepairFinding]) -> Iterator[_Item]:
     """The items of another program's session file, converted."""
     values = Lines(jsontext.read(raw) for _, raw in lines)
     try:
         found = conversion.detect(values)
         conversation = conversion.decode(values, found.dialect if found else None)
     except InterlinguaError as error:
-        findings.append(Finding(1, "foreign-file", f"not a session file: {error}", "left out"))
+        findings.append(RepairFinding(1, "foreign-file", f"not a session file: {error}", "left out"))
         return
     name = found.dialect if found else "unknown"
-    findings.append(Finding(1, "foreign-file", f"a session file in the format {name}", "converted"))
+    findings.append(RepairFinding(1, "foreign-file", f"a session file in the format {name}", "converted"))
     about = conversion.encode(replace(conversation, entries=(), head=None), "transcript").body
     for line in about:
         yield _aside(1, line)
@@ -210,7 +210,7 @@ def _aside(number: int | None, line: dict[str, Any]) -> _Item:
     return _Item(number, raw, parse_place(raw), None)
 
 
-def _item(number: int, raw: bytes, findings: list[Finding]) -> Iterator[_Item]:
+def _item(number: int, raw: bytes, findings: list[RepairFinding]) -> Iterator[_Item]:
     line = parse_place(raw)
     if kind_of(line) < ENTRY:
         yield _Item(number, raw, line, None)
@@ -224,7 +224,7 @@ def _item(number: int, raw: bytes, findings: list[Finding]) -> Iterator[_Item]:
         yield _Item(number, raw, line, entry.message, extra=entry.extra, parents=entry.parents)
         return
     messages = _understood(jsontext.read(raw.removeprefix(b"\xef\xbb\xbf")))
-    findings.append(Finding(number, "shape", why, _read_as(messages)))
+    findings.append(RepairFinding(number, "shape", why, _read_as(messages)))
     names = _part_names(line.id, len(messages))
     for at, message in enumerate(messages):
         place = Given(line.role, names[at], names[at - 1] if at else line.parent_id)
@@ -393,7 +393,7 @@ class _State(NamedTuple):
 class _Repair:
     """Writes the lines of the new file from the items in order. `old` numbers are items; others are new lines."""
 
-    def __init__(self, items: list[_Item], findings: list[Finding]) -> None:
+    def __init__(self, items: list[_Item], findings: list[RepairFinding]) -> None:
         self.findings = findings
         self.lines: list[bytes] = []
         self._kinds: list[int] = []
@@ -422,7 +422,7 @@ class _Repair:
         self._finish()
 
     def _find(self, item: _Item, what: str, message: str, repair: str) -> None:
-        self.findings.append(Finding(item.number, what, message, repair))
+        self.findings.append(RepairFinding(item.number, what, message, repair))
 
     # --- outside the tree
 
@@ -544,7 +544,7 @@ class _Repair:
 
     def _miss(self, call: _Call, item: _Item | None, repair: str) -> None:
         line = None if item is None else item.number
-        self.findings.append(Finding(line, "call", f"call {call.id!r} of {call.name} has no result", repair))
+        self.findings.append(RepairFinding(line, "call", f"call {call.id!r} of {call.name} has no result", repair))
 
     def _put_missing(self, call: _Call, parent: int) -> int:
         result = self._recorded(call) or ToolResultMessage(

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
-from ..dialects import wire
 from ..dialects.framing import AWSEventStream, write_aws
+from ..dialects.registry import wire
 from ..dialects.wire import AWS, JSON
 from ..values import jsontext
 from ..values.errors import Overloaded, ProviderError, RateLimited

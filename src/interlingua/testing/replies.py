@@ -5,7 +5,8 @@ from typing import TypeAlias, get_args
 
 from msgspec.structs import replace
 
-from ..dialects import Http, Wire, wire
+from ..dialects import Http, Wire
+from ..dialects.registry import wire
 from ..dialects.wire import NDJSON
 from ..values import jsontext
 from ..values.errors import InterlinguaError, ProviderError

@@ -18,7 +18,8 @@ from aiohttp import web
 from multidict import CIMultiDictProxy
 
 from ..conversion.checks import check
-from ..dialects import dialect, wire
+from ..dialects import dialect
+from ..dialects.registry import wire
 from ..dialects.wire import JSON, SSE
 from ..values import jsontext
 from ..values.errors import BadRequest, InterlinguaError, ProviderError

@@ -74,7 +74,7 @@ class Exit(Struct, frozen=True, kw_only=True):
     reason: Literal["", "timeout", "killed", "processes", "lost"] = ""
 
 
-class Session:
+class ProcessSession:
     """One command, from its start until it is removed."""
 
     def __init__(self, launch: Launch, log: Path) -> None:
@@ -314,11 +314,11 @@ class ProcessTable:
     def __init__(self, *, keep_seconds: float = KEEP_SECONDS, keep_finished: int = KEEP_FINISHED) -> None:
         self._keep_seconds = keep_seconds
         self._keep_finished = keep_finished
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, ProcessSession] = {}
         self._log: Path | None = None
         _TABLES.add(self)
 
-    def start(self, launch: Launch) -> Session:
+    def start(self, launch: Launch) -> ProcessSession:
         self.expire()
         if sum(session.exit is None for session in list(self._sessions.values())) >= MAX_RUNNING:
             raise ToolInputError(
@@ -326,17 +326,17 @@ class ProcessTable:
             )
         if self._log is None:
             self._log = Path(tempfile.mkdtemp(prefix="interlingua-exec-"))
-        session = Session(launch, self._log)
+        session = ProcessSession(launch, self._log)
         self._sessions[session.id] = session
         _BUSY.add(self)
         return session
 
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[ProcessSession]:
         """All sessions, oldest first."""
         self.expire()
         return list(self._sessions.values())
 
-    def get(self, id: str) -> Session | None:
+    def get(self, id: str) -> ProcessSession | None:
         self.expire()
         return self._sessions.get(id)
 
@@ -379,7 +379,7 @@ class ProcessTable:
             session.running.join(max(0.0, end - time.monotonic()))
         self._forget_all()
 
-    def _forget(self, session: Session) -> None:
+    def _forget(self, session: ProcessSession) -> None:
         self._sessions.pop(session.id, None)
         session.output.forget()
         if not self._sessions:

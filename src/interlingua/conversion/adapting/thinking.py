@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from ...dialects.generations import bare
-from ...dialects.limits import Limits
+from ...dialects.limits import TargetLimits
 from ...dialects.targets import family, owner
 from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
 from .pairing import steps
@@ -62,12 +62,12 @@ def _verify(turn: Turn, native: bool, leads_on: bool, work: Work) -> bool:
     return dropped
 
 
-def _remains(block: Block, rules: Limits) -> bool:
+def _remains(block: Block, rules: TargetLimits) -> bool:
     """Whether a block is sent, and is something that reasoning led to."""
     return not isinstance(block, ThinkingBlock) and (rules.blank_text or not is_blank(block))
 
 
-def _unverifiable(block: ThinkingBlock, follows: bool, native: bool, rules: Limits) -> str | None:
+def _unverifiable(block: ThinkingBlock, follows: bool, native: bool, rules: TargetLimits) -> str | None:
     if not native:
         return "signed by another model: the target cannot verify it"
     if block.thinking_signature is None and (rules.signed_thinking or not block.thinking.strip()):

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from ...dialects.limits import Limits
+from ...dialects.limits import TargetLimits
 from ...dialects.reasoning import is_on
 from ...values.messages import (
     AssistantMessage,
@@ -60,7 +60,7 @@ def take_turns(work: Work) -> None:
         work.turns.insert(0, Turn(None, UserMessage(content=CONTINUED, extra=SYNTHETIC)))
 
 
-def _must_join(before: Turn, turn: Turn, rules: Limits) -> bool:
+def _must_join(before: Turn, turn: Turn, rules: TargetLimits) -> bool:
     """Where calls must be in the last message of a step, the messages from the first call or bare reasoning on."""
     if rules.alternating:
         return True

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ...dialects.foreign_blocks import understood
 from ...dialects.generations import UNKNOWN, generation
-from ...dialects.limits import Limits
+from ...dialects.limits import TargetLimits
 from ...dialects.registry import WIRES
 from ...dialects.targets import family, limits_of, vendor
 from ...values.errors import InterlinguaError
@@ -103,7 +103,7 @@ class Work:
     def __init__(self, request: Request, target: ModelDescriptor | str, thinking: str) -> None:
         self.source = request
         self.model = _model(request, target)
-        self.rules: Limits = limits_of(self.model)
+        self.rules: TargetLimits = limits_of(self.model)
         self.home = family(self.model.id, self.model.api)
         self.generation = generation(self.model)
         if isinstance(target, str) and request.model.api != target:

@@ -9,7 +9,7 @@ from ...values.errors import BadWire, FormatError, ProviderError
 from .. import anthropic, shapes
 from ..bedrock_http import BEDROCK_HTTP
 from ..framing import AWSEventStream, Frame, framing_for, write_aws, write_sse
-from ..limits import PDF, WORD, Limits, NameRule
+from ..limits import PDF, WORD, NameRule, TargetLimits
 from ..usage import count, tier_names
 from ..wire import Evidence, Http, UsageDetail, Wire
 from .facts import API
@@ -121,7 +121,7 @@ def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
 # https://platform.claude.com/docs/en/build-with-claude/vision, General limits: 5 MB of base64 and 8000 px a picture;
 # 100 pictures (600 where the window is larger than 200k tokens); in requests of more than 20 pictures 2000 px each.
 # A request has at most 32 MB (…/api/overview, Request size limits), of which 2 are left for text here.
-_LIMITS = Limits(
+_LIMITS = TargetLimits(
     api=anthropic.API,
     # …/agents-and-tools/tool-use/implement-tool-use: ids match ^[a-zA-Z0-9_-]+$, names ^[a-zA-Z0-9_-]{1,128}$.
     ids=NameRule(WORD, 64),

@@ -5,7 +5,7 @@ from typing import Any
 
 from .. import bedrock, shapes
 from ..bedrock_http import BEDROCK_HTTP
-from ..limits import DOCX, PDF, WORD, XLSX, Limits, NameRule, Refinement
+from ..limits import DOCX, PDF, WORD, XLSX, NameRule, Refinement, TargetLimits
 from ..usage import items
 from ..wire import Evidence, Http, UsageDetail, Wire
 
@@ -33,7 +33,7 @@ def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
 # five documents of 4.5 MB, a text beside a document, S3 locations besides bytes; …/API_runtime_DocumentBlock.html: pdf,
 # csv, doc, docx, xls, xlsx, html, txt, md. The newer page
 # …/userguide/inference-api-restrictions.html leaves pictures to the models, and the size of some PDF and DOCX files.
-_LIMITS = Limits(
+_LIMITS = TargetLimits(
     api=bedrock.API,
     ids=NameRule(WORD, 64),  # …/API_runtime_ToolUseBlock.html
     typed_tools=True,

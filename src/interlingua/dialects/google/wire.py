@@ -7,7 +7,7 @@ from ...values import jsontext
 from ...values.errors import FormatError, ProviderError
 from .. import google, shapes
 from ..framing import write_sse
-from ..limits import PDF, Limits, NameRule, Refinement
+from ..limits import PDF, NameRule, Refinement, TargetLimits
 from ..usage import items, tier_names
 from ..wire import Evidence, Http, UsageDetail, Wire
 
@@ -86,7 +86,7 @@ def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
 
 # https://ai.google.dev/gemini-api/docs/image-understanding: these types, 3,600 files; …/file-input-methods: 100 MB of
 # inline data; …/document-processing: PDF and text.
-_LIMITS = Limits(
+_LIMITS = TargetLimits(
     api=google.API,
     names=NameRule(r"[A-Za-z_][A-Za-z0-9_.:-]*", 64),  # ai.google.dev/api/caching, FunctionDeclaration
     blank_text=False,

@@ -7,7 +7,7 @@ from ...values import jsontext
 from ...values.errors import ProviderError
 from .. import shapes
 from ..framing import write_ndjson
-from ..limits import Limits
+from ..limits import TargetLimits
 from ..wire import NDJSON, Evidence, Http, Wire
 from . import codec
 
@@ -42,7 +42,7 @@ def _is_own_message(message: dict[str, Any]) -> bool:
 OLLAMA = Wire(
     api=codec.API,
     codec=codec,
-    limits=Limits(
+    limits=TargetLimits(
         api=codec.API,
         error_flag=False,
         later_system=True,

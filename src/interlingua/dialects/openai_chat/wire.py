@@ -7,7 +7,7 @@ from ...values import jsontext
 from ...values.errors import ProviderError
 from .. import openai_chat, shapes
 from ..framing import write_sse
-from ..limits import VISIBLE, CustomTools, Limits, NameRule, Refinement
+from ..limits import VISIBLE, CustomTools, NameRule, Refinement, TargetLimits
 from ..openai_shared import FILE_TYPES, openai_models
 from ..reasoning import EVERY_FORM, Form
 from ..usage import count
@@ -55,7 +55,7 @@ def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
 # https://platform.openai.com/docs/guides/images-vision, Image input requirements: PNG, JPEG, WebP, GIF without
 # animation; 500 pictures and 50 MB a request. Both were raised in the page since, but the 50 MB are enforced.
 # …/guides/file-inputs, Accepted file types.
-_LIMITS = Limits(
+_LIMITS = TargetLimits(
     api=openai_chat.API,
     # "string too long. Expected a string with maximum length 40"; hosts give ids such as `functions.weather:0`.
     ids=NameRule(VISIBLE, 40),

@@ -8,7 +8,7 @@ from ...values.errors import ProviderError
 from ...values.request import Request
 from .. import openai_responses, shapes
 from ..framing import write_sse
-from ..limits import VISIBLE, CustomTools, Limits, NameRule
+from ..limits import VISIBLE, CustomTools, NameRule, TargetLimits
 from ..openai_shared import FILE_TYPES, openai_models
 from ..wire import Evidence, Http, Wire
 
@@ -59,7 +59,7 @@ def _always_sealed(request: Request, body: dict[str, Any]) -> dict[str, Any]:
 
 # https://platform.openai.com/docs/guides/images-vision, Image input requirements: 500 pictures and 50 MB a request, no
 # animations; …/guides/file-inputs, Accepted file types.
-_LIMITS = Limits(
+_LIMITS = TargetLimits(
     api=openai_responses.API,
     ids=NameRule(VISIBLE, 64),  # "string too long. Expected a string with maximum length 64"
     error_flag=False,

@@ -211,7 +211,7 @@ class Job(Struct, frozen=True, kw_only=True, array_like=True):
     multiline: bool = False
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     name: str
     kind: str  # file, directory, link or other
 
@@ -228,7 +228,7 @@ class Found(NamedTuple):
 class Source(Protocol):
     """Access to files; None for what is missing or not accessible."""
 
-    def entries(self, path: str) -> list[Entry] | None: ...
+    def entries(self, path: str) -> list[FileEntry] | None: ...
     def read(self, path: str) -> bytes | None: ...
 
 
@@ -337,7 +337,7 @@ def _directory(
 
 
 def _level(
-    source: Source, parts: tuple[str, ...], entries: list[Entry], above: Level | None, ignore_names: Sequence[str]
+    source: Source, parts: tuple[str, ...], entries: list[FileEntry], above: Level | None, ignore_names: Sequence[str]
 ) -> Level:
     there = {entry.name for entry in entries}
     rules = {}
@@ -350,7 +350,7 @@ def _level(
     return Level(above, len(parts), rules, ".git" in there)
 
 
-def _in_order(entry: Entry) -> bytes:
+def _in_order(entry: FileEntry) -> bytes:
     """The sort key of an entry: directories with their slash, so that full paths are sorted."""
     return name_bytes(entry.name) + b"/" * (entry.kind == "directory")
 

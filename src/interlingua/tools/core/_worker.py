@@ -14,7 +14,7 @@ import msgspec
 from ...values.errors import ToolInputError
 from ..confined_fs import Tree
 from ..paths import name_bytes, name_text
-from ._engine import Entry, Job, find, grep
+from ._engine import FileEntry, Job, find, grep
 
 
 def packed(value: Any) -> bytes:
@@ -28,9 +28,9 @@ class LocalSource:
     def __init__(self, root: bytes, max_bytes: int) -> None:
         self._tree = Tree(os.fsdecode(root), max_bytes)
 
-    def entries(self, path: str) -> list[Entry] | None:
+    def entries(self, path: str) -> list[FileEntry] | None:
         try:
-            return [Entry(name, kind) for name, kind in self._tree.entries(f"./{path}")]
+            return [FileEntry(name, kind) for name, kind in self._tree.entries(f"./{path}")]
         except ToolInputError:
             return None
 
@@ -44,12 +44,12 @@ class LocalSource:
 class RemoteSource:
     """Files that the parent process fetches."""
 
-    def entries(self, path: str) -> list[Entry] | None:
+    def entries(self, path: str) -> list[FileEntry] | None:
         names = _request("entries", path)
         if names is None:
             return None
         decoded = [name_text(name) for name in names]
-        return [Entry(name.rstrip("/"), "directory" if name.endswith("/") else "file") for name in decoded]
+        return [FileEntry(name.rstrip("/"), "directory" if name.endswith("/") else "file") for name in decoded]
 
     def read(self, path: str) -> bytes | None:
         data: bytes | None = _request("read", path)

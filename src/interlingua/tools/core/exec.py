@@ -17,7 +17,7 @@ from ...values.messages import TextBlock
 from ..arguments import read_arguments, schema_of
 from ..output import Output, plain, whole_characters
 from ..paths import name_bytes, name_text, root_bytes
-from ..processes import Launch, ProcessTable, Session, process_table
+from ..processes import Launch, ProcessSession, ProcessTable, process_table
 from ..results import NO_OUTPUT
 from ..sandbox import HOME, Sandbox, SandboxStatus, requested, sandbox_status, sandboxed, scrubbed
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback
@@ -162,7 +162,7 @@ class _Runner:
             return self._result(session, aborted=True)
         return self._running(session) if session.exit is None else self._result(session)
 
-    def _start(self, arguments: ExecArguments) -> Session:
+    def _start(self, arguments: ExecArguments) -> ProcessSession:
         env = self._environment(arguments)
         directory, descriptor = self._directory(arguments.workdir)
         try:
@@ -236,7 +236,7 @@ class _Runner:
             raise ToolAuthorizationError(f"exec: workdir {workdir or path} is outside the root {self.root}")
         return real, descriptor
 
-    def _reporter(self, session: Session, on_update: ToolUpdateCallback | None) -> Callable[[], None] | None:
+    def _reporter(self, session: ProcessSession, on_update: ToolUpdateCallback | None) -> Callable[[], None] | None:
         if on_update is None:
             return None
 
@@ -246,7 +246,7 @@ class _Runner:
 
         return report
 
-    def _details(self, session: Session, status: str) -> dict[str, Any]:
+    def _details(self, session: ProcessSession, status: str) -> dict[str, Any]:
         return {
             "status": status,
             "sessionId": session.id,
@@ -259,7 +259,7 @@ class _Runner:
             "sandbox": self.status.reason,
         }
 
-    def _running(self, session: Session) -> ToolResult:
+    def _running(self, session: ProcessSession) -> ToolResult:
         tail, passed = session.output.since(0, UPDATE_BYTES)
         tail = whole_characters(tail)
         session.seen = 0 if passed else len(tail)
@@ -273,7 +273,7 @@ class _Runner:
             details={**self._details(session, "running"), "tail": shown},
         )
 
-    def _result(self, session: Session, *, aborted: bool = False) -> ToolResult:
+    def _result(self, session: ProcessSession, *, aborted: bool = False) -> ToolResult:
         shown, truncated = shown_output(session.output, session.id)
         notes = ["(aborted: the command and all it started was ended)"] if aborted else ending(session)
         exit = session.exit
@@ -293,7 +293,7 @@ class _Runner:
 
 
 async def _follow(
-    session: Session, foreground_seconds: float | None, signal: Abort | None, report: Callable[[], None] | None
+    session: ProcessSession, foreground_seconds: float | None, signal: Abort | None, report: Callable[[], None] | None
 ) -> None:
     """Waits for the end, the signal, or the timeout; reports new output at most ten times a second."""
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
@@ -334,7 +334,7 @@ def shown_output(output: Output, session_id: str) -> tuple[str, bool]:
     return f"{plain(head)}\n{gap}\n{plain(tail)}".strip("\n"), True
 
 
-def ending(session: Session) -> list[str]:
+def ending(session: ProcessSession) -> list[str]:
     """How a finished command ended, as text for the model; empty if it succeeded."""
     exit = session.exit
     if exit is None:

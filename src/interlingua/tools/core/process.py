@@ -15,7 +15,7 @@ from ...values.errors import ToolInputError
 from ...values.messages import TextBlock
 from ..arguments import read_arguments, schema_of
 from ..output import plain, whole_characters
-from ..processes import ProcessTable, Session, process_table
+from ..processes import ProcessSession, ProcessTable, process_table
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback
 from .exec import SHOWN_BYTES, ending
 
@@ -127,7 +127,7 @@ class _Processes:
             return _failed(f"no session {arguments.session_id}; action list shows all")
         return await self._act(session, arguments, signal)
 
-    async def _act(self, session: Session, arguments: ProcessArguments, signal: Abort | None) -> ToolResult:
+    async def _act(self, session: ProcessSession, arguments: ProcessArguments, signal: Abort | None) -> ToolResult:
         actions: dict[Action, Callable[[], Awaitable[ToolResult]]] = {
             "poll": lambda: _poll(session, arguments, signal),
             "log": lambda: asyncio.to_thread(_log, session, arguments),
@@ -151,7 +151,7 @@ class _Processes:
             details={"status": "completed", "sessions": [_facts(session) for session in sessions]},
         )
 
-    async def _clear(self, session: Session) -> ToolResult:
+    async def _clear(self, session: ProcessSession) -> ToolResult:
         if session.exit is None:
             return _failed(f"session {session.id} is running: kill it first, or use remove")
         return await self._remove(session)
@@ -162,12 +162,12 @@ class _Processes:
             await self.table.remove(session.id)
         return _done(f"Forgot {len(finished)} finished commands.", {"removed": [session.id for session in finished]})
 
-    async def _remove(self, session: Session) -> ToolResult:
+    async def _remove(self, session: ProcessSession) -> ToolResult:
         await self.table.remove(session.id)
         return _done(f"Session {session.id} is forgotten.", {"sessionId": session.id})
 
 
-async def _poll(session: Session, arguments: ProcessArguments, signal: Abort | None) -> ToolResult:
+async def _poll(session: ProcessSession, arguments: ProcessArguments, signal: Abort | None) -> ToolResult:
     end = time.monotonic() + min(arguments.timeout, MAX_POLL_MS) / 1000
     over, data, passed = _news(session)
     while not data and not over and time.monotonic() < end:
@@ -185,14 +185,14 @@ async def _poll(session: Session, arguments: ProcessArguments, signal: Abort | N
     )
 
 
-def _news(session: Session) -> tuple[bool, bytes, int]:
+def _news(session: ProcessSession) -> tuple[bool, bytes, int]:
     """Whether the command has ended, its new output in whole characters, and the number of skipped bytes."""
     over = session.exit is not None
     data, passed = session.output.since(session.seen, SHOWN_BYTES)
     return over, data if over else whole_characters(data), passed
 
 
-def _log(session: Session, arguments: ProcessArguments) -> ToolResult:
+def _log(session: ProcessSession, arguments: ProcessArguments) -> ToolResult:
     """Lines of the log; the end from memory if the disk limit was reached."""
     limit = min(arguments.limit, MAX_LOG_LINES)
     start = None if arguments.offset is UNSET else arguments.offset
@@ -230,7 +230,7 @@ def _within(lines: list[bytes], budget: int, *, from_end: bool) -> tuple[list[by
     return shown, len(lines) - len(shown)
 
 
-async def _write(session: Session, text: str, *, eof: bool = False) -> ToolResult:
+async def _write(session: ProcessSession, text: str, *, eof: bool = False) -> ToolResult:
     if not session.writable:
         return _failed(
             f"session {session.id} has ended"
@@ -246,7 +246,7 @@ async def _write(session: Session, text: str, *, eof: bool = False) -> ToolResul
     return _done(f"Wrote {written:,} bytes{' and closed the input' if eof else ''}.", _facts(session))
 
 
-async def _send_keys(session: Session, keys: tuple[str, ...]) -> ToolResult:
+async def _send_keys(session: ProcessSession, keys: tuple[str, ...]) -> ToolResult:
     if not keys:
         raise ToolInputError('process: send-keys needs keys, such as ["C-c"] or ["Up", "Enter"]')
     if not session.terminal:
@@ -254,7 +254,7 @@ async def _send_keys(session: Session, keys: tuple[str, ...]) -> ToolResult:
     return await _write(session, "".join(_key(key) for key in keys))
 
 
-async def _paste(session: Session, arguments: ProcessArguments) -> ToolResult:
+async def _paste(session: ProcessSession, arguments: ProcessArguments) -> ToolResult:
     if not arguments.text:
         raise ToolInputError("process: paste needs text")
     # The end marker inside the text would end the paste early, and the rest would be typed.
@@ -262,7 +262,7 @@ async def _paste(session: Session, arguments: ProcessArguments) -> ToolResult:
     return await _write(session, f"\x1b[200~{text}\x1b[201~" if session.terminal and arguments.bracketed else text)
 
 
-async def _kill(session: Session) -> ToolResult:
+async def _kill(session: ProcessSession) -> ToolResult:
     if session.exit is not None:
         return _failed(f"session {session.id} has ended already")
     session.stop()
@@ -286,7 +286,7 @@ def _key(name: str) -> str:
     raise ToolInputError(f"process: unknown key {name!r}; use write for text, and Enter, Up, C-c, M-x, F1 for keys")
 
 
-def _name(session: Session) -> str:
+def _name(session: ProcessSession) -> str:
     """The name of a command in a list: its start, on one line."""
     try:
         words = shlex.split(session.command, comments=True)
@@ -296,7 +296,7 @@ def _name(session: Session) -> str:
     return name if len(name) <= 60 else f"{name[:59]}…"
 
 
-def _state(session: Session) -> str:
+def _state(session: ProcessSession) -> str:
     exit = session.exit
     if exit is None:
         idle = time.monotonic() - session.last_output >= IDLE_SECONDS
@@ -304,7 +304,7 @@ def _state(session: Session) -> str:
     return exit.reason or f"exit code {exit.code}"
 
 
-def _facts(session: Session) -> dict[str, Any]:
+def _facts(session: ProcessSession) -> dict[str, Any]:
     return {
         "status": session.status,
         "sessionId": session.id,

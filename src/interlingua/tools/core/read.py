@@ -21,7 +21,7 @@ PAGE_BYTES = 32 * 1024
 MAX_PAGE_BYTES = 128 * 1024  # if the caller gives a limit
 # 5 MB as base64 is the smallest provider limit: Anthropic's (docs.anthropic.com/en/docs/build-with-claude/vision).
 MAX_PICTURE_BYTES = 3_750_000
-_RESIZED = resizing.Limits(
+_RESIZED = resizing.ImageLimits(
     side=2000, length=MAX_PICTURE_BYTES // 3 * 4
 )  # accepted by all providers, also for many images
 _PICTURE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")

@@ -1,0 +1,305 @@
+"""The shape of the package: who may import whom, what is private, and that every module is in the module table.
+
+Read from the source with `ast`, so that imports inside functions and under TYPE_CHECKING count like any other.
+"""
+
+import ast
+import importlib
+import pkgutil
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import NamedTuple
+
+import pytest
+
+import interlingua as il
+
+ROOT = Path(il.__file__).parent
+REPOSITORY = Path(__file__).parents[1]
+
+# A package imports only packages of lower rank, or itself. Those of equal rank do not know each other.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("_version",),
+    ("values",),
+    ("dialects",),
+    ("conversion",),
+    ("connect", "tools", "sessions"),
+    ("agent", "mcp", "testing"),
+    ("host",),
+    ("plugins", "durable"),
+    ("serving",),
+    ("gateway", "canvas"),
+    ("chat",),
+    ("cli",),
+)
+RANK = {package: rank for rank, packages in enumerate(LAYERS) for package in packages}
+# Modules at the root: the public faces. They may import anything, and no package imports them.
+FACES = {"__init__", "events", "sync", "arrow", "clawtools"}
+# Public methods of named tuples, and what other libraries call private.
+NOT_PRIVATE = {"_replace", "_asdict", "_make", "_fields", "_exit", "_xoptions", "_recover_pending_workflows"}
+# Every wire's codec has these two: they are the contract of a dialect.
+CODEC = {"StreamDecoder", "StreamEncoder"}
+
+
+class Import(NamedTuple):
+    """`source` imports `name` of `target`; both are modules, named from the package on."""
+
+    source: str
+    target: str
+    name: str
+    line: int
+
+
+@cache
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(modules()[module].read_text())
+
+
+@cache
+def imports() -> tuple[Import, ...]:
+    return tuple(found for name in modules() for found in _imports_of(name))
+
+
+def _imports_of(module: str) -> Iterator[Import]:
+    is_package = modules()[module].name == "__init__.py" and module != "__init__"
+    package = module.split(".") if is_package else module.split(".")[:-1]
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.partition(".")[0] == "interlingua":
+                    yield Import(module, alias.name.partition(".")[2] or "__init__", "", node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            yield from _from(module, package, node)
+
+
+def _from(module: str, package: list[str], node: ast.ImportFrom) -> Iterator[Import]:
+    if node.level:
+        base = package[: len(package) - node.level + 1]
+        target = ".".join([*base, *([node.module] if node.module else [])])
+    elif (node.module or "").partition(".")[0] == "interlingua":
+        target = (node.module or "").partition(".")[2]
+    else:
+        return
+    for alias in node.names:
+        inner = f"{target}.{alias.name}".lstrip(".")
+        if inner in modules():
+            yield Import(module, inner, "", node.lineno)
+        else:
+            yield Import(module, target or "__init__", alias.name, node.lineno)
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_version"
+
+
+def _imported(module: str) -> ModuleType:
+    return importlib.import_module("interlingua" if module == "__init__" else f"interlingua.{module}")
+
+
+# --- who imports whom ------------------------------------------------------------------------------------------------
+
+
+def test_every_package_has_a_rank() -> None:
+    """A new package takes its place in the layers before anything imports it."""
+    assert {_package(name) for name in modules()} - FACES <= set(RANK)
+
+
+def test_a_layer_imports_only_lower_layers() -> None:
+    """Values know nothing, programs know everything, and neighbours of one rank do not know each other."""
+    wrong = [
+        f"{one.source}:{one.line} imports {one.target}"
+        for one in imports()
+        if _package(one.source) not in FACES
+        and _package(one.source) != _package(one.target)
+        and (_package(one.target) in FACES or RANK[_package(one.target)] >= RANK[_package(one.source)])
+    ]
+    assert [] == wrong
+
+
+def test_there_is_no_import_cycle() -> None:
+    """Modules can be put in an order in which each imports only those before it, lazy imports counted."""
+    waiting: dict[str, set[str]] = {name: set() for name in modules()}
+    for one in imports():
+        if one.target != one.source:
+            waiting[one.source].add(one.target)
+    while free := [name for name, needs in waiting.items() if not needs & waiting.keys()]:
+        for name in free:
+            del waiting[name]
+    # What only imports a cycle is not part of one.
+    while loose := [name for name in waiting if not any(name in needs for needs in waiting.values())]:
+        for name in loose:
+            del waiting[name]
+    assert {} == {name: sorted(needs & waiting.keys()) for name, needs in waiting.items()}
+
+
+def test_dialects_do_not_import_one_another() -> None:
+    """Each wire and each file format stands alone; what they share is in the modules beside them."""
+    folders = {
+        name for name, path in modules().items() if re.fullmatch(r"dialects\.\w+", name) and path.name == "__init__.py"
+    }
+    wires = folders - {"dialects.files", "dialects.framing"}
+
+    def owner(module: str) -> str | None:
+        return next((wire for wire in wires if module == wire or module.startswith(f"{wire}.")), None)
+
+    wrong = [
+        f"{one.source}:{one.line} imports {one.target}"
+        for one in imports()
+        if owner(one.target) is not None
+        and one.source.startswith("dialects.")
+        and owner(one.source) not in (owner(one.target), None)
+    ]
+    assert [] == wrong
+    assert len(wires) >= 6
+
+
+# --- what is private -------------------------------------------------------------------------------------------------
+
+
+def test_private_modules_and_names_are_imported_only_within_their_package() -> None:
+    """A leading underscore means: of this package alone."""
+    wrong = []
+    for one in imports():
+        parts = [*one.target.split("."), *([one.name] if one.name else [])]
+        for at, part in enumerate(parts):
+            # A private module belongs to the package that has it; a private name to the package of its module.
+            owner = parts[: max(1, at if at < len(parts) - 1 or not one.name else at - 1)]
+            if _is_private(part) and one.source.split(".")[: len(owner)] != owner:
+                wrong.append(f"{one.source}:{one.line} imports {'.'.join(parts)}")
+    assert [] == wrong
+
+
+def test_private_attributes_are_used_only_within_their_package() -> None:
+    """`value._name` stands only in the package that defines `_name`."""
+    defined: dict[str, set[str]] = defaultdict(set)
+    for module in modules():
+        defined[_package(module)] |= _defined(module)
+    wrong = [
+        f"{module}:{node.lineno} {ast.unparse(node)}"
+        for module in modules()
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Attribute)
+        and _is_private(node.attr)
+        and node.attr not in defined[_package(module)] | NOT_PRIVATE
+    ]
+    assert [] == wrong
+
+
+def _defined(module: str) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree(module)):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                found.add(name)
+    return found
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name, path in modules().items() if path.name == "__init__.py"])
+def test_all_lists_exactly_the_public_names(name: str) -> None:
+    """What a package's `__all__` names exists, once; what the package imports for others is in it."""
+    module = _imported(name)
+    names = list(getattr(module, "__all__", ()))
+    assert sorted(set(names)) == sorted(names)
+    assert [] == [one for one in names if not hasattr(module, one)]
+    if names:
+        given = {
+            alias.asname or alias.name
+            for node in tree(name).body
+            if isinstance(node, ast.ImportFrom) and node.level == 1
+            for alias in node.names
+        }
+        made = {node.name for node in tree(name).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        assert set() == {one for one in given | made if not one.startswith("_")} - set(names)
+
+
+@pytest.mark.parametrize("name", [name for name, path in modules().items() if path.name == "__init__.py"])
+def test_no_module_bears_the_name_of_a_public_function(name: str) -> None:
+    """Importing such a module would replace the function in its package."""
+    module = _imported(name)
+    inner = {found.name for found in pkgutil.iter_modules(module.__path__)}
+    # `sync` and `events` are modules on purpose.
+    taken = [one for one in inner if one in getattr(module, "__all__", ()) and one not in ("sync", "events")]
+    assert [] == taken
+    assert [] == [one for one in inner if isinstance(getattr(module, one, None), FunctionType)]
+
+
+def test_no_two_public_classes_have_the_same_name() -> None:
+    """Whoever reads the name of a class that a package exports knows which one it is."""
+    exported: dict[str, set[str]] = defaultdict(set)
+    for name, path in modules().items():
+        if path.name == "__init__.py":
+            package = _imported(name)
+            for one in getattr(package, "__all__", ()):
+                if isinstance(kind := getattr(package, one), type) and one not in CODEC:
+                    exported[one].add(f"{kind.__module__}.{kind.__qualname__}")
+    assert {} == {name: places for name, places in exported.items() if len(places) > 1}
+
+
+def test_no_class_borrows_the_name_of_one_at_the_root() -> None:
+    """`Session`, `Limits` or `Stream` mean one thing everywhere."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for module in modules():
+        for node in tree(module).body:
+            if isinstance(node, ast.ClassDef) and node.name in il.__all__:
+                found[node.name].append(module)
+    assert {} == {name: places for name, places in found.items() if len(places) > 1}
+
+
+def test_no_two_modules_have_nearly_the_same_name() -> None:
+    """A catalog and a catalogue are one thing too many."""
+    names = {name.rpartition(".")[2] for name in modules()}
+    assert [] == [name for name in names if f"{name}ue" in names]
+
+
+# --- wires -----------------------------------------------------------------------------------------------------------
+
+
+def test_no_table_is_keyed_by_wire_names_outside_the_dialects() -> None:
+    """What differs between wires is in the `Wire` value; a plugin's wire then works everywhere."""
+    names = set(il.DIALECTS)
+    wrong = []
+    for module in modules():
+        for node in ast.walk(tree(module)) if _package(module) != "dialects" else ():
+            if isinstance(node, ast.Dict):
+                keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+                # Some providers have the name of their wire: a table of providers has others beside them.
+                if keys and 2 * len(names.intersection(keys)) > len(keys):
+                    wrong.append(f"{module}:{node.lineno} {keys}")
+    assert [] == wrong
+
+
+# --- the module table ------------------------------------------------------------------------------------------------
+
+
+def table() -> dict[str, str]:
+    """Module files and their lines in CONTRIBUTING's table."""
+    page = (REPOSITORY / "CONTRIBUTING.md").read_text()
+    return dict(re.findall(r"^\| `([\w./]+\.py)` \| (.+?) \|$", page, re.MULTILINE))
+
+
+def test_every_module_is_in_the_module_table() -> None:
+    """One line each; `make docs` writes it from the first sentence of the module's docstring."""
+    files = {path.relative_to(ROOT).as_posix() for path in modules().values()}
+    assert (set(), set()) == (files - set(table()), set(table()) - files), "the module table is out of date: make docs"

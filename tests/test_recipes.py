@@ -1,0 +1,75 @@
+"""CONTRIBUTING's recipes, followed literally: its files are written, loaded and used. `test_docs` runs its programs."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import interlingua as il
+from interlingua.plugins import load_plugins
+from interlingua.testing import Server
+from interlingua.tools import call_tool
+
+PAGE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+FILES = dict(re.findall(r"^```\w+ (\S+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE))
+ROWS = dict(re.findall(r"^\| ([a-z ]+) \|.* \| (\d): [^|]*\|$", PAGE, re.MULTILINE))
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Iterator[il.ToolRegistry]:
+    """All plugins of the page, loaded from the files as it shows them."""
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    registry = il.ToolRegistry()
+    plugins = load_plugins([str(tmp_path)], tools=registry)
+    assert [] == plugins.problems
+    yield registry
+    plugins.unload()
+
+
+def test_the_file_format_is_detected_and_converted_both_ways(tools: il.ToolRegistry) -> None:
+    """With a report of what it has no place for."""
+    data = {"notes": [{"who": "me", "text": "Hi"}, {"who": "model", "text": "Hello!"}]}
+    found = il.detect(data)
+    assert found is not None
+    assert "notes" == found.dialect
+    assert data == il.convert(data, "notes").body
+    wire = il.convert(data, "openai-completions").body
+    assert ["Hi", "Hello!"] == [message["content"] for message in wire["messages"]]
+    call = il.ToolCall(id="c", name="read", arguments={})
+    conversation = il.Conversation(entries=(il.Entry(message=il.AssistantMessage(content=(call,))),))
+    assert il.encode(conversation, "notes", adapt=False).losses
+
+
+def test_the_variant_of_a_wire_is_called_and_detected(tools: il.ToolRegistry) -> None:
+    """Against the test server, which learns its paths from the value."""
+    with Server() as server:
+        server.say("Hello!")
+        model = il.ModelDescriptor(
+            id="spare/small", api="spare-chat", provider="spare", base_url=server.base_url("spare-chat")
+        )
+        assert "Hello!" == il.sync.complete(model, "Hi", api_key="k").text
+        assert server.requests[-1].path.endswith("/llm/spare/talk")
+    found = il.detect({"model": "spare/small", "messages": [{"role": "user", "content": "Hi"}]})
+    assert found is not None
+    assert "spare-chat" == found.dialect
+
+
+def test_the_plugin_brings_its_tool(tools: il.ToolRegistry) -> None:
+    """Ready to be called."""
+    tool = tools.resolve("tide")
+    assert tool is not None
+    result = asyncio.run(call_tool(tool, "c", {"port": "Brest"}))
+    assert (il.TextBlock(text="Brest: high"),) == tuple(result.content)
+
+
+@pytest.mark.parametrize(
+    ("change", "folder"), [("file format", "notes"), ("variant of a wire", "spare"), ("plugin", "tides")]
+)
+def test_a_recipe_takes_as_many_files_as_the_table_says(change: str, folder: str) -> None:
+    """Counted in the page itself."""
+    assert int(ROWS[change]) == len([name for name in FILES if name.startswith(f"{folder}/")])
