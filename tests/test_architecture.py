@@ -1,4 +1,4 @@
-"""The shape of the package: who may import whom, what is private, and that every module is in the module table.
+"""The shape of the package: who may import whom, what is private, and what names mean.
 
 Read from the source with `ast`, so that imports inside functions and under TYPE_CHECKING count like any other.
 """
@@ -19,7 +19,6 @@ import pytest
 import interlingua as il
 
 ROOT = Path(il.__file__).parent
-REPOSITORY = Path(__file__).parents[1]
 
 # A package imports only packages of lower rank, or itself. Those of equal rank do not know each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
@@ -288,18 +287,3 @@ def test_no_table_is_keyed_by_wire_names_outside_the_dialects() -> None:
                 if keys and 2 * len(names.intersection(keys)) > len(keys):
                     wrong.append(f"{module}:{node.lineno} {keys}")
     assert [] == wrong
-
-
-# --- the module table ------------------------------------------------------------------------------------------------
-
-
-def table() -> dict[str, str]:
-    """Module files and their lines in CONTRIBUTING's table."""
-    page = (REPOSITORY / "CONTRIBUTING.md").read_text()
-    return dict(re.findall(r"^\| `([\w./]+\.py)` \| (.+?) \|$", page, re.MULTILINE))
-
-
-def test_every_module_is_in_the_module_table() -> None:
-    """One line each; `make docs` writes it from the first sentence of the module's docstring."""
-    files = {path.relative_to(ROOT).as_posix() for path in modules().values()}
-    assert (set(), set()) == (files - set(table()), set(table()) - files), "the module table is out of date: make docs"

@@ -72,3 +72,11 @@ def test_the_loss_tables_are_as_the_code_has_them() -> None:
     """`make docs` has been run since a dialect changed."""
     done = subprocess.run([sys.executable, ROOT / "docs/generate.py", "--check"], check=False)
     assert done.returncode == 0, "docs/dialects.md is out of date: run `make docs`"
+
+
+def test_every_module_is_in_the_module_table() -> None:
+    """CONTRIBUTING has one line each, from the first sentence of the module's docstring, and no line too many."""
+    package = Path(interlingua.__file__).parent
+    files = {path.relative_to(package).as_posix() for path in package.rglob("*.py")}
+    named = set(re.findall(r"^\| `([\w./]+\.py)` \| .+ \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
+    assert (set(), set()) == (files - named, named - files), "the module table is out of date: run `make docs`"
