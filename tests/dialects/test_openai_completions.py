@@ -1009,6 +1009,8 @@ ENDS: list[tuple[Any, dict[str, Any], str]] = [
     ("model_context_window_exceeded", {"content": "a"}, "error"),
     ("eos_token", {"content": "a"}, "stop"),
     ("eos_token", {"content": None}, "error"),
+    ("eos_token", {"tool_calls": [CALL]}, "length"),
+    ("MAX_TOKENS", {"tool_calls": [CALL]}, "length"),
     ("", {"content": "a"}, "stop"),
     (None, {"content": "a"}, "stop"),
     ("stop", {"content": None, "refusal": "no"}, "error"),
@@ -1019,7 +1021,8 @@ ENDS: list[tuple[Any, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("word", "told", "reason"), ENDS)
 def test_how_an_answer_ended(word: Any, told: dict[str, Any], reason: str) -> None:
     """
-    The content bears out the reason (oddity 16, case 41), the host's word is kept, unknown words are a stop.
+    The content bears out the reason (oddity 16, case 41), the host's word is kept, unknown words are a stop; but
+    calls in an answer that ended with an unknown word do not run, since it may have been cut.
     """
     answer = wire.decode_response(whole(told, word))
     assert (reason, word) == (answer.stop_reason, answer.stop_detail)

@@ -51,6 +51,18 @@ def fit(
     asked: Reasoning, model: Generation, forms: Collection[Form] = EVERY_FORM, *, room: int | None = None
 ) -> Fitted:
     """What to ask of a model that is told in these forms. `room` is the limit that a budget must stay below."""
+    fitted = _fit(asked, model, forms, room)
+    # The fewest tokens of a model that always reasons may be more than the room: what was chosen is fitted as well,
+    # until it stands. Each step says less than the one before.
+    while fitted.reasoning is not None and fitted.reasoning != asked:
+        again = _fit(fitted.reasoning, model, forms, room)
+        if again.reasoning == fitted.reasoning:
+            break
+        fitted = Fitted(again.reasoning, fitted.why, fitted.severity)
+    return fitted
+
+
+def _fit(asked: Reasoning, model: Generation, forms: Collection[Form], room: int | None) -> Fitted:
     off = asks(asked) and is_off(asked)
     if model.reasoning is False:
         return Fitted(None, "the model does not reason", "record" if off else "dropped")

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.losses import Encoded, Reporter, encoded
-from ...values.messages import AssistantMessage, Block, StopReason, TextBlock, blocks_of
+from ...values.messages import AssistantMessage, Block, StopReason, TextBlock, ToolCall, blocks_of
 from ...values.request import Request
 from ..residual import (
     MESSAGE,
@@ -16,6 +16,7 @@ from ..residual import (
     body_of,
     each,
     generated_id,
+    meaning,
     named,
     optional,
     put_back,
@@ -80,6 +81,9 @@ def reason_of(word: str | None, content: tuple[Block, ...]) -> StopReason:
     """Why the answer ended. A refusal is no answer, whatever the wire calls it."""
     if any(isinstance(block, TextBlock) and block.refusal for block in content):
         return "error"
+    # A word that no host is known to use may mean that the answer was cut: its calls must not run.
+    if word and meaning(word, STOP_REASONS) is None and any(isinstance(block, ToolCall) for block in content):
+        return "length"
     return reason_for(word, STOP_REASONS, content)
 
 
