@@ -74,6 +74,8 @@ class CallReader:
                 call = None
         elif given is not None:
             call = next((known for known in self._calls if known.id == given), None)
+            if call in touched and name:
+                call = None  # a whole answer in place of a stream, whose calls share an id
         else:
             call = self._calls[-1] if self._calls else None
             if call is not None and name and call.name and (name != call.name or call in touched):
