@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.chat.rendering import MOST_CHARACTERS, MOST_LINES, Blocks, Piece
+from interlingua.chat.rendering import MAX_CHARACTERS, MAX_LINES, Blocks, Piece
 
 WORDS = st.sampled_from(
     [
@@ -71,7 +71,7 @@ def test_long_code_is_shown_in_parts_that_are_code_each() -> None:
     assert all(piece.markdown.startswith("```python\n") for piece in pieces)
     assert all(piece.markdown.rstrip().endswith("```") for piece in pieces)
     assert [False, True] == [pieces[0].continues, pieces[1].continues]
-    assert max(piece.text.count("\n") for piece in pieces) <= MOST_LINES
+    assert max(piece.text.count("\n") for piece in pieces) <= MAX_LINES
 
 
 def test_a_long_table_keeps_its_head_in_each_part() -> None:
@@ -88,4 +88,4 @@ def test_the_tail_stays_short_in_a_line_without_end() -> None:
     for _ in range(5_000):
         blocks.feed("word after word ")
         longest = max(longest, len(blocks.tail.text) if blocks.tail is not None else 0)
-    assert longest <= MOST_CHARACTERS
+    assert longest <= MAX_CHARACTERS

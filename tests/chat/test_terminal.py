@@ -140,7 +140,7 @@ def test_branches_are_made_seen_and_changed(terminals: Any) -> None:
     terminal.type("first thing")
     terminal.wait_for(r"\nfirst thing[\s\S]*\n›\s*\n debug")
     terminal.type("/branch start")
-    terminal.wait_for(r"called start")
+    terminal.wait_for(r"labelled start")
     terminal.type("on the one hand")
     terminal.wait_for(r"\non the one hand[\s\S]*\n›\s*\n debug")
     terminal.type("/undo")
@@ -156,7 +156,7 @@ def test_branches_are_made_seen_and_changed(terminals: Any) -> None:
     number = re.search(r"(\d+)\s+· model: on the one hand", screen)
     assert number is not None
     terminal.type(number[1])
-    terminal.wait_until(lambda text: text.count("stands there now") == 2, "where it stands, again", scrolled=True)
+    terminal.wait_until(lambda text: text.count("the head is there now") == 2, "where it stands, again", scrolled=True)
     assert ["first thing", "on the one hand"] == said(terminal)
 
 

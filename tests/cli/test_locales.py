@@ -80,7 +80,7 @@ def walk_through(locale, folder):
         ("check", "日本.json"): "日本.json: no problems",
         ("detect", "日本.json"): "日本.json",
         ("detect", "日本.json", "--json"): '"日本.json"',
-        ("diff", "日本.json", "日本.json"): "the same",
+        ("diff", "日本.json", "日本.json"): "no differences",
         ("stats", "日本.json"): "1 user",
         ("dialects",): "anthropic-messages",
         ("convert", "日本.json", "-t", "openai-completions"): TEXT,

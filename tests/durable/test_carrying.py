@@ -61,7 +61,7 @@ async def test_a_final_answer_that_is_not_of_the_schema_is_sent_back(tmp_path: P
     wrong = il.AssistantMessage(content="well", stop_reason="stop")
     outcome = await taken_up(tmp_path, order("judge"), PROMPT, wrong)
     assert {"verdict": "guilty"} == outcome.output
-    assert "Your answer is not what was asked for" in texts(tmp_path)[2]
+    assert "Your answer does not match the requested format" in texts(tmp_path)[2]
 
 
 async def test_calls_are_answered_even_where_a_limit_is_reached(tmp_path: Path) -> None:

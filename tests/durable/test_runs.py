@@ -94,7 +94,7 @@ def test_all_workers_together_keep_to_the_total(yard: Yard) -> None:
 
 
 BAD = {
-    "poison": "agent 'poison' could not be made: ValueError: this factory always raises",
+    "poison": "agent 'poison' could not be created: ValueError: this factory always raises",
     "nobody": "unknown agent 'nobody'",
     "no.such.module:factory": "ModuleNotFoundError",
     "forgetful": "must use its session",

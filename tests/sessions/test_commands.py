@@ -185,7 +185,7 @@ def test_doctor_writes_over_nothing(tmp_path: Path) -> None:
     """Not over the patient, and over another file only when told to."""
     path = write_lines(tmp_path / "x.jsonl", b"{torn")
     other = write_lines(tmp_path / "y.jsonl", b"mine")
-    assert "new file" in run_command("doctor", path, "-o", path).err
+    assert "give another file with -o" in run_command("doctor", path, "-o", path).err
     assert "--force" in run_command("doctor", path, "-o", other).err
     assert 0 == run_command("doctor", path, "-o", other, "--force").code
     assert 1 == run_command("doctor", tmp_path / "none.jsonl").code

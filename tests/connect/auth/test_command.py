@@ -239,7 +239,7 @@ async def test_a_device_login_from_the_command_line(server: LoginServer, env: En
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "said"), [(200, 0, "takes it"), (401, 1, "refuses the key"), (500, 0, "500")]
+    ("status", "code", "said"), [(200, 0, "accepted by the provider"), (401, 1, "rejected the key"), (500, 0, "500")]
 )
 async def test_a_live_check_asks_the_provider_with_the_key_in_a_header(
     status: int, code: int, said: str, env: Env

@@ -54,7 +54,7 @@ def test_an_unknown_provider_is_an_error(tmp_path: Path) -> None:
     """One line that names the providers there are."""
     outcome = models(tmp_path, "--provider", "nobody")
     assert 1 == outcome.code
-    assert outcome.err.startswith("interlingua: no provider `nobody`; there are anthropic, ")
+    assert outcome.err.startswith("interlingua: unknown provider 'nobody'; valid providers: anthropic, ")
 
 
 def test_a_mistake_in_the_file_is_one_line(tmp_path: Path) -> None:
