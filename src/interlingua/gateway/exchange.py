@@ -1,0 +1,88 @@
+"""One request through the gateway, and what looks at it: the gate before a provider is asked, observers afterwards.
+
+The routes and lanes fill an `Exchange` as it goes on; the gate, the ledger, the recorder, the metrics and the access
+log read it. None of them is on the way of an event: a stream is observed when it has ended, however it ended.
+"""
+
+from typing import Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct, field
+
+from ..dialects.wire import Wire
+from ..values.errors import InterlinguaError
+from ..values.losses import Loss
+from ..values.messages import AssistantMessage, Usage
+from ..values.request import ModelDescriptor, Request
+
+Lane: TypeAlias = Literal["same", "translated", "passed"]
+
+
+class ClientKey(Struct, frozen=True, kw_only=True):
+    """Who asks, and what that key may do; None means no limit. `LOCAL` is whoever reaches a gateway without keys."""
+
+    name: str
+    models: tuple[str, ...] | None = None  # aliases or `provider/model` patterns with `*`
+    max_losses: Literal["any", "minor", "none"] = "any"
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    concurrency: int | None = None
+    budget: float | None = None  # US dollars in a `budget_period`
+    budget_period: Literal["day", "month", "total"] = "total"
+    expires: float | None = None  # seconds since 1970
+    passthrough: bool = False  # may use paths of a wire that the gateway only passes on
+
+
+LOCAL = ClientKey(name="local", passthrough=True)
+
+
+class Exchange(Struct, kw_only=True, eq=False):
+    """One request: what the client asked, who answered, and how it ended. Times are seconds since 1970."""
+
+    id: str
+    key: ClientKey
+    wire: Wire  # the client's
+    asked_model: str  # as the client wrote it
+    is_stream: bool
+    started: float
+    request: Request | None = None
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)  # of the client, those that belong to the request; no key
+    session: str | None = None  # the client's own name for the conversation, where a header or the body has one
+    lane: Lane = "translated"
+    model: ModelDescriptor | None = None  # that answered, or was asked last
+    attempts: int = 0
+    losses: tuple[Loss, ...] = ()
+    answer: AssistantMessage | None = None  # whole, or what there was of it when it ended
+    usage: Usage | None = None
+    is_estimated: bool = False  # the usage is ours: the stream was cut or the client left before the provider's came
+    cost: float | None = None  # None: the price is not known
+    status: int = 0
+    error: InterlinguaError | None = None
+    is_aborted: bool = False  # by the client
+    first_byte: float | None = None
+    finished: float | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class Reservation(Protocol):
+    """What one exchange may use, put aside until it is known what it used."""
+
+    async def settle(self, exchange: Exchange) -> None:
+        """Called exactly once, also where the provider failed or the client left."""
+
+
+class Gate(Protocol):
+    """Decides before dispatch. It refuses with a typed error (`AuthFailed`, `RateLimited` …) or raises what it cannot
+    decide: the gateway fails closed."""
+
+    async def identify(self, secret: str | None) -> ClientKey:
+        """The key that a request brought."""
+
+    async def admit(self, exchange: Exchange, *, input_tokens: int, highest_cost: float | None) -> Reservation:
+        """Puts aside a request, its tokens and its highest cost (None: unknown; refused where there is a budget)."""
+
+
+class Observer(Protocol):
+    """Sees each exchange once, when it has ended. A failing observer costs its own record and a line in the log."""
+
+    async def observe(self, exchange: Exchange) -> None: ...
