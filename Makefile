@@ -10,7 +10,7 @@ SLOW := laws fuzz sdk cli test_corpus.py test_docs.py testing connect sessions a
 PROGRAMS := rg:ripgrep fdfind:fd-find bwrap:bubblewrap tmux:tmux chromium:chromium
 
 .DEFAULT_GOAL := help
-.PHONY: help setup programs demo test check corpus crash bench interop web docs lock format clean
+.PHONY: help setup programs demo test check corpus attack crash bench interop web docs lock format clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -52,6 +52,9 @@ test: programs check web/node_modules/.package-lock.json ## All tests: the fast 
 
 corpus: setup ## Recorded provider traffic through every dialect: pass counts, and what fails
 	$(BIN)/python -m tests.corpus
+
+attack: setup programs ## Every class of attack that docs/security.md lists: how many inputs were tried, how many held
+	$(BIN)/python tests/attack_table.py
 
 crash: setup ## Hundreds of kill -9 at random points of sessions, agent runs and durable runs
 	INTERLINGUA_KILLS=$(KILLS) $(BIN)/pytest -q -n $(JOBS) tests/sessions tests/agent tests/durable -k "kill or crash"

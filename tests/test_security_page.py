@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from attack_table import ROWS
+
 ROOT = Path(__file__).parent.parent
 NAMED = re.compile(r"\b(test_\w+)(?!\.py)\b")
 
@@ -18,3 +20,11 @@ def test_every_test_that_the_security_page_names_exists() -> None:
     }
     assert len(named) > 150
     assert set() == named - there
+
+
+def test_every_test_that_the_table_of_attacks_names_exists() -> None:
+    """A row of `make attack` without tests would hold by trying nothing."""
+    for test in (test for row in ROWS for test in row.tests):
+        path, _, name = test.partition("::")
+        assert (ROOT / "tests" / path).exists(), test
+        assert not name or re.search(rf"def {name}\(", (ROOT / "tests" / path).read_text()), test

@@ -1,0 +1,109 @@
+"""The table of attacks: class, inputs tried, inputs held. `make attack` prints it; `-k WORD` runs the rows that match.
+
+Each row of ROWS is data: a class of attack and the tests that make it, as pytest names them (a file, `file::test`, or a
+directory). To add a row, write the attack as tests and add one `Row` at the end of its group; nothing else.
+
+What counts as one input: a test, each case of a parametrised test, and each example that hypothesis tried. A test that
+makes its attacks in a loop says how many by pytest's own fixture: `record_property("tried", 2864)`.
+
+A row is held if every one of its tests passed. A skipped test was not tried: it is named below the table with its
+reason. The exit code is 1 if a row is not held, or if nothing of it was tried. docs/security.md quotes the numbers.
+"""
+
+import re
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = re.compile(r"(\d+) passing, (\d+) failing")
+
+
+class Row(NamedTuple):
+    """A class of attack and the tests that make it, relative to tests/."""
+
+    attack: str
+    tests: tuple[str, ...]
+
+
+ROWS = (
+    # files and paths
+    Row("paths and links that leave the root", ("tools/fs/test_attacks.py", "tools/fs/test_links.py")),
+    Row("globs that take for ever", ("tools/fs/test_globs.py",)),
+    # commands
+    Row("commands: keys, escapes, floods, leftovers", ("tools/exec/test_attacks.py",)),
+    Row("command lines that hide what they run", ("tools/test_policy.py",)),
+    Row("terminal sequences in output of commands", ("tools/exec/test_output.py",)),
+    # web
+    Row("addresses that are not public (SSRF)", ("tools/web/test_addresses.py", "tools/web/test_fetch.py")),
+    Row("pages that instruct the model", ("tools/web/test_untrusted.py",)),
+    # plugins and MCP
+    Row("hostile plugins", ("plugins/test_attacks.py",)),
+    Row("hostile MCP servers", ("mcp_tools/test_client.py",)),
+)
+
+
+class Count:
+    """Counts the inputs of one pytest run, row by row."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = rows
+        self.tried = dict.fromkeys(rows, 0)
+        self.held = dict.fromkeys(rows, 0)
+        self.notes: list[str] = []
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
+        """Counts a test when it has run; a failure while it is set up or cleaned up is a failure too."""
+        outcome: Any = yield
+        report = outcome.get_result()
+        for row in self.rows_of(item.nodeid):
+            if report.skipped:
+                self.notes.append(f"not tried: {item.nodeid}: {report.longrepr[-1]}")
+            elif report.when == "call":
+                tried, held = inputs(item, report)
+                self.tried[row] += tried
+                self.held[row] += held
+            elif report.failed:
+                self.tried[row] += 1
+            if report.failed:
+                self.notes.append(f"NOT HELD: {item.nodeid}")
+
+    def rows_of(self, nodeid: str) -> list[Row]:
+        """The rows that name a test, its file or its directory."""
+        name = nodeid.removeprefix("tests/")
+        return [row for row in self.rows if any(re.match(re.escape(test) + r"($|[/:\[])", name) for test in row.tests)]
+
+
+def inputs(item: pytest.Item, report: pytest.TestReport) -> tuple[int, int]:
+    """How many inputs a test tried, and how many of them held."""
+    counted = sum(int(value) for name, value in report.user_properties if name == "tried")
+    examples = EXAMPLES.findall(getattr(item, "hypothesis_statistics", ""))
+    tried = counted or sum(int(passed) + int(failed) for passed, failed in examples) or 1
+    return tried, tried if report.passed else tried - 1
+
+
+def main() -> int:
+    """Runs the tests of all rows once and prints the table."""
+    parser = ArgumentParser(description="Attack the package and print a table: class, tried, held.")
+    parser.add_argument("-k", metavar="WORD", default="", help="only the rows whose class contains this")
+    arguments = parser.parse_args()
+    rows = [row for row in ROWS if arguments.k.casefold() in row.attack.casefold()]
+    count = Count(rows)
+    tests = dict.fromkeys(f"{ROOT}/tests/{test}" for row in rows for test in row.tests)
+    code = pytest.main(["-q", "--no-header", "--tb=short", f"--rootdir={ROOT}", *tests], plugins=[count])
+    width = max(len(row.attack) for row in rows)
+    print(f"\n{'class':{width}}  {'tried':>9}  {'held':>9}")
+    for row in rows:
+        print(f"{row.attack:{width}}  {count.tried[row]:>9,}  {count.held[row]:>9,}")
+    print(f"{'all':{width}}  {sum(count.tried.values()):>9,}  {sum(count.held.values()):>9,}")
+    print(*count.notes, sep="\n")
+    return 0 if code == 0 and all(count.tried[row] == count.held[row] > 0 for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
