@@ -4,6 +4,7 @@ The routes and lanes fill an `Exchange` as it goes on; the gate, the ledger, the
 log read it. None of them is on the way of an event: a stream is observed when it has ended, however it ended.
 """
 
+from fnmatch import fnmatchcase
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
@@ -31,8 +32,22 @@ class ClientKey(Struct, frozen=True, kw_only=True):
     expires: float | None = None  # seconds since 1970
     passthrough: bool = False  # may use paths of a wire that the gateway only passes on
 
+    def allows(self, *names: str) -> bool:
+        """Whether the key may use a model, by any of its names (the alias that was asked for, `provider/model`)."""
+        if self.models is None:
+            return True
+        return any(fnmatchcase(name, pattern) for name in names for pattern in self.models)
+
 
 LOCAL = ClientKey(name="local", passthrough=True)
+
+
+class Quota(Struct, frozen=True):
+    """What is left of a limit of a key, for the headers of the answer. `reset`: seconds until all of it is free."""
+
+    limit: int
+    remaining: int
+    reset: float
 
 
 class Exchange(Struct, kw_only=True, eq=False):
@@ -59,6 +74,7 @@ class Exchange(Struct, kw_only=True, eq=False):
     status: int = 0
     error: InterlinguaError | None = None
     is_aborted: bool = False  # by the client
+    quotas: dict[str, Quota] = field(default_factory=dict)  # `requests`, `tokens`: set by the gate, where limited
     first_byte: float | None = None
     finished: float | None = None
     extra: dict[str, Any] = field(default_factory=dict)
@@ -68,7 +84,11 @@ class Reservation(Protocol):
     """What one exchange may use, put aside until it is known what it used."""
 
     async def settle(self, exchange: Exchange) -> None:
-        """Called exactly once, also where the provider failed or the client left."""
+        """Called exactly once, also where the provider failed or the client left; never raises.
+
+        It reads `usage` and `cost`, the sum over all attempts that a provider charges. No usage and no answer means
+        that nothing was used; usage without a cost, that what was put aside is taken as spent.
+        """
 
 
 class Gate(Protocol):
@@ -78,8 +98,14 @@ class Gate(Protocol):
     async def identify(self, secret: str | None) -> ClientKey:
         """The key that a request brought."""
 
-    async def admit(self, exchange: Exchange, *, input_tokens: int, highest_cost: float | None) -> Reservation:
-        """Puts aside a request, its tokens and its highest cost (None: unknown; refused where there is a budget)."""
+    async def admit(
+        self, exchange: Exchange, *, input_tokens: int, output_tokens: int = 0, highest_cost: float | None
+    ) -> Reservation:
+        """Puts aside a request, its tokens and its highest cost (None: unknown; refused where there is a budget).
+
+        `output_tokens` is the longest answer that the request allows. Of the exchange it reads the key, `asked_model`
+        and `model`, and fills `quotas`.
+        """
 
 
 class Observer(Protocol):
