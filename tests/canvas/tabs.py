@@ -1,13 +1,11 @@
 """What browser tests share: canvases to look at, and tabs that notice every error and every foreign request."""
 
-import asyncio
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -16,6 +14,7 @@ import pytest
 
 from interlingua.canvas.library import Library
 from interlingua.canvas.server import Canvas
+from interlingua.testing.threads import LoopThread
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 # Milliseconds to wait for what must come: long, because a busy machine is no failure.
@@ -75,20 +74,16 @@ class Threaded:
     """A canvas in a thread of this process: starts in milliseconds, and can be given a client of the test's own."""
 
     def __init__(self, home: Path, **how: Any) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        self._thread = LoopThread("canvas")
+        self._thread.start(self._start(home, how))
         self.home = home
-        self.canvas = self.run(self._started(home, how))
 
-    @staticmethod
-    async def _started(home: Path, how: dict[str, Any]) -> Canvas:
-        canvas = Canvas(Library(home), port=0, **how)
-        await canvas.start()
-        return canvas
+    async def _start(self, home: Path, how: dict[str, Any]) -> None:
+        self.canvas = Canvas(Library(home), port=0, **how)
+        await self.canvas.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
+        return self._thread.run(work)
 
     @property
     def link(self) -> str:
@@ -100,9 +95,7 @@ class Threaded:
 
     def stop(self) -> None:
         self.run(self.canvas.stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.stop()
 
     def __enter__(self) -> Self:
         return self

@@ -113,6 +113,18 @@ print("end")
 """
 
 
+def test_a_loop_that_is_closed_by_hand_leaves_no_open_client(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """Closed without `shutdown_asyncgens`, as some programs do with a loop of their own: the next call closes it."""
+    client = Client()
+    for _ in range(3):
+        loop = asyncio.new_event_loop()
+        assert "Hello" == loop.run_until_complete(_text(server, client=client, headers={"Connection": "close"}))
+        loop.close()
+    assert "Hello" == asyncio.run(_text(server, client=client))
+    gc.collect()
+    assert "Unclosed" not in caplog.text
+
+
 def test_nothing_is_left_unclosed(server: Server) -> None:
     """In development mode with warnings as errors, a program that asks, leaves and drops streams says nothing."""
     server.say("Hello")

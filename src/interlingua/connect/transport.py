@@ -110,8 +110,12 @@ class HttpTransport:
         generator = self._opened()
         keeper = _Keeper(generator, await anext(generator))
         with self._lock:
-            self._sessions = {one: kept for one, kept in self._sessions.items() if not one.is_closed()}
+            ended = [loop for loop in self._sessions if loop.is_closed()]
+            left = [self._sessions.pop(loop) for loop in ended]
             self._sessions[asyncio.get_running_loop()] = keeper
+        # A loop that was closed without `shutdown_asyncgens` left its client open. This waits for nothing there.
+        for kept in left:
+            await kept.generator.aclose()
         return keeper
 
     async def _opened(self) -> "AsyncGenerator[aiohttp.ClientSession, None]":
