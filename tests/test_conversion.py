@@ -373,5 +373,5 @@ def test_a_list_of_conversations_is_never_read_as_one(name: str) -> None:
     one = il.encode(il.Conversation(entries=entries), name).bytes().decode()
     for data in (f"{one}\n{one}\n", f"[{one},{one}]", [json.loads(one)] * 2):
         for named in (name, None):
-            with pytest.raises(il.InterlinguaError, match="2 conversations; decode each by itself"):
+            with pytest.raises(il.InterlinguaError, match="2 conversations; use read"):
                 il.decode(data, named)

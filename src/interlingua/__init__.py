@@ -1,12 +1,12 @@
 """One conversation format for LLMs, and lossless codecs between it and every wire and transcript format.
 
-Convert    detect decode encode convert check adapt; dialect wire DIALECTS; dump load fold
+Convert    detect decode read encode convert check adapt; dialect wire DIALECTS; dump load fold
 Call       complete stream Client Stream Retry Abort; sync has the same for programs without an event loop
 Work       Agent Limits Session; tool Tool ToolContext ToolResult ToolRegistry; load_plugins create_toolkit
 Messages   UserMessage AssistantMessage ToolResultMessage SystemMessage CustomMessage; Message
 Blocks     TextBlock ThinkingBlock ImageBlock AudioBlock DocumentBlock ToolCall OpaqueBlock
 Requests   Request Context Options CallOptions Reasoning ModelDescriptor ToolSpec Conversation Entry Usage Cost
-Results    Encoded Loss Detection Finding; events has the events of streams and agents
+Results    Encoded Loss Detection; events has the events of streams and agents
 Errors     InterlinguaError and its tree: FormatError DialectError Unsupported BadWire TransportError TimedOut Aborted
            ProviderError AuthFailed RateLimited Overloaded ContextTooLong ContentFiltered BadRequest
            ToolInputError ToolAuthorizationError
@@ -82,9 +82,11 @@ if TYPE_CHECKING:
     from .connect.retry import Retry
     from .connect.stream import Stream
     from .conversion.adapting.adapter import adapt
-    from .conversion.checks import Finding, check
+    from .conversion.checks import Finding as Finding
+    from .conversion.checks import check
     from .conversion.converting import convert, decode, encode
     from .conversion.detection import Detection, detect
+    from .conversion.sources import read
     from .plugins.loading import load_plugins
     from .plugins.toolkit import create_toolkit
     from .sessions.session import Session
@@ -115,6 +117,7 @@ _LAZY = {
     "detect": "conversion.detection",
     "encode": "conversion.converting",
     "load_plugins": "plugins.loading",
+    "read": "conversion.sources",
     "stream": "connect.client",
     "tool": "tools.decorator",
 }
@@ -159,7 +162,6 @@ __all__ = [
     "DocumentBlock",
     "Encoded",
     "Entry",
-    "Finding",
     "FormatError",
     "ImageBlock",
     "InterlinguaError",
@@ -208,6 +210,7 @@ __all__ = [
     "fold",
     "load",
     "load_plugins",
+    "read",
     "stream",
     "sync",
     "tool",

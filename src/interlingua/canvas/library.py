@@ -247,7 +247,7 @@ def _conversations(
     notes: list[sources.Problem] = []
     for document in sources.documents_of(data, name, dialect, notes):
         try:
-            kind = dialect or _detected(document.data)
+            kind = dialect or document.dialect or _detected(document.data)
             yield conversion.decode(document.data, kind), kind, document.line
         except InterlinguaError as error:
             problems.append(FileNote(document.line, str(error)))

@@ -150,7 +150,7 @@ def _file(task: tuple[Source, str | None, str, bool, int]) -> tuple[list[Result]
 def _converted(document: Document, origin: str | None, target: str, strict: bool) -> Result:
     result = Result(document)
     try:
-        named = origin or _named(document)
+        named = origin or document.dialect or _named(document)
         result.detected = named
         encoded: Encoded = conversion.convert(document.data, target, named, strict=strict)
         result.payload = encoded.bytes()

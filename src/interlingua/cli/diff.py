@@ -44,7 +44,7 @@ def _one(name: str, origin: str | None) -> Conversation:
     if problems or len(documents) != 1:
         why = problems[0].message if problems else f"{len(documents)} conversations; give a file with one"
         raise InterlinguaError(f"{name}: {why}")
-    return conversion.decode(documents[0].data, origin)
+    return conversion.decode(documents[0].data, origin or documents[0].dialect)
 
 
 Row = tuple[str, int | None, int | None, list[str]]

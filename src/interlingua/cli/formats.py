@@ -7,7 +7,7 @@ from click.shell_completion import get_completion_class
 from rich.table import Table
 from rich.text import Text
 
-from ..conversion import detect, sources
+from ..conversion import Detection, detect, sources
 from ..conversion.checks import Finding, check
 from ..dialects import DIALECTS, FORMATS, WIRES, dialect
 from . import output
@@ -26,7 +26,7 @@ def check_command(inputs: tuple[str, ...], origin: str | None, target: str | Non
     """
     problems: list[sources.Problem] = []
     rows = [
-        (document.name, check(document.data, origin, target))
+        (document.name, check(document.data, origin or document.dialect, target))
         for source in sources.expand(inputs)
         for document in sources.documents(source, origin, problems)
     ]
@@ -69,7 +69,9 @@ def detect_command(inputs: tuple[str, ...], as_json: bool) -> None:
     rows = []
     for source in sources.expand(inputs):
         for document in sources.documents(source, None, problems):
-            found = detect(document.data)
+            found = (
+                Detection(document.dialect, "a zip or database of it") if document.dialect else detect(document.data)
+            )
             if found is None:
                 problems.append(sources.Problem(document.name, "no known format"))
             else:

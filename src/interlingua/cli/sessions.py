@@ -301,7 +301,7 @@ def import_(place: _Place, inputs: tuple[str, ...], origin: str | None, new_id: 
         for source in sources.expand(inputs):
             for document in sources.documents(source, origin, problems):
                 try:
-                    conversation = conversion.decode(document.data, origin)
+                    conversation = conversion.decode(document.data, origin or document.dialect)
                     with save(conversation, id=new_id, agent=place.agent, store=store) as session:
                         row = {"source": document.name, "id": session.id, "where": session.where}
                     given = sum(not compacting.is_bookkeeping(entry.message) for entry in conversation.entries)

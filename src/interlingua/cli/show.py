@@ -75,7 +75,7 @@ def _conversations(
     for source in sources.expand(inputs):
         for document in sources.documents(source, origin, problems):
             try:
-                yield document.name, conversion.decode(document.data, origin)
+                yield document.name, conversion.decode(document.data, origin or document.dialect)
             except InterlinguaError as error:
                 problems.append(sources.Problem(document.name, str(error)))
 

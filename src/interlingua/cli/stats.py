@@ -24,7 +24,7 @@ def command(inputs: tuple[str, ...], origin: str | None, as_json: bool) -> None:
     for source in sources.expand(inputs):
         for document in sources.documents(source, origin, problems):
             try:
-                totals.add_conversation(conversion.decode(document.data, origin))
+                totals.add_conversation(conversion.decode(document.data, origin or document.dialect))
             except InterlinguaError as error:
                 problems.append(sources.Problem(document.name, str(error)))
     if as_json:

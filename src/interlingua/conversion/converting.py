@@ -19,7 +19,7 @@ from ..values.losses import Encoded, Loss, Losses, extra_losses, off_path
 from ..values.messages import AssistantMessage
 from ..values.request import Conversation, Entry, ModelDescriptor, Request
 from .adapting import adapter
-from .detection import SELF, as_bytes, chunks_of, detect, is_response, stream_kind, value_of
+from .detection import SELF, as_bytes, chunks_of, detect, is_response, stream_kind, text_of_file, value_of
 
 
 def decode(data: Any, dialect: str | None = None) -> Conversation:
@@ -36,12 +36,16 @@ def decode(data: Any, dialect: str | None = None) -> Conversation:
         return _decode_own(value)
     module: Any = find(dialect)
     if dialect not in WIRES:
+        form = FORMATS[dialect]
+        value = text_of_file(data) if form.text and isinstance(data, bytes | str) else value_of(data)
         try:
-            return _conversation(module.decode(data))
+            conversation = _conversation(module.decode(value))
         except BadWire:
-            if not getattr(module, "LINES", False):
-                _refuse_several(value_of(data))
+            if not form.lines:
+                _refuse_several(value)
             raise
+        torn = getattr(value, "problems", ())
+        return replace(conversation, problems=(*torn, *conversation.problems)) if torn else conversation
     kind = stream_kind(data)
     if kind is not None:
         framing = module.framing(kind)
@@ -122,6 +126,9 @@ def _unencoded_branches(conversation: Conversation) -> Iterator[Loss]:
             )
     if conversation.head is not None:
         yield Loss("$.head", "head", "a request has no branches", "record")
+    for name in ("title", "usage"):
+        if getattr(conversation, name) is not None:
+            yield Loss(f"$.{name}", name, "a request does not carry it", "record")
 
 
 # --- our own ---------------------------------------------------------------------------------------------------------
@@ -162,7 +169,7 @@ def _refuse_several(value: Any) -> None:
     if isinstance(value, list) and len(value) > 1 and all(map(_is_whole, value)):
         raise BadWire(
             "decode",
-            f"a list of {len(value)} conversations; decode each by itself, or use `interlingua convert IN -o FOLDER/`",
+            f"a list of {len(value)} conversations; use read, or `interlingua convert IN -o FOLDER/`",
         )
 
 

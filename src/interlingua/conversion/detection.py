@@ -3,14 +3,16 @@
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from ..dialects.framing import SSE, AWSEventStream, Frame
 from ..dialects.registry import FORMATS, WIRES
 from ..dialects.wire import AWS, Evidence, Shape, Wire
 from ..dialects.wire import SSE as EVENT_STREAM
 from ..values import jsontext
-from ..values.errors import BadWire, FormatError, InterlinguaError
-from ..values.losses import Lines
+from ..values.errors import FormatError, InterlinguaError
+from ..values.losses import Lines, Text
+from ..values.request import Problem
 
 _log = logging.getLogger(__name__)
 
@@ -18,34 +20,57 @@ _log = logging.getLogger(__name__)
 
 
 def value_of(data: Any) -> Any:
-    """JSON values: parsed if they are text, a list of them if the text is a line format."""
-    if not isinstance(data, bytes | bytearray | str):
+    """A document: the JSON value of a text, `Lines` if it is JSON lines, the text itself if a text format knows it."""
+    if not isinstance(data, bytes | bytearray | str) or isinstance(data, Text):
         return data
     try:
         return jsontext.read(data)
     except FormatError:
+        text = _known_text(data)
+        if text is not None:
+            return text
         lines = _lines(data)
         if lines is None:
             raise
-        return Lines(lines)
+        return lines
 
 
-def _lines(data: bytes | bytearray | str) -> list[Any] | None:
+def text_of_file(data: bytes | bytearray | str) -> Text:
+    return Text(data if isinstance(data, str) else bytes(data).decode("utf-8-sig", "replace"))
+
+
+def _known_text(data: bytes | bytearray | str) -> Text | None:
+    """The text, if some format that is text and no JSON knows it."""
+    text: Text | None = None
+    for form in FORMATS.values():
+        if form.text:
+            text = text_of_file(data) if text is None else text
+            if holds(form.detect, text):
+                return text
+    return None
+
+
+def _lines(data: bytes | bytearray | str) -> Lines | None:
+    """The values of a file of JSON lines, without those that are torn; None where these are not the exception."""
+    lines, problems = Lines(), []
     # Not str.splitlines(): U+2028 may stand raw inside a JSON string.
-    texts: list[Any] = [
-        line for line in (data.split("\n") if isinstance(data, str) else data.split(b"\n")) if line.strip()
-    ]
-    if len(texts) < 2:
-        return None
-    values = []
+    texts: list[Any] = list(data.split("\n") if isinstance(data, str) else data.split(b"\n"))
     for number, line in enumerate(texts, 1):
+        if not line.strip():
+            continue
         try:
-            values.append(jsontext.read(line))
+            value = jsontext.read(line)
         except FormatError as error:
-            if number == 1:
-                return None
-            raise BadWire("lines", f"line {number}: {error.message}") from None
-    return values
+            problems.append(Problem(message=error.message, line=number))
+            continue
+        if isinstance(value, dict | list):
+            lines.append(value)
+        else:
+            problems.append(Problem(message="expected an object", line=number))
+    if len(lines) + len(problems) < 2 or len(problems) > len(lines):
+        return None
+    lines.problems = tuple(problems)
+    return lines
 
 
 def is_stream(data: Any) -> bool:
@@ -63,9 +88,8 @@ def stream_kind(data: Any) -> str | None:
     head = as_bytes(data[:4096])
     if head.lstrip(b"\xef\xbb\xbf\r\n\t ").startswith((b"data:", b"event:", b":", b"id:", b"retry:")):
         return EVENT_STREAM
-    # A frame begins with its length and that of its headers, a checksum, and the first header's name.
-    size, headers = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
-    return AWS if 16 <= headers + 16 <= size and b":" in head[12:14] and b"-type" in head[12:200] else None
+    # A frame begins with its length and that of its headers, and the checksum of these eight bytes.
+    return AWS if len(head) >= 12 and crc32(head[:8]) == int.from_bytes(head[8:12], "big") else None
 
 
 SELF = "interlingua"
@@ -141,10 +165,12 @@ def _findings(data: Any) -> Iterator[tuple[str, str]]:
     for reason, test in _OWN:
         if holds(test, value):
             yield SELF, reason
-    for form in FORMATS.values():
-        reason = holds(form.detect, value)
-        if reason:
-            yield form.name, str(reason)
+    for form in sorted(FORMATS.values(), key=lambda form: form.rank):
+        why = holds(form.detect, value) if form.text == isinstance(value, Text) else None
+        if why:
+            yield form.name, str(why)
+    if isinstance(value, Text):
+        return
     if isinstance(value, list) and value:
         for name, one in _ranked("chunk"):
             if all(holds(one.test, item) for item in value):
@@ -157,7 +183,10 @@ def _findings(data: Any) -> Iterator[tuple[str, str]]:
 
 _WHOLE: tuple[Shape, ...] = ("response", "request", "plain")
 _OWN: tuple[tuple[str, Callable[[Any], Any]], ...] = (
-    ("an object with `entries`", lambda v: isinstance(v["entries"], list)),
+    (
+        "an object with `entries`",
+        lambda v: isinstance(v["entries"], list) and all("message" in e for e in v["entries"]),
+    ),
     ("a `model` beside a `context`", lambda v: isinstance(v["context"]["messages"], list) and "model" in v),
 )
 

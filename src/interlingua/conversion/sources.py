@@ -1,8 +1,12 @@
-"""Where a command's input comes from: files, globs, folders, standard input; plain, gzip or zstd; bodies or lines."""
+"""Where conversations come from: files, globs, folders, standard input; plain, gzip or zstd; bodies, lines, containers.
+
+`read` gives the conversations of one file; the commands read the same `documents`.
+"""
 
 import glob
 import gzip
 import io
+import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -10,49 +14,51 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import zstandard
+from msgspec.structs import replace
 
-from ..values import jsontext
+from ..values import jsontext, request
 from ..values.errors import FormatError, InterlinguaError
-from ..values.losses import Lines
-from .converting import split, stands_alone
-from .detection import Detection, detect, is_stream
+from ..values.request import Conversation
+from . import containers
+from .containers import SourceError
+from .converting import decode, split, stands_alone
+from .detection import Detection, detect, is_stream, value_of
 
 STDIN = "-"
-ENDINGS = (".json", ".jsonl", ".ndjson", ".sse", ".txt", ".log")
+ENDINGS = (".json", ".jsonl", ".ndjson", ".sse", ".txt", ".log", ".md", ".zip", ".eval", ".db", ".sqlite", ".vscdb")
 PACKED = (".gz", ".zst")
 DEFAULT_LIMIT = 512 * 1024 * 1024
-
-
-class SourceError(InterlinguaError):
-    """A file that cannot be read as what it claims to be."""
+_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
 
 class Source(NamedTuple):
-    """One input."""
+    """One input: a file, a member of a zip, or (without a path) a stream."""
 
     path: Path | None
+    member: str | None = None
 
     @property
     def name(self) -> str:
-        return str(self.path) if self.path else "<stdin>"
+        return ":".join(str(part) for part in self if part) or "<stdin>"
 
     @property
     def stem(self) -> str:
         """The name without its endings, for naming outputs."""
         if self.path is None:
             return "stdin"
-        name = self.path.name
+        name = self.path.name if self.member is None else Path(self.member).name
         for ending in PACKED:
             name = name.removesuffix(ending)
         return name.rsplit(".", 1)[0] if name.endswith(ENDINGS) else name
 
 
 class Document(NamedTuple):
-    """One conversation's data, and its line or number if the file holds several."""
+    """One conversation's data, its line or number if the file holds several, and its format where that is known."""
 
     source: Source
     line: int | None
     data: Any
+    dialect: str | None = None
 
     @property
     def name(self) -> str:
@@ -64,6 +70,7 @@ class Problem(NamedTuple):
 
     name: str
     message: str
+    line: int | None = None
 
 
 def expand(inputs: Iterable[str]) -> list[Source]:
@@ -104,7 +111,9 @@ def _unpacked(raw: IO[bytes]) -> IO[bytes]:
     head = io.BufferedReader(raw) if not isinstance(raw, io.BufferedReader) else raw  # type: ignore[type-var]
     magic = head.peek(4)[:4]
     if magic.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=head)  # type: ignore[return-value]
+        file = gzip.GzipFile(fileobj=head)
+        file.myfileobj = head  # type: ignore[assignment]  # closed with it
+        return file  # type: ignore[return-value]
     if magic == b"\x28\xb5\x2f\xfd":
         return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(head))
     return head
@@ -115,7 +124,7 @@ def read_all(source: Source, limit: int = DEFAULT_LIMIT) -> bytes:
     try:
         with open_binary(source) as stream:
             data = stream.read(limit + 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError) as error:
+    except _DAMAGED as error:
         raise SourceError(f"{source.name}: damaged archive: {error}") from None
     if len(data) > limit:
         raise SourceError(
@@ -136,7 +145,7 @@ def unpacked(data: bytes) -> bytes:
     try:
         with _unpacked(io.BufferedReader(io.BytesIO(data))) as stream:
             return as_utf8(stream.read())
-    except (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError) as error:
+    except _DAMAGED as error:
         raise SourceError(f"damaged archive: {error}") from None
 
 
@@ -153,28 +162,77 @@ def documents(
     limit: int = DEFAULT_LIMIT,
     opened: IO[bytes] | None = None,
 ) -> Iterator[Document]:
-    """The conversations in a source: one, or one a line. What cannot be read is added to `problems`."""
+    """The conversations in a source: one, one a line, or many in a container. What is unreadable goes to `problems`."""
     try:
-        with opened or open_binary(source) as stream:
+        with _unpacked(opened) if opened is not None else open_binary(source) as stream:
+            kind = containers.kind_of(stream.peek(16)[:16])  # type: ignore[attr-defined]
+            if kind is not None:
+                plain = isinstance(getattr(stream, "raw", None), io.FileIO) and opened is None
+                yield from _contained(kind, source, stream, plain, dialect, problems, limit)
+                return
             first, second = _first_line(stream), _first_line(stream)
             if second.strip() and _holds_a_conversation(first, dialect):
                 yield from _line_documents(source, stream, first + second, problems, limit)
                 return
             data = as_utf8(first + second + stream.read(limit + 1 - len(first) - len(second)))
-    except (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError) as error:
+    except _DAMAGED as error:
         problems.append(Problem(source.name, f"damaged archive: {error}"))
         return
     except OSError as error:
         problems.append(Problem(source.name, error.strerror or str(error)))
         return
+    except SourceError as error:
+        problems.append(Problem(source.name, str(error).removeprefix(f"{source.name}: ")))
+        return
     if len(data) > limit:
-        message = f"must become one body and is larger than {limit >> 20} MB; split it, or raise --max-size"
-        problems.append(Problem(source.name, message))
+        problems.append(Problem(source.name, _too_large(limit)))
         return
     value = _whole(source, data, problems)
-    parts = split(value, dialect) if value is not None else []
+    if value is None:
+        return
+    parts = split(value, dialect)
     for number, part in enumerate(parts, 1):
         yield Document(source, number if len(parts) > 1 else None, part)
+
+
+def _too_large(limit: int) -> str:
+    return f"must become one body and is larger than {limit >> 20} MB; split it, or raise --max-size"
+
+
+def _contained(
+    kind: str, source: Source, stream: IO[bytes], plain: bool, dialect: str | None, problems: list[Problem], limit: int
+) -> Iterator[Document]:
+    """The conversations in a zip or a database; `plain` if the stream is the file of the source itself."""
+    if kind == "sqlite":
+        in_place = source.path if plain else None
+        data = b"" if in_place is not None else stream.read(limit + 1)
+        if len(data) > limit:
+            raise SourceError(_too_large(limit))
+        with containers.database(in_place, data, source.name) as connection:
+            yield from _listed(source, containers.in_database(connection, dialect), "database")
+        return
+    if not stream.seekable():
+        stream = io.BytesIO(stream.read(limit + 1))
+    members = containers.Members(stream, source.name, limit)
+    found = containers.in_archive(members, dialect)
+    if found is not None:
+        yield from _listed(source, found, "zip")
+        return
+    # No format of its own: a folder of session files.
+    for member in sorted(members):
+        inner = Source(source.path, member)
+        if _is_ours(Path(member)):
+            yield from documents(inner, dialect, problems, limit=limit, opened=io.BytesIO(members[member]))
+    if not any(_is_ours(Path(member)) for member in members):
+        raise SourceError("no known format; no file in this zip holds conversations")
+
+
+def _listed(source: Source, found: tuple[str, Iterable[Any]] | None, kind: str) -> Iterator[Document]:
+    if found is None:
+        raise SourceError(f"no known format; no reader knows this {kind}")
+    name, values = found
+    for number, value in enumerate(values, 1):
+        yield Document(source, number, value, name)
 
 
 def _first_line(stream: IO[bytes]) -> bytes:
@@ -211,47 +269,95 @@ def _line_documents(
             if not line.strip():
                 continue
             if len(line) > limit:
-                problems.append(Problem(f"{source.name}:{number}", f"a line of more than {limit >> 20} MB"))
+                problems.append(
+                    Problem(
+                        f"{source.name}:{number}", f"a line of more than {limit >> 20} MB; raise --max-size", number
+                    )
+                )
                 continue
             try:
                 yield Document(source, number, jsontext.read(as_utf8(line) if number == 1 else line))
             except FormatError as error:
-                problems.append(Problem(f"{source.name}:{number}", error.message))
+                problems.append(Problem(f"{source.name}:{number}", error.message, number))
 
 
 def _whole(source: Source, data: bytes, problems: list[Problem]) -> Any:
-    """A body, a recorded stream, or the good lines of a session file."""
+    """A body, a recorded stream, a text, or the good lines of a session file."""
     if not data.strip():
         problems.append(Problem(source.name, "empty"))
         return None
     if is_stream(data):
         return data
     try:
-        return jsontext.read(data)
+        value = value_of(data)
     except FormatError as error:
-        values = _good_lines(source, data, problems)
-        if not values:
-            problems.append(Problem(source.name, error.message))
-            return None
-        return values
+        problems.append(Problem(source.name, error.message))
+        return None
+    torn = getattr(value, "problems", ())
+    problems.extend(Problem(f"{source.name}:{one.line}", one.message, one.line) for one in torn)
+    return value
 
 
-def _good_lines(source: Source, data: bytes, problems: list[Problem]) -> Lines:
-    """Line values of a session file; bad lines become problems, unless no line is good: then it is no line file."""
-    values = Lines()
-    bad: list[Problem] = []
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if not line.strip():
-            continue
+# --- all conversations of a file -------------------------------------------------------------------------------------
+
+
+def read(source: str | os.PathLike[str] | IO[bytes] | bytes, dialect: str | None = None) -> Iterator[Conversation]:
+    """Every conversation of a file: JSON, JSON lines, text, a zip or an SQLite database, plain, gzip or zstd.
+
+    What cannot be read is in the `problems` of the conversation it belongs to or stands beside, and the rest goes on; a
+    file of which nothing can be read raises an `InterlinguaError`.
+    """
+    found: list[Problem] = []
+    waiting: Conversation | None = None  # problems after the last conversation belong to it
+    for document in _documents_in(source, dialect, found):
         try:
-            value = jsontext.read(line)
-        except FormatError as error:
-            bad.append(Problem(f"{source.name}:{number}", error.message))
+            conversation = decode(document.data, dialect or document.dialect)
+        except InterlinguaError as error:
+            if document.line is None:
+                raise
+            found.append(Problem(document.name, str(error), document.line))
             continue
-        if isinstance(value, dict):
-            values.append(value)
-        else:
-            bad.append(Problem(f"{source.name}:{number}", "expected an object"))
-    if values:
-        problems.extend(bad)
-    return values
+        if waiting is not None:
+            yield waiting
+        waiting = _with_problems(conversation, found)
+        found.clear()
+    if waiting is not None:
+        yield _with_problems(waiting, found)
+    elif found:
+        raise SourceError(f"{found[0].name}: {found[0].message}")
+
+
+def _documents_in(source: Any, dialect: str | None, problems: list[Problem]) -> Iterator[Document]:
+    if isinstance(source, bytes | bytearray):
+        return documents(Source(None), dialect, problems, opened=io.BytesIO(source))
+    if hasattr(source, "read"):
+        name = getattr(source, "name", None)
+        where = Source(None, name if isinstance(name, str) else None)
+        return documents(where, dialect, problems, opened=io.BufferedReader(_Borrowed(source)))
+    path = Path(source)
+    if path.is_dir():
+        raise SourceError(f"{path}: a folder; read each of its files, or use `interlingua show {path}`")
+    return documents(Source(path), dialect, problems)
+
+
+def _with_problems(conversation: Conversation, found: list[Problem]) -> Conversation:
+    told = (request.Problem(message=problem.message, line=problem.line) for problem in found)
+    every = tuple(dict.fromkeys((*conversation.problems, *told)))
+    return conversation if len(every) == len(conversation.problems) else replace(conversation, problems=every)
+
+
+class _Borrowed(io.RawIOBase):
+    """A file of the caller's: read, and left open."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer))
+        if isinstance(data, str):
+            raise SourceError("a file opened as text; open it with mode 'rb'")
+        buffer[: len(data)] = data
+        return len(data)

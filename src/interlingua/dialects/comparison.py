@@ -55,6 +55,9 @@ class _Comparison:
         yield from self._messages(source.messages, encoded, again.messages)
         yield from self._entries(source, encoded, again)
         yield from self._value(source.tools, again.tools, "$.tools", "Context.tools")
+        for name in ("title", "usage"):
+            if getattr(source, name) is not None and getattr(source, name) != getattr(again, name):
+                yield Loss(f"$.{name}", name, "the format has no place for it", "record")
         yield from self._fields(source.options, again.options, "$.options")
         for place, before, after in (
             ("$.extra", _without_context(source.extra), again.extra),

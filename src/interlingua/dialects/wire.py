@@ -11,7 +11,8 @@ A `FileFormat` is the same for a format that holds conversations and makes no ca
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import unquote
@@ -332,16 +333,26 @@ class Wire(Struct, frozen=True, kw_only=True):
 class FileFormat(Struct, frozen=True, kw_only=True):
     """A format that holds conversations and makes no calls.
 
-    `detect` gives the reason why some JSON value is in this format, or something false. `split` gives the
-    conversations of a document that holds several, else None. `lines` says that a file is JSON lines which together
-    make one conversation. `writable` says that any conversation can be written, not only one that was read from it.
+    A document is the JSON value of a file (`Lines` if it is JSON lines), or a `str` where the format is `text`.
+    `detect` gives the reason why a document is in this format, or something false; formats are asked by `rank`, lowest
+    first: the more particular the test, the lower. `split` gives the conversations of a document that holds several,
+    else None; each is then decoded by itself. `lines` says that a file is JSON lines which together make one
+    conversation. `writable` says that any conversation can be written, not only one that was read from it.
+
+    `archive` gives the documents in a zip, from its members by name, and `database` those in an SQLite file, from a
+    connection that can only read; both give None where the container is not of this format. Each document is one
+    conversation for `decode`.
     """
 
     name: str
     codec: Any
     detect: Callable[[Any], Any] | None = None
+    rank: int = 50
     split: Callable[[Any], Sequence[Any] | None] | None = None
+    archive: Callable[[Mapping[str, bytes]], Iterable[Any] | None] | None = None
+    database: Callable[[sqlite3.Connection], Iterable[Any] | None] | None = None
     evidence: tuple[Evidence, ...] = ()
     lines: bool = False
+    text: bool = False
     writable: bool = True
     calls_beside: bool = False  # a message has its calls in a field beside the content

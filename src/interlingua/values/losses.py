@@ -14,7 +14,7 @@ from msgspec.structs import fields as struct_fields
 from . import jsontext
 from .errors import Unsupported
 from .messages import CustomMessage, ToolResultMessage
-from .request import Conversation, Request, is_aside
+from .request import Conversation, Problem, Request, is_aside
 
 # dropped: gone. weakened: said, but not as strongly or exactly. record: bookkeeping that a request never carries
 # (who minted a message, when, for how much); reported for completeness, never a reason for strict mode to refuse.
@@ -67,6 +67,7 @@ def bookkeeping(api: str) -> dict[str, Support]:
     return {
         **record(
             "UserMessage.timestamp AssistantMessage.timestamp ToolResultMessage.timestamp SystemMessage.timestamp"
+            " UserMessage.origin"
         ),
         **record("AssistantMessage.api", unless=api),
         **record("AssistantMessage.provider AssistantMessage.model AssistantMessage.response_model"),
@@ -152,7 +153,15 @@ class Reporter:
 
 
 class Lines(list[Any]):
-    """The body of a line format: one JSON value a line."""
+    """The body of a line format: one JSON value a line. `problems` are the lines of a file that could not be read."""
+
+    problems: tuple[Problem, ...] = ()
+
+
+class Text(str):
+    """The body of a format that is text and no JSON."""
+
+    __slots__ = ()
 
 
 class _Quiet(Reporter):
@@ -175,6 +184,8 @@ class Encoded(NamedTuple):
         """The body as it goes over the network or into a file."""
         if isinstance(self.body, Lines):
             return b"".join(jsontext.write(line) + b"\n" for line in self.body)
+        if isinstance(self.body, Text):
+            return self.body.encode("utf-8", "replace")
         return jsontext.write(self.body)
 
 
@@ -265,12 +276,15 @@ def _in_conversation(source: Conversation, walk: "_Walk") -> Iterator[Loss]:
         yield from walk.field("Entry.parents", entry.parents or None, f"{here}.parents")
         yield from walk.extra(entry.extra, f"{here}.extra", KEPT)
     yield from walk.field("Conversation.head", source.head, "$.head")
+    yield from walk.field("Conversation.title", source.title, "$.title", _UNSTATED)
+    yield from walk.field("Conversation.usage", source.usage, "$.usage", _UNSTATED)
     yield from walk.over(source.tools, "$.tools")
     yield from walk.over(source.options, "$.options")
     yield from walk.extra({k: v for k, v in source.extra.items() if k != "context"}, "$.extra", KEPT)
     yield from walk.extra(source.extra.get("context", {}), "$.context.extra", _CONTEXT_EXTRA)
 
 
+_UNSTATED = Support("record", "the format has no place for it")  # title and total usage, unless the table has a row
 _CONTEXT_EXTRA = Support("dropped", "what only one wire can say of a request goes into the request's extra")
 _LOST = ("dropped", "weakened", "record")
 
@@ -308,9 +322,9 @@ class _Walk:
         elif isinstance(value, CustomMessage) and self.support.get("CustomMessage.role", _NO_ROLE).kind in _LOST:
             yield Loss(path, value.role, "this wire has no such role", "dropped")
 
-    def field(self, name: str, item: Any, path: str) -> Iterator[Loss]:
+    def field(self, name: str, item: Any, path: str, default: Support = KEPT) -> Iterator[Loss]:
         """One field that is not walked to."""
-        support = self.support.get(name, KEPT)
+        support = self.support.get(name, default)
         if item is not None and support.kind in _LOST and not self._is_implied(item, support):
             yield Loss(path, name.partition(".")[2], support.why, support.kind)  # type: ignore[arg-type]
 

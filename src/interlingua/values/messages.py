@@ -256,8 +256,11 @@ class Spoken(Value, frozen=True, kw_only=True, metaclass=_MessageType):
 
 
 class UserMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="user"):
+    """What a person wrote, or what a program put in for the model to read: then `origin` is "program"."""
+
     content: Content
     timestamp: int | None = None
+    origin: str | None = None
     extra: Extra = {}
 
 

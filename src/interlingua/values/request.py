@@ -7,7 +7,7 @@ from msgspec import field
 from msgspec.structs import force_setattr
 
 from .errors import FormatError
-from .messages import AgentMessage, CacheMarker, CustomMessage, Extra, Message, TextBlock, Value, text_of
+from .messages import AgentMessage, CacheMarker, CustomMessage, Extra, Message, TextBlock, Usage, Value, text_of
 
 KnownApi: TypeAlias = Literal[
     "openai-completions",
@@ -310,10 +310,21 @@ class Entry(Value, frozen=True, kw_only=True):
     extra: Extra = {}
 
 
+class Problem(Value, frozen=True, kw_only=True):
+    """Something in a file that could not be read, with its line (from one) where the file has lines."""
+
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.message if self.line is None else f"line {self.line}: {self.message}"
+
+
 class Conversation(Value, frozen=True, kw_only=True):
     """A tree of entries. An entry without `id` or `parent_id` follows the entry before it.
 
-    `head` is the id of the entry at which the conversation stands; absent means the last one.
+    `head` is the id of the entry at which the conversation stands; absent means the last one. `usage` is the total
+    that the file itself states, where it states one; `problems` are what could not be read of the file.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -323,6 +334,9 @@ class Conversation(Value, frozen=True, kw_only=True):
     model: ModelDescriptor | None = None
     options: Options = Options()
     system_role: str | None = None
+    title: str | None = None
+    usage: Usage | None = None
+    problems: tuple[Problem, ...] = ()
     extra: Extra = {}
 
     @property

@@ -113,7 +113,7 @@ FIELD_SUPPORT: SupportTable = {
     **record(
         "AssistantMessage.api AssistantMessage.provider AssistantMessage.response_model AssistantMessage.usage"
         " AssistantMessage.stop_reason AssistantMessage.stop_detail AssistantMessage.error_message"
-        " AssistantMessage.response_id",
+        " AssistantMessage.response_id UserMessage.origin",
         "a node says its time and its model, nothing else",
     ),
     **some(

@@ -123,6 +123,7 @@ FIELD_SUPPORT: SupportTable = {
     **kept("AssistantMessage.error_message AssistantMessage.timestamp AssistantMessage.response_id"),
     **kept("AssistantMessage.response_model SystemMessage.content SystemMessage.timestamp"),
     **record("AssistantMessage.stop_detail", "only our word for the end is said"),
+    **record("UserMessage.origin", "messages do not say who put them in"),
     **dropped("SystemMessage.developer", "one word for system messages"),
     **some("ToolResultMessage.tool_call_id", "the id is that of the call it answers"),
     **kept("ToolResultMessage.tool_name ToolResultMessage.content ToolResultMessage.details"),

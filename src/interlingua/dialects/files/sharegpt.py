@@ -101,7 +101,7 @@ FIELD_SUPPORT: SupportTable = {
         "UserMessage.timestamp AssistantMessage.timestamp ToolResultMessage.timestamp SystemMessage.timestamp"
         " AssistantMessage.api AssistantMessage.provider AssistantMessage.model AssistantMessage.response_model"
         " AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.stop_detail"
-        " AssistantMessage.error_message AssistantMessage.response_id",
+        " AssistantMessage.error_message AssistantMessage.response_id UserMessage.origin",
         "turns say nothing about themselves",
     ),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),

@@ -155,7 +155,9 @@ def encode(conversation: Conversation) -> Encoded:
     residual = conversation.extra.get(API, {})
     fields = {key: value for key, value in residual.items() if key != SPELLED}
     extra = {owner: fields if owner == API else kept for owner, kept in conversation.extra.items()}
-    about = plain(replace(conversation, entries=(), head=None, extra={k: v for k, v in extra.items() if v or k != API}))
+    extra = {owner: kept for owner, kept in extra.items() if kept or owner != API}
+    # Problems are those of the file that was read; this one has none.
+    about = plain(replace(conversation, entries=(), head=None, problems=(), extra=extra))
     lines = Lines()
     if about or SPELLED in residual:
         version = residual.get(SPELLED, VERSION)

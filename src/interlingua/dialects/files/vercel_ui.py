@@ -101,7 +101,7 @@ FIELD_SUPPORT: SupportTable = {
         "UserMessage.timestamp AssistantMessage.timestamp ToolResultMessage.timestamp SystemMessage.timestamp"
         " AssistantMessage.api AssistantMessage.provider AssistantMessage.model AssistantMessage.response_model"
         " AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.stop_detail"
-        " AssistantMessage.error_message AssistantMessage.response_id",
+        " AssistantMessage.error_message AssistantMessage.response_id UserMessage.origin",
         "a message says of itself what the program puts into its metadata",
     ),
     **dropped(

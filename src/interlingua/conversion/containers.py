@@ -1,0 +1,161 @@
+"""Files that hold other files or tables: zips and SQLite databases, opened for reading alone and within limits."""
+
+import contextlib
+import io
+import sqlite3
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote
+
+import zstandard
+
+from ..dialects.registry import FORMATS
+from ..values.errors import InterlinguaError
+
+ZIP = b"PK\x03\x04"
+EMPTY_ZIP = b"PK\x05\x06"
+SQLITE = b"SQLite format 3\0"
+MAX_MEMBERS = 200_000
+_ZSTD = 93  # the compression method of .eval files since Inspect 0.3.130; zipfile knows it from Python 3.14 on
+
+
+class SourceError(InterlinguaError):
+    """A file that cannot be read as what it claims to be."""
+
+
+def kind_of(head: bytes) -> str | None:
+    """`zip` or `sqlite`, by the first bytes of a file."""
+    if head.startswith((ZIP, EMPTY_ZIP)):
+        return "zip"
+    return "sqlite" if head.startswith(SQLITE) else None
+
+
+class Members(Mapping[str, bytes]):
+    """The files in a zip by name, each read when it is asked for. Nothing is ever written to disk.
+
+    Members count towards `limit` by the bytes that they really unpack to, so an archive that claims less is found out.
+    """
+
+    def __init__(self, file: IO[bytes], name: str, limit: int) -> None:
+        self._name = name
+        self._left = limit
+        self._limit = limit
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError, struct.error) as error:
+            raise SourceError(f"{name}: damaged zip: {error}") from None
+        infos = [info for info in self._zip.infolist() if not info.is_dir()]
+        if len(infos) > MAX_MEMBERS:
+            raise SourceError(f"{name}: a zip of {len(infos)} files; the limit is {MAX_MEMBERS}")
+        for info in infos:
+            if info.filename.startswith(("/", "\\")) or ".." in info.filename.replace("\\", "/").split("/"):
+                raise SourceError(f"{name}: {info.filename!r} leads out of the archive")
+        self._infos = {info.filename: info for info in infos}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._infos)
+
+    def __len__(self) -> int:
+        return len(self._infos)
+
+    def __getitem__(self, member: str) -> bytes:
+        info = self._infos[member]
+        try:
+            with self._open(info) as stream:
+                data = stream.read(self._left + 1)
+        except (
+            zipfile.BadZipFile, zlib.error, zstandard.ZstdError, EOFError, OSError, RuntimeError, NotImplementedError
+        ) as error:  # fmt: skip
+            raise SourceError(f"{self._name}: {member}: {error}") from None
+        if len(data) > self._left:
+            message = f"unpacks to more than {self._limit >> 20} MB; raise --max-size if that is right"
+            raise SourceError(f"{self._name}: {member}: {message}")
+        self._left -= len(data)
+        return data
+
+    def _open(self, info: zipfile.ZipInfo) -> IO[bytes]:
+        if info.compress_type != _ZSTD or info.flag_bits & 1:
+            return self._zip.open(info)
+        assert self._zip.fp is not None
+        self._zip.fp.seek(info.header_offset)
+        header = self._zip.fp.read(30)  # signature to the lengths of the name and of the extra field
+        if len(header) < 30 or header[:4] != ZIP:
+            raise zipfile.BadZipFile("bad local header")
+        self._zip.fp.seek(sum(struct.unpack("<HH", header[26:30])), io.SEEK_CUR)
+        packed = io.BytesIO(self._zip.fp.read(info.compress_size))
+        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(packed))
+
+
+def in_archive(members: Mapping[str, bytes], dialect: str | None) -> tuple[str, Iterable[Any]] | None:
+    """The format that knows these members, and its documents."""
+    for form in _asked(dialect):
+        documents = form.archive(members) if form.archive is not None else None
+        if documents is not None:
+            return form.name, documents
+    return None
+
+
+def in_database(connection: sqlite3.Connection, dialect: str | None) -> tuple[str, Iterable[Any]] | None:
+    """The format that knows these tables, and its documents."""
+    for form in _asked(dialect):
+        with contextlib.suppress(sqlite3.OperationalError):  # a table or column that this format has and others do not
+            documents = form.database(connection) if form.database is not None else None
+            if documents is not None:
+                return form.name, documents
+    return None
+
+
+def _asked(dialect: str | None) -> list[Any]:
+    if dialect is not None:
+        return [FORMATS[dialect]] if dialect in FORMATS else []
+    return sorted(FORMATS.values(), key=lambda form: form.rank)
+
+
+@contextlib.contextmanager
+def database(path: Path | None, data: bytes, name: str) -> Iterator[sqlite3.Connection]:
+    """A connection that can only read, to a file or to the bytes of one."""
+    try:
+        connection = _connected(path, data)
+    except sqlite3.Error as error:
+        raise SourceError(f"{name}: damaged database: {error}") from None
+    with contextlib.closing(connection):
+        # A hostile file can hold views and triggers that call functions or never end: see sqlite.org/security.html
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 512 << 20)
+        connection.set_authorizer(_permit)
+        try:
+            yield connection
+        except sqlite3.Error as error:
+            raise SourceError(f"{name}: damaged database: {error}") from None
+
+
+def _connected(path: Path | None, data: bytes) -> sqlite3.Connection:
+    if path is None:
+        connection = sqlite3.connect(":memory:")
+        connection.deserialize(data)
+        return connection
+    address = f"file:{quote(str(path.absolute()))}?mode=ro"
+    log = path.with_name(path.name + "-wal")
+    if not (log.exists() and log.stat().st_size):
+        return sqlite3.connect(f"{address}&immutable=1", uri=True)
+    # What a running program wrote last stands in the log beside the file, which `immutable` would ignore.
+    connection = sqlite3.connect(address, uri=True)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:  # the log's index cannot be made here: read what the file has
+        connection.close()
+        return sqlite3.connect(f"{address}&immutable=1", uri=True)
+    return connection
+
+
+_READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION})
+
+
+def _permit(action: int, first: str | None, second: str | None, schema: str | None, view: str | None) -> int:
+    """Allows reading from tables, not through views, which may hide any query."""
+    return sqlite3.SQLITE_OK if action in _READING and view is None else sqlite3.SQLITE_DENY

@@ -1,0 +1,200 @@
+"""`il.read`: every conversation of a file, whatever it is packed in."""
+
+import gzip
+import io
+import json
+import sqlite3
+import sys
+import types
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+import interlingua as il
+from interlingua.dialects import FileFormat
+from interlingua.dialects.registry import register, unregister
+from interlingua.values.losses import Text
+
+ROW = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}]}
+LINES = b"".join(json.dumps(ROW).encode() + b"\n" for _ in range(3))
+TRANSCRIPT = b'{"role":"session","version":1,"title":"T"}\n{"role":"user","content":"Hi"}\n'
+
+
+@pytest.fixture
+def notes() -> Iterator[None]:
+    """A format of text, zip and database: paragraphs are what a person wrote."""
+
+    def decode(data: Any) -> il.Conversation:
+        entries = tuple(il.Entry(message=il.UserMessage(content=part)) for part in data.split("\n\n")[1:])
+        return il.Conversation(entries=entries)
+
+    def encode(conversation: il.Conversation) -> il.Encoded:
+        return il.Encoded(Text("# notes\n\n" + "\n\n".join(m.text for m in conversation.messages)), ())  # type: ignore[union-attr]
+
+    codec = types.SimpleNamespace(decode=decode, encode=encode, FIELD_SUPPORT={}, API="notes")
+    register(
+        FileFormat(
+            name="notes",
+            codec=codec,
+            text=True,
+            detect=lambda text: text.startswith("# notes") and "its title",
+            archive=lambda files: [files[n].decode() for n in files] if "notes.md" in files else None,
+            database=lambda db: [row[0] for row in db.execute("SELECT body FROM notes")],
+        )
+    )
+    yield
+    unregister("notes")
+
+
+def zipped(**members: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [bytes, gzip.compress, lambda data: zstandard.ZstdCompressor().compress(data)],
+    ids=["plain", "gzip", "zstd"],
+)
+def test_a_path_a_file_and_bytes_are_read_alike(tmp_path: Path, pack: Any) -> None:
+    """Packed or not."""
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(pack(LINES))
+    with path.open("rb") as file:
+        found = [list(il.read(path)), list(il.read(str(path))), list(il.read(pack(LINES))), list(il.read(file))]
+        assert not file.closed
+    assert [3, 3, 3, 3] == [len(one) for one in found]
+    assert found[0] == found[1] == found[2] == found[3]
+    assert ["Hi", "Yes"] == [message.text for message in found[0][0].messages]  # type: ignore[union-attr]
+
+
+def test_a_torn_line_is_left_out_and_reported() -> None:
+    """By `read` and by `decode`: what the other lines say is kept."""
+    torn = TRANSCRIPT + b'{"role":"assistant","content":"Yes"}\n{"role":"user","con'
+    (conversation,) = il.read(torn)
+    assert conversation == il.decode(torn)
+    assert [4] == [problem.line for problem in conversation.problems]
+    assert str(conversation.problems[0]).startswith("line 4: ")
+    assert 2 == len(conversation.entries)
+    assert "T" == conversation.title
+
+
+def test_a_torn_row_is_reported_beside_its_neighbour() -> None:
+    """In the middle and at the end of a file with one conversation a line."""
+    rows = LINES.splitlines()
+    first, second = il.read(b"\n".join([rows[0], b'{"mess', rows[1], b'{"messages": [{"role"']))
+    assert ([], [2, 4]) == ([p.line for p in first.problems], [p.line for p in second.problems])
+
+
+def test_a_file_of_which_nothing_can_be_read_is_refused() -> None:
+    """With its place, and never as no conversations."""
+    for data in (b"", b"just some text", b'{"mess', b"\x00\xff" * 40, b'{"a": 1}\n{"b": 2}\n'):
+        with pytest.raises(il.InterlinguaError):
+            list(il.read(data))
+
+
+def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    """With the remedy."""
+    with pytest.raises(il.InterlinguaError, match="a folder; read each of its files"):
+        list(il.read(tmp_path))
+    with pytest.raises(il.InterlinguaError, match="No such file"):
+        list(il.read(tmp_path / "none.json"))
+
+
+def test_a_zip_of_session_files_is_a_folder() -> None:
+    """Each file has its own format; others beside them are left alone."""
+    found = list(il.read(zipped(**{"a.jsonl": LINES, "b/c.jsonl": TRANSCRIPT, "picture.png": b"\x89PNG"})))
+    assert [None, None, None, "T"] == [conversation.title for conversation in found]
+
+
+def test_texts_zips_and_databases_have_readers(notes: None, tmp_path: Path) -> None:
+    """A format says how its containers are read; each document is one conversation."""
+    text = "# notes\n\none\n\ntwo"
+    (conversation,) = il.read(text.encode())
+    assert "notes" == il.detect(text).dialect  # type: ignore[union-attr]
+    assert text.encode() == il.encode(conversation, "notes").bytes()
+    assert [conversation, conversation] == list(il.read(zipped(**{"notes.md": text.encode(), "b.md": text.encode()})))
+    path = tmp_path / "notes.db"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE notes (body TEXT)")
+        database.execute("INSERT INTO notes VALUES (?)", (text,))
+    database.close()
+    before = path.read_bytes()
+    assert [conversation] == list(il.read(path)) == list(il.read(before)) == list(il.read(gzip.compress(before)))
+    assert path.read_bytes() == before
+
+
+def test_what_is_in_the_log_of_a_database_is_read(notes: None, tmp_path: Path) -> None:
+    """A running program has not written it to the file yet."""
+    path = tmp_path / "notes.db"
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("CREATE TABLE notes (body TEXT)")
+    database.execute("INSERT INTO notes VALUES ('# notes\n\none')")
+    database.commit()
+    assert 1 == len(list(il.read(path)))
+    database.close()
+
+
+def test_a_database_can_only_be_read(notes: None, tmp_path: Path) -> None:
+    """A view in the place of a table could run any query."""
+    path = tmp_path / "bad.db"
+    with sqlite3.connect(path) as database:
+        database.execute(
+            "CREATE VIEW notes AS WITH RECURSIVE n(body) AS (SELECT 1 UNION ALL SELECT body FROM n) SELECT * FROM n"
+        )
+    database.close()
+    with pytest.raises(il.InterlinguaError):
+        list(il.read(path))
+
+
+HOSTILE = {
+    "a bomb": (zipped(**{"a.jsonl": b"0" * (1 << 26)}), "more than 16 MB"),
+    "a path": (zipped(**{"../a.jsonl": LINES}), "leads out of the archive"),
+    "cut": (zipped(**{"a.jsonl": LINES})[:-30], "damaged zip"),
+    "nothing in it": (zipped(), "no file in this zip"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_zip_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what it unpacks to, not by what it claims; nothing is written anywhere."""
+    data, message = HOSTILE[name]
+    monkeypatch.setattr(
+        sys.modules["interlingua.conversion.sources"].documents, "__kwdefaults__", {"limit": 1 << 24, "opened": None}
+    )
+    with pytest.raises(il.InterlinguaError, match=message):
+        list(il.read(data))
+
+
+def test_members_packed_with_zstd_are_read() -> None:
+    """Evaluation logs are, and Python reads them from 3.14 on."""
+    out = io.BytesIO()
+    packed = zstandard.ZstdCompressor().compress(LINES)
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("a.jsonl", packed)
+    data = out.getvalue()
+    for at, header in ((8, b"PK\x03\x04"), (10, b"PK\x01\x02")):  # the method stands in both headers
+        place = data.index(header) + at
+        data = data[:place] + (93).to_bytes(2, "little") + data[place + 2 :]
+    assert 3 == len(list(il.read(data)))
+
+
+def test_what_a_program_put_in_goes_through_a_transcript() -> None:
+    """And to a wire as any message of the user, with a note of its own kind."""
+    message = il.UserMessage(content="<context/>", origin="program")
+    conversation = il.Conversation(entries=(il.Entry(message=message),), title="T", usage=il.Usage.of(1, 2))
+    assert conversation == il.decode(il.encode(conversation, "transcript").bytes(), "transcript")
+    for wire in ("anthropic-messages", "openai-completions"):
+        encoded = il.encode(conversation, wire)
+        assert "<context/>" == encoded.body["messages"][0]["content"]
+        assert {"$.title", "$.usage", "$.messages[0].origin"} <= {
+            loss.path for loss in encoded.losses if loss.severity == "record"
+        }
