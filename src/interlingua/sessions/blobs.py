@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from ..dialects.files.transcript import API
 from ..values.messages import AgentMessage, AudioBlock, CustomMessage, DocumentBlock, ImageBlock
-from .store import Blobs
+from ..values.regular import read_regular
+from .store import Blobs, sync_folder
 
 THRESHOLD = 64 * 1024  # characters of base64
 SCHEME = "blob:sha256:"
@@ -68,13 +69,20 @@ def _inline(block: Any, blobs: Blobs, missing: list[str]) -> Any:
     if not isinstance(mark, dict) or not (block.url or "").startswith(SCHEME):
         return block
     name = block.url.removeprefix(SCHEME)
-    data = blobs.get(name)
+    data = blobs.get(name) if is_name(name) else None
     if data is None:
         missing.append(name)
         return block
     residual = {key: value for key, value in block.extra[API].items() if key != MARK}
     extra = {key: value for key, value in block.extra.items() if key != API} | ({API: residual} if residual else {})
-    return replace(block, data=base64.b64encode(data).decode(), url=mark.get("url"), extra=extra)
+    url = mark.get("url")
+    data_text = base64.b64encode(data).decode()
+    return replace(block, data=data_text, url=url if isinstance(url, str) else None, extra=extra)
+
+
+def is_name(name: str) -> bool:
+    """Whether it can name a blob; a session line may hold any other text, such as a path."""
+    return len(name) == 64 and not name.strip("0123456789abcdef")
 
 
 class FileBlobs:
@@ -86,12 +94,12 @@ class FileBlobs:
     def put(self, name: str, data: bytes) -> None:
         path = self._folder / name
         try:
-            os.utime(path)
+            os.utime(path, follow_symlinks=False)
         except FileNotFoundError:
             self._write(path, data)
 
     def _write(self, path: Path, data: bytes) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".part")
         try:
             with os.fdopen(handle, "wb") as stream:
@@ -99,13 +107,16 @@ class FileBlobs:
                 stream.flush()
                 os.fsync(stream.fileno())
             Path(part).replace(path)
+            sync_folder(self._folder)  # a line that is synced may name it
         except BaseException:
             Path(part).unlink(missing_ok=True)
             raise
 
     def get(self, name: str) -> bytes | None:
+        if not is_name(name):
+            return None
         try:
-            data = (self._folder / name).read_bytes()
+            data = read_regular(self._folder / name, follow=False)
         except OSError:
             return None
         return data if hashlib.sha256(data).hexdigest() == name else None
@@ -117,9 +128,9 @@ class FileBlobs:
         return [
             entry.name
             for entry in os.scandir(self._folder)
-            if len(entry.name) == 64 and (not unused_for or entry.stat().st_mtime < before)
+            if is_name(entry.name) and (not unused_for or entry.stat(follow_symlinks=False).st_mtime < before)
         ]
 
     def delete(self, names: Iterable[str]) -> None:
-        for name in names:
+        for name in filter(is_name, names):
             (self._folder / name).unlink(missing_ok=True)

@@ -2,13 +2,16 @@
 
 A line is valid when its newline is written, and an append is one write of whole lines. The next writer moves what a
 crash left behind the last newline to another file; after a failed write (disk full) the file is truncated at once.
+Only regular files are opened, and none through a link: somebody else may write in the folder.
 """
 
 import contextlib
 import itertools
 import os
 import re
+import secrets
 import shutil
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,19 +20,34 @@ import msgspec
 
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home as default_home
+from ..values.regular import IrregularFile, open_regular, read_regular
 from . import lease
 from .blobs import FileBlobs
-from .index import ORPHAN, Index, Record, StaleIndex, check_of
-from .store import Deleted, Log, Problem, SessionBusy, SessionError, SessionInfo, SessionNotFound
+from .index import ORPHAN, Index, Record, StaleIndex, authenticate, authenticated, check_of, discard
+from .store import (
+    Deleted,
+    Log,
+    Problem,
+    SessionBusy,
+    SessionDamaged,
+    SessionError,
+    SessionInfo,
+    sync_folder,
+    typed,
+)
 from .summary import foreign_summary, summary
 from .tree import BAD, BLANK, ENTRY, ROOT, Place, parse_place, place, position
 from .watching import PathWatch, Watch
 
 ENDING = ".jsonl"
-CATALOGUE = ".sessions-2.idx"
+CATALOGUE = ".sessions-3.idx"
 _DELETED = ".deleted-"
 _CHUNK = 1 << 20
 _SAVED_EVERY = 512  # lines between two saves of the index
+_MAX_CATALOGUE = 1 << 28  # bytes
+_MAX_LINE = 1 << 28  # bytes; large media are blobs
+_MAX_BLANK = 1_000_000  # blank lines in one file: each costs a record of the index
+_OURS = (".lock", ".idx")  # endings of files beside a session, which cannot be one
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+=-]{0,200}")
 
 
@@ -37,8 +55,8 @@ class FileLog:
     """One session file: any number of readers, and one writer that holds the lease."""
 
     def __init__(self, path: Path, *, write: bool = False, create: bool = False) -> None:
-        if not path.exists() and not (write and create):
-            raise SessionNotFound(f"{path}: no such session")
+        if path.suffix in _OURS:
+            raise SessionError(f"{path}: the name of a lock or an index; a session has another ending")
         self.path = path
         self.where = str(path)
         self.problems: list[Problem] = []
@@ -48,21 +66,29 @@ class FileLog:
         self._unsaved = 0
         self._head_id: str | None = None  # the id of the head, if just read
         self._is_new = False
-        self._lease = _lease_at(path) if write else None
-        try:
-            self._open()
-        except BaseException:
-            self.close()
-            raise
+        self._blank = 0
+        self._lease: lease.Lease | None = None
+        with typed(path):
+            if not (write and create):
+                os.close(open_regular(path))  # before a lock is made beside it
+            self._lease = _lease_at(path) if write else None
+            try:
+                self._open()
+            except BaseException:
+                self.close()
+                raise
 
     def _open(self) -> None:
         if self._lease is None:
-            self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = open_regular(self.path)
         else:
             if self._lease.after is not None:
                 self.problems.append(Problem(None, f"the last writer exited without closing: {self._lease.after}"))
-            self._is_new = not self.path.exists()
-            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                self._file = open_regular(self.path, os.O_RDWR | os.O_APPEND)
+            except FileNotFoundError:
+                self._file = open_regular(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
+                self._is_new = True
         found = os.fstat(self._file)
         self._index = Index.load(self._index_path, self._file, found.st_size, found.st_mtime_ns) or Index()
         self.refresh()
@@ -143,7 +169,8 @@ class FileLog:
     def refresh(self) -> None:
         if self._lease is None and self._was_replaced():
             os.close(self._file)
-            self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = -1
+            self._file = open_regular(self.path)
             self.rebuild()
             return
         size = os.fstat(self._file).st_size
@@ -158,13 +185,13 @@ class FileLog:
 
     def _was_replaced(self) -> bool:
         try:
-            return not os.path.samestat(os.fstat(self._file), self.path.stat())
+            return not os.path.samestat(os.fstat(self._file), self.path.lstat())
         except OSError:
             return self._lease is not None
 
     def rebuild(self) -> None:
         self._index.close()
-        self._index, self._head_id = Index(), None
+        self._index, self._head_id, self._blank = Index(), None, 0
         self.generation += 1
         self.refresh()
 
@@ -180,14 +207,23 @@ class FileLog:
             if not lines:
                 if len(data) < chunk:
                     return size - self._index.covered
+                if chunk > _MAX_LINE:
+                    number = len(self._index) + 1
+                    raise SessionDamaged(f"{self.path}: line {number} has more than {_MAX_LINE >> 20} MB; cut it out")
                 chunk *= 2  # read a long line in few chunks
         return 0
 
     def _index_line(self, raw: bytes) -> None:
+        if not raw or raw.isspace():
+            self._blank += 1
+            if self._blank > _MAX_BLANK:
+                raise SessionDamaged(f"{self.path}: more than {_MAX_BLANK:,} blank lines; remove them")
+            self._index.add(len(raw), self._index.head, None, BLANK)
+            return
         try:
             line = parse_place(raw)
         except FormatError:
-            self._index.add(len(raw), self._index.head, None, BAD if raw.strip() else BLANK)
+            self._index.add(len(raw), self._index.head, None, BAD)
             return
         head = self._index.head
         kind, parent, orphan = place(line, head, self._find_parent)
@@ -259,7 +295,7 @@ class FileLog:
         while True:
             place = self.path.with_suffix(f".torn-{number}")
             try:
-                handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                handle = open_regular(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             except FileExistsError:
                 number += 1
                 continue
@@ -282,7 +318,7 @@ class FileLog:
     def _fsync(self) -> None:
         os.fsync(self._file)
         if self._is_new and len(self._index):
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
             self._is_new = False
 
     def _save_index(self) -> None:
@@ -300,7 +336,8 @@ class FileLog:
             os.close(self._file)
             self._file = -1
             if self._is_new and not len(self._index):
-                self.path.unlink(missing_ok=True)  # no line was ever written
+                with contextlib.suppress(OSError):
+                    self.path.unlink()  # no line was ever written
         self._index.close()
         if self._lease is not None:
             self._lease.release()
@@ -332,12 +369,14 @@ class FileStore:
 
     def agents(self) -> list[str]:
         base = self.home / "agents"
-        return sorted(entry.name for entry in base.iterdir() if entry.is_dir()) if base.is_dir() else []
+        with typed(base):
+            return sorted(entry.name for entry in base.iterdir() if entry.is_dir()) if base.is_dir() else []
 
     def open(self, agent: str, id: str, *, write: bool, create: bool) -> Log:
         path = self.path(agent, id)
         if write and create:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            with typed(path):
+                make_folder(path.parent)
         return FileLog(path, write=write, create=create)
 
     def blobs(self, agent: str) -> FileBlobs:
@@ -348,31 +387,33 @@ class FileStore:
         folder = self.folder(agent)
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if ENDING in path.name or ".torn-" in path.name:
-                with path.open("rb") as stream:
-                    yield from stream
+                yield from _lines(path)
 
     def replace(self, agent: str, id: str, by: str, *, keep: bool) -> str | None:
         old, new = self.path(agent, id), self.path(agent, by)
-        backup = _backup(old) if keep else None
-        for path in (old, new):
-            path.with_suffix(".idx").unlink(missing_ok=True)
-        new.replace(old)
-        _sync_folder(old.parent)
+        with typed(old):
+            backup = _backup(old) if keep else None
+            for path in (old, new):
+                discard(path.with_suffix(".idx"))
+            new.replace(old)
+            sync_folder(old.parent)
         return None if backup is None else str(backup)
 
     def delete(self, agent: str, id: str) -> None:
         path = self.path(agent, id)
-        path.unlink(missing_ok=True)
-        path.with_suffix(".idx").unlink(missing_ok=True)
+        with typed(path):
+            path.unlink(missing_ok=True)
+        discard(path.with_suffix(".idx"))
 
     # --- deleting ----------------------------------------------------------------------------------------------------
 
     def trash(self, agent: str, id: str) -> Deleted:
         one = Deleted(id, int(time.time() * 1000))
         path = self.path(agent, id)
-        path.with_suffix(".idx").unlink(missing_ok=True)
-        path.replace(self._trash_path(agent, one))
-        _sync_folder(path.parent)
+        discard(path.with_suffix(".idx"))
+        with typed(path):
+            path.replace(self._trash_path(agent, one))
+        sync_folder(path.parent)
         return one
 
     def _trash_path(self, agent: str, one: Deleted) -> Path:
@@ -386,8 +427,7 @@ class FileStore:
 
     def trashed_texts(self, agent: str, one: Deleted) -> Iterator[bytes]:
         for path in self._remains(agent, one):
-            with path.open("rb") as stream:
-                yield from stream
+            yield from _lines(path)
 
     def _remains(self, agent: str, one: Deleted) -> list[Path]:
         """The file and its backups, unless a new session has taken its name."""
@@ -400,11 +440,14 @@ class FileStore:
         return [self._trash_path(agent, one), *backups]
 
     def untrash(self, agent: str, one: Deleted) -> None:
-        self._trash_path(agent, one).replace(self.path(agent, one.id))
+        path = self.path(agent, one.id)
+        with typed(path):
+            self._trash_path(agent, one).replace(path)
 
     def purge(self, agent: str, one: Deleted) -> None:
         for path in self._remains(agent, one):
-            path.unlink(missing_ok=True)
+            with typed(path):
+                path.unlink(missing_ok=True)
 
     def close(self) -> None:
         pass
@@ -441,11 +484,15 @@ def _session_files(folder: Path) -> Iterator[tuple[str, int, int]]:
         names = os.listdir(folder)  # noqa: PTH208
     except (FileNotFoundError, NotADirectoryError):
         return
+    except OSError as error:
+        raise SessionError(f"{folder}: {error.strerror}") from error
     base = f"{folder}{os.sep}"
     for name in names:
         if name.endswith(ENDING) and not name.startswith("."):
             with contextlib.suppress(FileNotFoundError):
-                found = os.stat(base + name)  # noqa: PTH116
+                found = os.lstat(base + name)
+                if not stat.S_ISREG(found.st_mode):
+                    continue
                 yield name.removesuffix(ENDING), found.st_size, found.st_mtime_ns
 
 
@@ -457,31 +504,48 @@ def _info(path: Path, agent: str, size: int, modified: int) -> SessionInfo:
     except (OSError, InterlinguaError):
         return base
     try:
-        return foreign_summary(path, base) or summary(log, base)
-    except StaleIndex:
-        log.rebuild()
-        return summary(log, base)
+        return foreign_summary(path, base) or _summary(log, base)
+    except (OSError, InterlinguaError, StaleIndex):  # it changes while it is read
+        return base
     finally:
         log.close()
 
 
+def _summary(log: FileLog, base: SessionInfo) -> SessionInfo:
+    try:
+        return summary(log, base)
+    except StaleIndex:
+        log.rebuild()
+        return summary(log, base)
+
+
 def _read_catalogue(place: Path) -> dict[str, _Row]:
     try:
-        return msgspec.msgpack.decode(place.read_bytes(), type=dict[str, _Row])
-    except (OSError, msgspec.MsgspecError):
+        data = authenticated(read_regular(place, _MAX_CATALOGUE, follow=False))
+        return {} if data is None else msgspec.msgpack.decode(data, type=dict[str, _Row])
+    except (OSError, InterlinguaError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {}
 
 
 def _write_catalogue(place: Path, rows: dict[str, _Row]) -> None:
-    part = place.with_name(f".{place.name}.{os.getpid()}.part")
+    part = place.with_name(f".{place.name}.{secrets.token_hex(8)}.part")
     with contextlib.suppress(OSError):  # only a cache
-        part.touch(0o600)  # titles are private: they quote the conversations
-        part.write_bytes(msgspec.msgpack.encode(rows))
+        # Mode 0600: titles are private, they quote the conversations.
+        with os.fdopen(open_regular(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
+            stream.write(authenticate(msgspec.msgpack.encode(rows)))
         part.replace(place)
+        return
+    part.unlink(missing_ok=True)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file; none if it is no regular file."""
+    with contextlib.suppress(IrregularFile), os.fdopen(open_regular(path), "rb") as stream:
+        yield from stream
 
 
 def _named(name: str, what: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise SessionError(f"invalid {what} name {name!r}; use letters, digits and ._-")
     return name
 
@@ -500,10 +564,10 @@ def _backup(path: Path) -> Path:
     return target
 
 
-def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # not every system can sync a folder
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def make_folder(folder: Path) -> None:
+    """Creates a folder and those above it, synced, for this user alone."""
+    if not folder.is_dir():
+        if folder.parent != folder:
+            make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        sync_folder(folder.parent)

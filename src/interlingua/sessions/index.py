@@ -1,13 +1,16 @@
 """The index of a session file: for each line its place in the file and in the tree, 24 bytes a line.
 
 It is a cache. The header has the bytes covered and a fingerprint of the file (size, time, first and last bytes); later
-lines are read from the file, and an index that does not match is rebuilt. The header is written after the records are
-on disk, and has the checksum of the last of them. Readers verify each line that they look up through the index.
+lines are read from the file, and an index that does not match is rebuilt. An index is believed only if it was made by
+this user: header and records are authenticated with the key in `<home>/index.key`, so one that was damaged, cut or
+made by somebody else is rebuilt too. It is read into memory, not mapped: another process may truncate the file at any
+time. Readers verify each line that they look up through the index.
 """
 
+import functools
 import hashlib
-import mmap
 import os
+import secrets
 import struct
 import zlib
 from collections.abc import Iterator
@@ -15,16 +18,21 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from ..values.places import home
+from ..values.regular import open_regular
 from .tree import ENTRY, ROOT, head_after
 
 _RECORD = struct.Struct("<QIiIBB2x")  # offset, length, parent, checksum of the id, kind, flags
-_HEADER = struct.Struct("<8sQQq16s16sII")  # magic, records, bytes, time, first and last bytes, last records, itself
-_MAGIC = b"ILIDX\x00\x00\x03"
+# Magic, records, bytes, time, first and last bytes; authentication codes of the records and of the header.
+_HEADER = struct.Struct("<8sQQq16s16s16s16s")
+_FAMILY = b"ILIDX\x00\x00"  # of every version
+_MAGIC = _FAMILY + b"\x04"
 _LINK = struct.Struct("<12xi4xB3x")  # parent and kind of a record
 _PARENT_AT, _CHECK_AT, _KIND_AT, _FLAGS_AT = 12, 16, 20, 21
 _SIZE = _RECORD.size
 _SAMPLE = 4096  # bytes of the session file hashed at either end
-_LAST = 512  # records verified on loading: they determine the head
+_CODE = 16
+_SEGMENT = 1024 * _SIZE  # bytes of records authenticated at once, each with the code of those before
 
 ORPHAN = 1
 
@@ -47,24 +55,23 @@ def check_of(id: str | None) -> int:
 
 
 class Index:
-    """Records by line number: saved ones are memory-mapped, later ones in memory."""
+    """Records by line number."""
 
-    def __init__(self, saved: mmap.mmap | None = None, count: int = 0, covered: int = 0) -> None:
-        self._saved = saved
-        self._base = count
-        self._tail = bytearray()
-        self._on_disk = count  # records in the index file
+    def __init__(self, records: bytearray | None = None, covered: int = 0) -> None:
+        self._records = bytearray() if records is None else records
+        self._on_disk = len(self._records)  # bytes of records in the index file
+        self._sealed = (0, bytes(_CODE))  # the bytes in whole segments, and the code of the last of them
         self.covered = covered  # bytes of the session file that are indexed
         self.head = self._head()  # the head after the last line
 
     def __len__(self) -> int:
-        return self._base + len(self._tail) // _SIZE
+        return len(self._records) // _SIZE
 
     def __getitem__(self, number: int) -> Record:
-        if number < self._base:
-            assert self._saved is not None
-            return Record._make(_RECORD.unpack_from(self._saved, _HEADER.size + number * _SIZE))
-        return Record._make(_RECORD.unpack_from(self._tail, (number - self._base) * _SIZE))
+        try:
+            return Record._make(_RECORD.unpack_from(self._records, number * _SIZE))
+        except struct.error:
+            raise StaleIndex from None
 
     def _head(self) -> int:
         if not len(self):
@@ -75,7 +82,7 @@ class Index:
     def add(self, length: int, parent: int, id: str | None, kind: int, flags: int = 0) -> None:
         """Adds the next line; `length` is without its newline."""
         self.head = len(self) if kind >= ENTRY else parent
-        self._tail += _RECORD.pack(self.covered, length, parent, check_of(id), kind, flags)
+        self._records += _RECORD.pack(self.covered, length, parent, check_of(id), kind, flags)
         self.covered += length + 1
 
     def candidates(self, id: str) -> Iterator[int]:
@@ -86,15 +93,12 @@ class Index:
                 yield number
 
     def _matches(self, key: bytes, field: int = _CHECK_AT) -> Iterator[int]:
-        for data, start, first in ((self._tail, 0, self._base), (self._saved, _HEADER.size, 0)):
-            if data is None:
-                continue
-            end = len(data)
-            while (at := data.rfind(key, start, end)) >= 0:
-                number, where = divmod(at - start, _SIZE)
-                if where == field:
-                    yield first + number
-                end = at + len(key) - 1
+        end = len(self._records)
+        while (at := self._records.rfind(key, 0, end)) >= 0:
+            number, where = divmod(at, _SIZE)
+            if where == field:
+                yield number
+            end = at + len(key) - 1
 
     def numbers(self, *kinds: int, first: int | None = None, last: int | None = None) -> list[int]:
         """Numbers of the lines of these kinds, in order: all, or the `first` or `last` N."""
@@ -119,36 +123,29 @@ class Index:
     def leaves(self) -> list[int]:
         """The entries without children."""
         is_leaf = bytearray(len(self))
-        for number, (parent, kind) in enumerate(self._links()):
+        for number, (parent, kind) in enumerate(_LINK.iter_unpack(bytes(self._records))):
             if kind >= ENTRY:
                 is_leaf[number] = 1
                 if parent > ROOT:
                     is_leaf[parent] = 0
         return list(_positions(bytes(is_leaf), 1))
 
-    def _links(self) -> Iterator[tuple[int, int]]:
-        """Parent and kind of every record."""
-        if self._saved is not None:
-            with memoryview(self._saved) as saved:
-                yield from _LINK.iter_unpack(saved[_HEADER.size : _HEADER.size + self._base * _SIZE])
-        yield from _LINK.iter_unpack(bytes(self._tail))
-
     def _column(self, at: int) -> bytes:
-        saved = self._saved
-        first = saved[_HEADER.size + at : _HEADER.size + self._base * _SIZE : _SIZE] if saved is not None else b""
-        return first + bytes(self._tail[at::_SIZE])
+        return bytes(self._records[at::_SIZE])
 
     # --- on disk -----------------------------------------------------------------------------------------------------
 
     @classmethod
     def load(cls, path: Path, file: int, size: int, modified: int) -> "Index | None":
-        """The saved index, if it matches the open session file."""
+        """The saved index, if it is ours and matches the open session file."""
         try:
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            handle = open_regular(path)
         except OSError:
             return None
         try:
             return cls._loaded(handle, file, size, modified)
+        except OSError:
+            return None
         finally:
             os.close(handle)
 
@@ -157,56 +154,144 @@ class Index:
         raw = os.read(handle, _HEADER.size)
         if len(raw) < _HEADER.size:
             return None
-        magic, count, covered, then, first, last, records, crc = _HEADER.unpack(raw)
-        if magic != _MAGIC or crc != zlib.crc32(raw[:-4]) or os.fstat(handle).st_size < _HEADER.size + count * _SIZE:
+        magic, count, covered, then, first, last, code, header_code = _HEADER.unpack(raw)
+        key = _key(home())
+        if magic != _MAGIC or key is None or not _is_same(header_code, _authenticated(key, raw[:-_CODE])):
             return None
         if covered > size or (covered == size and then != modified) or (first, last) != _samples(file, covered):
             return None
-        loaded = cls(_mapped(handle, count), count, covered) if count else cls()
-        if records == zlib.crc32(loaded._last()):
-            return loaded
-        loaded.close()
-        return None
+        records = _read(handle, count * _SIZE)
+        if records is None:
+            return None
+        loaded = cls(records, covered)
+        return loaded if _is_same(code, loaded._code(key)) else None
 
-    def _last(self) -> bytes:
-        """The bytes of the last records."""
-        first = max(len(self) - _LAST, 0)
-        start, at = _HEADER.size + first * _SIZE, max(first - self._base, 0) * _SIZE
-        saved = self._saved[start : _HEADER.size + self._base * _SIZE] if self._saved is not None else b""
-        return saved + self._tail[at:]
+    def _code(self, key: bytes) -> bytes:
+        """The code of all records. Whole segments are hashed once."""
+        done, code = self._sealed
+        with memoryview(self._records) as records:
+            while done + _SEGMENT <= len(records):
+                code = _authenticated(key, code, records[done : done + _SEGMENT])
+                done += _SEGMENT
+            self._sealed = done, code
+            return _authenticated(key, code, records[done:])
 
     def save(self, path: Path, file: int) -> None:
-        """Writes the records that are not on disk, syncs, then writes the header."""
-        saved = self._on_disk if _size(path) == _HEADER.size + self._on_disk * _SIZE else 0
-        if saved == len(self):
+        """Writes the records that are not on disk, syncs, then writes the header; raises OSError.
+
+        A file in its place that is no index of ours is left alone, and nothing is saved.
+        """
+        there = _existing(path)
+        saved = self._on_disk if there == _HEADER.size + self._on_disk else 0
+        key = _key(home(), create=True)
+        if saved == len(self._records) or key is None:
             return
-        place = path if saved else path.with_name(f".{path.name}.{os.getpid()}.part")
-        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (0 if saved else os.O_TRUNC), 0o600)
+        place = path if saved else path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+        handle = open_regular(place, os.O_RDWR if saved else os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
-            self._write_records(handle, saved)
+            with memoryview(self._records) as records:
+                _write_at(handle, records[saved:], _HEADER.size + saved)
             os.fsync(handle)
             given = (len(self), self.covered, os.fstat(file).st_mtime_ns, *_samples(file, self.covered))
-            raw = _HEADER.pack(_MAGIC, *given, zlib.crc32(self._last()), 0)[:-4]
-            _write_at(handle, raw + zlib.crc32(raw).to_bytes(4, "little"), 0)
+            raw = _HEADER.pack(_MAGIC, *given, self._code(key), bytes(_CODE))[:-_CODE]
+            _write_at(handle, raw + _authenticated(key, raw), 0)
+            if not saved:
+                place.replace(path)
+        except BaseException:
+            if not saved:
+                place.unlink(missing_ok=True)
+            raise
         finally:
             os.close(handle)
-        if not saved:
-            place.replace(path)
-        self._on_disk = len(self)
-
-    def _write_records(self, handle: int, since: int) -> None:
-        """Writes the records from `since` on, without copying: there may be a million."""
-        if self._saved is not None and since < self._base:
-            start, end = (_HEADER.size + number * _SIZE for number in (since, self._base))
-            _write_at(handle, self._saved[start:end], start)
-        first = max(since, self._base)
-        with memoryview(self._tail) as tail:
-            _write_at(handle, tail[(first - self._base) * _SIZE :], _HEADER.size + first * _SIZE)
+        self._on_disk = len(self._records)
 
     def close(self) -> None:
-        if self._saved is not None:
-            self._saved.close()
-            self._saved = None
+        self._records = bytearray()
+
+
+def discard(path: Path) -> None:
+    """Removes the index at `path`; not a file that is none."""
+    try:
+        _existing(path)
+    except OSError:
+        return
+    path.unlink(missing_ok=True)
+
+
+def _existing(path: Path) -> int:
+    """The size of the index at `path`, 0 for none; raises OSError if the file there is no index of any version."""
+    try:
+        handle = open_regular(path)
+    except FileNotFoundError:
+        return 0
+    try:
+        found = os.fstat(handle)
+        if (found.st_size and os.read(handle, len(_FAMILY)) != _FAMILY) or found.st_nlink > 1:
+            raise FileExistsError(f"{path} is no index; nothing is written there")
+        return found.st_size
+    finally:
+        os.close(handle)
+
+
+@functools.lru_cache(maxsize=8)
+def _known_key(folder: Path) -> bytes:
+    """Reads the key, or makes it; raises OSError."""
+    place = folder / "index.key"
+    try:
+        handle = open_regular(place)
+    except FileNotFoundError:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = place.with_name(f".{place.name}.{secrets.token_hex(8)}.part")
+        with os.fdopen(open_regular(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
+            stream.write(secrets.token_bytes(32))
+        try:
+            os.link(part, place)  # the first of two processes wins
+        except FileExistsError:
+            pass
+        finally:
+            part.unlink()
+        handle = open_regular(place)
+    try:
+        found = os.fstat(handle)
+        key = os.read(handle, 33)
+        mine = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
+        if len(key) != 32 or not mine or found.st_mode & 0o077:
+            raise PermissionError(f"{place} is not a key of this user alone; remove it")
+        return key
+    finally:
+        os.close(handle)
+
+
+def _key(folder: Path, *, create: bool = False) -> bytes | None:
+    """The key of indexes; None if there is none and it cannot be made, and then no index is used."""
+    try:
+        return _known_key(folder) if create or (folder / "index.key").exists() else None
+    except OSError:
+        return None
+
+
+_is_same = secrets.compare_digest
+
+
+def _authenticated(key: bytes, *parts: bytes | memoryview) -> bytes:
+    code = hashlib.blake2b(key=key, digest_size=_CODE)
+    for part in parts:
+        code.update(part)
+    return code.digest()
+
+
+def authenticate(data: bytes) -> bytes:
+    """The data of another cache behind its code; raises OSError if there is no key."""
+    key = _key(home(), create=True)
+    if key is None:
+        raise FileNotFoundError(f"{home()} has no key for caches")
+    return _authenticated(key, b"cache", data) + data
+
+
+def authenticated(data: bytes) -> bytes | None:
+    """The data behind a code that this user made; None for any other."""
+    key, code, data = _key(home()), data[:_CODE], data[_CODE:]
+    return data if key is not None and _is_same(code, _authenticated(key, b"cache", data)) else None
 
 
 def _positions(column: bytes, value: int) -> Iterator[int]:
@@ -223,15 +308,17 @@ def _backwards(column: bytes, value: int) -> Iterator[int]:
         at = column.rfind(value, 0, at)
 
 
-def _mapped(handle: int, count: int) -> mmap.mmap:
-    return mmap.mmap(handle, _HEADER.size + count * _SIZE, access=mmap.ACCESS_READ)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+def _read(handle: int, size: int) -> bytearray | None:
+    """The next bytes of a file; None if there are fewer."""
+    data = bytearray(size)
+    with memoryview(data) as view:
+        done = 0
+        while done < size:
+            read = os.readv(handle, [view[done:]])
+            if not read:
+                return None
+            done += read
+    return data
 
 
 def _samples(file: int, covered: int) -> tuple[bytes, bytes]:

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from ..values.regular import open_regular
 from .store import SessionBusy, SessionError
 
 try:
@@ -73,7 +74,7 @@ class Lease:
     @classmethod
     def take(cls, path: Path) -> "Lease":
         """Takes the lock at `path`, also from a dead owner; raises SessionBusy if a live one has it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if fcntl is None:
             return cls._take_by_existence(path)
         seen: Owner | None = None
@@ -94,7 +95,7 @@ class Lease:
     def _take_by_existence(cls, path: Path) -> "Lease":
         for _ in range(_RETRIES):
             try:
-                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                file = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
             except FileExistsError:
                 _clear_dead(path)
                 continue
@@ -129,7 +130,7 @@ class Lease:
 def is_locked(path: Path) -> bool:
     """Whether a live writer has the lock; does not take it."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = open_regular(path)
     except OSError:
         return False
     try:
@@ -153,8 +154,9 @@ class _Handle:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[_Handle]:
-    handle = _Handle(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    handle = _Handle(open_regular(path, os.O_RDWR | os.O_CREAT))
     try:
+        _refuse_others(handle.file, path)
         yield handle
     finally:
         if not handle.keeps_open:
@@ -193,10 +195,11 @@ def _broken_or_busy(path: Path, owner: Owner | None, seen: Owner | None) -> Owne
 
 def _clear_dead(path: Path) -> None:
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = open_regular(path)
     except FileNotFoundError:
         return
     try:
+        _refuse_others(file, path)
         owner, age = _read(file), time.time() - os.fstat(file).st_mtime
     finally:
         os.close(file)
@@ -208,9 +211,19 @@ def _clear_dead(path: Path) -> None:
         raise SessionBusy(path, owner)
 
 
+def _refuse_others(file: int, path: Path) -> None:
+    """Raises SessionError unless the file is empty or was written as a lock: it may be a file of somebody else."""
+    if os.fstat(file).st_nlink > 1:
+        raise SessionError(f"{path} is a link to another file and cannot be a lock; move it away")
+    found = os.pread(file, 4097, 0)
+    text = found.strip(b"\0")  # a power cut may leave zeros
+    if len(found) > 4096 or (text and not text.startswith(b'{"pid":')):
+        raise SessionError(f"{path} is needed for a lock and is another file; move it away, or rename the session")
+
+
 def _is_at(file: int, path: Path) -> bool:
     try:
-        there = path.stat()
+        there = path.lstat()
     except OSError:
         return False
     return file >= 0 and os.path.samestat(os.fstat(file), there)
@@ -225,8 +238,9 @@ def _read(file: int) -> Owner | None:
 
 def _write(file: int) -> Owner:
     owner = Owner.myself()
-    os.ftruncate(file, 0)
-    os.pwrite(file, msgspec.json.encode(owner) + b"\n", 0)
+    data = msgspec.json.encode(owner) + b"\n"
+    os.pwrite(file, data, 0)
+    os.ftruncate(file, len(data))
     return owner
 
 

@@ -32,7 +32,7 @@ from ..values.request import Conversation, Entry, ModelDescriptor, Options
 from . import blobs as media
 from . import compaction, tree
 from .executions import Execution, Executions, OpenCall, open_calls
-from .files import ENDING, FileLog, FileStore
+from .files import ENDING, FileLog, FileStore, make_folder
 from .index import StaleIndex
 from .store import (
     EntryExists,
@@ -44,6 +44,7 @@ from .store import (
     StaleHead,
     StaleVersion,
     Store,
+    typed,
 )
 from .summary import is_foreign
 from .tree import (
@@ -72,6 +73,8 @@ from .tree import (
 from .watching import Watch
 
 Sync: TypeAlias = Literal["always", "turn", "never"]
+Durability: TypeAlias = Literal["full", "process"]
+_DURABILITY: dict[str, Sync] = {"full": "always", "process": "turn"}
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -129,16 +132,21 @@ class Line(NamedTuple):
 
 
 def _checked(method: F) -> F:
-    """Takes the lock, and retries once with a rebuilt index if the index does not match the file."""
+    """Takes the lock, retries once with a rebuilt index if it does not match the file, and raises typed errors."""
 
     @functools.wraps(method)
     def called(self: "Session", *args: Any, **kwargs: Any) -> Any:
         with self._lock:
             try:
-                return method(self, *args, **kwargs)
+                try:
+                    return method(self, *args, **kwargs)
+                except StaleIndex:
+                    self._log.rebuild()
+                    return method(self, *args, **kwargs)
             except StaleIndex:
-                self._log.rebuild()
-                return method(self, *args, **kwargs)
+                raise SessionDamaged(f"{self.where}: the file changes while it is read; read it again") from None
+            except OSError as error:
+                raise SessionError(f"{self.where}: {error.strerror or error}") from error
 
     return called  # type: ignore[return-value]
 
@@ -173,21 +181,28 @@ class Session:
         store: Store | str | None = None,
         create: bool = True,
         read_only: bool = False,
-        sync: Sync = "turn",
+        durability: Durability | None = None,
+        sync: Sync | None = None,
         about: Conversation | None = None,
     ) -> "Session":
         """Opens a session by id, or a session file by path; creates it if it does not exist, or if no id is given.
 
-        `store` is a store or an address (`sqlite:FILE`, `postgresql://…`); default: files under `home`. `sync` is when
-        to sync to disk: after each append (`always`), on `sync()` (`turn`), or not (`never`). `about` provides the
-        system text, tools, model and options of a new session.
+        `store` is a store or an address (`sqlite:FILE`, `postgresql://…`); default: files under `home`. `durability` is
+        what an append that has returned survives: the death of this program (`process`, the default), or a power cut
+        too (`full`). `sync` says the same in terms of when to sync to disk: after each append (`always`), on `sync()`
+        (`turn`), or not (`never`). `about` provides the system text, tools, model and options of a new session.
         """
-        if isinstance(id_or_path, Path) or (id_or_path is not None and _is_path(id_or_path)):
-            path = Path(id_or_path).expanduser().absolute()
+        if durability not in (None, *_DURABILITY) or sync not in (None, "always", "turn", "never"):
+            raise SessionError(f"unknown durability {durability or sync!r}; use 'full' or 'process'")
+        sync = sync or _DURABILITY[durability or "process"]
+        if isinstance(id_or_path, Path) or (isinstance(id_or_path, str) and _is_path(id_or_path)):
+            with typed(id_or_path):
+                path = _absolute(id_or_path)
             opened: Store = FileStore(home, folder=path.parent)
             agent = path.parent.parent.name if path.parent.name == "sessions" else agent
             if create and not read_only:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                with typed(path):
+                    make_folder(path.parent)
             id = path.name.removesuffix(ENDING)
             log: Log = FileLog(path, write=not read_only, create=create)
         else:
@@ -203,6 +218,7 @@ class Session:
             raise
         return session
 
+    @_checked
     def _begin(self, about: Conversation | None) -> None:
         if len(self._log) and is_foreign(self._log.line(0)):
             raise SessionError(
@@ -326,6 +342,8 @@ class Session:
     @_checked
     def raw(self, number: int) -> bytes:
         """A line as it is stored."""
+        if not 0 <= number < len(self._log):
+            raise SessionNotFound(f"{self.where}: no line {number}; there are {len(self._log)}, counted from 0")
         return self._log.line(number)
 
     @_checked
@@ -861,12 +879,13 @@ class Session:
     def sync(self) -> None:
         """Syncs to disk, unless the session was opened with `sync="never"`."""
         if self._sync != "never":
-            self._log.sync()
+            with typed(self.where):
+                self._log.sync()
 
+    @_checked
     def refresh(self) -> None:
         """Reads what another process has appended."""
-        with self._lock:
-            self._log.refresh()
+        self._log.refresh()
 
     def watch(self) -> Watch:
         """Watches for appends by other processes, on an event loop; `refresh` then reads them."""
@@ -1153,6 +1172,15 @@ def _revised(raw: bytes) -> Any:
 
 def _is_path(name: str) -> bool:
     return os.sep in name or name.endswith(ENDING) or name.startswith("~")
+
+
+def _absolute(name: str | Path) -> Path:
+    """The path, without following a link at its end; raises ValueError for what can be none."""
+    path = Path(name).expanduser().absolute()
+    os.fsencode(path)
+    if "\0" in str(path):
+        raise ValueError("it has a NUL")
+    return path
 
 
 def _now() -> int:

@@ -1,5 +1,6 @@
 """Sessions in a database: the code shared by SQLite and PostgreSQL, and SQLite itself. One row per line."""
 
+import contextlib
 import hashlib
 import itertools
 import time
@@ -106,6 +107,8 @@ class SqlLog:
             while len(self._blocks) >= _BLOCKS:
                 del self._blocks[next(iter(self._blocks))]
             self._blocks[number // _BLOCK] = block
+        if number not in block:
+            raise SessionNotFound(f"{self.where}: no line {number}")
         return block[number]
 
     def find(self, id: str) -> int | None:
@@ -145,20 +148,30 @@ class SqlLog:
         first, head = self._count, self._head
         added: dict[str, int] = {}
         into = "INSERT INTO lines (session, n, kind, parent, orphan, id, line) VALUES (?, ?, ?, ?, ?, ?, ?)"
-        with self._database.transaction():
-            for number, raw in enumerate(lines, first):
-                (kind, parent, orphan), id = _placed(raw, head, lambda name: added.get(name, self.find(name)))
-                self._database.rows(into, self._number, number, kind, parent, int(orphan), id, raw)
-                head = head_after(number, kind, parent)
-                if id is not None:
-                    added[id] = number
-            now = int(time.time() * 1000)
-            self._database.rows("UPDATE sessions SET modified = ? WHERE number = ?", now, self._number)
-            self._database.notify(self._number)
+        try:
+            with self._database.transaction():
+                for number, raw in enumerate(lines, first):
+                    (kind, parent, orphan), id = _placed(raw, head, lambda name: added.get(name, self.find(name)))
+                    self._database.rows(into, self._number, number, kind, parent, int(orphan), id, raw)
+                    head = head_after(number, kind, parent)
+                    if id is not None:
+                        added[id] = number
+                now = int(time.time() * 1000)
+                self._database.rows("UPDATE sessions SET modified = ? WHERE number = ?", now, self._number)
+                self._database.notify(self._number)
+        except SessionError:
+            if not self._is_saved(first, lines):
+                raise
         self._count, self._head = first + len(lines), head
-        if sync:
-            self.sync()
         return first
+
+    def _is_saved(self, first: int, lines: Sequence[bytes]) -> bool:
+        """Whether a commit that was reported as failed took place: the server's answer may have been lost."""
+        try:
+            found = self._rows("SELECT line FROM lines WHERE session = ? AND n >= ? ORDER BY n", first)
+        except SessionError:
+            return False
+        return [bytes(line) for (line,) in found] == [*lines]
 
     def sync(self) -> None:
         if self._release is not None:
@@ -169,10 +182,13 @@ class SqlLog:
 
     def close(self) -> None:
         if self._release is not None:
-            if not self._count:  # no line was ever written
-                self._database.rows("DELETE FROM sessions WHERE number = ?", self._number)
-            self._release()
-            self._release = None
+            release, self._release = self._release, None
+            try:
+                if not self._count:  # no line was ever written
+                    with contextlib.suppress(SessionError):
+                        self._database.rows("DELETE FROM sessions WHERE number = ?", self._number)
+            finally:
+                release()
 
     def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._database.rows(statement, self._number, *values)
@@ -224,6 +240,9 @@ class SqlStore:
         ]
 
     def open(self, agent: str, id: str, *, write: bool, create: bool) -> Log:
+        for name, what in ((agent, "agent"), (id, "session")):
+            if not isinstance(name, str) or not name.isprintable() or not name:
+                raise SessionError(f"invalid {what} name {name!r}; use letters, digits and ._-")
         release = self._database.lease(agent, id) if write else None
         try:
             return SqlLog(self._database, agent, id, self._number(agent, id, write and create), release)

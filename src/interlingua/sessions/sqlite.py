@@ -1,24 +1,26 @@
 """Sessions in one SQLite file."""
 
+import contextlib
 import hashlib
 import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ..values.regular import open_regular
 from .lease import Lease
 from .sql import TABLES, SqlStore
-from .store import SessionBusy, SessionError
+from .store import SessionBusy, SessionError, typed
 from .watching import PathWatch, Watch
 
 
 def sqlite_store(path: Path | str) -> SqlStore:
     """The store in a SQLite file, created if missing."""
-    place = Path(path).expanduser()
-    place.parent.mkdir(parents=True, exist_ok=True)
+    with typed(path):
+        place = Path(path).expanduser()
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return SqlStore(_Sqlite(place))
 
 
@@ -28,9 +30,13 @@ class _Sqlite:
         self._path = path
         self._lock = threading.RLock()
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # readable by the owner only
+            os.close(open_regular(path, os.O_RDWR | os.O_CREAT))  # readable by the owner only
+            for beside in ("-wal", "-shm", "-journal"):  # SQLite would follow a link there
+                with contextlib.suppress(FileNotFoundError):
+                    os.close(open_regular(f"{path}{beside}"))
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
             self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")  # a commit is on disk when it returns
             self._connection.execute("PRAGMA foreign_keys = ON")
             for table in TABLES:
                 self._connection.execute(table.format(serial="INTEGER PRIMARY KEY", bytes="BLOB"))
@@ -39,27 +45,36 @@ class _Sqlite:
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._lock:
-            return self._connection.execute(statement, values).fetchall()
+            what = "not saved: " if self._connection.in_transaction else ""
+            try:
+                return self._connection.execute(statement, values).fetchall()
+            except (sqlite3.Error, UnicodeError, OverflowError) as error:
+                raise SessionError(f"{self.where}: {what}{error}") from error
 
-    @contextmanager
+    @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         with self._lock:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
-                try:
-                    yield
-                except BaseException:
-                    self._connection.execute("ROLLBACK")
-                    raise
+                yield
                 self._connection.execute("COMMIT")
             except sqlite3.Error as error:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise SessionError(f"{self.where}: not saved: {error}") from error
+                self._roll_back()
+                raise SessionError(
+                    f"{self.where}: not saved: {error}; earlier lines are intact: free disk space and append again"
+                ) from error
+            except BaseException:
+                self._roll_back()
+                raise
+
+    def _roll_back(self) -> None:
+        """Ends the transaction; after some errors, a full disk among them, SQLite has ended it already."""
+        with contextlib.suppress(sqlite3.Error):
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
 
     def sync(self) -> None:
-        """Checkpoints, which syncs the write-ahead log (sqlite.org/wal.html)."""
-        self.rows("PRAGMA wal_checkpoint(PASSIVE)")
+        """Does nothing: in WAL mode with `synchronous = FULL` every commit is synced (sqlite.org/pragma.html)."""
 
     def notify(self, session: int) -> None:
         """Does nothing: watchers see the write to the WAL file."""
@@ -69,8 +84,10 @@ class _Sqlite:
 
     def lease(self, agent: str, id: str) -> Callable[[], None]:
         name = hashlib.sha256(f"{agent}\0{id}".encode()).hexdigest()[:24]
+        place = self._path.with_name(f"{self._path.name}.locks") / f"{name}.lock"
         try:
-            return Lease.take(self._path.with_name(f"{self._path.name}.locks") / f"{name}.lock").release
+            with typed(place):
+                return Lease.take(place).release
         except SessionBusy as busy:
             raise SessionBusy(f"{self.where}: {agent}/{id}", busy.owner) from None
 

@@ -4,6 +4,8 @@ A store opens logs. A log is one session's lines, numbered from zero: it appends
 id, and returns the place of each line in the tree. It knows nothing of messages; `Session` knows nothing of files.
 """
 
+import contextlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -55,6 +57,29 @@ class StaleVersion(SessionError):
         super().__init__(f"{where}: entry {entry!r} is now at version {version}; read it again and revise that version")
         self.entry = entry
         self.version = version
+
+
+@contextlib.contextmanager
+def typed(where: Path | str) -> Iterator[None]:
+    """Raises errors of the file system as SessionError."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SessionNotFound(f"{where}: no such session") from error
+    except OSError as error:
+        raise SessionError(f"{where}: {error.strerror or error}") from error
+    except (ValueError, RuntimeError) as error:  # a NUL, a character that the encoding lacks; `~` of no user
+        raise SessionError(f"{str(where)!r} is no path: {error}") from None
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes new names in a folder survive a power cut."""
+    with contextlib.suppress(OSError):  # not every system can sync a folder
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 class Problem(NamedTuple):

@@ -1,5 +1,6 @@
 """The list entry of a session, read from a few of its lines."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from msgspec.structs import replace
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.messages import AssistantMessage, UserMessage, text_of
+from ..values.regular import open_regular
 from ..values.request import Conversation
 from .store import Log, SessionInfo, SpawnedBy
 from .tree import ASSISTANT, BAD, LABEL, MESSAGES, MODEL, SESSION, USER, read_line
@@ -93,7 +95,7 @@ def _short(text: str) -> str:
 
 def foreign_summary(path: Path, base: SessionInfo) -> SessionInfo | None:
     """The list entry of another program's session file; None for one of ours."""
-    with path.open("rb") as stream:
+    with os.fdopen(open_regular(path), "rb") as stream:
         first = stream.readline(1 << 16)
         if not is_foreign(first):
             return None

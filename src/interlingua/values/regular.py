@@ -1,0 +1,72 @@
+"""Opening of regular files: never a FIFO, a device, a socket or a folder, and never waiting for one.
+
+Files that we keep ourselves (`follow=False`) are not reached through a link either, so that nobody can lead a read or a
+write to another file. A file that a user names may be a link.
+"""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from .errors import InterlinguaError
+
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+}
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+# A FIFO without a writer, or a terminal line without a carrier, would otherwise block `open`.
+_FLAGS = os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) if os.name == "posix" else 0
+_OPEN_ALREADY = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+
+
+class IrregularFile(InterlinguaError, OSError):
+    """A FIFO, device, socket, folder or link where a regular file is expected."""
+
+    def __init__(self, path: str | Path, kind: str) -> None:
+        super().__init__(f"{path} is {kind}; a regular file is expected there")
+        self.strerror = f"is {kind}; a regular file is expected there"
+
+
+def open_regular(path: str | Path, flags: int = os.O_RDONLY, mode: int = 0o600, *, follow: bool = False) -> int:
+    """The descriptor of a regular file; raises IrregularFile for anything else, OSError as `os.open` does."""
+    try:
+        handle = os.open(path, flags | _FLAGS | (0 if follow else _NOFOLLOW), mode)
+    except ValueError as error:  # a NUL, or a surrogate that the file system's encoding has no bytes for
+        raise OSError(errno.EINVAL, f"not a path: {error}", str(path)) from None
+    except OSError as error:
+        raise _explained(path, error) from None
+    kind = stat.S_IFMT(os.fstat(handle).st_mode)
+    if kind != stat.S_IFREG:
+        os.close(handle)
+        raise IrregularFile(path, _KINDS.get(kind, "no regular file"))
+    return handle
+
+
+def _explained(path: str | Path, error: OSError) -> OSError:
+    """The error, or IrregularFile if that is its cause: a link (ELOOP), a socket or a FIFO without a reader (ENXIO)."""
+    try:
+        kind = stat.S_IFMT(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return error
+    if error.errno == errno.ELOOP and kind == stat.S_IFLNK:
+        return IrregularFile(path, "a link")
+    return IrregularFile(path, _KINDS[kind]) if kind in _KINDS else error
+
+
+def read_regular(path: str | Path, limit: int | None = None, *, follow: bool = True) -> bytes:
+    """The content of a regular file, of at most `limit` bytes; longer ones raise InterlinguaError."""
+    with os.fdopen(open_regular(path, follow=follow), "rb") as file:
+        data = file.read() if limit is None else file.read(limit + 1)
+    if limit is not None and len(data) > limit:
+        raise InterlinguaError(f"{path} is larger than {limit:,} bytes; a smaller file is expected there")
+    return data
+
+
+def is_open_already(path: str | Path) -> bool:
+    """Whether a path names a descriptor that this process was given (`/dev/stdin`, `<(command)` in a shell)."""
+    return str(path).startswith(_OPEN_ALREADY)
