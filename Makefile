@@ -7,7 +7,7 @@ KILLS ?= 200
 SLOW := laws fuzz sdk cli test_corpus.py test_docs.py testing connect sessions agent chat durable plugins mcp_tools \
 	tools/exec tools/fs tools/web canvas
 # Programs that some tests use beside Python, and Debian's packages for them.
-PROGRAMS := rg:ripgrep fdfind:fd-find bwrap:bubblewrap tmux:tmux chromium:chromium
+PROGRAMS := rg:ripgrep fdfind:fd-find bwrap:bubblewrap tmux:tmux chromium:chromium redis-server:redis-server
 
 .DEFAULT_GOAL := help
 .PHONY: help setup programs demo test check corpus attack crash bench interop web docs lock format clean
