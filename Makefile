@@ -5,7 +5,7 @@ BIN := .venv/bin
 JOBS ?= 2
 KILLS ?= 200
 SLOW := laws fuzz sdk cli test_corpus.py test_docs.py testing connect sessions agent chat durable plugins mcp_tools \
-	tools/exec tools/fs tools/web canvas
+	tools/exec tools/fs tools/web canvas gateway
 # Programs that some tests use beside Python, and Debian's packages for them.
 PROGRAMS := rg:ripgrep fdfind:fd-find bwrap:bubblewrap tmux:tmux chromium:chromium redis-server:redis-server
 
@@ -56,8 +56,8 @@ corpus: setup ## Recorded provider traffic through every dialect: pass counts, a
 attack: setup programs ## Every class of attack that docs/security.md lists: how many inputs were tried, how many held
 	$(BIN)/python tests/attack_table.py
 
-crash: setup ## Hundreds of kill -9 at random points of sessions, agent runs and durable runs
-	INTERLINGUA_KILLS=$(KILLS) $(BIN)/pytest -q -n $(JOBS) tests/sessions tests/agent tests/durable -k "kill or crash"
+crash: setup ## Hundreds of kill -9 at random points of sessions, agent runs, durable runs and the ledger
+	INTERLINGUA_KILLS=$(KILLS) $(BIN)/pytest -q -n $(JOBS) tests/sessions tests/agent tests/durable tests/gateway -k "kill or crash"
 
 bench: setup ## Speed beside the limits and the peers, each peer in an environment of its own
 	$(BIN)/python bench/run.py

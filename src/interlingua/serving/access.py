@@ -12,14 +12,20 @@ import os
 import secrets
 import time
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from ..values.errors import InterlinguaError
 from .problems import HttpProblem
+
+try:
+    import fcntl
+except ImportError:  # not on this system
+    fcntl = None  # type: ignore[assignment]
 
 Scope: TypeAlias = Literal["read", "write"]
 
@@ -47,35 +53,79 @@ class Key(Struct, frozen=True, omit_defaults=True):
     created: float = 0.0
 
 
-class KeyRing:
-    """The keys in a file that only its owner can read."""
+class _HasDigest(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
 
-    def keys(self) -> list[Key]:
+K = TypeVar("K", bound=_HasDigest)
+
+
+class KeyFile(Generic[K]):
+    """Keys in a file that only its owner can read. Programs that change it at once wait for each other."""
+
+    def __init__(self, path: Path, kind: type[K]) -> None:
+        self.path = path
+        self._kind: Any = list[kind]  # type: ignore[valid-type]
+
+    def keys(self) -> list[K]:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=list[Key])
+            found: list[K] = msgspec.json.decode(self.path.read_bytes(), type=self._kind)
         except FileNotFoundError:
             return []
         except msgspec.MsgspecError as error:
-            raise InterlinguaError(f"{self._path}: not a list of keys: {error}; correct or delete the file") from None
+            raise InterlinguaError(f"{self.path}: not a list of keys: {error}; correct or delete the file") from None
+        return found
+
+    def insert(self, key: K) -> None:
+        with self.changing() as keys:
+            if any(one.name == key.name for one in keys):
+                raise InterlinguaError(f"key {key.name!r} already exists; remove it first, or choose another name")
+            keys.append(key)
+
+    def remove(self, name: str) -> bool:
+        with self.changing() as keys:
+            remaining = [key for key in keys if key.name != name]
+            was_there = len(remaining) != len(keys)
+            keys[:] = remaining
+        return was_there
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[list[K]]:
+        """The keys, to be changed in place; written if they differ afterwards."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _locked(self.path.with_name(f".{self.path.name}.lock")):
+            keys = self.keys()
+            before = list(keys)
+            yield keys
+            if keys != before:
+                write_private(self.path, msgspec.json.encode(keys))
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+class KeyRing(KeyFile[Key]):
+    """The keys of a server that knows scopes."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, Key)
 
     def add(self, name: str, scope: Scope) -> str:
         """A new key, to be shown once."""
-        keys = self.keys()
-        if any(key.name == name for key in keys):
-            raise InterlinguaError(f"key {name!r} already exists; remove it first, or choose another name")
-        value = f"il-{secrets.token_urlsafe(32)}"
-        write_private(self._path, msgspec.json.encode([*keys, Key(name, scope, digest_of(value), time.time())]))
+        value = new_key()
+        self.insert(Key(name, scope, digest_of(value), time.time()))
         return value
-
-    def remove(self, name: str) -> bool:
-        keys = self.keys()
-        remaining = [key for key in keys if key.name != name]
-        if len(remaining) != len(keys):
-            write_private(self._path, msgspec.json.encode(remaining))
-        return len(remaining) != len(keys)
 
     def has(self, digest: str) -> bool:
         """Whether the key with this digest is still there."""
@@ -187,6 +237,10 @@ class Access:
 
     def _signature(self, purpose: bytes, data: bytes) -> bytes:
         return hmac.digest(self._secret, purpose + b"\0" + data, "sha256")
+
+
+def new_key() -> str:
+    return f"il-{secrets.token_urlsafe(32)}"
 
 
 def digest_of(value: str) -> str:

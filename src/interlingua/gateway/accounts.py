@@ -1,0 +1,426 @@
+"""What each key has used and put aside, exact across gateways: one value per key, changed by one pure function.
+
+- A *rate* holds for every span of a minute: use is counted by the second, and the present second and the sixty before
+  it must not exceed the limit.
+- *Money* is counted in billionths of a dollar, as integers, so that no sum depends on its order.
+- What is put aside belongs to one gateway and ends with its lease. A gateway that died may have spent it all, so it is
+  taken as spent then.
+- Operations that wait at once are written together. Each gateway numbers its writes in the value itself, so that after
+  a lost reply it is known whether the last one was made: nothing is counted twice or forgotten.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct, field
+
+from .exchange import ClientKey, Quota
+from .state import StateError, StateStore, Stored
+
+NANO = 1_000_000_000  # of a dollar
+LEASE = 60.0  # seconds until what a silent gateway put aside is taken as spent
+FORGET = 3600.0  # seconds after which nothing is known any more of a gateway that is gone
+WINDOW = 60  # seconds
+_RETRY = 0.5  # seconds between attempts to write what was used, while the store is away
+
+_log = logging.getLogger(__name__)
+
+
+class _Share(Struct, array_like=True):
+    """What one gateway has put aside."""
+
+    number: int  # of its last write
+    first: int  # calls that were put aside by writes before this are in it no more
+    calls: int = 0
+    cost: int = 0
+    until: float = 0.0
+
+
+class Spent(Struct, array_like=True):
+    """Billionths of a dollar, in the present day, month and ever; days are those of UTC."""
+
+    day: int = 0
+    month: int = 0
+    total: int = 0
+
+
+class Account(Struct, array_like=True):
+    """All that the gateways know of one key's use."""
+
+    id: str = ""
+    at: float = 0.0  # the latest time that any gateway saw: clocks differ, and none may turn back a window
+    requests: dict[int, int] = field(default_factory=dict)  # by second
+    tokens: dict[int, int] = field(default_factory=dict)
+    date: str = ""  # of `spent`
+    spent: Spent = field(default_factory=Spent)
+    shares: dict[str, _Share] = field(default_factory=dict)
+
+    def advance(self, now: float) -> None:
+        """To the present: old seconds, days and dead gateways go."""
+        self.at = max(self.at, now)
+        horizon = int(self.at) - WINDOW
+        for window in (self.requests, self.tokens):
+            for second in [second for second in window if second < horizon]:
+                del window[second]
+        for name, share in list(self.shares.items()):
+            if share.until < self.at:
+                self.spend(share.cost)
+                share.calls, share.cost, share.first = 0, 0, share.number + 1
+            if share.until < self.at - FORGET:
+                del self.shares[name]
+        date = time.strftime("%Y-%m-%d", time.gmtime(self.at))
+        if date != self.date:
+            self.spent.day = 0
+            if date[:7] != self.date[:7]:
+                self.spent.month = 0
+            self.date = date
+
+    def spend(self, cost: int) -> None:
+        self.spent.day += cost
+        self.spent.month += cost
+        self.spent.total += cost
+
+
+class Refusal(Struct, frozen=True):
+    """Which limit stands in the way, and the seconds until it may not; None: waiting does not help."""
+
+    limit: str  # requests, tokens, concurrency, budget
+    message: str
+    retry_after: float | None
+
+
+class Admission(Struct, frozen=True):
+    """What one call has put aside."""
+
+    account: str
+    number: int  # of the write that made it, in that account
+    second: int
+    tokens: int
+    cost: int
+    quotas: dict[str, Quota]
+
+
+class _Admit(Struct):
+    key: ClientKey
+    tokens: int
+    cost: int
+
+    def apply(self, account: Account, share: _Share) -> Admission | Refusal:
+        refusal = self._refusal(account)
+        if refusal is not None:
+            return refusal
+        second = int(account.at)
+        account.requests[second] = account.requests.get(second, 0) + 1
+        account.tokens[second] = account.tokens.get(second, 0) + self.tokens
+        share.calls += 1
+        share.cost += self.cost
+        limits = (("requests", self.key.requests_per_minute), ("tokens", self.key.tokens_per_minute))
+        quotas = {name: _quota(account, name, limit) for name, limit in limits if limit is not None}
+        return Admission(account.id, share.number, second, self.tokens, self.cost, quotas)
+
+    def _refusal(self, account: Account) -> Refusal | None:
+        key = self.key
+        calls = sum(share.calls for share in account.shares.values())
+        if key.concurrency is not None and calls >= key.concurrency:
+            return Refusal("concurrency", f"{calls} calls of the key {key.name!r} are open, its limit", 1.0)
+        for name, limit, amount in (
+            ("requests", key.requests_per_minute, 1),
+            ("tokens", key.tokens_per_minute, self.tokens),
+        ):
+            if limit is not None:
+                wait = _wait(getattr(account, name), limit, amount, account.at)
+                if wait != 0:
+                    return Refusal(name, f"the key {key.name!r} may use {limit:,} {name} a minute", wait)
+        if key.budget is not None:
+            spent = getattr(account.spent, key.budget_period)
+            reserved = sum(share.cost for share in account.shares.values())
+            if spent + reserved + self.cost > math.floor(key.budget * NANO):
+                return _over_budget(key, spent, reserved, self.cost, account.at)
+        return None
+
+
+class _Settle(Struct):
+    admission: Admission
+    tokens: int
+    cost: int
+
+    def apply(self, account: Account, share: _Share) -> None:
+        made = self.admission
+        if made.account != account.id:  # the store lost the account: nothing of it is put aside any more
+            account.spend(self.cost)
+            return
+        if made.number >= share.first:
+            share.calls -= 1
+            share.cost -= made.cost
+            account.spend(self.cost)
+        else:  # the lease ended meanwhile, and the cost was taken as spent
+            account.spend(self.cost - made.cost)
+        if made.second in account.tokens:
+            account.tokens[made.second] = max(0, account.tokens[made.second] + self.tokens - made.tokens)
+
+
+def _wait(window: dict[int, int], limit: int, amount: int, now: float) -> float | None:
+    """Seconds until so much fits into the window, 0 where it does now; None: it never does."""
+    excess = sum(window.values()) + amount - limit
+    if excess <= 0:
+        return 0.0
+    for second in sorted(window):
+        excess -= window[second]
+        if excess <= 0:
+            return second + WINDOW + 1 - now
+    return None
+
+
+def _quota(account: Account, name: str, limit: int) -> Quota:
+    window: dict[int, int] = getattr(account, name)
+    reset = max(window, default=int(account.at) - WINDOW) + WINDOW + 1 - account.at
+    return Quota(limit, max(0, limit - sum(window.values())), max(0.0, reset))
+
+
+def _over_budget(key: ClientKey, spent: int, reserved: int, cost: int, now: float) -> Refusal:
+    message = (
+        f"the key {key.name!r} has a budget of ${key.budget:,.2f} ({key.budget_period}): ${spent / NANO:,.4f} is spent,"
+        f" ${reserved / NANO:,.4f} put aside for open calls, and this call may cost ${cost / NANO:,.4f}"
+    )
+    return Refusal("budget", message, 1.0 if reserved else _until_next(key.budget_period, now))
+
+
+def _until_next(period: str, now: float) -> float | None:
+    """Seconds until the next day or month of UTC."""
+    if period == "total":
+        return None
+    date = datetime.fromtimestamp(now, UTC)
+    start = date.replace(hour=0, minute=0, second=0, microsecond=0)
+    following = (
+        start + timedelta(days=1) if period == "day" else (start.replace(day=1) + timedelta(days=32)).replace(day=1)
+    )
+    return following.timestamp() - now
+
+
+class _Renew(Struct):
+    """Only a write, which prolongs the lease."""
+
+    def apply(self, account: Account, share: _Share) -> None:
+        pass
+
+
+_Operation: TypeAlias = _Admit | _Settle | _Renew
+_Outcome: TypeAlias = Admission | Refusal | None
+_Batch: TypeAlias = "dict[str, list[_Waiting]]"
+
+
+class _Waiting(Struct, eq=False):
+    operation: _Operation
+    future: "asyncio.Future[_Outcome]"
+    outcome: _Outcome = None  # what the last attempt to write it would give
+
+    def resolve(self) -> None:
+        if not self.future.done():
+            self.future.set_result(self.outcome)
+
+
+class _Doubt(Struct):
+    """A write whose reply did not come."""
+
+    number: int
+    waiting: list[_Waiting]
+
+
+class Accounts:
+    """The accounts of all keys, as one gateway sees them. Used from one event loop.
+
+    `seed` gives what the ledger knows of a key whose account is not in the store: it is new, or the store lost it.
+    """
+
+    def __init__(
+        self,
+        store: StateStore,
+        *,
+        seed: Callable[[str], Awaitable[Spent]] | None = None,
+        clock: Callable[[], float] = time.time,
+        lease: float = LEASE,
+    ) -> None:
+        self.name = secrets.token_hex(8)  # of this gateway, among those that share the store
+        self._store = store
+        self._seed = seed
+        self._clock = clock
+        self._lease = lease
+        self._known: dict[str, Stored] = {}
+        self._number = 0
+        self._doubts: dict[str, _Doubt] = {}
+        self._open: dict[str, int] = {}  # calls by account, whose lease is to be prolonged
+        self._waiting: _Batch = {}
+        self._submitted = asyncio.Event()
+        self._writer: asyncio.Task[None] | None = None
+        self._renewer: asyncio.Task[None] | None = None
+
+    async def admit(self, key: ClientKey, *, tokens: int, cost: int) -> Admission | Refusal:
+        """Puts aside a call. Raises `StateError` where that cannot be written."""
+        waiting = self._submit(key.name, _Admit(key, tokens, cost))
+        try:
+            # Whoever stops waiting must not stop the write: others' operations are in it.
+            outcome = await asyncio.shield(waiting.future)
+        except asyncio.CancelledError:
+            waiting.future.add_done_callback(lambda done: self._release(key.name, done))
+            raise
+        assert outcome is not None
+        if isinstance(outcome, Admission):
+            self._open[key.name] = self._open.get(key.name, 0) + 1
+            if self._renewer is None:
+                self._renewer = asyncio.ensure_future(self._renew())
+        return outcome
+
+    async def settle(self, name: str, admission: Admission, *, tokens: int, cost: int) -> None:
+        """Counts what a call used in place of what was put aside. While the store is away it is kept for later."""
+        self._open[name] -= 1
+        waiting = self._submit(name, _Settle(admission, tokens, cost))
+        if not self._doubts:
+            await asyncio.shield(waiting.future)
+
+    async def spent(self, name: str) -> Spent:
+        """What is spent now, without what is put aside."""
+        account = self._decoded(await self._read(name))
+        account.advance(self._clock())
+        return account.spent
+
+    async def close(self) -> None:
+        """Writes what is to be written. What the store does not take counts as spent when the lease ends."""
+        if self._renewer is not None:
+            self._renewer.cancel()
+        if self._writer is not None and not self._writer.done():
+            self._submitted.set()
+            await asyncio.wait([self._writer], timeout=2 * _RETRY)
+            self._writer.cancel()
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def _submit(self, name: str, operation: _Operation) -> _Waiting:
+        waiting = _Waiting(operation, asyncio.get_running_loop().create_future())
+        self._waiting.setdefault(name, []).append(waiting)
+        self._submitted.set()
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.ensure_future(self._write())
+        return waiting
+
+    def _release(self, name: str, done: "asyncio.Future[_Outcome]") -> None:
+        """Gives back what was put aside for a caller that has gone."""
+        if not done.cancelled() and done.exception() is None and isinstance(made := done.result(), Admission):
+            self._submit(name, _Settle(made, 0, 0))
+
+    async def _write(self) -> None:
+        while self._waiting or self._doubts:
+            self._submitted.clear()
+            batch, self._waiting = self._waiting, {}
+            for name in self._doubts:
+                batch.setdefault(name, [])
+            try:
+                while batch:
+                    await self._attempt(batch)
+            except StateError as error:
+                self._postpone(batch, error)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._submitted.wait(), _RETRY)
+
+    async def _attempt(self, batch: _Batch) -> None:
+        """Writes what no other gateway was faster to change, and takes it out of the batch."""
+        for name in batch.keys() - self._known.keys():
+            self._known[name] = await self._read(name)
+            self._clear_doubt(name, batch[name])
+        self._number += 1
+        changes = {}
+        for name, waiting in batch.items():
+            account = await self._opened(name)
+            self._apply(account, waiting)
+            changes[name] = Stored(self._known[name].version, msgspec.msgpack.encode(account))
+        try:
+            others = await self._store.swap(changes)
+        except StateError as error:
+            for name, waiting in batch.items():
+                del self._known[name]
+                self._doubts[name] = _Doubt(self._number, waiting)
+                _refuse(waiting, error)
+                batch[name] = []
+            raise
+        for name, change in changes.items():
+            self._known[name] = others.get(name) or Stored(change.version + 1, change.value)
+            if name not in others:
+                for one in batch.pop(name):
+                    one.resolve()
+
+    def _apply(self, account: Account, waiting: list[_Waiting]) -> None:
+        account.advance(self._clock())
+        share = account.shares.setdefault(self.name, _Share(self._number, self._number))
+        share.number, share.until = self._number, account.at + self._lease
+        for one in waiting:
+            one.outcome = one.operation.apply(account, share)
+
+    async def _opened(self, name: str) -> Account:
+        account = self._decoded(self._known[name])
+        if not account.id:
+            account.id = secrets.token_hex(8)
+            account.advance(self._clock())
+            if self._seed is not None:
+                account.spent = await self._seed(name)
+        return account
+
+    async def _read(self, name: str) -> Stored:
+        return (await self._store.swap({name: READ}))[name]
+
+    def _decoded(self, stored: Stored) -> Account:
+        try:
+            return _DECODER.decode(stored.value) if stored.version else Account()
+        except msgspec.MsgspecError as error:
+            raise StateError(f"{self._store.where}: not an account of a gateway: {error}; remove it") from None
+
+    # --- while the store is away -------------------------------------------------------------------------------------
+
+    def _postpone(self, batch: _Batch, error: StateError) -> None:
+        """Refuses who waits to be let in; what was used is kept for later."""
+        _log.error("%s", error)
+        for name, waiting in batch.items():
+            _refuse(waiting, error)
+            used = [one for one in waiting if isinstance(one.operation, _Settle)]
+            if used:
+                self._waiting[name] = used + self._waiting.get(name, [])
+
+    def _clear_doubt(self, name: str, waiting: list[_Waiting]) -> None:
+        """Undoes what was written for callers that were refused; repeats what was used and not written."""
+        doubt = self._doubts.pop(name, None)
+        if doubt is None:
+            return
+        share = self._decoded(self._known[name]).shares.get(self.name)
+        was_written = share is not None and share.number >= doubt.number
+        for one in reversed(doubt.waiting):
+            if was_written and isinstance(one.outcome, Admission):
+                waiting.insert(0, _Waiting(_Settle(one.outcome, 0, 0), one.future))
+            elif not was_written and isinstance(one.operation, _Settle):
+                waiting.insert(0, one)
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease / 3)
+            for name in [name for name, count in self._open.items() if count]:
+                waiting = self._submit(name, _Renew())
+                waiting.future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def _refuse(waiting: list[_Waiting], error: StateError) -> None:
+    for one in waiting:
+        if one.future.done():
+            continue
+        if isinstance(one.operation, _Settle):
+            one.future.set_result(None)
+        else:
+            one.future.set_exception(StateError(str(error)))
+
+
+READ = Stored(-1, b"")  # a version that no value has: a swap that only reads
+_DECODER = msgspec.msgpack.Decoder(Account)

@@ -1,0 +1,107 @@
+"""The gate before dispatch: who asks, which models, and what the key's limits still allow."""
+
+import logging
+import math
+
+from ..values.errors import AuthFailed, BadRequest, InterlinguaError, Overloaded, RateLimited
+from .accounts import NANO, Accounts, Admission, Refusal
+from .exchange import ClientKey, Exchange
+from .keys import ClientKeys
+from .ledger import Ledger, charged_cost
+from .state import StateError
+
+_log = logging.getLogger(__name__)
+
+
+class KeyGate:
+    """Admits what a key may do. Refuses where it cannot know: the limits' store is away, the ledger is not written."""
+
+    def __init__(self, keys: ClientKeys, accounts: Accounts, ledger: Ledger | None = None) -> None:
+        self.keys = keys
+        self.accounts = accounts
+        self._ledger = ledger
+
+    async def identify(self, secret: str | None) -> ClientKey:
+        try:
+            return self.keys.identify(secret)
+        except AuthFailed:
+            raise
+        except (InterlinguaError, OSError) as error:
+            raise _unavailable("the keys cannot be read", error) from None
+
+    async def admit(
+        self, exchange: Exchange, *, input_tokens: int, output_tokens: int = 0, highest_cost: float | None
+    ) -> "KeyReservation":
+        key = exchange.key
+        _check_model(exchange)
+        if self._ledger is not None and self._ledger.failure is not None:
+            raise _unavailable("what calls cost cannot be written down", self._ledger.failure)
+        if key.budget is not None and highest_cost is None:
+            message = f"the price of {exchange.asked_model!r} is not known, and the key {key.name!r} has a budget"
+            raise BadRequest(f"{message}; add its price to models.toml", status=400, code="unknown_price")
+        if not is_limited(key):
+            return KeyReservation(self.accounts, None)
+        cost = math.ceil((highest_cost or 0.0) * NANO)
+        try:
+            outcome = await self.accounts.admit(key, tokens=input_tokens + output_tokens, cost=cost)
+        except StateError as error:
+            raise _unavailable("the limits of keys cannot be checked", error) from None
+        if isinstance(outcome, Refusal):
+            raise _refused(outcome)
+        exchange.quotas = outcome.quotas
+        return KeyReservation(self.accounts, outcome)
+
+
+class KeyReservation:
+    """What one exchange has put aside; nothing where its key has no limits."""
+
+    def __init__(self, accounts: Accounts, admission: Admission | None) -> None:
+        self._accounts = accounts
+        self._admission = admission
+
+    async def settle(self, exchange: Exchange) -> None:
+        admission, self._admission = self._admission, None
+        if admission is None:
+            return
+        usage = exchange.usage
+        if usage is None and exchange.answer is None and exchange.cost is None:
+            tokens, cost = 0, 0  # no provider did any work
+        else:
+            tokens = usage.total_tokens if usage is not None else admission.tokens
+            charged = charged_cost(exchange)
+            cost = admission.cost if charged is None else charged
+        await self._accounts.settle(exchange.key.name, admission, tokens=tokens, cost=cost)
+
+
+def is_limited(key: ClientKey) -> bool:
+    """Whether anything of the key's use must be counted before a call."""
+    return any(
+        limit is not None for limit in (key.requests_per_minute, key.tokens_per_minute, key.concurrency, key.budget)
+    )
+
+
+def _check_model(exchange: Exchange) -> None:
+    """A key that names models may use them under the alias that it names, or as `provider/model`."""
+    names = [exchange.asked_model]
+    if exchange.model is not None:
+        names.append(f"{exchange.model.provider}/{exchange.model.id}")
+    if not exchange.key.allows(*names):
+        message = f"the key {exchange.key.name!r} may not use the model {exchange.asked_model!r}"
+        raise AuthFailed(f"{message}; ask for one of its models (GET /v1/models)", status=403, code="model_not_allowed")
+
+
+def _refused(refusal: Refusal) -> RateLimited | BadRequest:
+    if refusal.limit == "tokens" and refusal.retry_after is None:
+        return BadRequest(f"{refusal.message}, and this call alone needs more; send less", status=400)
+    # Clients know `insufficient_quota` as the 429 that waiting does not lift (OpenAI's error codes).
+    code = "insufficient_quota" if refusal.limit == "budget" else "rate_limit_exceeded"
+    wait = refusal.retry_after
+    remedy = f"try again in {math.ceil(wait)} s" if wait is not None else "raise the budget"
+    return RateLimited(f"{refusal.message}; {remedy}", status=429, code=code, retry_after=wait)
+
+
+def _unavailable(message: str, error: Exception) -> Overloaded:
+    """Clients learn that it is not their fault; the log says where it is."""
+    _log.error("%s: %s", message, error)
+    remedy = "try again; the gateway's log says why"
+    return Overloaded(f"{message}; {remedy}", status=503, code="state_unavailable", retry_after=1.0)

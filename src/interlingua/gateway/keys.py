@@ -1,0 +1,113 @@
+"""The keys of a gateway's clients: what each may do, by the digest of its secret. The secret is shown once."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..serving.access import KeyFile, digest_of, new_key
+from ..values.errors import AuthFailed, InterlinguaError
+from .exchange import LOCAL, ClientKey
+
+
+class IssuedKey(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a key may do, and the digests by which it is recognised."""
+
+    client: ClientKey
+    digest: str
+    created: float = 0.0
+    former: str | None = None  # the digest of the secret before the last rotation, good until `former_until`
+    former_until: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return self.client.name
+
+
+class ClientKeys(KeyFile[IssuedKey]):
+    """The keys in a file. A change counts with the next request: the file is looked at each time.
+
+    With `is_open`, whoever reaches the gateway is `LOCAL` as long as there has never been a key: when the last one is
+    revoked, the gateway does not open itself to all.
+    """
+
+    def __init__(self, path: Path, *, is_open: bool = True, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(path, IssuedKey)
+        self._clock = clock
+        self._is_open = is_open
+        self._seen: tuple[int, int, int] | None = None
+        self._by_digest: dict[str, IssuedKey] = {}
+
+    def add(self, client: ClientKey) -> str:
+        """The secret of a new key."""
+        check_key(client)
+        secret = new_key()
+        self.insert(IssuedKey(client=client, digest=digest_of(secret), created=self._clock()))
+        return secret
+
+    def rotate(self, name: str, *, grace: float = 0.0) -> str:
+        """A new secret for a key; the former one stays good for `grace` seconds."""
+        secret = new_key()
+        with self.changing() as keys:
+            at = next((at for at, key in enumerate(keys) if key.name == name), None)
+            if at is None:
+                raise InterlinguaError(f"no key {name!r}; see: interlingua serve keys list")
+            former = {"former": keys[at].digest, "former_until": self._clock() + grace} if grace > 0 else {}
+            fresh = {"digest": digest_of(secret), "former": None, "former_until": 0.0}
+            keys[at] = replace(keys[at], **(fresh | former))
+        return secret
+
+    def has_any(self) -> bool:
+        return bool(self._current())
+
+    def identify(self, secret: str | None) -> ClientKey:
+        """Whose secret it is. Raises `AuthFailed`.
+
+        The look-up is by digest: how long it takes tells nothing of a secret that is not known already.
+        """
+        by_digest = self._current()
+        if by_digest:
+            self._is_open = False
+        elif self._is_open:
+            return LOCAL
+        if not secret:
+            raise AuthFailed("no key was sent; send the gateway's key as the API key of your client", status=401)
+        digest = digest_of(secret)
+        found = by_digest.get(digest)
+        if found is None or (digest == found.former and digest != found.digest and self._clock() >= found.former_until):
+            raise AuthFailed("wrong key; see: interlingua serve keys", status=401, code="invalid_api_key")
+        client = found.client
+        if client.expires is not None and self._clock() >= client.expires:
+            raise AuthFailed(
+                f"the key {client.name!r} has expired; rotate or replace it", status=401, code="expired_key"
+            )
+        return client
+
+    def _current(self) -> dict[str, IssuedKey]:
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            self._seen, self._by_digest = None, {}
+            return self._by_digest
+        seen = (found.st_mtime_ns, found.st_size, found.st_ino)
+        if seen != self._seen:
+            keys = self.keys()
+            former = {key.former: key for key in keys if key.former is not None}
+            self._by_digest = former | {key.digest: key for key in keys}
+            self._seen = seen
+        return self._by_digest
+
+
+def check_key(client: ClientKey) -> None:
+    """Raises `InterlinguaError` for limits that make no sense."""
+    name = client.name
+    if not name.strip() or not name.isprintable() or len(name) > 100 or name == LOCAL.name:
+        raise InterlinguaError(f"invalid key name {name!r}; use up to 100 printable characters, not {LOCAL.name!r}")
+    for limit in ("requests_per_minute", "tokens_per_minute", "concurrency"):
+        value = getattr(client, limit)
+        if value is not None and value < 1:
+            raise InterlinguaError(f"{limit} of the key {name!r} is {value}; use 1 or more, or revoke the key")
+    if client.budget is not None and not 0 <= client.budget < 1e9:
+        raise InterlinguaError(f"budget of the key {name!r} is {client.budget}; use dollars, 0 or more")

@@ -1,0 +1,218 @@
+"""What was used and what it cost: one entry per exchange that reached a provider, summed by key, model and day.
+
+Tokens are in the disjoint buckets of `Usage`; money is in billionths of a dollar. An entry is written once, whatever is
+repeated: its id is that of the exchange. `observe` returns when the entry is in the database, or when it cannot be
+written now; then it is kept, `failure` says why, and the gate lets nothing in until it is written.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from ..connect.prices import reported_cost
+from .accounts import NANO, Spent
+from .exchange import Exchange
+from .state import Database, StateError, open_database
+
+_log = logging.getLogger(__name__)
+
+Column: TypeAlias = Literal["day", "key", "model"]
+COLUMNS: tuple[Column, ...] = ("day", "key", "model")
+_RETRY = 1.0  # seconds
+
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS gateway_ledger (
+    id TEXT PRIMARY KEY, at DOUBLE PRECISION NOT NULL, day TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL,
+    asked TEXT NOT NULL, wire TEXT NOT NULL, status INTEGER NOT NULL, attempts INTEGER NOT NULL,
+    input BIGINT NOT NULL, output BIGINT NOT NULL, cache_read BIGINT NOT NULL, cache_write BIGINT NOT NULL,
+    reasoning BIGINT NOT NULL, cost BIGINT, estimated INTEGER NOT NULL, aborted INTEGER NOT NULL,
+    seconds DOUBLE PRECISION NOT NULL)""",
+    "CREATE INDEX IF NOT EXISTS gateway_ledger_day ON gateway_ledger (key, day)",
+)
+
+
+class LedgerEntry(Struct, frozen=True, kw_only=True):
+    """One exchange. `cost` in billionths of a dollar, None where no price is known."""
+
+    id: str
+    at: float
+    day: str
+    key: str
+    model: str
+    asked: str
+    wire: str
+    status: int
+    attempts: int
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    cost: int | None = None
+    estimated: bool = False
+    aborted: bool = False
+    seconds: float = 0.0
+
+
+class UsageRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A sum. `cost` in dollars, of the calls with a known price; `unpriced` counts the others."""
+
+    day: str | None = None
+    key: str | None = None
+    model: str | None = None
+    calls: int
+    errors: int
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+    reasoning: int
+    cost: float
+    unpriced: int
+    estimated: int
+    aborted: int
+
+
+def charged_cost(exchange: Exchange) -> int | None:
+    """Billionths of a dollar: what the provider says that it charges, else by the price list; None: unknown."""
+    told = reported_cost(exchange.usage) if exchange.usage is not None else None
+    cost = exchange.cost if told is None else told.total
+    return None if cost is None else round(cost * NANO)
+
+
+def entry_of(exchange: Exchange) -> LedgerEntry:
+    usage, model = exchange.usage, exchange.model
+    finished = exchange.finished if exchange.finished is not None else exchange.started
+    buckets = {name: getattr(usage, name) or 0 for name in _BUCKETS} if usage is not None else {}
+    return LedgerEntry(
+        id=exchange.id,
+        at=finished,
+        day=time.strftime("%Y-%m-%d", time.gmtime(finished)),
+        key=exchange.key.name,
+        model=f"{model.provider}/{model.id}" if model is not None else exchange.asked_model,
+        asked=exchange.asked_model,
+        wire=exchange.wire.api,
+        status=exchange.status,
+        attempts=exchange.attempts,
+        cost=charged_cost(exchange),
+        estimated=exchange.is_estimated,
+        aborted=exchange.is_aborted,
+        seconds=finished - exchange.started,
+        **buckets,
+    )
+
+
+_BUCKETS = ("input", "output", "cache_read", "cache_write", "reasoning")
+_FIELDS = LedgerEntry.__struct_fields__
+_INSERT = (
+    f"INSERT INTO gateway_ledger ({', '.join(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})"
+    " ON CONFLICT (id) DO NOTHING"
+)
+_SUMS = """count(*), sum(CASE WHEN status >= 400 OR status = 0 THEN 1 ELSE 0 END), sum(input), sum(output),
+    sum(cache_read), sum(cache_write), sum(reasoning), sum(cost), sum(CASE WHEN cost IS NULL THEN 1 ELSE 0 END),
+    sum(estimated), sum(aborted)"""
+
+
+class Ledger:
+    """The entries in a database: `sqlite:FILE`, or `postgresql://…` for several gateways."""
+
+    def __init__(self, address: str) -> None:
+        self._database: Database = open_database(address, _TABLES)
+        self.where = self._database.where
+        self.failure: StateError | None = None
+        self._waiting: list[tuple[LedgerEntry, asyncio.Future[None]]] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    async def observe(self, exchange: Exchange) -> None:
+        if exchange.attempts or exchange.usage is not None:
+            await self.append(entry_of(exchange))
+
+    async def append(self, entry: LedgerEntry) -> None:
+        """Writes an entry, together with all that wait at the same time."""
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((entry, written))
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.ensure_future(self._write())
+        await asyncio.shield(written)
+
+    async def _write(self) -> None:
+        while self._waiting:
+            batch = list(self._waiting)
+            try:
+                await self._database.insert(_INSERT, [_row(entry) for entry, _ in batch])
+            except StateError as error:
+                if self.failure is None:
+                    _log.error("%s; nothing is served until it can be written", error)
+                self.failure = error
+                _release(batch)
+                await asyncio.sleep(_RETRY)
+                continue
+            self.failure = None
+            del self._waiting[: len(batch)]
+            _release(batch)
+
+    async def usage(
+        self,
+        by: Sequence[Column] = COLUMNS,
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        key: str | None = None,
+        model: str | None = None,
+    ) -> list[UsageRow]:
+        """Sums by these columns; days as `2026-01-31`, both included."""
+        given = (("day >= ?", since), ("day <= ?", until), ("key = ?", key), ("model = ?", model))
+        conditions = [(test, value) for test, value in given if value is not None]
+        where = f"WHERE {' AND '.join(test for test, _ in conditions)}" if conditions else ""
+        columns = [column for column in COLUMNS if column in by]
+        names = "".join(f"{column}, " for column in columns)
+        group = f"GROUP BY {', '.join(columns)} ORDER BY {', '.join(columns)}" if columns else ""
+        rows = await self._database.rows(
+            f"SELECT {names}{_SUMS} FROM gateway_ledger {where} {group}", *(value for _, value in conditions)
+        )
+        return [_sum(columns, row) for row in rows if row[len(columns)]]
+
+    async def spent(self, key: str) -> Spent:
+        """What a key has spent today, this month and ever."""
+        today = time.strftime("%Y-%m-%d", time.gmtime())
+        rows = await self._database.rows(
+            """SELECT sum(CASE WHEN day = ? THEN cost ELSE 0 END), sum(CASE WHEN day >= ? THEN cost ELSE 0 END),
+            sum(cost) FROM gateway_ledger WHERE key = ?""",
+            today,
+            f"{today[:7]}-01",
+            key,
+        )
+        return Spent(*(int(value or 0) for value in rows[0]))
+
+    async def close(self) -> None:
+        """Writes what waits, as far as that is possible."""
+        if self._writer is not None and not self._writer.done():
+            await asyncio.wait([self._writer], timeout=_RETRY)
+            self._writer.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._writer
+        if self._waiting:
+            _log.error("%s: %d entries could not be written: %s", self.where, len(self._waiting), self.failure)
+        await self._database.close()
+
+
+def _row(entry: LedgerEntry) -> tuple[Any, ...]:
+    return tuple(int(value) if isinstance(value := getattr(entry, name), bool) else value for name in _FIELDS)
+
+
+def _release(batch: Sequence[tuple[LedgerEntry, "asyncio.Future[None]"]]) -> None:
+    for _, written in batch:
+        if not written.done():
+            written.set_result(None)
+
+
+def _sum(columns: Sequence[Column], row: tuple[Any, ...]) -> UsageRow:
+    names = (*columns, *UsageRow.__struct_fields__[len(COLUMNS) :])
+    found: dict[str, Any] = {name: value or 0 for name, value in zip(names, row, strict=True)}
+    sums = {name: int(value) for name, value in found.items() if name not in columns}
+    return UsageRow(**(found | sums | {"cost": sums["cost"] / NANO}))

@@ -1,0 +1,243 @@
+"""The ledger: sums in disjoint buckets, each exchange once, and nothing lost that was acknowledged."""
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.stores import exchange, used
+from interlingua.gateway import ledger as ledgers
+from interlingua.gateway import state
+from interlingua.gateway.accounts import NANO, Accounts
+from interlingua.gateway.exchange import ClientKey
+from interlingua.gateway.gate import KeyGate
+from interlingua.gateway.keys import ClientKeys
+from interlingua.gateway.ledger import Ledger, LedgerEntry
+from interlingua.gateway.state import MemoryState, SqliteState, StateError
+from interlingua.values.errors import Overloaded
+from interlingua.values.messages import Usage
+
+KILLS = int(os.environ.get("INTERLINGUA_KILLS", "8"))
+KEY = ClientKey(name="ci")
+
+
+def at(path: Path) -> Ledger:
+    return Ledger(f"sqlite:{path / 'gateway.db'}")
+
+
+async def test_usage_is_summed_by_key_model_and_day_in_disjoint_buckets(tmp_path: Path) -> None:
+    """Input excludes the cache; costs are exact; what was estimated, cut off or has no price is counted as such."""
+    ledger = at(tmp_path)
+    await ledger.observe(used(KEY, "a", 0.1))
+    await ledger.observe(used(KEY, "b", 0.2, is_estimated=True, is_aborted=True))
+    await ledger.observe(used(ClientKey(name="other"), "c", None))
+    rows = await ledger.usage(("key",))
+    assert [("ci", 2, 20, 10, 6, 4, 0.3, 0, 1, 1), ("other", 1, 10, 5, 3, 2, 0.0, 1, 0, 0)] == [
+        (
+            row.key,
+            row.calls,
+            row.input,
+            row.output,
+            row.cache_read,
+            row.cache_write,
+            row.cost,
+            row.unpriced,
+            row.estimated,
+            row.aborted,
+        )
+        for row in rows
+    ]
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    assert [(today, "debug/test-model", 2)] == [
+        (row.day, row.model, row.calls) for row in await ledger.usage(("day", "model"), key="ci", since=today)
+    ]
+    assert [] == await ledger.usage((), since="2999-01-01")
+    assert int(0.3 * NANO) == (await ledger.spent("ci")).total
+    assert 0o600 == stat.S_IMODE((tmp_path / "gateway.db").stat().st_mode)
+    await ledger.close()
+
+
+async def test_an_exchange_counts_once_however_often_it_is_observed(tmp_path: Path) -> None:
+    """The id of the exchange is the id of the entry, over restarts too."""
+    for _ in range(2):
+        ledger = at(tmp_path)
+        await asyncio.gather(*(ledger.observe(used(KEY, "same", 1.0)) for _ in range(10)))
+        assert [1] == [row.calls for row in await ledger.usage(())]
+        await ledger.close()
+
+
+async def test_what_reached_no_provider_is_not_in_the_ledger(tmp_path: Path) -> None:
+    """A refused request used nothing."""
+    ledger = at(tmp_path)
+    await ledger.observe(exchange(KEY, status=429))
+    assert [] == await ledger.usage(())
+    await ledger.close()
+
+
+async def test_what_the_provider_says_it_charges_counts_before_the_price_list(tmp_path: Path) -> None:
+    """OpenRouter tells the cost with the usage."""
+    ledger = at(tmp_path)
+    usage = Usage.of(1, 1, extra={"openai-completions": {"cost": 0.25}})
+    await ledger.observe(used(KEY, "a", 0.5, usage=usage))
+    assert [0.25] == [row.cost for row in await ledger.usage(())]
+    await ledger.close()
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(0, 10**6), st.none() | st.floats(0, 5)))
+)
+async def test_sums_are_exact_under_concurrency(calls: list[tuple[str, int, int, float | None]]) -> None:
+    """However the writes overlap, over two connections, each sum is that of its entries."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        ledgers = [at(Path(folder)) for _ in range(2)]
+        tokens: Counter[str] = Counter()
+        costs: Counter[str] = Counter()
+        for key, _, size, cost in calls:
+            tokens[key] += size
+            costs[key] += round((cost or 0) * NANO)
+        await asyncio.gather(
+            *(
+                ledgers[number % 2].observe(used(ClientKey(name=key), f"x{number}", cost, usage=Usage.of(size)))
+                for number, (key, _, size, cost) in enumerate(calls)
+            )
+        )
+        rows = await ledgers[0].usage(("key",))
+        assert dict(tokens) == {row.key: row.input for row in rows}
+        assert {key: cost / NANO for key, cost in costs.items()} == {row.key: row.cost for row in rows}
+        for ledger in ledgers:
+            await ledger.close()
+
+
+# --- a database in trouble -------------------------------------------------------------------------------------------
+
+
+async def test_a_locked_database_is_waited_for_without_stopping_the_loop(tmp_path: Path) -> None:
+    """While another program writes, other work goes on; then the entry is written."""
+    ledger = at(tmp_path)
+    other = sqlite3.connect(tmp_path / "gateway.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    writing = asyncio.ensure_future(ledger.observe(used(KEY, "a", 1.0)))
+    for _ in range(50):
+        await asyncio.sleep(0.001)
+    assert not writing.done()
+    other.execute("COMMIT")
+    await writing
+    assert [1] == [row.calls for row in await ledger.usage(())]
+    other.close()
+    await ledger.close()
+
+
+async def test_while_the_ledger_cannot_be_written_nothing_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk: the entry is kept and the gate refuses; with space again, it is written and the gate opens."""
+    monkeypatch.setattr(ledgers, "_RETRY", 0.01)
+    ledger = at(tmp_path)
+    gate = KeyGate(ClientKeys(tmp_path / "keys.json"), Accounts(MemoryState()), ledger)
+    connection = ledger._database._connection  # type: ignore[attr-defined]
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    # SQLite reports its own limit as a disk does: SQLITE_FULL.
+    many = [used(KEY, f"{number}-{'x' * 2000}", 1.0) for number in range(10)]
+    await asyncio.gather(*(ledger.observe(one) for one in many))
+    assert "free space on its disk" in str(ledger.failure)
+    with pytest.raises(Overloaded) as refused:
+        await gate.admit(exchange(KEY), input_tokens=1, highest_cost=0.0)
+    assert 503 == refused.value.status
+    connection.execute("PRAGMA max_page_count = 1000000")
+    assert ledger._writer is not None
+    await ledger._writer
+    await gate.admit(exchange(KEY), input_tokens=1, highest_cost=0.0)
+    assert [10] == [row.calls for row in await ledger.usage(())]
+    await ledger.close()
+
+
+async def test_a_lock_that_is_never_released_is_a_typed_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names the file and the remedy, after the time that one waits."""
+    monkeypatch.setattr(state, "PATIENCE", 0.05)
+    store = SqliteState(tmp_path / "gateway.db")
+    other = sqlite3.connect(tmp_path / "gateway.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StateError, match=r"gateway\.db: database is locked; end the program"):
+        await store.swap({"k": state.Stored(0, b"x")})
+    other.close()
+    await store.close()
+
+
+def test_what_is_no_database_is_a_typed_error(tmp_path: Path) -> None:
+    """It is left as it is."""
+    path = tmp_path / "gateway.db"
+    path.write_bytes(b"not a database, but a letter" * 100)
+    before = path.read_bytes()
+    with pytest.raises(StateError, match="not usable as the gateway's database"):
+        Ledger(f"sqlite:{path}")
+    assert before == path.read_bytes()
+
+
+@pytest.mark.parametrize("address", ["", "mysql://user:secret@host/x", "redis://user:secret@host/0", "nonsense"])
+def test_an_unknown_database_is_refused_without_its_password(address: str) -> None:
+    """The message may reach a log."""
+    with pytest.raises(StateError) as refused:
+        Ledger(address)
+    assert "secret" not in str(refused.value)
+
+
+# --- kill -9 ---------------------------------------------------------------------------------------------------------
+
+WRITER = """
+import asyncio, sys
+from interlingua.gateway.ledger import LedgerEntry, Ledger
+
+async def main(path, run):
+    ledger = Ledger(f"sqlite:{path}")
+    async def one(number):
+        await ledger.append(LedgerEntry(id=f"{run}-{number}", at=0, day="2026-01-01", key="k", model="m", asked="m",
+                                        wire="w", status=200, attempts=1, input=1, cost=1))
+        print(number, flush=True)
+    number = 0
+    while True:
+        await asyncio.gather(*(one(number + at) for at in range(7)))
+        number += 7
+
+asyncio.run(main(sys.argv[1], sys.argv[2]))
+"""
+
+
+async def test_kill_9_loses_no_acknowledged_entry_and_repeats_none(tmp_path: Path) -> None:
+    """Processes are killed at random points; what they had reported as written is there, once."""
+    path = tmp_path / "gateway.db"
+    acknowledged: set[str] = set()
+    for run in range(KILLS):
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(run)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(random.Random(run).randrange(1, 60))]
+        os.kill(process.pid, signal.SIGKILL)
+        lines += process.stdout.readlines()
+        process.wait()
+        process.stdout.close()
+        acknowledged |= {f"{run}-{int(line)}" for line in lines if line.endswith(b"\n")}
+    ledger = Ledger(f"sqlite:{path}")
+    found = [id for (id,) in await ledger._database.rows("SELECT id FROM gateway_ledger")]
+    assert acknowledged <= set(found) and len(found) == len(set(found))
+    for id in sorted(acknowledged)[:50]:  # a gateway that repeats what it is not certain of changes nothing
+        await ledger.append(
+            LedgerEntry(id=id, at=0, day="2026-01-01", key="k", model="m", asked="m", wire="w", status=200, attempts=1)
+        )
+    rows = await ledger.usage(())
+    assert [(len(found), len(found))] == [(row.calls, row.input) for row in rows]
+    await ledger.close()
+    shutil.rmtree(tmp_path)
