@@ -1,9 +1,11 @@
 """Seeing: the page in Chromium, with sessions of every dialect, in every view, by mouse and by keyboard alone."""
 
 import re
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -186,6 +188,100 @@ def test_the_wire_view_marks_every_loss_where_it_strikes(tab: Tab) -> None:
     expect(page.locator(".whylist .w.open .n")).to_have_text(str(shown[3 % len(shown)]["n"]))
 
 
+def test_the_wire_view_shows_differences_only_and_asks_for_a_model(tab: Tab) -> None:
+    """What is sent as it is stored goes, with its number; a model chosen by name is spoken to in its own dialect."""
+    page = tab.go(f"/s/{KEY}/wire?at=lease4&as=openai-completions")
+    expect(page.locator(".json .ln").first).to_be_visible()
+    before = page.locator(".storedpane .srow").count()
+    page.get_by_label("differences only").check()
+    expect(page.locator(".json .ln.alike").first).to_contain_text("alike")
+    assert 0 < page.locator(".storedpane .srow").count() < before
+    assert all(row.locator(".loss").count() for row in page.locator(".storedpane .srow").all())
+    page.get_by_label("differences only").uncheck()
+    expect(page.locator(".json .ln.alike")).to_have_count(0)
+    page.get_by_role("combobox", name="model").fill("google/gemini-2.5-flash")
+    page.get_by_role("combobox", name="model").press("Enter")
+    expect(page.get_by_label("dialect")).to_have_value("google-generative-ai")
+    expect(page.locator(".heads")).to_contain_text("google-generative-ai")
+
+
+def test_commands_are_found_by_name(tab: Tab) -> None:
+    """Ctrl+K, a few letters, Enter; arrows choose; the branches are among them."""
+    page = tab.go(f"/s/{KEY}/canvas?at=lease4")
+    expect(tab.card("lease4")).to_be_visible()
+    tab.press("Control+k")
+    field = page.get_by_role("combobox", name="command")
+    expect(field).to_be_focused()
+    field.fill("transc")
+    expect(page.get_by_role("option")).to_have_count(2)  # the view, and printing it
+    tab.press("ArrowDown", "ArrowUp", "Enter")
+    expect(page.locator('.app[data-view="transcript"]')).to_be_visible()
+    tab.press("Control+k")
+    page.get_by_role("combobox", name="command").fill("branch outbox")
+    tab.press("Enter")
+    expect(tab.turn("outbox2")).to_have_class(re.compile("here"))  # its last result stands with the call
+    tab.press("Control+k")
+    page.get_by_role("combobox", name="command").fill("keyboard")
+    tab.press("Enter")
+    expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
+
+
+def test_the_panel_is_as_wide_as_one_wants(tab: Tab) -> None:
+    """Dragged or moved with the arrows, within limits; a reload keeps it."""
+    page = tab.go(f"/s/{KEY}/canvas?at=lease4")
+    width = "() => Math.round(document.querySelector('.side').getBoundingClientRect().width)"
+    line = page.get_by_role("separator", name="width of the panel")
+    expect(line).to_be_visible()
+    assert page.evaluate(width) == 432
+    box = line.bounding_box()
+    page.mouse.move(box["x"] + 4, 400)
+    page.mouse.down()
+    page.mouse.move(box["x"] - 96, 400)
+    page.mouse.up()
+    tab.until("() => document.querySelector('.side').getBoundingClientRect().width > 500")
+    dragged = page.evaluate(width)
+    line.focus()
+    tab.press("ArrowLeft")
+    expect(line).to_have_attribute("aria-valuenow", str(dragged + 24))
+    page.reload()
+    expect(line).to_have_attribute("aria-valuenow", str(dragged + 24))
+    line.focus()
+    tab.press("End")
+    expect(line).to_have_attribute("aria-valuenow", "320")
+
+
+@pytest.mark.parametrize("format", ["svg", "png"])
+def test_the_tree_is_exported_as_a_picture(tab: Tab, format: str, tmp_path: Path) -> None:
+    """Drawn with every card; what was found and ticked is in none of it, and the picture needs nothing beside it."""
+    page = tab.go(f"/s/{KEY}/canvas?at=lease4")
+    expect(tab.card("lease4")).to_be_visible()
+    tab.press("E")
+    page.get_by_label("format").select_option(format)
+    expect(page.get_by_label("finds")).to_be_visible()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Save").click()
+    assert waiting.value.suggested_filename.endswith(f".{format}")
+    waiting.value.save_as(tmp_path / "picture")
+    data = (tmp_path / "picture").read_bytes()
+    if format == "png":
+        width, height = struct.unpack(">II", data[16:24])
+        assert data.startswith(b"\x89PNG") and width > 800 and height > 1000
+        return
+    root = ElementTree.fromstring(data)
+    assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {
+        "svg",
+        "title",
+        "rect",
+        "text",
+        "g",
+        "path",
+        "circle",
+    }
+    text = " ".join(root.itertext())
+    for word in ("Since Tuesday", "outbox", "claude", "read"):
+        assert word in text, word
+
+
 def test_the_doctor_says_what_a_model_would_refuse(tab: Tab) -> None:
     """Findings stand beside the canvas with their remedy, or it says that there is nothing."""
     page = tab.go(f"/s/{KEY}/canvas?at=lock2&model=openai-completions")
@@ -280,6 +376,38 @@ def test_a_sub_agent_opens_in_its_frame(chromium: Any, tmp_path: Path, monkeypat
         expect(frame.locator(".card")).to_have_count(0)
         frame.get_by_role("button", name="As a session").click()
         expect(page).to_have_url(re.compile(re.escape(child["key"])))
+
+
+def test_an_export_has_the_sub_agents_in_it(chromium: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From disk, the call leads to the conversation that it started; search finds it, and there is a way back."""
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    project = tmp_path / "claude" / "projects" / "-home-someone-courier"
+    append(project / f"{SESSION}.jsonl", claude_task("count the tests"))
+    append(project / "agent-a1b2c3d4.jsonl", claude_sub_agent("count the tests"))
+    path = tmp_path / "export.html"
+    with Threaded(tmp_path / "home", watch=["claude-code"]) as server, Tab(chromium, server) as tab:
+        tab.page.locator("a.row", has_text="count the tests").first.wait_for()
+        sessions = tab.get("/api/sessions?source=watch")["sessions"]
+        parent = next(one["key"] for one in sessions if "spawnedBy" not in one)
+        csrf = tab.get("/api/me")["csrf"]
+        answer = tab.page.request.post(
+            f"{tab.base}/api/sessions/{parent}/export", data={"format": "html", "all": True},
+            headers={"X-Canvas-CSRF": csrf, "Origin": tab.base},
+        )  # fmt: skip
+        path.write_bytes(answer.body())
+    with Tab(chromium, offline=True) as alone:
+        page = alone.page
+        page.goto(path.as_uri())
+        page.get_by_role("button", name=re.compile("Sub-agent")).click()
+        expect(page.locator("article.turn").first).to_contain_text("count the tests")
+        expect(page).to_have_url(re.compile("agent=agent-1"))
+        page.reload()
+        expect(page.locator("article.turn").first).to_contain_text("count the tests")
+        page.locator(".crumb button").click()
+        expect(page.get_by_role("button", name=re.compile("Sub-agent"))).to_be_visible()
+        page.get_by_label("search").fill("count the tests")
+        page.locator(".hit", has_text="sub-agent").first.click()
+        expect(page).to_have_url(re.compile("agent=agent-1"))
 
 
 def test_paper_has_the_whole_path_unfolded(tab: Tab) -> None:

@@ -103,6 +103,26 @@ def test_an_answer_is_seen_while_it_is_written_and_can_be_stopped(tab: Tab, key:
     assert answer["stop"] == "aborted" and answer["text"].startswith("These")
 
 
+def test_esc_asks_once_and_then_stops_the_answer(tab: Tab, key: str, provider: Server) -> None:
+    """The first Esc closes what is on top, the next says what another would do, and that one stops."""
+    provider.say("These words come first. " * 3, fault=Stall(after_events=6))
+    page = tab.go(f"/s/{key}/canvas")
+    expect(tab.card("a")).to_be_visible()
+    say(tab, "Go on", "local/stalls")
+    expect(page.locator("article.live")).to_contain_text("These")
+    tab.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
+    tab.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.locator("article.live")).to_have_count(1)
+    tab.press("Escape")
+    expect(page.get_by_text("Press Esc again to stop the answer.")).to_be_visible()
+    tab.press("Escape")
+    expect(page.locator(".flow")).to_contain_text("Stopped.")
+    (answer,) = answers(tab, key, "Go on")
+    assert answer["stop"] == "aborted"
+
+
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [

@@ -79,6 +79,46 @@ async def test_the_page_holds_the_whole_tree_and_its_media(tmp_path: Path) -> No
         assert data["stats"]["tokens"] == (await browser.get(f"{base}/stats"))["tokens"]
 
 
+def test_the_page_holds_the_sub_agents(tmp_path: Path) -> None:
+    """Of every level, each once, redacted like the rest, and without the keys of their sessions."""
+
+    def begun(id: str, text: str, by: str | None = None) -> None:
+        origin = {"interlingua": {"spawnedBy": {"session": by, "entry": "a"}}} if by is not None else {}
+        with Session.open(id, home=tmp_path, about=il.Conversation(extra=origin)) as session:
+            session.append(il.UserMessage(content=text), id="q")
+            session.append(il.AssistantMessage(content=f"{id} {SECRETS['key']}", model="m", stop_reason="stop"), id="a")
+
+    begun("top", "ask them")
+    begun("child", "first level", "top")
+    begun("grandchild", "second level", "child")
+    library = Library(tmp_path)
+    describer = Describer(library, Finder(library))
+    place = library.place("own~main~top")
+    tree, view, choice = describer.open_tree(place), describer.view(place), Choice(format="html", all=True)
+    material = material_of(tree, view, choice, describer)
+    finds = finds_of(material)
+    assert 3 == sum(SECRETS["key"] == find.text for find in finds)
+    data = write(redacted(material, [find.id for find in finds]), view, choice).data
+    tree.close()
+    page = page_data(data)
+    assert ["agent-1"] == page["tree"]["rows"][1]["spawned"]
+    assert ["agent-2"] == page["agents"]["agent-1"]["tree"]["rows"][1]["spawned"]
+    assert ["first level", "second level"] == [part["tree"]["rows"][0]["text"] for part in page["agents"].values()]
+    assert SECRETS["key"].encode() not in data and b"own~main" not in data
+
+
+async def test_rows_for_a_picture_are_redacted_too(tmp_path: Path) -> None:
+    """What is drawn holds nothing that was found and chosen, in part neither."""
+    with Session.open("s", home=tmp_path) as session:
+        session.append(il.UserMessage(content=f"{'long ' * 40}{SECRETS['key']}"), id="q")
+    async with browsing(tmp_path) as (_, browser):
+        base, asked = "/api/sessions/own~main~s/export", {"format": "rows", "all": True}
+        finds = (await browser.post(f"{base}/scan", asked))["finds"]
+        status, rows = await browser.ask("POST", base, {**asked, "redact": [find["id"] for find in finds]})
+        assert (200, ["q"]) == (status, [row["id"] for row in rows["tree"]["rows"]])
+        assert "sk-ant" not in json.dumps(rows)
+
+
 async def test_a_path_leaves_the_other_branches_out(tmp_path: Path) -> None:
     """Only the way to the chosen entry is written."""
     key = weather(tmp_path)

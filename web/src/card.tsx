@@ -11,7 +11,7 @@ import type { LiveNode, Row } from "./types";
 
 const LINE = 17;
 const STRIP = 52; // of pictures
-const MAX_CALLS = 4;
+export const MAX_CALLS = 4;
 const WIDTH = CARD - 50; // of the text: the card without its border, the glyph's column and the right margin
 const heights = new WeakMap<Row, number>();
 

@@ -4,11 +4,26 @@ import { useEffect, useState } from "react";
 
 import { download, get, post } from "./http";
 import { Dialog } from "./dialog";
+import { tree as filled } from "./filled";
 import { plural } from "./format";
 import { Icon } from "./icons";
 import { Button } from "./parts";
-import type { SessionStore } from "./store";
-import type { Find } from "./types";
+import { SessionStore } from "./store";
+import type { Find, Session, Tree } from "./types";
+
+/** Pictures are drawn by the page, from rows that the server has redacted like any other file. */
+const PICTURES = ["svg", "png"];
+
+async function drawn(data: Blob, format: string): Promise<Blob> {
+  const { svgOf, pngOf } = await import("./picture");
+  const { title, tree } = JSON.parse(await data.text()) as { title: string; tree: Pick<Tree, "rows" | "head" | "branches"> };
+  const store = new SessionStore("picture");
+  const read = filled({ ...tree, session: { key: "picture", title } as Session });
+  store.tree.put(read.rows);
+  store.tree.setHead(read.head, read.branches);
+  const svg = svgOf(store, title);
+  return format === "svg" ? new Blob([svg.text], { type: "image/svg+xml" }) : pngOf(svg);
+}
 
 export default function Export({ store, path, onClose }: { store: SessionStore; path: readonly string[]; onClose: () => void }) {
   const [format, setFormat] = useState("html");
@@ -23,16 +38,18 @@ export default function Export({ store, path, onClose }: { store: SessionStore; 
     );
   }, []);
   const scope = all ? { all: true } : { to: path.at(-1) };
+  const asked = PICTURES.includes(format) ? "rows" : format;
   useEffect(() => {
     setFinds(undefined);
-    post<{ finds: Find[] }>(`/api/sessions/${store.key}/export/scan`, { format, ...scope }).then(
+    post<{ finds: Find[] }>(`/api/sessions/${store.key}/export/scan`, { format: asked, ...scope }).then(
       (answer) => { setFinds(answer.finds); setHidden(new Set(answer.finds.filter((find) => find.suggested).map((find) => find.id))); },
       (error: Error) => setProblem(error.message),
     );
   }, [store, format, all]); // eslint-disable-line
   const save = async () => {
     try {
-      const file = await download(`/api/sessions/${store.key}/export`, { format, ...scope, redact: [...hidden] });
+      const file = await download(`/api/sessions/${store.key}/export`, { format: asked, ...scope, redact: [...hidden] });
+      if (asked !== format) Object.assign(file, { data: await drawn(file.data, format), name: file.name.replace(/json$/, format) });
       const link = document.createElement("a");
       link.href = URL.createObjectURL(file.data);
       link.download = file.name;
@@ -48,7 +65,7 @@ export default function Export({ store, path, onClose }: { store: SessionStore; 
     <Dialog title="Export" onClose={onClose} wide>
       <div className="finder">
         <select className="field" value={format} onChange={(event) => setFormat(event.target.value)} aria-label="format">
-          <option value="html">One HTML file, with search and branches</option><option value="markdown">Markdown</option><option value="json">Canonical JSON</option><option value="preferences">Preference pairs</option>
+          <option value="html">One HTML file, with search and branches</option><option value="markdown">Markdown</option><option value="json">Canonical JSON</option><option value="svg">Picture of the tree, SVG</option><option value="png">Picture of the tree, PNG</option><option value="preferences">Preference pairs</option>
           {formats.map((one) => <option key={one.id} value={one.id}>{one.label}</option>)}
         </select>
         <label className="opt"><input type="checkbox" checked={all} onChange={(event) => setAll(event.target.checked)} />all branches</label>

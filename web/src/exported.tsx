@@ -5,6 +5,7 @@ import { useEffect, useMemo, useState } from "react";
 import { tree as filled } from "./filled";
 import { cost, plural } from "./format";
 import { Icon, Mark } from "./icons";
+import { oneLine } from "./plain";
 import { pretty } from "./blocks";
 import { Outline } from "./outline";
 import { SessionStore } from "./store";
@@ -14,9 +15,45 @@ import { Button } from "./parts";
 import { Dialog } from "./dialog";
 import type { BlockView, EntryView, Session, Totals, Tree } from "./types";
 
-type Data = { session: Session; tree: Pick<Tree, "rows" | "head" | "branches">; entries: Record<string, EntryView>; blobs: Record<string, { mimeType: string; data: string }>; stats: Totals };
+type Blobs = Record<string, { mimeType: string; data: string }>;
+type Part = { session: Session; tree: Pick<Tree, "rows" | "head" | "branches">; entries: Record<string, EntryView>; stats: Totals };
+type Data = Part & { blobs: Blobs; agents?: Record<string, Part> };
 
+const readPlace = () => new URLSearchParams(window.location.hash.slice(1));
+
+/** The conversation, or one of its sub-agents: `#agent=NAME&at=ENTRY` says which. */
 export function Exported({ data }: { data: Data }) {
+  const [agent, setAgent] = useState(() => readPlace().get("agent") ?? undefined);
+  const open = (next: string | undefined, at?: string) => {
+    const place = new URLSearchParams({ ...(next === undefined ? {} : { agent: next }), ...(at === undefined ? {} : { at }) });
+    window.history.pushState(null, "", `#${place.toString()}`);
+    setAgent(next);
+  };
+  useEffect(() => {
+    const back = () => setAgent(readPlace().get("agent") ?? undefined);
+    window.addEventListener("popstate", back);
+    return () => window.removeEventListener("popstate", back);
+  }, []);
+  const part = agent === undefined ? undefined : data.agents?.[agent];
+  const title = (name: string) => { const found = data.agents?.[name]; return found === undefined ? undefined : oneLine(found.session.title ?? ""); };
+  return <Reading key={part === undefined ? "" : agent} data={part ?? data} blobs={data.blobs} agent={part === undefined ? undefined : agent} whole={data} title={title} onOpen={open} />;
+}
+
+type Found = { agent?: string; entry: EntryView; text: string };
+
+/** Messages in which all words are, of every conversation in the file. */
+function search(data: Data, query: string): Found[] {
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  if (words.length === 0) return [];
+  const parts: [string | undefined, Part][] = [[undefined, data], ...Object.entries(data.agents ?? {})];
+  return parts.flatMap(([agent, part]) =>
+    Object.values(part.entries)
+      .filter((entry) => { const text = JSON.stringify(entry.message.content).toLowerCase(); return words.every((word) => text.includes(word)); })
+      .map((entry) => ({ agent, entry, text: oneLine(part.tree.rows.find((row) => row.id === entry.id)?.text ?? "") })),
+  ).slice(0, 200);
+}
+
+function Reading({ data, blobs, agent, whole, title, onOpen }: { data: Part; blobs: Blobs; agent?: string; whole: Data; title: (name: string) => string | undefined; onOpen: (agent: string | undefined, at?: string) => void }) {
   const store = useMemo(() => {
     const made = new SessionStore(data.session.key);
     const read = filled({ ...data.tree, session: data.session });
@@ -24,20 +61,16 @@ export function Exported({ data }: { data: Data }) {
     made.tree.put(read.rows);
     made.tree.setHead(read.head, read.branches);
     made.loaded = true;
-    for (const entry of Object.values(data.entries)) made.entries.set(entry.id, { ...entry, message: { ...entry.message, content: entry.message.content.map((block) => local(block, data.blobs)) } });
+    for (const entry of Object.values(data.entries)) made.entries.set(entry.id, { ...entry, message: { ...entry.message, content: entry.message.content.map((block) => local(block, blobs)) } });
     return made;
   }, [data]);
-  const linked = decodeURIComponent(new URLSearchParams(window.location.hash.slice(1)).get("at") ?? "");
+  const linked = readPlace().get("at") ?? "";
   const [selected, setSelected] = useState(store.tree.rows.has(linked) ? linked : data.tree.head);
   const [query, setQuery] = useState("");
   const [raw, setRaw] = useState<string>();
   const path = useMemo(() => store.tree.path(selected === undefined ? undefined : store.tree.leaf(selected, new Set(store.tree.path(data.tree.head)))), [store, selected, data]);
-  const hits = useMemo(() => {
-    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-    if (words.length === 0) return [];
-    return [...store.entries.values()].filter((entry) => { const text = JSON.stringify(entry.message.content).toLowerCase(); return words.every((word) => text.includes(word)); }).slice(0, 200);
-  }, [query, store]);
-  const select = (id: string) => { const row = store.tree.rows.get(id); if (row?.parent !== undefined) store.tree.visited.set(row.parent, id); window.history.replaceState(null, "", `#at=${encodeURIComponent(id)}`); setSelected(id); };
+  const hits = useMemo(() => search(whole, query), [query, whole]);
+  const select = (id: string) => { const row = store.tree.rows.get(id); if (row?.parent !== undefined) store.tree.visited.set(row.parent, id); window.history.replaceState(null, "", `#${new URLSearchParams({ ...(agent === undefined ? {} : { agent }), at: id }).toString()}`); setSelected(id); };
   useEffect(() => {
     document.title = store.session?.title ?? "Conversation";
     const key = (event: KeyboardEvent) => {
@@ -55,16 +88,16 @@ export function Exported({ data }: { data: Data }) {
   return (
     <div className="app exported">
       <header className="top">
-        <div><Mark /><span className="crumb"><span className="now cut">{store.session?.title}</span></span></div>
+        <div><Mark /><span className="crumb">{agent !== undefined && <><button type="button" className="btn small bare" onClick={() => onOpen(undefined)}>{oneLine(whole.session.title ?? "")}</button><span className="sep">/</span></>}<span className="now cut">{store.session?.title}</span></span></div>
         <div><label className="field"><Icon name="search" /><input value={query} onChange={(event) => setQuery(event.target.value)} placeholder="Search" aria-label="search" /></label></div>
         <div className="end"><span className="dim">{plural(data.tree.rows.length, "message")} · {data.stats.cost === undefined ? "cost unknown" : cost(data.stats.cost)}</span><Button icon="sun" label="Theme" kind="bare" hideLabel onClick={toggleTheme} /></div>
       </header>
       <div className="work readwork">
         <Outline store={store} path={path} selected={selected} onSelect={select} />
         {query.trim() === "" ? (
-          <Transcript store={store} version={0} path={path} selected={selected} onSelect={select} onContinue={select} onRaw={setRaw} />
+          <Transcript store={store} version={0} path={path} selected={selected} onSelect={select} onContinue={select} onRaw={setRaw} agents={{ title, open: (name) => onOpen(name) }} />
         ) : (
-          <div className="read"><p className="dim">{plural(hits.length, "message")}</p>{hits.map((entry) => <button key={entry.id} type="button" className="hit" onClick={() => { setQuery(""); select(entry.id); }}><span className={`far ${entry.message.role === "toolResult" ? "tool" : entry.message.role}`} /><span className="path"><b>{entry.message.role}</b></span><span /><span className="snip">{store.tree.rows.get(entry.id)?.text}</span></button>)}</div>
+          <div className="read"><p className="dim">{plural(hits.length, "message")}</p>{hits.map((hit) => <button key={`${hit.agent ?? ""} ${hit.entry.id}`} type="button" className="hit" onClick={() => { setQuery(""); if (hit.agent === agent) select(hit.entry.id); else onOpen(hit.agent, hit.entry.id); }}><span className={`far ${hit.entry.message.role === "toolResult" ? "tool" : hit.entry.message.role}`} /><span className="path"><b>{hit.entry.message.role}</b>{hit.agent !== undefined && <span className="dim">sub-agent: {title(hit.agent)}</span>}</span><span /><span className="snip">{hit.text}</span></button>)}</div>
         )}
       </div>
       {raw !== undefined && <Dialog title="As it is stored" onClose={() => setRaw(undefined)} wide><pre className="lines rawjson">{pretty(data.entries[raw]?.message)}</pre></Dialog>}
@@ -73,7 +106,7 @@ export function Exported({ data }: { data: Data }) {
 }
 
 /** Media point into the file itself. */
-function local(block: BlockView, blobs: Data["blobs"]): BlockView {
+function local(block: BlockView, blobs: Blobs): BlockView {
   const source = (block as { src?: string }).src;
   if (source === undefined || !source.startsWith("blob:")) return block;
   const blob = blobs[source.slice(5)];

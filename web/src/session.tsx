@@ -9,10 +9,12 @@ import { clock, cost, duration, plural, tokens } from "./format";
 import { Icon, Mark } from "./icons";
 import { KeySheet } from "./keys";
 import { Outline } from "./outline";
+import type { Action } from "./palette";
 import { BranchChip, Button, Figures } from "./parts";
 import { usePhone } from "./phone";
 import { navigate, setQuery, useRoute, type View } from "./route";
 import { Ruler } from "./ruler";
+import { Splitter, usePanelWidth } from "./splitter";
 import { SessionStore, useStore } from "./store";
 import { toggleTheme } from "./theme";
 import { Printing, Transcript } from "./transcript";
@@ -25,11 +27,14 @@ const Raw = lazy(() => import("./raw"));
 const NameBranch = lazy(() => import("./name-branch"));
 const Merge = lazy(() => import("./merge"));
 const Find = lazy(() => import("./find"));
+const Palette = lazy(() => import("./palette"));
 
 const VIEWS: [View, string, string][] = [["canvas", "Canvas", "canvas"], ["transcript", "Transcript", "transcript"], ["compare", "Compare", "compare"], ["wire", "Wire", "wire"]];
 // On a phone reading comes first.
 const PHONE: [View, string, string][] = [["transcript", "Read", "transcript"], ["canvas", "Tree", "canvas"], ["compare", "Compare", "compare"], ["wire", "Wire", "wire"]];
-type Layer = "continue" | "edit" | "branch" | "doctor" | "context" | "find" | "raw" | "keys" | "export" | "outline" | "merge";
+type Layer = "continue" | "edit" | "branch" | "doctor" | "context" | "find" | "raw" | "keys" | "export" | "outline" | "merge" | "commands";
+const AGENTS = { title: () => undefined, open: (key: string) => navigate(`/s/${key}/transcript`) };
+const MODAL: ReadonlySet<Layer> = new Set(["find", "branch", "raw", "export", "keys", "merge", "commands"]);
 
 export function SessionPage({ id, write }: { id: string; write: boolean }) {
   const [store, setStore] = useState(() => new SessionStore(id));
@@ -50,6 +55,8 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
   const [rawOf, setRawOf] = useState<string>();
   const [noting, setNoting] = useState<string>();
   const [printing, setPrinting] = useState(false);
+  const [asking, setAsking] = useState(false);
+  const [panel, setPanel] = usePanelWidth();
   const [folded, setFolded] = useState<ReadonlySet<string>>(new Set());
   const [doctor, setDoctor] = useState<DoctorView>();
   const at = route.query.get("at") ?? undefined;
@@ -115,72 +122,97 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     return () => { window.clearTimeout(timer); window.removeEventListener("afterprint", done); };
   }, [printing]);
 
+  const sibling = (step: number) => {
+    // The nearest fork at or above the selection decides what left and right mean.
+    for (let up = selected; up !== undefined; up = tree.rows.get(up)?.parent) {
+      const all = tree.siblings(up);
+      const next = all[all.indexOf(up) + step];
+      if (all.length > 1) return next === undefined ? undefined : select(next);
+    }
+  };
+  const fork = (step: number) => {
+    const at = path.indexOf(selected ?? "");
+    const forks = path.filter((id) => (tree.children.get(id)?.length ?? 0) > 1);
+    const next = step < 0 ? forks.findLast((id) => path.indexOf(id) < at) : forks.find((id) => path.indexOf(id) > at);
+    if (next !== undefined) select(next);
+  };
+  const rate = (rating: number) => {
+    const row = selected === undefined ? undefined : tree.rows.get(selected);
+    if (!write || row?.role !== "assistant") return;
+    void post(`/api/sessions/${store.key}/entries/${encodeURIComponent(row.id)}/notes`, { rating: row.rating === rating ? 0 : rating }).catch((error: Error) => store.fail(error));
+  };
+  const toggle = (wanted: Layer) => setLayer((now) => (now === wanted ? undefined : wanted));
+  const step = (id: string | undefined) => id !== undefined && select(id);
+  // Stopping what is being written asks once: the first Esc says so, the second does it.
+  const running = [...store.runs.values()].filter((run) => run.mine && (run.state === "running" || run.state === "waiting" || run.state === "starting"));
+  const stop = () => {
+    setAsking(false);
+    for (const run of running) void post(`/api/runs/${run.id}/stop`).catch((error: Error) => store.fail(error));
+  };
+  const askToStop = () => {
+    if (running.length === 0) return;
+    if (asking) return stop();
+    setAsking(true);
+    window.setTimeout(() => setAsking(false), 4000);
+  };
+  const actions: Action[] = [
+    { label: "Next message", keys: ["j", "ArrowDown"], icon: "down", run: () => step(steps[here + 1]) },
+    { label: "Message before", keys: ["k", "ArrowUp"], icon: "up", run: () => step(steps[here - 1]) },
+    { label: "Sibling before", keys: ["h", "ArrowLeft"], run: () => sibling(-1) },
+    { label: "Next sibling", keys: ["l", "ArrowRight"], icon: "right", run: () => sibling(1) },
+    { label: "Fork before", keys: ["["], run: () => fork(-1) },
+    { label: "Next fork", keys: ["]"], icon: "branch", run: () => fork(1) },
+    { label: "First message", keys: ["g"], run: () => step(path[0]) },
+    { label: "Last message", keys: ["G"], run: () => step(path.at(-1)) },
+    ...VIEWS.map(([view, label, icon], at) => ({ label, keys: [String(at + 1)], icon, run: () => go(view) })),
+    { label: "Continue from here", keys: ["c", "m"], icon: "send", run: () => setLayer("continue") },
+    { label: "Edit and branch", keys: ["e"], icon: "edit", run: () => setLayer("edit") },
+    { label: "Name the branch", keys: ["b"], icon: "branch", run: () => setLayer("branch") },
+    { label: "Merge branches", keys: ["M"], icon: "merge", run: () => setLayer("merge") },
+    { label: "Write a note", keys: ["N"], icon: "note", run: () => write && setNoting(selected) },
+    { label: "Rate as good", icon: "good", run: () => rate(1) },
+    { label: "Rate as poor", icon: "poor", run: () => rate(-1) },
+    { label: "Search in this session", keys: ["/"], icon: "search", run: () => setLayer("find") },
+    { label: "Outline", keys: ["o"], icon: "outline", run: () => toggle("outline") },
+    { label: "Fold what is below", keys: [" ", "f"], icon: "fold", run: () => selected !== undefined && fold(selected) },
+    { label: "Doctor", keys: ["d"], icon: "doctor", run: () => toggle("doctor") },
+    { label: "What the model read", keys: ["x"], icon: "timeline", run: () => toggle("context") },
+    { label: "Raw JSON", keys: ["r"], icon: "wire", run: () => selected !== undefined && raw(selected) },
+    { label: "Export", keys: ["E"], icon: "export", run: () => setLayer("export") },
+    { label: "Print the transcript", run: print },
+    { label: "Theme", keys: ["t"], icon: "sun", run: toggleTheme },
+    { label: "Keyboard", keys: ["?"], icon: "more", run: () => setLayer("keys") },
+    ...(running.length > 0 ? [{ label: running.length === 1 ? "Stop the answer" : `Stop ${running.length} answers`, keys: ["Esc Esc"], icon: "stop", run: stop }] : []),
+    ...tree.branches.map((one) => ({ label: `Go to branch ${one.name}`, icon: "branch", run: () => select(one.head) })),
+    { label: "All sessions", icon: "home", run: () => navigate("/") },
+  ];
+  const latest = useRef<(event: KeyboardEvent) => void>(undefined);
+  latest.current = (event) => {
+    const typing = event.target instanceof HTMLElement && (event.target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName));
+    if (event.key === "Escape") return layer === undefined ? askToStop() : setLayer(undefined);
+    if (event.metaKey || event.ctrlKey) {
+      const over = { f: () => setLayer("find"), k: () => setLayer("commands"), p: print }[event.key];
+      if (over !== undefined) {
+        event.preventDefault();
+        over();
+      }
+      return;
+    }
+    if (typing || event.altKey || (layer !== undefined && MODAL.has(layer))) return;
+    if (event.shiftKey && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
+      event.preventDefault();
+      return rate(event.key === "ArrowUp" ? 1 : -1);
+    }
+    const action = actions.find((one) => one.keys?.includes(event.key));
+    if (action === undefined) return;
+    event.preventDefault();
+    action.run();
+  };
   useEffect(() => {
-    const key = (event: KeyboardEvent) => {
-      const typing = event.target instanceof HTMLElement && (event.target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName));
-      if (event.key === "Escape") return setLayer(undefined);
-      if ((event.metaKey || event.ctrlKey) && (event.key === "f" || event.key === "k")) {
-        event.preventDefault();
-        return setLayer("find");
-      }
-      if ((event.metaKey || event.ctrlKey) && event.key === "p") {
-        event.preventDefault();
-        return print();
-      }
-      if (layer === "find" || layer === "branch" || layer === "raw" || layer === "export" || layer === "keys" || layer === "merge") return;
-      if (typing || event.metaKey || event.ctrlKey || event.altKey) return;
-      const moves: Record<string, () => void> = {
-        j: () => steps[here + 1] !== undefined && select(steps[here + 1]!),
-        k: () => steps[here - 1] !== undefined && select(steps[here - 1]!),
-        ArrowDown: () => moves["j"]!(),
-        ArrowUp: () => moves["k"]!(),
-        h: () => sibling(-1),
-        l: () => sibling(1),
-        ArrowLeft: () => sibling(-1),
-        ArrowRight: () => sibling(1),
-        g: () => path[0] !== undefined && select(path[0]),
-        G: () => path.at(-1) !== undefined && select(path.at(-1)!),
-        "1": () => go("canvas"), "2": () => go("transcript"), "3": () => go("compare"), "4": () => go("wire"),
-        c: () => setLayer("continue"), d: () => setLayer((now) => (now === "doctor" ? undefined : "doctor")),
-        x: () => setLayer((now) => (now === "context" ? undefined : "context")),
-        o: () => setLayer((now) => (now === "outline" ? undefined : "outline")),
-        f: () => selected !== undefined && fold(selected), " ": () => selected !== undefined && fold(selected), "/": () => setLayer("find"), e: () => setLayer("edit"), E: () => setLayer("export"), b: () => setLayer("branch"), m: () => setLayer("continue"), M: () => setLayer("merge"),
-        N: () => write && setNoting(selected), "[": () => fork(-1), "]": () => fork(1),
-        r: () => selected !== undefined && raw(selected), t: toggleTheme, "?": () => setLayer("keys"),
-      };
-      const fork = (step: number) => {
-        const at = path.indexOf(selected ?? "");
-        const forks = path.filter((id) => (tree.children.get(id)?.length ?? 0) > 1);
-        const next = step < 0 ? forks.findLast((id) => path.indexOf(id) < at) : forks.find((id) => path.indexOf(id) > at);
-        if (next !== undefined) select(next);
-      };
-      const rate = (rating: number) => {
-        const row = selected === undefined ? undefined : tree.rows.get(selected);
-        if (!write || row?.role !== "assistant") return;
-        void post(`/api/sessions/${store.key}/entries/${encodeURIComponent(row.id)}/notes`, { rating: row.rating === rating ? 0 : rating }).catch((error: Error) => store.fail(error));
-      };
-      if (event.shiftKey && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
-        event.preventDefault();
-        return rate(event.key === "ArrowUp" ? 1 : -1);
-      }
-      const sibling = (step: number) => {
-        if (selected === undefined) return;
-        // The nearest fork at or above the selection decides what left and right mean.
-        for (let up: string | undefined = selected; up !== undefined; up = tree.rows.get(up)?.parent) {
-          const all = tree.siblings(up);
-          const next = all[all.indexOf(up) + step];
-          if (all.length > 1) return next === undefined ? undefined : select(next);
-        }
-      };
-      const move = moves[event.key];
-      if (move !== undefined) {
-        event.preventDefault();
-        move();
-      }
-    };
+    const key = (event: KeyboardEvent) => latest.current?.(event);
     window.addEventListener("keydown", key);
     return () => window.removeEventListener("keydown", key);
-  }, [path, steps, here, selected, select, fold, go, raw, tree, layer, store, write, print]);
+  }, []);
 
   const session = store.session;
   const branch = tree.branches.find((one) => path.includes(one.head));
@@ -231,7 +263,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       {store.problem !== undefined && <p className="toast float" role="alert"><Icon name="alert" />{store.problem.message}<Button icon="x" label="Close" kind="bare" small hideLabel onClick={() => store.fail(undefined)} /></p>}
       <p className="unseen" role="status">{store.announcement}</p>
       {route.view === "canvas" && (
-        <div className={`work canvaswork ${layer === "outline" ? "with-outline" : ""}`}>
+        <div className={`work canvaswork ${layer === "outline" ? "with-outline" : ""}`} style={{ "--panel-width": `${panel}px` } as React.CSSProperties}>
           <div className="rail">
             <Button icon="outline" label="Outline" kind="bare" hideLabel pressed={layer === "outline"} onClick={() => setLayer(layer === "outline" ? undefined : "outline")} keys="o" />
             <Button icon="fold" label="Fold" kind="bare" hideLabel onClick={() => selected !== undefined && fold(selected)} keys="f" />
@@ -243,6 +275,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
             {!phone && <Ruler store={store} path={path} selected={selected} open={layer === "context"} onToggle={() => setLayer(layer === "context" ? undefined : "context")} onSelect={select} />}
           </div>
           {phone ? <Outline store={store} path={path} selected={selected} onSelect={select} /> : <aside className="side">
+            <Splitter width={panel} onWidth={setPanel} />
             <header>
               <div>
                 <BranchChip name={branch?.name ?? "this path"} current live={branch?.live} onClick={() => setLayer("outline")} />
@@ -253,7 +286,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
               </div>
               <Figures>{[duration(totals.ms || undefined), totals.read > 0 ? `${tokens(totals.read)} in, ${Math.round((100 * totals.cached) / totals.read)} % cached` : undefined, totals.out > 0 ? `${tokens(totals.out)} out` : undefined, totals.known ? <b key="c">{cost(totals.cost)}{totals.unknown > 0 ? ` and ${totals.unknown} unknown` : ""}</b> : "cost unknown"]}</Figures>
             </header>
-            {layer === "doctor" ? <Findings view={doctor} selected={selected} onSelect={select} /> : <Transcript store={store} version={store.version} path={path} selected={selected} narrow onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} />}
+            {layer === "doctor" ? <Findings view={doctor} selected={selected} onSelect={select} /> : <Transcript store={store} version={store.version} path={path} selected={selected} narrow onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} agents={AGENTS} />}
             <Composer store={store} selected={selected} path={path} open={layer === "continue" || layer === "edit"} edit={layer === "edit"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />
           </aside>}
         </div>
@@ -261,7 +294,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       {route.view === "transcript" && (
         <div className="work readwork">
           <Outline store={store} path={path} selected={selected} onSelect={select} />
-          <Printing.Provider value={printing}><Transcript store={store} version={store.version} path={path} selected={selected} onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} /></Printing.Provider>
+          <Printing.Provider value={printing}><Transcript store={store} version={store.version} path={path} selected={selected} onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} agents={AGENTS} /></Printing.Provider>
           <div className="foot">
             <Ruler store={store} path={path} selected={selected} open={layer === "context"} onToggle={() => setLayer(layer === "context" ? undefined : "context")} onSelect={select} />
             <Composer store={store} selected={selected} path={path} open={layer === "continue" || layer === "edit"} edit={layer === "edit"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />
@@ -275,8 +308,10 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
         {layer === "merge" && <Merge store={store} path={path} onClose={() => setLayer(undefined)} onSelect={select} />}
         {layer === "export" && <Export store={store} path={path} onClose={() => setLayer(undefined)} />}
         {layer === "raw" && rawOf !== undefined && <Raw session={store.key} entry={rawOf} onClose={() => setLayer(undefined)} />}
+        {layer === "commands" && <Palette actions={actions} onClose={() => setLayer((now) => (now === "commands" ? undefined : now))} />}
         {layer === "find" && <Find store={store} onClose={() => setLayer(undefined)} onSelect={(entry) => { select(entry); setLayer(undefined); }} />}
       </Suspense>
+      {asking && running.length > 0 && <p className="toast note" role="status"><Icon name="stop" />Press Esc again to stop {running.length === 1 ? "the answer" : plural(running.length, "answer")}.</p>}
       {layer === "keys" && <KeySheet onClose={() => setLayer(undefined)} />}
       <nav className="tabs" aria-label="view">
         {PHONE.map(([view, label, icon]) => <button key={view} type="button" aria-current={route.view === view ? "page" : undefined} onClick={() => go(view)}><Icon name={icon} />{label}</button>)}

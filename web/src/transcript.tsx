@@ -14,6 +14,9 @@ import type { LiveNode, Row } from "./types";
 /** Whether the page is being printed: then all of the path is drawn, unfolded. */
 export const Printing = Unfolded;
 
+/** How the sub-agents that a message started are named and opened. */
+export type Agents = { title: (key: string) => string | undefined; open: (key: string) => void };
+
 export type TranscriptProps = {
   store: SessionStore;
   version: number;
@@ -25,6 +28,7 @@ export type TranscriptProps = {
   onRaw: (id: string) => void;
   onNote?: (id: string | undefined) => void;
   noting?: string; // the message that a note is written for
+  agents?: Agents;
   write?: boolean;
 };
 
@@ -105,7 +109,7 @@ export function Transcript(props: TranscriptProps) {
   );
 }
 
-function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, onNote, noting, write, narrow, first, last }: TranscriptProps & { row: Row; on: ReadonlySet<string>; first: boolean; last: boolean }) {
+function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, onNote, noting, write, narrow, agents, first, last }: TranscriptProps & { row: Row; on: ReadonlySet<string>; first: boolean; last: boolean }) {
   const results = resultsOf(store, row.id, on);
   const entry = store.entries.get(row.id);
   const siblings = store.tree.siblings(row.id);
@@ -149,6 +153,9 @@ function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, onNote, n
               {entry.message.fields !== undefined && <pre className="lines">{pretty(entry.message.fields).slice(0, 4000)}</pre>}
             </div>
           )}
+          {agents !== undefined && row.spawned?.map((key) => (
+            <button key={key} type="button" className="btn small subagent" onClick={(event) => { event.stopPropagation(); agents.open(key); }}><Icon name="agent" />Sub-agent{agents.title(key) === undefined ? "" : `: ${agents.title(key)!}`}</button>
+          ))}
           {entry !== undefined && <Notes store={store} entry={entry} write={write} writing={noting === row.id} onDone={() => onNote?.(undefined)} />}
           {row.error !== undefined && (
             <div className="err"><Icon name="alert" /><div><b>The answer ended in an error</b><p>{row.error}</p></div></div>

@@ -11,33 +11,47 @@ import { oneLine, visible } from "./plain";
 import { setQuery, useRoute } from "./route";
 import { summary, type Stored } from "./stored";
 import type { SessionStore } from "./store";
-import type { WireLine, WireLoss, WireView } from "./types";
+import type { Model, WireLine, WireLoss, WireView } from "./types";
 
 const PARTS = ["request", "answer", "stream"] as const;
 const LINE = 22;
-type Sent = WireLine | { ghost: WireLoss };
+const AROUND = 2; // lines beside a difference that are shown with it
+type Sent = WireLine | { ghost: WireLoss } | { alike: number };
 type Pane = Virtualizer<HTMLDivElement, Element>;
 
 export default function Wire({ store, path, selected }: { store: SessionStore; path: readonly string[]; selected?: string }) {
   const route = useRoute();
   const [dialects, setDialects] = useState<{ wires: { id: string; label: string }[] }>({ wires: [] });
-  const as = route.query.get("as") ?? "anthropic-messages";
+  const as = route.query.get("as") ?? undefined;
+  const model = route.query.get("model") ?? undefined;
+  const differences = route.query.has("differences");
+  const [models, setModels] = useState<Model[]>([]);
   const part = PARTS.find((one) => one === route.query.get("part")) ?? "request";
   const to = selected ?? path.at(-1);
   const [view, setView] = useState<WireView>();
   const [problem, setProblem] = useState<string>();
   const [chosen, setChosen] = useState<number>();
-  useEffect(() => void get<{ wires: { id: string; label: string }[] }>("/api/dialects").then(setDialects, () => undefined), []);
+  useEffect(() => {
+    void get<{ wires: { id: string; label: string }[] }>("/api/dialects").then(setDialects, () => undefined);
+    void get<{ models: Model[] }>("/api/models", { limit: 400 }).then((answer) => setModels(answer.models.filter((one) => one.api !== "")), () => undefined);
+  }, []);
+  const speak = (name: string) => setQuery({ model: name || undefined, as: undefined });
   useEffect(() => {
     const abort = new AbortController();
     setProblem(undefined);
     setChosen(undefined);
-    get<WireView>(`/api/sessions/${store.key}/wire`, { to, as, part, kept: 1 }, abort.signal).then(setView, (error: Error) => abort.signal.aborted || (setView(undefined), setProblem(error.message)));
+    get<WireView>(`/api/sessions/${store.key}/wire`, { to, as, model, part, kept: 1 }, abort.signal).then(setView, (error: Error) => abort.signal.aborted || (setView(undefined), setProblem(error.message)));
     return () => abort.abort();
-  }, [store, to, as, part]);
+  }, [store, to, as, model, part]);
   const losses = useMemo(() => (view?.losses ?? []).filter((loss) => loss.severity !== "record"), [view]);
-  const sent = useMemo(() => withGhosts(marked(view?.sent ?? [], losses), losses), [view, losses]);
-  const stored = useMemo(() => summary(view?.stored ?? [], losses), [view, losses]);
+  const sent = useMemo(() => {
+    const lines = withGhosts(marked(view?.sent ?? [], losses), losses);
+    return differences ? unlike(lines) : lines;
+  }, [view, losses, differences]);
+  const stored = useMemo(() => {
+    const rows = summary(view?.stored ?? [], losses);
+    return differences ? rows.filter((row, at) => ("head" in row ? beginsUnlike(rows, at + 1) : row.losses.length > 0)) : rows;
+  }, [view, losses, differences]);
 
   const left = useRef<HTMLDivElement>(null);
   const right = useRef<HTMLDivElement>(null);
@@ -55,7 +69,7 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
   }, [threads, storedPane]);
   useEffect(() => {
     if (chosen === undefined) return;
-    const at = sent.findIndex((line) => ("ghost" in line ? line.ghost.n === chosen : line.loss?.includes(chosen)));
+    const at = sent.findIndex((line) => ("ghost" in line ? line.ghost.n === chosen : "text" in line && line.loss?.includes(chosen)));
     if (at >= 0) sentPane.scrollToIndex(at, { align: "center" });
   }, [chosen, sent]); // eslint-disable-line
   useEffect(() => {
@@ -74,14 +88,16 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
     <div className="work wirework">
       <div className="bar">
         <span>As</span>
-        <select className="field" value={as} onChange={(event) => setQuery({ as: event.target.value })} aria-label="dialect">{dialects.wires.map((one) => <option key={one.id} value={one.id}>{one.label}</option>)}</select>
-        {view?.model !== undefined && <span className="wide">for <b>{visible(view.model)}</b></span>}
+        <select className="field" value={as ?? view?.dialect ?? ""} onChange={(event) => setQuery({ as: event.target.value, model: undefined })} aria-label="dialect">{dialects.wires.map((one) => <option key={one.id} value={one.id}>{one.label}</option>)}</select>
+        <label className="wide">for <input key={model} className="field" list="wire-models" defaultValue={model} placeholder={visible(view?.model ?? "any model")} aria-label="model" onChange={(event) => models.some((one) => one.name === event.target.value) && speak(event.target.value)} onKeyDown={(event) => event.key === "Enter" && speak(event.currentTarget.value.trim())} onBlur={(event) => event.target.value.trim() === "" && model !== undefined && speak("")} /></label>
+        <datalist id="wire-models">{models.map((one) => <option key={one.name} value={one.name}>{one.api}</option>)}</datalist>
         <span className="wide">at message {to === undefined ? 0 : path.indexOf(to) + 1} of</span>
         <span className="wide"><BranchChip name={branch?.name ?? "this path"} current /></span>
         <span className="seg" role="group" aria-label="part">{PARTS.map((one) => <button key={one} type="button" aria-pressed={part === one} onClick={() => setQuery({ part: one === "request" ? undefined : one })}>{one.charAt(0).toUpperCase() + one.slice(1)}</button>)}</span>
         <span className="push" />
         <Loss severity="dropped">{losses.filter((loss) => loss.severity === "dropped").length} dropped</Loss>
         <Loss severity="weakened">{losses.filter((loss) => loss.severity === "weakened").length} weakened</Loss>
+        <label className="opt"><input type="checkbox" checked={differences} onChange={(event) => setQuery({ differences: event.target.checked ? "1" : undefined })} />differences only</label>
         {view !== undefined && view.hidden > 0 && <span className="dim wide"><Icon name="record" className="xs" /> {view.hidden} bookkeeping, hidden</span>}
         {view?.curl !== undefined && <Button icon="copy" label="Copy as curl" small onClick={() => void navigator.clipboard?.writeText(view.curl!)} />}
       </div>
@@ -89,7 +105,7 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
       <div className="heads">
         <div><b>Interlingua</b><span className="dim">what is stored</span></div>
         <div className="between dim">adapt, encode</div>
-        <div><b>{as}</b><span className="dim">what is sent{view === undefined ? "" : `, ${bytes(view.bytes)}${view.mediaBytes > 0 ? ` and ${bytes(view.mediaBytes)} of media` : ""}`}</span></div>
+        <div><b>{view?.dialect ?? as}</b><span className="dim">what is sent{view === undefined ? "" : `, ${bytes(view.bytes)}${view.mediaBytes > 0 ? ` and ${bytes(view.mediaBytes)} of media` : ""}`}</span></div>
         <div><b>{plural(losses.length, "loss", "losses")}</b><span className="dim push">n, p</span></div>
       </div>
       <div className="cols">
@@ -125,6 +141,28 @@ function withGhosts(lines: readonly WireLine[], losses: readonly WireLoss[]): Se
   return [...lines.flatMap((line, at) => [...(ghosts.get(at) ?? []).map((ghost) => ({ ghost })), line]), ...(ghosts.get(lines.length) ?? []).map((ghost) => ({ ghost }))];
 }
 
+/** Only what is not sent as it is stored, each with the lines beside it; how many are left out between is said. */
+function unlike(lines: readonly Sent[]): Sent[] {
+  const kept = new Set<number>();
+  lines.forEach((line, at) => {
+    if ("ghost" in line || ("text" in line && (line.loss?.length ?? 0) > 0)) for (let near = at - AROUND; near <= at + AROUND; near += 1) kept.add(near);
+  });
+  const found: Sent[] = [];
+  for (let at = 0; at < lines.length; at += 1) {
+    const last = found.at(-1);
+    if (kept.has(at)) found.push(lines[at]!);
+    else if (last !== undefined && "alike" in last) last.alike += 1;
+    else found.push({ alike: 1 });
+  }
+  return found;
+}
+
+/** Whether something below a heading is lost. */
+function beginsUnlike(rows: readonly Stored[], from: number): boolean {
+  for (let at = from; at < rows.length && !("head" in rows[at]!); at += 1) if ((rows[at] as { losses: WireLoss[] }).losses.length > 0) return true;
+  return false;
+}
+
 type Thread = { stored: number; sent: number; loss?: WireLoss };
 
 /** A thread for each stored row: to the line that says it, to the line that says it otherwise, or to its ghost. */
@@ -134,6 +172,7 @@ function joined(stored: readonly Stored[], sent: readonly Sent[]): Thread[] {
   const ghosts = new Map<number, number>();
   const weakened = new Map<number, number>();
   sent.forEach((line, at) => {
+    if ("alike" in line) return;
     if ("ghost" in line) return ghosts.set(line.ghost.n, at);
     for (const n of line.loss ?? []) if (!weakened.has(n)) weakened.set(n, at);
     if (line.from !== undefined && !begun.has(line.from)) begun.set(line.from, at);
@@ -204,13 +243,14 @@ function Json({ text }: { text: string }) {
 
 function SentPane({ lines, pane, box, losses, chosen, onChoose, onScroll }: { lines: readonly Sent[]; pane: Pane; box: RefObject<HTMLDivElement | null>; losses: readonly WireLoss[]; chosen?: number; onChoose: (n: number) => void; onScroll: () => void }) {
   const byNumber = useMemo(() => new Map(losses.map((loss) => [loss.n, loss])), [losses]);
-  const numbers = useMemo(() => { let n = 0; return lines.map((line) => ("ghost" in line ? undefined : (n += 1))); }, [lines]);
+  const numbers = useMemo(() => { let n = 0; return lines.map((line) => ("ghost" in line ? undefined : "alike" in line ? void (n += line.alike) : (n += 1))); }, [lines]);
   return (
     <div className="json" ref={box} tabIndex={0} aria-label="what is sent" onScroll={onScroll}>
       <div style={{ height: pane.getTotalSize(), position: "relative" }}>
         {pane.getVirtualItems().map((item) => {
           const line = lines[item.index]!;
           const style = { position: "absolute" as const, top: item.start, left: 0, right: 0 };
+          if ("alike" in line) return <div key={item.key} className="ln alike dim" style={style}><span className="no" /><span>{plural(line.alike, "line")} alike</span></div>;
           if ("ghost" in line)
             return <div key={item.key} className={`ln ghost ${chosen === line.ghost.n ? "sel" : ""}`} style={style} onClick={() => onChoose(line.ghost.n)}><span className="no" /><code>{line.ghost.what} is not sent</code><Loss severity={line.ghost.severity}>{line.ghost.n}</Loss></div>;
           const loss = line.loss?.map((n) => byNumber.get(n)).find((one) => one !== undefined);
@@ -238,7 +278,7 @@ function Why({ loss, open, onChoose }: { loss: WireLoss; open: boolean; onChoose
         <code className="p cut">{visible(loss.path)}</code><span className="y">{visible(loss.why)}</span>
       </button>
       {open && loss.keptBy !== undefined && <p className="y dim">{loss.keptBy.length === 0 ? "No other wire keeps it." : `Kept by ${loss.keptBy.join(", ")}.`}</p>}
-      {open && other !== undefined && <Button label={`Show as ${other}`} small onClick={() => setQuery({ as: other })} />}
+      {open && other !== undefined && <Button label={`Show as ${other}`} small onClick={() => setQuery({ as: other, model: undefined })} />}
     </div>
   );
 }

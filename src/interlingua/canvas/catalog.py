@@ -227,7 +227,7 @@ class Describer:
     """Views of sessions, from what a list knows and from cards, which are kept until their session changes."""
 
     def __init__(self, library: Library, finder: Finder) -> None:
-        self._library = library
+        self.library = library
         self._finder = finder
         self._cards: dict[str, tuple[tuple[int, int], Card]] = {}
         self._lock = threading.Lock()
@@ -238,7 +238,7 @@ class Describer:
         """All sessions, as of a moment ago."""
         with self._lock:
             if fresh or time.monotonic() - self._looked > _FRESH:
-                self._places = list(self._library.places())
+                self._places = list(self.library.places())
                 self._looked = time.monotonic()
             return self._places
 
@@ -291,7 +291,7 @@ class Describer:
                 return known[1]
         if not wait or info.size > _AT_ONCE:
             return known[1] if known is not None else None
-        with contextlib.suppress(InterlinguaError, OSError), self._library.open(place) as session:
+        with contextlib.suppress(InterlinguaError, OSError), self.library.open(place) as session:
             self._cards[place.key] = (stamp, card_of(session))
             return self._cards[place.key][1]
         return None
@@ -305,6 +305,15 @@ class Describer:
             for other in self.places()
             if other.info is not None and other.info.linked and other.info.forked_from == place.id
         ]
+
+    def open_tree(self, place: Place) -> Tree:
+        """The tree of a session with its linked forks, and with the sub-agents that its entries started."""
+        tree = Tree(self.library, place)
+        for link in self.links_of(place):
+            tree.link(link.key, link)
+        tree.set_spawned(self.spawned_of(place, tree))
+        tree.refresh()
+        return tree
 
     def spawned_of(self, place: Place, tree: Tree) -> dict[str, list[str]]:
         """By entry, the sessions of the sub-agents that it started."""

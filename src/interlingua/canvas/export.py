@@ -7,6 +7,7 @@ journals) is not part of its material.
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import re
 import time
@@ -47,6 +48,7 @@ from ..values.messages import (
 )
 from ..values.request import Conversation, Entry
 from . import redaction
+from .catalog import Describer
 from .routing import Call, route
 from .shapes import (
     AudioView,
@@ -214,8 +216,9 @@ def _line(text: str) -> str:
 SHELL = Path(__file__).parent / "assets" / "export.html"
 PLACE = "<!--CANVAS-DATA-->"
 PAGE, MARKDOWN, JSON, PREFERENCES = "html", "markdown", "json", "preferences"
+ROWS = "rows"  # the tree without its contents: what the page draws as a picture
 _WHOLE = 1 << 60  # no text is cut
-_ENDINGS = {PAGE: "html", MARKDOWN: "md", JSON: "json", PREFERENCES: "jsonl"}
+_ENDINGS = {PAGE: "html", MARKDOWN: "md", JSON: "json", PREFERENCES: "jsonl", ROWS: "json"}
 _TYPES = {"html": "text/html", "md": "text/markdown", "json": "application/json", "jsonl": "application/x-ndjson"}
 
 
@@ -239,7 +242,10 @@ class Written(NamedTuple):
 
 
 class Material(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What leaves, as JSON values. `seqs`, `times` and `versions` are numbers that rows have beside their entries."""
+    """What leaves, as JSON values. `numbers` are those that rows have beside their entries.
+
+    `spawned` names, by entry, the sub-agents that it started; `agents` holds the conversations of all of them.
+    """
 
     title: str
     conversation: dict[str, Any]
@@ -248,17 +254,47 @@ class Material(Struct, frozen=True, kw_only=True, omit_defaults=True):
     branches: list[dict[str, Any]] = []
     ratings: dict[str, int] = {}
     numbers: dict[str, dict[str, int]] = {}
+    spawned: dict[str, list[str]] = {}
+    agents: "dict[str, Material]" = {}
 
 
 def check_format(name: str) -> None:
     if name not in _ENDINGS and name not in DIALECTS:
         raise HttpProblem(
-            422, f"no format {name!r}", path="$.format", remedy="choose html, markdown, json, preferences or a dialect"
+            422,
+            f"no format {name!r}",
+            path="$.format",
+            remedy="choose html, markdown, json, preferences, rows or a dialect",
         )
 
 
-def material_of(tree: Tree, view: SessionView, choice: Choice) -> Material:
-    """What of a session is to leave."""
+def material_of(tree: Tree, view: SessionView, choice: Choice, describer: Describer | None = None) -> Material:
+    """What of a session is to leave; where a describer can find them, with its sub-agents."""
+    material = _material(tree, view, choice)
+    if describer is None or choice.format != PAGE:
+        return replace(material, spawned={})
+    names = {tree.place.key: ""}  # keys of sessions hold names of folders, which need not leave
+    agents: dict[str, Material] = {}
+    missing = [key for keys in material.spawned.values() for key in keys]
+    while missing:
+        key = missing.pop(0)
+        if key in names:
+            continue
+        names[key] = f"agent-{len(names)}"
+        with contextlib.suppress(InterlinguaError, HttpProblem, OSError):  # what cannot be opened is named, not shown
+            place = describer.library.place(key)
+            with contextlib.closing(describer.open_tree(place)) as other:
+                found = _material(other, describer.view(place), replace(choice, to=None, all=True))
+            agents[names[key]] = found
+            missing += [one for keys in found.spawned.values() for one in keys]
+
+    def named(one: Material) -> Material:
+        return replace(one, spawned={id: [names[key] for key in keys] for id, keys in one.spawned.items()})
+
+    return replace(named(material), agents={name: named(agent) for name, agent in agents.items()})
+
+
+def _material(tree: Tree, view: SessionView, choice: Choice) -> Material:
     check_format(choice.format)
     ids = _ids(tree, choice)
     entries = [_shown(tree.session_at(id).entry(id), choice) for id in ids]
@@ -266,8 +302,11 @@ def material_of(tree: Tree, view: SessionView, choice: Choice) -> Material:
     head = choice.to if choice.to is not None else tree.head()
     base = session.base if _with_extra(choice.format) else _bare(session.base)
     conversation = replace(base, entries=tuple(entries), head=head if head in set(ids) else None)
-    about = [_about(tree, id) for id in ids] if choice.format in (PAGE, PREFERENCES) else []
-    rows = {row.id: row for row in tree.rows(0, tree.total)} if choice.format == PAGE else {}
+    about = [_about(tree, id) for id in ids] if choice.format in (PAGE, PREFERENCES, ROWS) else []
+    chosen = set(ids)
+    rows = (
+        {row.id: row for row in tree.rows(0, tree.total) if row.id in chosen} if choice.format in (PAGE, ROWS) else {}
+    )
     return Material(
         title=view.title,
         conversation=plain(conversation),
@@ -279,6 +318,7 @@ def material_of(tree: Tree, view: SessionView, choice: Choice) -> Material:
             id: {"seq": row.seq, "version": row.version, **({"ms": row.ms} if row.ms is not None else {})}
             for id, row in rows.items()
         },
+        spawned={id: list(row.spawned) for id, row in rows.items() if row.spawned},
     )
 
 
@@ -420,6 +460,8 @@ def write(material: Material, view: SessionView, choice: Choice) -> Written:
             return _file(jsontext.write(plain(conversation)) + b"\n", "json")
         case "preferences":
             return _file(_pairs(conversation, material.ratings), "jsonl")
+        case "rows":
+            return _file(encode({"title": material.title, "tree": _tree(material, conversation)}), "json")
         case dialect:
             return _encoded(conversation, dialect)
 
@@ -457,31 +499,10 @@ def _page(material: Material, conversation: Conversation, view: SessionView) -> 
     if not SHELL.is_file():
         raise InterlinguaError("the page of the canvas is not part of this installation; choose another format")
     blobs: dict[str, dict[str, str]] = {}
-    entries = [entry for entry in conversation.entries if entry.id is not None]
-    session = SessionView(
-        key="export",
-        title=material.title,
-        source=view.source,
-        group=view.group,
-        written_as=view.written_as,
-        models=view.models,
-        messages=len(entries),
-        modified=view.modified,
-        created=view.created,
-        read_only=True,
-    )
-    data = {
-        "version": 1,
-        "session": session,
-        "tree": {
-            "rows": [_row(entry, number, material) for number, entry in enumerate(entries)],
-            "head": conversation.head or (entries[-1].id if entries else None),
-            "branches": [msgspec.convert(branch, BranchView) for branch in material.branches],
-        },
-        "entries": {entry.id: _entry(entry, material, blobs) for entry in entries},
-        "blobs": blobs,
-        "stats": totals_view(totals_of(entry.message for entry in entries)),
-    }
+    data = {"version": 1, **_part(material, conversation, view, blobs), "blobs": blobs}
+    for key, agent in material.agents.items():
+        part = _part(agent, build(agent.conversation, Conversation), view, blobs)
+        data.setdefault("agents", {})[key] = part
     script = encode(data).replace(b"<", b"\\u003c").decode()
     shell = SHELL.read_text("utf-8")
     before, found, after = shell.partition(PLACE)
@@ -492,6 +513,41 @@ def _page(material: Material, conversation: Conversation, view: SessionView) -> 
     return f'{before}<script type="application/json" id="canvas-data">{script}</script>{after}'.encode(
         "utf-8", "replace"
     )
+
+
+def _part(
+    material: Material, conversation: Conversation, view: SessionView, blobs: dict[str, dict[str, str]]
+) -> dict[str, Any]:
+    """One conversation of a page: the session itself, or a sub-agent of it."""
+    entries = [entry for entry in conversation.entries if entry.id is not None]
+    answers = (entry.message for entry in entries if isinstance(entry.message, AssistantMessage))
+    session = SessionView(
+        key="export",
+        title=material.title,
+        source=view.source,
+        group=view.group,
+        written_as=view.written_as,
+        models=tuple(dict.fromkeys(answer.model for answer in answers if answer.model)),
+        messages=len(entries),
+        modified=view.modified,
+        created=view.created,
+        read_only=True,
+    )
+    return {
+        "session": session,
+        "tree": _tree(material, conversation),
+        "entries": {entry.id: _entry(entry, material, blobs) for entry in entries},
+        "stats": totals_view(totals_of(entry.message for entry in entries)),
+    }
+
+
+def _tree(material: Material, conversation: Conversation) -> dict[str, Any]:
+    entries = [entry for entry in conversation.entries if entry.id is not None]
+    return {
+        "rows": [_row(entry, number, material) for number, entry in enumerate(entries)],
+        "head": conversation.head or (entries[-1].id if entries else None),
+        "branches": [msgspec.convert(branch, BranchView) for branch in material.branches],
+    }
 
 
 def _row(entry: Entry, number: int, material: Material) -> Any:
@@ -505,6 +561,7 @@ def _row(entry: Entry, number: int, material: Material) -> Any:
         label=material.labels.get(id),
         rating=material.ratings.get(id),
         notes=sum("text" in note for note in material.notes.get(id, ())),
+        spawned=tuple(material.spawned.get(id, ())),
     )
 
 
@@ -591,7 +648,7 @@ async def scan(call: Call) -> Scan:
 
     def scanned() -> Scan:
         choice, view = _choice(call.body), call.canvas.describe(hub.place)
-        material = material_of(hub.tree, view, choice)
+        material = material_of(hub.tree, view, choice, call.canvas.describer)
         return Scan(finds=tuple(finds_of(material, call.body.patterns)), bytes=len(write(material, view, choice).data))
 
     return await asyncio.to_thread(scanned)
@@ -604,7 +661,7 @@ async def export(call: Call) -> web.Response:
 
     def written() -> tuple[Any, str]:
         choice, view = _choice(asked), call.canvas.describe(hub.place)
-        material = material_of(hub.tree, view, choice)
+        material = material_of(hub.tree, view, choice, call.canvas.describer)
         if asked.redact:
             material = redacted(material, asked.redact, asked.patterns, asked.replace)
         return write(material, view, choice), material.title
@@ -656,7 +713,7 @@ async def frame(canvas: Any, request: web.Request) -> web.Response:
 
     def page() -> bytes:
         choice, view = Choice(format="html", all=True), canvas.describe(hub.place)
-        return write(material_of(hub.tree, view, choice), view, choice).data
+        return write(material_of(hub.tree, view, choice, canvas.describer), view, choice).data
 
     return web.Response(
         body=await asyncio.to_thread(page),

@@ -204,19 +204,10 @@ class OpenSessions:
         return hub
 
     async def _open(self, key: str) -> Hub:
-        tree = await asyncio.to_thread(self._opened, key)
+        tree = await asyncio.to_thread(lambda: self.describer.open_tree(self.library.place(key)))
         hub = Hub(tree, self.epoch, self.describe)
         hub.start()
         return hub
-
-    def _opened(self, key: str) -> Tree:
-        place = self.library.place(key)
-        tree = Tree(self.library, place)
-        for link in self.describer.links_of(place):
-            tree.link(link.key, link)
-        tree.set_spawned(self.describer.spawned_of(place, tree))
-        tree.refresh()
-        return tree
 
     def describe(self, place: Place) -> SessionView:
         """What the list says of a session, with what runs in it now."""

@@ -208,7 +208,6 @@ def export(
     from ..canvas.catalog import Describer, Finder
     from ..canvas.export import Choice, finds_of, material_of, redacted, write
     from ..canvas.library import Library
-    from ..canvas.trees import Tree
 
     library = Library(home.expanduser().absolute() if home is not None else None, store)
     place = _one(_opened(library, (given,)), given, number)
@@ -219,10 +218,11 @@ def export(
         thinking=not no_thinking,
         media=not no_media,
     )
-    tree = Tree(library, place)
+    describer = Describer(library, Finder(library))
+    tree = describer.open_tree(place)
     try:
-        view = Describer(library, Finder(library)).view(place)
-        material = material_of(tree, view, chosen)
+        view = describer.view(place)
+        material = material_of(tree, view, chosen, describer)
         finds = finds_of(material, also)
         ids = _decided(finds, redact)
         if ids:
