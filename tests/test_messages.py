@@ -85,11 +85,20 @@ def test_what_is_no_message_is_not_saved(tmp_path: Path, message: Any) -> None:
     assert not (tmp_path / "s.jsonl").exists()
 
 
-@pytest.mark.parametrize("image", ["x.png", b"\x89PNG", Path("x.png"), {"type": "image"}, None])
-async def test_what_is_no_picture_is_refused_before_anything_is_asked(image: Any) -> None:
-    """A path is no picture: the error names ImageBlock; the history is as it was."""
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        ("x.png", "cannot read"),
+        (b"\x89PNG", "is no picture"),
+        (Path("x.png"), "cannot read"),
+        ({"type": "image"}, "dict is no file"),
+        (None, "NoneType is no file"),
+    ],
+)
+async def test_what_is_no_picture_is_refused_before_anything_is_asked(image: Any, message: str) -> None:
+    """The error says what it is and where; the history is as it was."""
     agent = il.Agent("debug/parrot-1")
     for images in ([image], image) if isinstance(image, str | bytes) else ([image],):
-        with pytest.raises(il.FormatError, match=r"is no picture; write ImageBlock.*images\[0\]"):
+        with pytest.raises(il.FormatError, match=rf"{message}.*images\[0\]"):
             await agent.prompt("look", images=images)
     assert [] == list(agent.messages)

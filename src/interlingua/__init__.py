@@ -4,12 +4,12 @@ Convert    detect decode read encode convert check adapt; dialect wire DIALECTS;
 Call       complete stream Client Stream Retry Abort; sync has the same for programs without an event loop
 Work       Agent Limits Session; tool Tool ToolContext ToolResult ToolRegistry; load_plugins create_toolkit
 Messages   UserMessage AssistantMessage ToolResultMessage SystemMessage CustomMessage; Message
-Blocks     TextBlock ThinkingBlock ImageBlock AudioBlock DocumentBlock ToolCall OpaqueBlock
+Blocks     TextBlock ThinkingBlock ImageBlock AudioBlock DocumentBlock ToolCall OpaqueBlock; image audio document
 Requests   Request Context Options CallOptions Reasoning ModelDescriptor ToolSpec Conversation Entry Usage Cost
-Results    Encoded Loss Detection; events has the events of streams and agents
+Results    Result Encoded Loss Detection Finding; events has the events of streams and agents
 Errors     InterlinguaError and its tree: FormatError DialectError Unsupported BadWire TransportError TimedOut Aborted
            ProviderError AuthFailed RateLimited Overloaded ContextTooLong ContentFiltered BadRequest
-           ToolInputError ToolAuthorizationError
+           OutputInvalid ToolInputError ToolAuthorizationError
 
 Rarer types are in their packages, such as `interlingua.values.request`; the names of the clawtools documents are in
 `interlingua.clawtools`.
@@ -34,6 +34,7 @@ from .values.errors import (
     DialectError,
     FormatError,
     InterlinguaError,
+    OutputInvalid,
     Overloaded,
     ProviderError,
     RateLimited,
@@ -79,11 +80,12 @@ if TYPE_CHECKING:
     from .agent.agent import Agent
     from .agent.loop import Limits
     from .connect.client import Client, complete, stream
+    from .connect.results import Result
     from .connect.retry import Retry
     from .connect.stream import Stream
     from .conversion.adapting.adapter import adapt
-    from .conversion.checks import Finding as Finding
-    from .conversion.checks import check
+    from .conversion.attachments import audio, document, image
+    from .conversion.checks import Finding, check
     from .conversion.converting import convert, decode, encode
     from .conversion.detection import Detection, detect
     from .conversion.sources import read
@@ -101,6 +103,7 @@ _LAZY = {
     "Detection": "conversion.detection",
     "Finding": "conversion.checks",
     "Limits": "agent.loop",
+    "Result": "connect.results",
     "Retry": "connect.retry",
     "Session": "sessions.session",
     "Stream": "connect.stream",
@@ -109,13 +112,16 @@ _LAZY = {
     "ToolRegistry": "tools.registry",
     "ToolResult": "tools.tool",
     "adapt": "conversion.adapting.adapter",
+    "audio": "conversion.attachments",
     "check": "conversion.checks",
     "complete": "connect.client",
     "convert": "conversion.converting",
     "create_toolkit": "plugins.toolkit",
     "decode": "conversion.converting",
     "detect": "conversion.detection",
+    "document": "conversion.attachments",
     "encode": "conversion.converting",
+    "image": "conversion.attachments",
     "load_plugins": "plugins.loading",
     "read": "conversion.sources",
     "stream": "connect.client",
@@ -123,15 +129,17 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name == "sync":
-        value = importlib.import_module(".sync", __name__)
-    elif name in _LAZY:
-        value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a type checker every name would be there
+
+    def __getattr__(name: str) -> Any:
+        if name == "sync":
+            value = importlib.import_module(".sync", __name__)
+        elif name in _LAZY:
+            value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
@@ -162,6 +170,7 @@ __all__ = [
     "DocumentBlock",
     "Encoded",
     "Entry",
+    "Finding",
     "FormatError",
     "ImageBlock",
     "InterlinguaError",
@@ -171,11 +180,13 @@ __all__ = [
     "ModelDescriptor",
     "OpaqueBlock",
     "Options",
+    "OutputInvalid",
     "Overloaded",
     "ProviderError",
     "RateLimited",
     "Reasoning",
     "Request",
+    "Result",
     "Retry",
     "Session",
     "Stream",
@@ -197,6 +208,7 @@ __all__ = [
     "Usage",
     "UserMessage",
     "adapt",
+    "audio",
     "check",
     "complete",
     "convert",
@@ -204,10 +216,12 @@ __all__ = [
     "decode",
     "detect",
     "dialect",
+    "document",
     "dump",
     "encode",
     "events",
     "fold",
+    "image",
     "load",
     "load_plugins",
     "read",

@@ -10,12 +10,14 @@ from agent.grammar import check_events, check_pairing
 from agent.making import Asked, agent_of, call, calling, client_of, events_of, noted, said, texts, tool_of
 from interlingua.agent import Agent, history
 from interlingua.agent.history import for_models, register_message
-from interlingua.agent.loop import output_of
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector, Step
 from interlingua.connect.registry import ConnectorRegistry
+from interlingua.connect.results import OutputType
 from interlingua.sessions import Session
 from interlingua.tools.tool import ToolResult
+from interlingua.values.errors import OutputInvalid
+from interlingua.values.request import OutputSchema
 
 SCHEMA = {
     "type": "object",
@@ -306,10 +308,12 @@ async def test_an_answer_that_does_not_fit_the_schema_is_sent_back() -> None:
 
 
 async def test_an_answer_is_sent_back_twice_at_most() -> None:
-    """Then the run ends without an output."""
+    """Then the run ends in an error that has the last answer."""
     agent = asked(Asked("no", "no", "no", "no"), output=SCHEMA)
     result = await agent.prompt("who?")
-    assert ("done", None, 3) == (result.reason, result.output, result.spent.turns)
+    assert ("error", None, 3) == (result.reason, result.output, result.spent.turns)
+    assert isinstance(result.failure, OutputInvalid)
+    assert result.message is result.failure.partial
     again = await agent.prompt("really?")
     assert 3 >= again.spent.turns
 
@@ -329,6 +333,10 @@ async def test_an_answer_that_failed_has_no_output() -> None:
     assert ("error", None) == (result.reason, result.output)
 
 
+def _reading(text: str, schema: Any) -> Any:
+    return OutputType[Any](OutputSchema(schema=schema)).read_text(text)
+
+
 @pytest.mark.parametrize(
     ("text", "schema", "expected"),
     [
@@ -341,13 +349,13 @@ async def test_an_answer_that_failed_has_no_output() -> None:
 )
 def test_json_is_read_with_or_without_a_fence(text: str, schema: Any, expected: Any) -> None:
     """Models without a JSON mode put a fence around it."""
-    assert (expected, None) == output_of(text, schema)
+    assert (expected, None) == _reading(text, schema)
 
 
 @pytest.mark.parametrize(
     ("text", "schema", "problem"),
     [
-        ("", None, "it is not JSON"),
+        ("", None, "it is empty"),
         ("Sure: {}", None, "it is not JSON"),
         ("[1]", None, "it is not a JSON object"),
         ('{"name": 1}', SCHEMA, "name: "),
@@ -356,7 +364,7 @@ def test_json_is_read_with_or_without_a_fence(text: str, schema: Any, expected: 
 )
 def test_what_is_wrong_is_said_in_words(text: str, schema: Any, problem: str) -> None:
     """For the model to do better."""
-    value, said = output_of(text, schema)
+    value, said = _reading(text, schema)
     assert value is None
     assert problem in str(said)
 

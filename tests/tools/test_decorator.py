@@ -12,9 +12,10 @@ import pydantic
 import pytest
 
 from interlingua.tools.calling import call_tool
-from interlingua.tools.decorator import parse_docstring, tool
+from interlingua.tools.decorator import tool
 from interlingua.tools.tool import Tool, ToolResult, ToolUpdateCallback
 from interlingua.values.abort import Abort
+from interlingua.values.docstrings import parse_docstring
 from interlingua.values.errors import FormatError, ToolInputError
 
 
@@ -199,7 +200,7 @@ def test_the_schema_of_typed_arguments_is_whole() -> None:
     ("change", "place"),
     [
         ({"place": {"zoom": 1}}, "place.name: is required"),
-        ({"colour": "bleu"}, 'colour: must be one of "blue", "red", got "bleu"; did you mean "blue"?'),
+        ({"colour": "bleu"}, 'colour: must be one of "red", "blue", got "bleu"; did you mean "blue"?'),
         ({"count": 0}, "count: is less than the minimum of 1, got 0"),
         ({"outer": {"inner": [{"n": "x"}]}}, 'outer.inner[0].n: expected integer, got "x"'),
         ({"when": "soon"}, "when: Invalid RFC3339 encoded datetime"),
@@ -293,13 +294,13 @@ def test_functions_that_cannot_be_tools_are_refused_where_they_are_decorated() -
 
     def odd(a: threading.Lock) -> None: ...
 
-    for function, message in ((many, "name each parameter"), (unknown, "Nowhere"), (odd, "without a JSON Schema")):
+    for function, message in ((many, "name each parameter"), (unknown, "Nowhere"), (odd, "has no JSON Schema")):
         with pytest.raises(FormatError, match=message):
             tool(function)
 
 
-def test_two_types_with_one_name_are_refused() -> None:
-    """A schema could not tell them apart."""
+def test_two_types_with_one_name_are_told_apart() -> None:
+    """One of them is renamed, and so is what refers to it."""
 
     class Other(pydantic.BaseModel):
         inner: "dict[str, Inner]"
@@ -312,8 +313,10 @@ def test_two_types_with_one_name_are_refused() -> None:
     def use(first: Other, second: Second) -> None: ...
 
     use.__annotations__ = {"first": Other, "second": Second}
-    with pytest.raises(FormatError, match="two types with the name Inner"):
-        tool(use)
+    schema = tool(use).parameters
+    assert {"Inner", "Inner2"} == schema["$defs"].keys()
+    assert {"$ref": "#/$defs/Inner2"} == schema["properties"]["second"]["properties"]["inner"]
+    assert ["other"] == list(schema["$defs"]["Inner2"]["properties"])
 
 
 GOOGLE = """Do.

@@ -1,6 +1,7 @@
 """The agent: a model with tools that works until it is done, and tells what it does as it does it."""
 
-from .agent import Agent, AgentState, Result
+from ..connect.results import Result
+from .agent import Agent, AgentState
 from .batch import AfterCall, BeforeCall, Verdict
 from .compaction import Compacted, Compaction
 from .history import register_message

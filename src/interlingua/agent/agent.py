@@ -6,19 +6,22 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Generic, Literal, TypeAlias
 
 from msgspec import Struct
 
 from ..connect.call import ACCESS, Fallback, chain, options_of, parted, place_of
+from ..connect.results import OutputType, Result, T
 from ..connect.retry import Retry
+from ..conversion.attachments import Source, images_of
 from ..dialects.foreign_blocks import meant
 from ..tools.calling import Approve
+from ..tools.catalog import core_tools
 from ..tools.decorator import tool
 from ..tools.tool import Tool, ToolContext, ToolResult, as_tool
 from ..values.abort import Abort
 from ..values.canonical import message_of
-from ..values.errors import CannotCompact, FormatError, InterlinguaError
+from ..values.errors import CannotCompact, InterlinguaError
 from ..values.events import (
     AgentEvent,
     AgentStart,
@@ -39,19 +42,19 @@ from ..values.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
-    text_of,
 )
-from ..values.request import CallOptions, ModelDescriptor, OutputSchema
+from ..values.request import CallOptions, ModelDescriptor
 from ..values.validation import check_messages
 from .batch import UNKNOWN, AfterCall, BeforeCall, Rules
 from .compaction import Compacted, Compaction
 from .history import History, Memory, for_models, opened
-from .loop import Limits, Loop, Pending, Setup, Spent, output_of, validator
+from .loop import Limits, Loop, Pending, Setup
 
 _log = logging.getLogger(__name__)
 
 Listener: TypeAlias = Callable[[AgentEvent], object]
 Prompt: TypeAlias = str | AgentMessage | Mapping[str, Any] | Sequence[AgentMessage | Mapping[str, Any]]
+Images: TypeAlias = ImageBlock | Source | Iterable[ImageBlock | Source]
 QueueMode: TypeAlias = Literal["one-at-a-time", "all"]
 
 
@@ -75,27 +78,7 @@ class AgentState(Struct):
         return self.latest.message if self.latest is not None else None
 
 
-class Result(Struct, frozen=True, kw_only=True):
-    """What came of a run: the messages new in it, why it ended, what it used. `output` is there when a schema was."""
-
-    messages: tuple[AgentMessage, ...]
-    reason: str
-    spent: Spent
-    failure: InterlinguaError | None = None
-    output: Any = None
-
-    @property
-    def message(self) -> AssistantMessage | None:
-        """The last answer."""
-        return next((m for m in reversed(self.messages) if isinstance(m, AssistantMessage)), None)
-
-    @property
-    def text(self) -> str:
-        """The words of the last answer."""
-        return text_of(self.message.content) if self.message is not None else ""
-
-
-class Agent:
+class Agent(Generic[T]):
     """Runs a conversation with tools.
 
     `session` keeps the history on disk; without one it is kept in memory. Listeners get every event in order and are
@@ -105,7 +88,7 @@ class Agent:
     def __init__(
         self,
         model: str | ModelDescriptor,
-        tools: Iterable[Tool | Callable[..., Any] | Mapping[str, Any]] = (),
+        tools: Iterable[str | Tool | Callable[..., Any] | Mapping[str, Any]] = (),
         *,
         system: Any = None,
         session: Any = None,
@@ -126,15 +109,15 @@ class Agent:
         limits: Limits | None = None,
         retries: int | Retry = 2,
         compaction: Compaction | None = None,
-        output: Any = None,
+        output: type[T] | Any = None,
         on_listener_error: Callable[[BaseException], object] | None = None,
         **options: Any,
     ) -> None:
         self._model = model
         self._access: dict[Any, dict[str, Any]] = {}  # of models that were given up for others, by their places
-        self.tools: list[Tool] = [as_tool(one) or tool(cast(Callable[..., Any], one)) for one in tools]
-        self.system = system
         self.context = None if context is None else ToolContext.of(context)
+        self.tools: list[Tool] = _tools(tools, self.context)
+        self.system = system
         self.policy = policy
         self.approve = approve
         self.before_tool_call = before_tool_call
@@ -156,9 +139,7 @@ class Agent:
         chain(model, self.options.get("fallbacks", ()))
         self.state = AgentState()
         self.history: History = opened(session, _read(messages, "messages"))
-        self.output_schema = OutputSchema(schema=output) if isinstance(output, dict) else output
-        if self.output_schema is not None and self.output_schema.schema is not None:
-            validator(self.output_schema.schema)
+        self.output: OutputType[T] | None = None if output is None else OutputType(output)
         self._client = client
         self._listeners: list[Listener] = []
         self._on_listener_error = on_listener_error
@@ -229,12 +210,30 @@ class Agent:
 
     # --- running ----------------------------------------------------------------------------------------------------
 
-    async def prompt(self, prompt: Prompt, *, images: Iterable[ImageBlock] = (), signal: Abort | None = None) -> Result:
-        """Runs to the end with new input. Nothing is raised for what a model or tool does: see `Result.reason`."""
-        self._refuse_while_running("prompt")
-        return await self._run(_messages(prompt, images), poll=True, signal=signal)
+    async def prompt(
+        self, prompt: Prompt, *, images: Images = (), signal: Abort | None = None, raise_on_error: bool = False
+    ) -> Result[T]:
+        """Runs to the end with new input. Nothing is raised for what a model or tool does: see `Result.reason`.
 
-    async def continue_(self, *, signal: Abort | None = None) -> Result:
+        With `raise_on_error` a run that ends in an error raises it; else a failure that no listener sees is logged.
+        """
+        self._refuse_while_running("prompt")
+        result = await self._run(_messages(prompt, images), poll=True, signal=signal)
+        if result.reason == "error" and raise_on_error:
+            raise result.failure or InterlinguaError(self.state.error or "the run failed")
+        if result.reason == "error" and not self._listeners:
+            _log.warning("the run failed: %s", result.failure or self.state.error)
+        return result
+
+    def run_sync(
+        self, prompt: Prompt, *, images: Images = (), signal: Abort | None = None, raise_on_error: bool = False
+    ) -> Result[T]:
+        """`prompt` for programs without an event loop."""
+        from ..connect import blocking
+
+        return blocking.run(self.prompt(prompt, images=images, signal=signal, raise_on_error=raise_on_error))
+
+    async def continue_(self, *, signal: Abort | None = None) -> Result[T]:
         """Goes on from where the history stands: unanswered calls are run, half-run ones reported as unknown.
 
         After a finished answer, queued input is taken; with none there is nothing to continue.
@@ -251,7 +250,7 @@ class Agent:
         return await self._run((), poll=True, signal=signal)
 
     async def run(
-        self, prompt: Prompt | None = None, *, images: Iterable[ImageBlock] = (), signal: Abort | None = None
+        self, prompt: Prompt | None = None, *, images: Images = (), signal: Abort | None = None
     ) -> AsyncGenerator[AgentEvent, None]:
         """The events of a run, as an iterator; without a prompt it continues. Leaving the loop aborts the run."""
         self._refuse_while_running("run")
@@ -277,7 +276,7 @@ class Agent:
                     pass
                 _retrieve(task)
 
-    async def _run(self, prompts: Sequence[AgentMessage], *, poll: bool, signal: Abort | None) -> Result:
+    async def _run(self, prompts: Sequence[AgentMessage], *, poll: bool, signal: Abort | None) -> Result[T]:
         pending = self._pending()
         own = signal.child() if signal is not None else Abort()
         loop = Loop(
@@ -306,9 +305,7 @@ class Agent:
         )
 
     def _setup(self) -> Setup:
-        options = (
-            self._calling if self.output_schema is None else {**self._calling, "output_schema": self.output_schema}
-        )
+        options = self._calling if self.output is None else {**self._calling, "output_schema": self.output.schema}
         return Setup(
             ask=self.client.stream,
             model=self.model,
@@ -331,7 +328,7 @@ class Agent:
             convert=self.convert,
             prepare=self._make_room_if_due if self.compaction is not None else None,
             make_room=self._make_room if self.compaction is not None else None,
-            verify=self.verify if self.output_schema is not None else None,
+            verify=self.verify if self.output is not None else None,
         )
 
     @property
@@ -439,16 +436,14 @@ class Agent:
         return None
 
     def verify(self, answer: AssistantMessage) -> str | None:
-        """What is wrong with a final answer that should be JSON of the agent's schema; None where there is none."""
-        if self.output_schema is None:
-            return None
-        return output_of(text_of(answer.content), self.output_schema.schema).problem
+        """What is wrong with a final answer that should be of the agent's output type; None where nothing is."""
+        return None if self.output is None else self.output.read(answer).problem
 
     def _output(self, loop: Loop) -> Any:
         last = next((m for m in reversed(loop.new) if isinstance(m, AssistantMessage)), None)
-        if self.output_schema is None or last is None or last.stop_reason in ("error", "aborted"):
+        if self.output is None or last is None or last.stop_reason in ("error", "aborted"):
             return None
-        return output_of(text_of(last.content), self.output_schema.schema).value
+        return self.output.read(last).value
 
     async def compact(self, *, focus: str | None = None) -> Compacted | None:
         """Sums up what is old in the history now, and says how much that saved; None if nothing is old enough.
@@ -561,12 +556,23 @@ class _Queue:
         return [message for group in waiting for message in group]
 
 
-def _messages(prompt: Prompt, images: Iterable[ImageBlock] = ()) -> list[AgentMessage]:
-    images = [images] if isinstance(images, str | bytes | ImageBlock) else list(images)
-    for at, image in enumerate(images):
-        if not isinstance(image, ImageBlock):
-            what = type(image).__name__
-            raise FormatError(f"{what} is no picture; write ImageBlock(data=…, mime_type=…)", f"images[{at}]")
+def _tools(given: Iterable[Any], context: ToolContext | None) -> list[Tool]:
+    """Tools of any form; names are those of core tools, each given once."""
+    given = [given] if isinstance(given, str) else list(given)
+    made: list[Tool] = []
+    names: set[str] = set()
+    for one in given:
+        if isinstance(one, str):
+            found = [each for each in core_tools([one], context) if each.name not in names]
+            names |= {each.name for each in found}
+            made += found
+        else:
+            made.append(as_tool(one) or tool(one))
+    return made
+
+
+def _messages(prompt: Prompt, images: Images = ()) -> list[AgentMessage]:
+    images = images_of(images)
     if isinstance(prompt, str):
         text = (TextBlock(text=prompt),) if prompt or not images else ()
         return [UserMessage(content=(*text, *images), timestamp=int(time.time() * 1000))]

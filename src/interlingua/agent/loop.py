@@ -10,19 +10,18 @@ New input is taken in only where every call has its result: at the beginning of 
 
 import asyncio
 import contextlib
-import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..connect.results import CORRECTIONS, Spent, correction
 from ..connect.retry import Retry
 from ..tools.tool import Tool, ToolResult
-from ..values import jsontext
 from ..values.abort import Abort
-from ..values.errors import CannotCompact, ContextTooLong, FormatError, InterlinguaError
+from ..values.errors import CannotCompact, ContextTooLong, InterlinguaError, OutputInvalid
 from ..values.events import (
     AgentEnd,
     AgentStart,
@@ -36,52 +35,12 @@ from ..values.events import (
     TurnStart,
 )
 from ..values.interop import must_propagate
-from ..values.messages import AgentMessage, AssistantMessage, TextBlock, ToolCall, ToolResultMessage, UserMessage
+from ..values.messages import AgentMessage, AssistantMessage, TextBlock, ToolCall, ToolResultMessage
 from ..values.request import Context, ModelDescriptor, ToolSpec
 from .batch import Batch, Rules
 from .emitter import Emit, EventEmitter
 from .history import History
 
-# Final answers that must be JSON of a schema.
-
-
-_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*)\n\s*```\s*", re.DOTALL)
-
-
-class Output(NamedTuple):
-    """What a text says as a value; or what is wrong with it, in words for the model."""
-
-    value: Any = None
-    problem: str | None = None
-
-
-def output_of(text: str, schema: Any) -> Output:
-    """Reads a final answer. A fence around the JSON is no mistake: models without a JSON mode put one there."""
-    fenced = _FENCED.fullmatch(text)
-    try:
-        value = jsontext.read(fenced[1] if fenced else text)
-    except FormatError as error:
-        return Output(problem=f"it is not JSON ({error.message}).")
-    if schema is None:
-        return Output(value) if isinstance(value, dict) else Output(problem="it is not a JSON object.")
-    problems = [
-        f"{'/'.join(map(str, error.instance_path)) or '(root)'}: {error.message}"
-        for error in validator(schema).iter_errors(value)
-    ]
-    return Output(problem=f"it does not match the schema: {'; '.join(problems[:5])}.") if problems else Output(value)
-
-
-def validator(schema: Any) -> Any:
-    """What checks values against the schema; raises FormatError for what is no JSON Schema."""
-    import jsonschema_rs
-
-    try:
-        return jsonschema_rs.validator_for(schema)
-    except ValueError as error:
-        raise FormatError(f"the schema of the output is no JSON Schema: {str(error).partition(chr(10))[0]}") from error
-
-
-CORRECTIONS = 2  # how often a final answer is sent back for not being what was asked for
 _LIMIT = "limit: "
 
 
@@ -113,41 +72,16 @@ class Limits(Struct, frozen=True, kw_only=True):
     cost: float | None = None
     seconds: float | None = None
 
-
-class Spent(Struct):
-    """What a run has used so far; of the tokens, those read from and written to a prompt cache are counted apart too.
-
-    `cost` is None once an answer came whose price is unknown.
-    """
-
-    turns: int = 0
-    tokens: int = 0
-    cost: float | None = 0.0
-    cache_read: int = 0
-    cache_write: int = 0
-
-    def add(self, answer: AssistantMessage) -> None:
-        self.turns += 1
-        usage = answer.usage
-        if usage is None and answer.stop_reason in ("error", "aborted"):
-            return  # nothing came
-        if usage is not None:
-            self.tokens += usage.total_tokens
-            self.cache_read += usage.cache_read
-            self.cache_write += usage.cache_write
-        known = usage.cost.total if usage is not None and usage.cost is not None else None
-        self.cost = self.cost + known if self.cost is not None and known is not None else None
-
-    def over(self, limits: Limits) -> str | None:
+    def reached(self, spent: Spent) -> str | None:
         """Which limit is reached, in words. A limit of cost that cannot be watched is taken as reached."""
-        if limits.turns is not None and self.turns >= limits.turns:
-            return f"{_LIMIT}{limits.turns} turns"
-        if limits.tokens is not None and self.tokens >= limits.tokens:
-            return f"{_LIMIT}{limits.tokens} tokens"
-        if limits.cost is not None and self.cost is None:
-            return f"{_LIMIT}${limits.cost:g} (the price of an answer is not known)"
-        if limits.cost is not None and self.cost is not None and self.cost >= limits.cost:
-            return f"{_LIMIT}${limits.cost:g}"
+        if self.turns is not None and spent.turns >= self.turns:
+            return f"{_LIMIT}{self.turns} turns"
+        if self.tokens is not None and spent.tokens >= self.tokens:
+            return f"{_LIMIT}{self.tokens} tokens"
+        if self.cost is not None and spent.cost is None:
+            return f"{_LIMIT}${self.cost:g} (the price of an answer is not known)"
+        if self.cost is not None and spent.cost is not None and spent.cost >= self.cost:
+            return f"{_LIMIT}${self.cost:g}"
         return None
 
 
@@ -236,7 +170,7 @@ class Loop:
             await self._emit(TurnStart())
         for message in waiting:
             await self._add(message)
-        over = self.spent.over(self._setup.limits)
+        over = self._setup.limits.reached(self.spent)
         if over is not None:  # nothing is left of a limit
             await self._break_off("aborted", over)
             return over
@@ -267,9 +201,17 @@ class Loop:
 
     def _after(self, answer: AssistantMessage, more: bool) -> tuple[list[AgentMessage], str | None]:
         """What is said next, or why the run ends. Nothing is taken from a queue that is not said."""
-        wrong = None if more or self._steering else self._wrong(answer)
+        problem = None if more or self._steering else self._problem(answer)
+        wrong = None
+        if problem is not None and self._corrections < CORRECTIONS:
+            self._corrections += 1
+            wrong = correction(problem, _milliseconds())
         if wrong is None and not (more or self._steering or self._follow_ups):
-            return [], "done"
+            if problem is None:
+                return [], "done"
+            self.failure = OutputInvalid(f"the answer does not fit the output type: {problem}")
+            self.failure.partial = answer
+            return [], "error"
         over = self._over()
         if over is not None:
             return [], over
@@ -292,15 +234,10 @@ class Loop:
         await self._end_turn(answer, tuple(batch.results))
         return bool(calls) and not batch.terminate
 
-    def _wrong(self, answer: AssistantMessage) -> UserMessage | None:
-        """What to say to a final answer that is not what was asked for."""
+    def _problem(self, answer: AssistantMessage) -> str | None:
+        """What is wrong with a final answer."""
         verify = self._setup.verify
-        problem = verify(answer) if verify is not None and not answer.tool_calls else None
-        if problem is None or self._corrections >= CORRECTIONS:
-            return None
-        self._corrections += 1
-        text = f"Your answer is not what was asked for: {problem} Answer again with the JSON alone."
-        return UserMessage(content=(TextBlock(text=text),), timestamp=_milliseconds())
+        return verify(answer) if verify is not None and not answer.tool_calls else None
 
     async def _worth_another(self, answer: AssistantMessage, failures: int) -> bool:
         """Whether a failed answer is worth asking for again, after a pause. Finished calls are in the history."""
@@ -330,7 +267,7 @@ class Loop:
             return False
 
     def _over(self) -> str | None:
-        return self._cut() or self.spent.over(self._setup.limits)
+        return self._cut() or self._setup.limits.reached(self.spent)
 
     def _cut(self) -> str | None:
         """Why the run was cut off, if it was."""

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ..conversion.local_files import attached
+from ..conversion.attachments import attached
 from ..values.messages import TextBlock
 
 # Files mentioned in a message: `@notes.md` or `@"my picture.png"` are attached.

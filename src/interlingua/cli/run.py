@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
-from ..agent.loop import output_of
 from ..connect.auth.resolver import resolve_auth
 from ..connect.client import default_client
 from ..connect.models import known_rows, own_notes
+from ..connect.results import OutputType
 from ..connect.stream import Stream
 from ..conversion import decode, detect, encode, local_files
-from ..conversion.local_files import attached
+from ..conversion.attachments import attached
 from ..sessions.summary import is_foreign
 from ..values import jsontext
 from ..values.abort import Abort
@@ -27,7 +27,7 @@ from ..values.canonical import dump, plain
 from ..values.errors import FormatError, InterlinguaError
 from ..values.events import TextDelta, ThinkingDelta, ToolCallEnd
 from ..values.losses import Loss
-from ..values.messages import AssistantMessage, Message, TextBlock, UserMessage, text_of
+from ..values.messages import AssistantMessage, Message, TextBlock, UserMessage
 from ..values.request import Conversation, Entry
 from . import output
 
@@ -260,7 +260,7 @@ def _end(answer: AssistantMessage, failure: InterlinguaError | None, options: di
     if failure is not None:
         raise failure
     schema = _schema(options["schema"])
-    if schema is not None and (problem := output_of(text_of(answer.content), schema).problem) is not None:
+    if schema is not None and (problem := OutputType(schema).read(answer).problem) is not None:
         raise FormatError(f"the answer does not match the schema: {problem}", "--schema")
 
 

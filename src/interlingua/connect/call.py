@@ -9,7 +9,7 @@ import contextlib
 import inspect
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Required, TypeAlias, TypedDict
+from typing import Any, Literal, Required, TypeAlias, TypedDict
 
 import msgspec
 from msgspec import Struct
@@ -36,7 +36,16 @@ from ..values.events import (
 from ..values.folding import CUT_OFF
 from ..values.interop import must_propagate
 from ..values.messages import AssistantMessage
-from ..values.request import CallOptions, ModelDescriptor, Options, Request, StreamOptions
+from ..values.request import (
+    CallOptions,
+    ModelDescriptor,
+    Options,
+    OutputSchema,
+    Reasoning,
+    Request,
+    StreamOptions,
+    ToolChoice,
+)
 from .connector import Connector, HttpConnector, account_of
 from .models import Catalogue, own_notes, warm
 from .registry import Foreign, opened
@@ -81,6 +90,41 @@ Fallback: TypeAlias = Model | WithAccess
 _PLAIN = CallOptions()
 
 
+class AskOptions(TypedDict, total=False):
+    """The keyword options of `complete` and `stream`, for type checkers: those of `Options` and of `CallOptions`."""
+
+    fallbacks: Fallback | Sequence[Fallback]
+    retry: Retry | int | None
+    on_retry: OnRetry | None
+    get_api_key: GetApiKey | None
+    max_tokens: int | None
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    stop: str | Sequence[str] | None
+    seed: int | None
+    reasoning: str | int | bool | Reasoning | None
+    tool_choice: str | ToolChoice | None
+    parallel_tools: bool | None
+    output_schema: Mapping[str, Any] | OutputSchema | None
+    cache_retention: Literal["none", "short", "long"] | None
+    session_id: str | None
+    service_tier: str | None
+    metadata: dict[str, Any] | None
+    stream: bool | None
+    extra: dict[str, Any]
+    api_key: str | None
+    headers: dict[str, str] | None
+    signal: Abort | None
+    timeout: float | Timeouts | None
+    base_url: str | None
+    settings: dict[str, str] | None
+    env: Mapping[str, str] | None
+    on_payload: Callable[..., Any] | None
+    on_response: Callable[..., Any] | None
+    thinking: Literal["drop", "text"] | None
+
+
 class Candidate(Struct, frozen=True):
     """A model that may answer a call, and how to call it alone."""
 
@@ -100,6 +144,7 @@ class Call(Struct, frozen=True, kw_only=True):
     signal: Abort
     retry: Retry
     streamed: bool = True
+    is_seen: bool = True  # False where no event reaches the caller: then an answer that broke off is asked for again
     on_retry: OnRetry | None = None
     get_api_key: GetApiKey | None = None
 
@@ -252,7 +297,7 @@ class Attempts:
                             events += batch
                             if events and isinstance(events[-1], Error):
                                 break
-                            if not any(map(_shows, batch)):
+                            if not (any(map(_shows, batch)) if call.is_seen else isinstance(events[-1], Done)):
                                 continue
                             begun, self._kept_back, batch = True, [], events
                         if batch:

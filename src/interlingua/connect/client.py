@@ -2,25 +2,26 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, Unpack, overload
 
 from msgspec.structs import asdict, replace
 
+from ..conversion.inputs import context_of
 from ..dialects import WIRES
 from ..dialects.files.clawtools import read_context
 from ..values.abort import Abort
-from ..values.canonical import message_of
-from ..values.errors import FormatError, InterlinguaError
-from ..values.messages import AssistantMessage, CustomMessage, Message, UserMessage
+from ..values.errors import InterlinguaError, OutputInvalid
+from ..values.messages import AssistantMessage, Message
 from ..values.request import Context, Conversation, ModelDescriptor, Options, Request
 from ..values.validation import check_context
 from . import telemetry
 from .auth.resolver import AuthResolver
-from .call import Attempts, Call, Fallback, GetApiKey, Model, OnRetry, chain, named, options_of
+from .call import AskOptions, Attempts, Call, GetApiKey, Model, OnRetry, chain, named, options_of
 from .connector import Connector, HttpConnector
 from .models import Catalogue, own_notes, own_rows
 from .providers import ROWS, Provider
 from .registry import ConnectorRegistry, models_of
+from .results import CORRECTIONS, OutputType, Result, Spent, T, correction
 from .retry import Breaker, Retry
 from .stream import Stream
 from .transport import Transport
@@ -44,61 +45,79 @@ class Client:
         self._transport = transport
         self._auth = auth
 
-    def stream(
-        self,
-        model: Model,
-        context: Any,
-        *,
-        fallbacks: Fallback | Sequence[Fallback] = (),
-        retry: Retry | int | None = None,
-        on_retry: OnRetry | None = None,
-        get_api_key: GetApiKey | None = None,
-        **options: Any,
-    ) -> Stream:
+    def stream(self, model: Model, context: Any, *, output: Any = None, **options: Unpack[AskOptions]) -> Stream:
         """The answer of a model, event by event.
 
         `context` is a text, a message, a list of messages, a `Context`, a `Conversation` or a `Request`. When the model
         fails before it has said anything, the `fallbacks` are asked in turn, each with the conversation adapted to it.
         `api_key`, `base_url`, `headers` and `settings` are the first model's alone; a fallback that needs its own is
         given as `{"model": …, "api_key": …}`. `get_api_key(provider)` is asked for a key before each attempt; what it
-        gives counts before `api_key`.
+        gives counts before `api_key`. With `output`, a type, `Stream.partial_output` has what came of it so far.
         """
-        return self._begin(True, model, context, fallbacks, retry, on_retry, get_api_key, options)
+        given: dict[str, Any] = {**options}
+        asked = None if output is None else OutputType[Any](output)
+        if asked is not None:
+            _refuse_two_schemas(given)
+            given["output_schema"] = asked.schema
+        stream = self._begin(True, True, model, context, given)
+        stream.output_type = asked
+        return stream
 
+    @overload
     async def complete(
-        self,
-        model: Model,
-        context: Any,
-        *,
-        fallbacks: Fallback | Sequence[Fallback] = (),
-        retry: Retry | int | None = None,
-        on_retry: OnRetry | None = None,
-        get_api_key: GetApiKey | None = None,
-        **options: Any,
-    ) -> AssistantMessage:
+        self, model: Model, context: Any, *, output: type[T], **options: Unpack[AskOptions]
+    ) -> Result[T]: ...
+    @overload
+    async def complete(
+        self, model: Model, context: Any, *, output: None = None, **options: Unpack[AskOptions]
+    ) -> AssistantMessage: ...
+    @overload
+    async def complete(
+        self, model: Model, context: Any, *, output: Any, **options: Unpack[AskOptions]
+    ) -> Result[Any]: ...
+    async def complete(self, model: Model, context: Any, *, output: Any = None, **options: Unpack[AskOptions]) -> Any:
         """The whole answer. A failure is raised, with what had come of the answer as its `partial`.
 
-        It is asked for in one piece, unless `stream=True` is given or the provider only streams.
+        It is asked for in one piece, unless `stream=True` is given or the provider only streams. With `output` (a
+        dataclass, a Struct, a pydantic model, any type, or a JSON Schema) the answer is read as a value of that type
+        and comes in a `Result`. An answer that does not fit is sent back twice at most, with what is wrong; then
+        `OutputInvalid` is raised.
         """
-        streamed = bool(options.get("stream"))
-        stream = self._begin(streamed, model, context, fallbacks, retry, on_retry, get_api_key, options)
+        given: dict[str, Any] = {**options}
+        if output is None:
+            return (await self._whole(model, context, given))[0]
+        asked = OutputType[Any](output)
+        _refuse_two_schemas(given)
+        given["output_schema"] = asked.schema
+        messages: list[Any] = []
+        spent = Spent()
+        for sent_back in range(CORRECTIONS + 1):
+            answer, losses = await self._whole(model, _followed(context, messages) if messages else context, given)
+            messages.append(answer)
+            spent.add(answer)
+            value, problem = asked.read(answer)
+            if problem is None:
+                return Result(output=value, messages=tuple(messages), spent=spent, losses=tuple(losses))
+            if sent_back < CORRECTIONS:
+                messages.append(correction(problem))
+        failure = OutputInvalid(f"the answer does not fit the output type: {problem}")
+        failure.partial = answer
+        raise failure
+
+    async def _whole(self, model: Model, context: Any, options: dict[str, Any]) -> tuple[AssistantMessage, Any]:
+        stream = self._begin(bool(options.get("stream")), False, model, context, options)
         message = await stream.result()
         if stream.failure is not None:
             raise stream.failure
-        return message
+        return message, stream.losses
 
-    def _begin(
-        self,
-        streamed: bool,
-        model: Model,
-        context: Any,
-        fallbacks: Fallback | Sequence[Fallback],
-        retry: Retry | int | None,
-        on_retry: OnRetry | None,
-        get_api_key: GetApiKey | None,
-        options: dict[str, Any],
-    ) -> Stream:
+    def _begin(self, streamed: bool, is_seen: bool, model: Model, context: Any, options: dict[str, Any]) -> Stream:
         """Reads the arguments of a call, once, and begins its stream."""
+        options = dict(options)
+        fallbacks = options.pop("fallbacks", ())
+        retry: Retry | int | None = options.pop("retry", None)
+        on_retry: OnRetry | None = options.pop("on_retry", None)
+        get_api_key: GetApiKey | None = options.pop("get_api_key", None)
         given: Abort | None = options.get("signal")
         signal = given.child() if given is not None else Abort()  # fires when the reader leaves
         wire_options, call_options = options_of({**options, "signal": signal})
@@ -119,6 +138,7 @@ class Client:
             signal=signal,
             retry=self.retry if retry is None else retry if isinstance(retry, Retry) else Retry(attempts=retry + 1),
             streamed=streamed,
+            is_seen=is_seen,
             on_retry=on_retry,
             get_api_key=get_api_key,
         )
@@ -177,6 +197,21 @@ def builtin_connectors(
     return registry
 
 
+def _refuse_two_schemas(options: dict[str, Any]) -> None:
+    if options.get("output_schema") is not None:
+        raise InterlinguaError("output and output_schema are two schemas for one answer; give output alone")
+
+
+def _followed(context: Any, messages: Sequence[Message]) -> Any:
+    """A context with further messages behind it; options of a request stay with it."""
+    if isinstance(context, Conversation):
+        context = context.request()
+    if isinstance(context, Request):
+        return replace(context, context=_followed(context.context, messages))
+    read, _ = _context_of(context, Options())
+    return replace(read, messages=(*read.messages, *messages))
+
+
 def _placed(connector: Connector, model: ModelDescriptor) -> ModelDescriptor:
     """The model with its place: provider, api, and the ways of its host."""
     if isinstance(connector, HttpConnector):
@@ -224,28 +259,12 @@ def _context_of(given: Any, wire_options: Options) -> tuple[Context, Options]:
         }
         extra = {**given.options.extra, **given.extra, **wire_options.extra}  # what only one wire can say goes along
         return read_context(given.context), replace(given.options, **{**fields, "extra": extra})
-    if isinstance(given, str):
-        return Context(messages=(UserMessage(content=given),)), wire_options
     are_json = [isinstance(message, dict) for message in given] if isinstance(given, list | tuple) else []
     if isinstance(given, bytes | dict) or (are_json and all(are_json)):
         from ..conversion import decode
 
         return _context_of(decode(given if isinstance(given, bytes | dict) else list(given)), wire_options)
-    messages = tuple(given) if isinstance(given, list | tuple) else (given,)
-    for message in messages:
-        if not isinstance(message, (*_MESSAGES, dict)):
-            raise FormatError(f"a context is a text, messages, a Context or a request, not {_kind(message)}", "context")
-    messages = tuple(map(message_of, messages))
-    if not messages:
-        raise FormatError("there is nothing to ask: the context has no messages", "context")
-    return Context(messages=messages), wire_options
-
-
-_MESSAGES = (*get_args(Message), CustomMessage)
-
-
-def _kind(value: Any) -> str:
-    return "a list with a string in it" if isinstance(value, str) else type(value).__name__
+    return context_of(given), wire_options
 
 
 @functools.cache
@@ -254,11 +273,22 @@ def default_client() -> Client:
     return Client()
 
 
-def stream(model: Model, context: Any, **options: Any) -> Stream:
+def stream(model: Model, context: Any, *, output: Any = None, **options: Unpack[AskOptions]) -> Stream:
     """The answer of a model, event by event; see `Client.stream`. Never raises once called: failures are events."""
-    return default_client().stream(model, context, **options)
+    return default_client().stream(model, context, output=output, **options)
 
 
-async def complete(model: Model, context: Any, **options: Any) -> AssistantMessage:
-    """The whole answer of a model. A failure is raised, with what had come of the answer as its `partial`."""
-    return await default_client().complete(model, context, **options)
+@overload
+async def complete(model: Model, context: Any, *, output: type[T], **options: Unpack[AskOptions]) -> Result[T]: ...
+@overload
+async def complete(
+    model: Model, context: Any, *, output: None = None, **options: Unpack[AskOptions]
+) -> AssistantMessage: ...
+@overload
+async def complete(model: Model, context: Any, *, output: Any, **options: Unpack[AskOptions]) -> Result[Any]: ...
+async def complete(model: Model, context: Any, *, output: Any = None, **options: Unpack[AskOptions]) -> Any:
+    """The whole answer of a model, or with `output` a `Result` whose `output` is of that type; see `Client.complete`.
+
+    A failure is raised, with what had come of the answer as its `partial`.
+    """
+    return await default_client().complete(model, context, output=output, **options)

@@ -181,9 +181,9 @@ class HttpConnector:
         url = await self._base(model, call, env) + self._path(spoken, model, bool(request.options.stream))
         messages = request.context.messages
         if len(messages) < _LARGE and not any(map(has_image, messages)):  # a picture may have to be resized
-            body, restore, losses = self._body(spoken, request)
+            body, restore, losses = self._body(spoken, request, call)
         else:
-            body, restore, losses = await asyncio.to_thread(self._body, spoken, request)
+            body, restore, losses = await asyncio.to_thread(self._body, spoken, request, call)
         if call.on_payload is not None:
             changed = call.on_payload(body, model)
             changed = await changed if inspect.isawaitable(changed) else changed
@@ -211,8 +211,8 @@ class HttpConnector:
         renewable = auth is not None and auth.mode == "oauth" and (auth.source or "").startswith("stored:")
         return Prepared(url=url, headers=headers, body=data, restore=restore, losses=losses, renewable=renewable)
 
-    def _body(self, spoken: Wire, request: Request) -> "tuple[dict[str, Any], Restore | None, Any]":
-        adapted = adapt(request, request.model, caching=True)
+    def _body(self, spoken: Wire, request: Request, call: CallOptions) -> "tuple[dict[str, Any], Restore | None, Any]":
+        adapted = adapt(request, request.model, thinking=call.thinking or "drop", caching=True)
         encoded = spoken.codec.encode_request(adapted.request)
         body = {**self.row.body, **encoded.body}
         if spoken.http.complete_body is not None:

@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from ..dialects.provider_errors import failure_of
 from ..values.abort import Abort
-from ..values.errors import Aborted, InterlinguaError, TimedOut
+from ..values.errors import Aborted, InterlinguaError, OutputInvalid, TimedOut
 from ..values.events import Done, Error, Start, StreamEvent
 from ..values.folding import CUT_OFF
 from ..values.interop import must_propagate
 from ..values.messages import AssistantMessage
+from .results import OutputType
 
 Batch: TypeAlias = list[StreamEvent]
 Result = TypeVar("Result")
@@ -68,6 +69,7 @@ class Stream:
         self.message: AssistantMessage | None = None
         self.failure: InterlinguaError | None = None
         self.observer: Observer | None = None
+        self.output_type: OutputType[Any] | None = None  # that the answer is to be of
 
     @property
     def losses(self) -> Any:
@@ -78,6 +80,25 @@ class Stream:
     def partial(self) -> AssistantMessage:
         """The message so far; the whole one when it has ended."""
         return self.message or getattr(self._latest, "partial", None) or self._base
+
+    @property
+    def partial_output(self) -> Any:
+        """What has come so far of the output that was asked for: JSON without what is missing, not yet checked."""
+        return None if self.output_type is None else self.output_type.partial(self.partial.text)
+
+    @property
+    def output(self) -> Any:
+        """The output that was asked for, once the stream has ended; raises `OutputInvalid` where it does not fit."""
+        if self.output_type is None or self.message is None:
+            return None
+        if self.failure is not None:
+            raise self.failure
+        value, problem = self.output_type.read(self.message)
+        if problem is not None:
+            failure = OutputInvalid(f"the answer does not fit the output type: {problem}")
+            failure.partial = self.message
+            raise failure
+        return value
 
     def __aiter__(self) -> "Reader":
         return Reader(self)

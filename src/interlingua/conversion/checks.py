@@ -6,7 +6,7 @@ There is one set of rules, and `adapt` holds it: a finding is a repair that `ada
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from msgspec import Struct
 
@@ -15,12 +15,13 @@ from ..dialects.foreign_blocks import understood
 from ..values.canonical import build
 from ..values.errors import DialectError, FormatError
 from ..values.losses import Loss
-from ..values.messages import AgentMessage
-from ..values.request import Conversation, ModelDescriptor, Request
+from ..values.messages import AgentMessage, CustomMessage, Message
+from ..values.request import Context, Conversation, ModelDescriptor, Request
 from .adapting.adapter import adapt, structural_repairs
 from .adapting.work import SHAPE
 from .converting import decode
 from .detection import SELF, detect, is_stream, value_of
+from .inputs import request_of
 
 
 class Finding(Struct, frozen=True):
@@ -81,8 +82,16 @@ ADVICE: dict[str, _Advice] = {
 }
 
 
+_MESSAGES = (*get_args(Message), CustomMessage)
+
+
 def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str | None = None) -> tuple[Finding, ...]:
-    """What is wrong in `data` (JSON in any format, a Conversation or a Request); `target` adds that target's rules."""
+    """What is wrong in `data`: JSON in any format, a Conversation, a Request, a Context or messages.
+
+    `target` adds that target's rules.
+    """
+    if isinstance(data, (Context, *_MESSAGES)) or _are_messages(data):
+        data = request_of(data)
     if isinstance(data, Request):
         return _checked(data, target)
     if isinstance(data, Conversation):
@@ -97,6 +106,10 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
     if mistakes:  # which say more about the same
         findings = tuple(finding for finding in findings if not finding.message.startswith(f"{SHAPE}: "))
     return (*mistakes, *_broken_tree(conversation), *findings)
+
+
+def _are_messages(data: Any) -> bool:
+    return isinstance(data, list | tuple) and bool(data) and all(isinstance(one, _MESSAGES) for one in data)
 
 
 def _broken_tree(conversation: Conversation) -> Iterator[Finding]:

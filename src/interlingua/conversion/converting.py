@@ -20,6 +20,7 @@ from ..values.messages import AssistantMessage
 from ..values.request import Conversation, Entry, ModelDescriptor, Request
 from .adapting import adapter
 from .detection import SELF, as_bytes, chunks_of, detect, is_response, stream_kind, text_of_file, value_of
+from .inputs import Given, conversation_of
 
 
 def decode(data: Any, dialect: str | None = None) -> Conversation:
@@ -60,11 +61,13 @@ def decode(data: Any, dialect: str | None = None) -> Conversation:
     return _conversation(module.decode(value))
 
 
-def encode(conversation: Conversation, dialect: str, *, strict: bool = False, adapt: bool = True) -> Encoded:
+def encode(conversation: Given, dialect: str, *, strict: bool = False, adapt: bool = True) -> Encoded:
     """The conversation in another format, and what that format could not say.
 
+    Messages, a `Context` and a `Request` are conversations, too.
     In strict mode the first loss that is not mere bookkeeping is raised as Unsupported instead.
     """
+    conversation = conversation_of(conversation)
     if dialect == SELF:
         return Encoded(plain(conversation), ())
     module = find(dialect)

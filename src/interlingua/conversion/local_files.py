@@ -1,8 +1,6 @@
-"""Local files: written whole or not at all, and read as content blocks."""
+"""Local files, written whole or not at all."""
 
-import base64
 import contextlib
-import mimetypes
 import os
 import stat
 import sys
@@ -11,13 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from ..values.errors import FormatError, InterlinguaError
-from ..values.messages import AudioBlock, DocumentBlock, ImageBlock
-from . import resizing
-
-MAX_ATTACHED_BYTES = 50 * 1024 * 1024
-
-Attachment = ImageBlock | AudioBlock | DocumentBlock
+from ..values.errors import InterlinguaError
 
 
 @contextlib.contextmanager
@@ -73,42 +65,3 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def attached(path: str) -> Attachment:
-    """The block for a file: what it is tells its first bytes, else its name. A web address is passed on as one."""
-    if path.startswith(("http://", "https://")):
-        return _linked(path)
-    place = Path(path).expanduser()
-    if not place.is_file():
-        raise FormatError(f"{path}: no such file to attach", "--attach")
-    if place.stat().st_size > MAX_ATTACHED_BYTES:
-        raise FormatError(
-            f"{path}: {place.stat().st_size} bytes; attachments have at most {MAX_ATTACHED_BYTES}", "--attach"
-        )
-    return _block(place, place.read_bytes())
-
-
-def _linked(url: str) -> Attachment:
-    kind = mimetypes.guess_type(url.partition("?")[0])[0] or ""
-    return ImageBlock(url=url) if kind.startswith("image/") else DocumentBlock(url=url, mime_type=kind or None)
-
-
-def _block(place: Path, raw: bytes) -> Attachment:
-    data = base64.b64encode(raw).decode("ascii")
-    kind = resizing.sniff(data) or mimetypes.guess_type(place.name)[0] or ""
-    if kind.startswith("audio/"):
-        return AudioBlock(data=data, mime_type=kind)
-    if kind.startswith("image/"):
-        return ImageBlock(data=data, mime_type=kind)
-    if kind != "application/pdf" and (text := _text(raw)) is not None:
-        return DocumentBlock(text=text, mime_type="text/plain", title=place.name)
-    return DocumentBlock(data=data, mime_type=kind or "application/octet-stream", title=place.name)
-
-
-def _text(raw: bytes) -> str | None:
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return None
-    return None if "\0" in text else text

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..agent import Agent, Limits
 from ..agent.batch import NOT_RUN, UNKNOWN, result_message
 from ..agent.history import Stored
-from ..agent.loop import Spent, output_of
+from ..connect.results import Spent
 from ..sessions import Session, SessionError, SessionNotFound
 from ..tools.tool import ToolResult
 from ..values.abort import Abort
@@ -30,7 +30,7 @@ async def executed(order: Order, session: Session, signal: Abort) -> Outcome:
     agent.history.reload()
     before = _since_prompt(order, session)
     limits = agent.limits
-    reason = _spent(before).over(limits) if before else None
+    reason = limits.reached(_spent(before)) if before else None
     if session.unfinished_calls() or (reason is None and _is_open(agent)):
         agent.limits = _left(limits, _spent(before))
         result = await agent.continue_(signal=signal)
@@ -114,7 +114,7 @@ def _left(limits: Limits, spent: Spent) -> Limits:
 
 def _named(reason: str, limits: Limits, spent: Spent) -> str:
     """The reason with the agent's own limit, not the remaining one."""
-    return spent.over(limits) or reason if reason.startswith("limit: ") else reason
+    return limits.reached(spent) or reason if reason.startswith("limit: ") else reason
 
 
 def _is_open(agent: Agent) -> bool:
@@ -141,9 +141,7 @@ def _outcome(reason: str, agent: Agent, messages: Sequence[AgentMessage]) -> Out
     return Outcome(
         reason=reason,
         text=text,
-        output=output_of(text, agent.output_schema.schema).value
-        if agent.output_schema is not None and reason == "done"
-        else None,
+        output=agent.output.read(answers[-1]).value if agent.output is not None and reason == "done" else None,
         turns=spent.turns,
         tokens=spent.tokens,
         cost=spent.cost,

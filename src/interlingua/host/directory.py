@@ -11,7 +11,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from ..agent.agent import Agent, Result
+from ..agent.agent import Agent
+from ..connect.results import Result
 from ..sessions.session import Session
 from ..sessions.store import SessionError, SessionInfo, SessionNotFound, Store
 from ..tools.tool import Tool, ToolContext

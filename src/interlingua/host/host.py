@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from ..agent.agent import Agent, Prompt, Result
-from ..agent.loop import Spent
+from ..agent.agent import Agent, Prompt
 from ..connect.debug import DebugConnector
+from ..connect.results import Result, Spent
 from ..sessions.session import Session, store_at
 from ..sessions.store import SessionError, Store
 from ..tools.tool import Tool, ToolContext

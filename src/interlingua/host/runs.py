@@ -9,8 +9,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..agent.agent import Result
-from ..agent.loop import Spent
+from ..connect.results import Result, Spent
 from ..tools.fs import context_bridge, local_bridge
 from ..tools.results import untrusted
 from ..tools.tool import MissingContext, ToolContext

@@ -6,10 +6,11 @@ A tool's module is imported when the tool is created. A row whose module is miss
 import importlib
 import importlib.util
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from ..values.errors import FormatError
 from ..values.interop import describe, must_propagate
 from .registry import OPENCLAW, ToolRegistry, named, no_match, unknown_group
 from .tool import Tool, ToolContext, ToolMeta, ToolProfile, ToolSection
@@ -126,6 +127,24 @@ def discover_core_tools(
             _register(registry, row, meta, warn)
     if openclaw_root is not None:
         _search(registry, openclaw_root, warn)
+
+
+def core_tools(names: Iterable[str], context: ToolContext | None = None) -> list[Tool]:
+    """Core tools by their ids (`read`, `exec`) or groups (`group:fs`); raises for one that is unknown or needs more."""
+    wanted = list(dict.fromkeys(names))
+    for name in wanted:
+        problem = unknown_group(name, GROUPS)
+        if problem is None and not any(named(_meta(row), (name,)) for row in ROWS):
+            problem = no_match(name, [row.id for row in ROWS])
+        if problem is not None:
+            raise FormatError(problem, "tools")
+    registry = ToolRegistry()
+    discover_core_tools(registry, include=wanted)
+    tools = registry.resolve_all(context)
+    for one in registry.skipped:
+        if one.id in wanted:
+            raise FormatError(f"the core tool {one.id} cannot be used here: {one.reason}", "tools")
+    return tools
 
 
 def _register(registry: ToolRegistry, row: Row, meta: ToolMeta, warn: OnLoadWarning) -> None:

@@ -2,18 +2,18 @@
 
 import asyncio
 import inspect
-import re
 import types
 import typing
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any, NamedTuple, overload
 
 import msgspec
 
 from ..values.abort import Abort
+from ..values.docstrings import parse_docstring
 from ..values.errors import FormatError, ToolInputError
 from ..values.interop import call_contained
+from ..values.python_types import Mismatch, Schemas, convert
 from .results import as_result
 from .tool import Execute, Tool, ToolResult, ToolUpdateCallback
 
@@ -127,24 +127,16 @@ def _without_none(hint: Any) -> Any:
 
 def _schema(parameters: list[_Parameter], described: dict[str, str], named: str) -> dict[str, Any]:
     shown = [parameter for parameter in parameters if parameter.special is None]
-    try:
-        schemas, components = msgspec.json.schema_components(
-            [parameter.hint for parameter in shown], schema_hook=_foreign_schema, ref_template="#/$defs/{name}"
-        )
-    except TypeError as error:
-        raise FormatError(f"the tool {named} has a type hint without a JSON Schema: {error}", named) from error
-    shared: dict[str, Any] = {}
-    for name, schema in components.items():
-        _share(name, _hoisted(schema, shared, named), shared, named)
+    schemas = Schemas(named)
     properties = {
-        parameter.name: _property(parameter, _hoisted(schema, shared, named), described.get(parameter.name))
-        for parameter, schema in zip(shown, schemas, strict=True)
+        parameter.name: _property(parameter, schemas.of(parameter.hint), described.get(parameter.name))
+        for parameter in shown
     }
     out: dict[str, Any] = {"type": "object", "properties": properties}
     if required := [parameter.name for parameter in shown if parameter.required]:
         out["required"] = required
     out["additionalProperties"] = False
-    return out | ({"$defs": shared} if shared else {})
+    return out | ({"$defs": schemas.shared} if schemas.shared else {})
 
 
 def _property(parameter: _Parameter, schema: dict[str, Any], description: str | None) -> dict[str, Any]:
@@ -157,33 +149,6 @@ def _property(parameter: _Parameter, schema: dict[str, Any], description: str | 
     except (TypeError, ValueError):
         return schema  # a default without a JSON form is not in the schema
     return {**schema, "default": default}
-
-
-def _foreign_schema(hint: Any) -> dict[str, Any]:
-    if not _is_pydantic(hint):
-        raise NotImplementedError
-    schema: dict[str, Any] = hint.model_json_schema(ref_template="#/$defs/{model}")
-    return schema
-
-
-def _hoisted(node: Any, shared: dict[str, Any], named: str) -> Any:
-    """The schema with pydantic's nested `$defs` moved to the root, where references look for them."""
-    if isinstance(node, list):
-        return [_hoisted(item, shared, named) for item in node]
-    if not isinstance(node, dict):
-        return node
-    for name, schema in node.get("$defs", {}).items():
-        _share(name, schema, shared, named)
-    return {key: _hoisted(value, shared, named) for key, value in node.items() if key != "$defs"}
-
-
-def _share(name: str, schema: Any, shared: dict[str, Any], named: str) -> None:
-    if shared.setdefault(name, schema) != schema:
-        raise FormatError(f"the tool {named} uses two types with the name {name}: rename one", named)
-
-
-def _is_pydantic(hint: Any) -> bool:
-    return isinstance(hint, type) and hasattr(hint, "model_json_schema") and hasattr(hint, "model_validate")
 
 
 def _plain(value: Any) -> Any:
@@ -245,90 +210,6 @@ def _converted(parameters: list[_Parameter], params: dict[str, Any]) -> dict[str
 
 def _argument(parameter: _Parameter, value: Any) -> Any:
     try:
-        return msgspec.convert(value, parameter.hint, dec_hook=_foreign_value)
-    except (msgspec.ValidationError, ValueError) as error:  # pydantic's errors are ValueErrors
-        raise ToolInputError(f"{parameter.name}: {error}") from error
-
-
-def _foreign_value(hint: Any, value: Any) -> Any:
-    return hint.model_validate(value) if _is_pydantic(hint) else value
-
-
-# --- docstrings -----------------------------------------------------------------------------------------------------
-
-_ARGUMENTS = ("args", "arguments", "parameters", "params", "other parameters", "keyword args")
-_SECTION = re.compile(
-    rf"(?P<title>{'|'.join(_ARGUMENTS)}|returns?|yields?|raises|examples?|notes?|see also)(?P<colon>:)?",
-    re.IGNORECASE,
-)
-_RULE = re.compile(r"-{3,}")
-_GOOGLE = re.compile(r"(?P<name>\*{0,2}\w+)\s*(\([^)]*\))?\s*:\s*(?P<text>.*)")
-_NUMPY = re.compile(r"(?P<names>\w+(\s*,\s*\w+)*)(\s*:.*)?")
-_SPHINX = re.compile(r":(param|parameter|arg|argument|key)\s+(?:[^:]*?\s)?(?P<name>\w+):\s*(?P<text>.*)")
-_SPHINX_OTHER = re.compile(r":(type|returns?|rtype|raises?|yields?)\b")
-
-
-def parse_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The text before the first section, and the description of each parameter."""
-    lines = inspect.cleandoc(text).splitlines()
-    starts = [at for at in range(len(lines)) if _starts_section(lines, at)]
-    summary = "\n".join(lines[: starts[0]] if starts else lines).strip()
-    described: dict[str, str] = {}
-    for start, end in pairwise((*starts, len(lines))):
-        described |= _section(lines[start:end])
-    return summary, {name: given for name, given in described.items() if given}
-
-
-def _starts_section(lines: list[str], at: int) -> bool:
-    line = lines[at].rstrip()
-    if line.startswith(":"):
-        return bool(_SPHINX.match(line) or _SPHINX_OTHER.match(line))
-    title = _SECTION.fullmatch(line)
-    return bool(title and (title["colon"] or _ruled(lines, at)))
-
-
-def _ruled(lines: list[str], at: int) -> bool:
-    return at + 1 < len(lines) and bool(_RULE.fullmatch(lines[at + 1].strip()))
-
-
-def _section(lines: list[str]) -> dict[str, str]:
-    if found := _SPHINX.match(lines[0]):
-        return {found["name"]: _joined([found["text"], *lines[1:]])}
-    title = _SECTION.fullmatch(lines[0].rstrip())
-    if not title or title["title"].lower() not in _ARGUMENTS:
-        return {}
-    return _numpy_section(lines[2:]) if _ruled(lines, 0) else _google_section(lines[1:])
-
-
-def _google_section(lines: list[str]) -> dict[str, str]:
-    described: dict[str, list[str]] = {}
-    indent = min((_indent(line) for line in lines if line.strip()), default=0)
-    current: list[str] = []
-    for line in lines:
-        found = _GOOGLE.fullmatch(line.strip()) if _indent(line) == indent else None
-        if found:
-            current = described.setdefault(found["name"].lstrip("*"), [found["text"]])
-        elif line.strip():
-            current.append(line)
-    return {name: _joined(given) for name, given in described.items()}
-
-
-def _numpy_section(lines: list[str]) -> dict[str, str]:
-    described: dict[str, list[str]] = {}
-    current: list[str] = []
-    for line in lines:
-        found = _NUMPY.fullmatch(line.rstrip()) if line.strip() and not _indent(line) else None
-        if found:
-            current = []
-            described |= {name.strip(): current for name in found["names"].split(",")}
-        elif line.strip():
-            current.append(line)
-    return {name: _joined(given) for name, given in described.items()}
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
-
-
-def _joined(lines: list[str]) -> str:
-    return " ".join(line.strip() for line in lines if line.strip())
+        return convert(value, parameter.hint, parameter.name)
+    except Mismatch as error:
+        raise ToolInputError(str(error)) from error

@@ -142,6 +142,10 @@ class BadRequest(ProviderError):
     """The provider understood the request and will not serve it as it is."""
 
 
+class OutputInvalid(InterlinguaError):
+    """The model's answers never fitted the type that was asked for; `partial` is the last of them."""
+
+
 class ToolInputError(InterlinguaError):
     """A tool was called with arguments it cannot use."""
 

@@ -4,7 +4,8 @@ Python names are snake_case, JSON names camelCase. `extra` holds, under the name
 that wire can say; nothing else ever lives there. Identity (ids, parents) belongs to the transcript entry, not here.
 """
 
-from typing import Any, Literal, TypeAlias, get_args
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct, StructMeta
 
@@ -161,6 +162,7 @@ Block: TypeAlias = (
     | OpaqueBlock
 )
 Content: TypeAlias = str | tuple[Block, ...] | None
+Given: TypeAlias = str | Sequence[Block] | None  # what becomes content when a message is made
 _BLOCKS = frozenset(get_args(Block))
 
 
@@ -220,9 +222,20 @@ class Usage(Value, frozen=True, kw_only=True):
 
 
 class _MessageType(StructMeta):
-    """Refuses content that is none when a message is made in Python. Decoding does not pass through here."""
+    """Takes the content first, and refuses what is none, when a message is made in Python.
 
-    def __call__(cls, **fields: Any) -> Any:
+    Decoding does not pass through here.
+    """
+
+    def __call__(cls, *contents: Any, **fields: Any) -> Any:
+        if contents:
+            if len(contents) > 1 or "content" in fields:
+                raise FormatError(
+                    f"{cls.__name__} has one content; give blocks as a list: {cls.__name__}([…])", "content"
+                )
+            fields["content"] = contents[0]
+        if cls is ToolResultMessage:
+            fields.setdefault("is_error", False)
         content = fields.get("content")
         if content is not None and type(content) is not str:
             fields["content"] = _checked_content(content, cls.__name__)
@@ -258,6 +271,17 @@ class Spoken(Value, frozen=True, kw_only=True, metaclass=_MessageType):
 class UserMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="user"):
     """What a person wrote, or what a program put in for the model to read: then `origin` is "program"."""
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            content: Given,
+            *,
+            timestamp: int | None = None,
+            origin: str | None = None,
+            extra: Extra = {},  # noqa: B006
+        ) -> None: ...
+
     content: Content
     timestamp: int | None = None
     origin: str | None = None
@@ -269,6 +293,25 @@ class AssistantMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag=
 
     `model` is the model asked for; `response_model` the one that answered, where the wire says another.
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            content: Given,
+            *,
+            api: str | None = None,
+            provider: str | None = None,
+            model: str | None = None,
+            usage: Usage | None = None,
+            stop_reason: StopReason | None = None,
+            stop_detail: str | None = None,
+            error_message: str | None = None,
+            timestamp: int | None = None,
+            response_id: str | None = None,
+            response_model: str | None = None,
+            extra: Extra = {},  # noqa: B006
+        ) -> None: ...
 
     content: Content
     api: str | None = None
@@ -296,11 +339,26 @@ class AssistantMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag=
 class ToolResultMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="toolResult"):
     """What a tool gave. `details` is for programs and never shown to a model."""
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            content: Given,
+            *,
+            tool_call_id: str,
+            tool_name: str | None = None,
+            details: Any = None,
+            is_error: bool = False,
+            timestamp: int | None = None,
+            cache: CacheMarker | None = None,
+            extra: Extra = {},  # noqa: B006
+        ) -> None: ...
+
     tool_call_id: str
     tool_name: str | None = None
     content: Content
     details: Any = None
-    is_error: bool  # required, so that a plain `false` is still written
+    is_error: bool  # required in JSON, so that a plain `false` is still written; False unless given in Python
     timestamp: int | None = None
     cache: CacheMarker | None = None
     extra: Extra = {}
@@ -308,6 +366,17 @@ class ToolResultMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag
 
 class SystemMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="system"):
     """Instructions that come later than the system prompt. `developer` where the wire's role says so."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            content: Given,
+            *,
+            developer: bool = False,
+            timestamp: int | None = None,
+            extra: Extra = {},  # noqa: B006
+        ) -> None: ...
 
     content: Content
     developer: bool = False

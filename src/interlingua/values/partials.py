@@ -58,8 +58,13 @@ def grown(block: Block, text: str) -> Block:
 
 def partial_arguments(text: str) -> dict[str, Any]:
     """The object that an unfinished JSON text amounts to, `{}` when it cannot be read as one."""
-    try:
-        value = jiter.from_json(text.encode("utf-8", "replace"), partial_mode="trailing-strings", cache_mode="none")
-    except ValueError:
-        return {}
+    value = partial_value(text)
     return value if isinstance(value, dict) else {}
+
+
+def partial_value(text: str) -> Any:
+    """What an unfinished JSON text amounts to; None when it cannot be read."""
+    try:
+        return jiter.from_json(text.encode("utf-8", "replace"), partial_mode="trailing-strings", cache_mode="none")
+    except ValueError:
+        return None

@@ -181,7 +181,8 @@ class CallOptions(Value, frozen=True, kw_only=True):
 
     `timeout` is in seconds, for the first event and for every silence after it (or a `Timeouts`); `settings` fill the
     blanks of a provider's address (region, project, …); `env` stands in for the environment; `on_payload` may replace
-    the body before it is sent, `on_response` sees the status and the headers.
+    the body before it is sent, `on_response` sees the status and the headers. `thinking="text"` sends reasoning that
+    the model cannot verify as text; it is left out otherwise.
     """
 
     api_key: str | None = None
@@ -193,6 +194,7 @@ class CallOptions(Value, frozen=True, kw_only=True):
     env: Any = None
     on_payload: Any = None
     on_response: Any = None
+    thinking: Literal["drop", "text"] | None = None
 
     def __repr__(self) -> str:
         shown = [f for f in self.__struct_fields__ if getattr(self, f) is not None]
@@ -214,6 +216,7 @@ class StreamOptions(Options, frozen=True, kw_only=True):
     env: Any = None
     on_payload: Any = None
     on_response: Any = None
+    thinking: Literal["drop", "text"] | None = None
 
     @classmethod
     def of(cls, options: Options, call: CallOptions) -> "StreamOptions":

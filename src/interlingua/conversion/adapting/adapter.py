@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ...values.losses import Loss
 from ...values.messages import AssistantMessage, Block, ToolCall, blocks_of
 from ...values.request import ModelDescriptor, Request
+from ..inputs import Given, request_of
 from ..tokens import taken
 from . import custom_tools
 from .blocks import drop_unsupported, fit_arguments
@@ -109,7 +110,7 @@ _IN_TOOLS = re.compile(r"\$\.tools\[(\d+)\](.*)", re.DOTALL)
 
 
 def adapt(
-    request: Request,
+    request: Given,
     target: ModelDescriptor | str,
     *,
     thinking: Literal["drop", "text"] = "drop",
@@ -117,10 +118,11 @@ def adapt(
 ) -> Adapted:
     """The request as `target` (a model, or the name of a dialect) can take it, and what that cost.
 
+    Messages, a `Context` and a `Conversation` are requests, too.
     `thinking` says what becomes of reasoning that the target cannot verify: dropped, or turned into plain text. With
     `caching`, `options.cache_retention` becomes cache markers where the provider caches only what is marked.
     """
-    work = Work(request, target, thinking)
+    work = Work(request if isinstance(request, Request) else request_of(request), target, thinking)
     work.caching = caching
     for repair in _PASSES:
         repair(work)

@@ -1,0 +1,341 @@
+"""Calls for programs without an event loop; `interlingua.sync` is their public face.
+
+An event loop is borrowed for each call and driven by the thread that waits, so no event passes from one thread to
+another. A loop that is given back keeps its connections for the next call. Any number of threads may call.
+"""
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+from ..values.events import StreamEvent
+from ..values.messages import AssistantMessage
+
+if TYPE_CHECKING:
+    from ..values.errors import InterlinguaError
+    from .call import AskOptions, Model
+    from .results import Result
+    from .stream import Stream as AsyncStream
+
+T = TypeVar("T")
+
+
+class _Loops:
+    """Event loops, those that nobody uses now with the one that was used last on top."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free: list[asyncio.AbstractEventLoop] = []
+        self._lent: set[asyncio.AbstractEventLoop] = set()
+
+    def borrow(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            loop = self._free.pop() if self._free else asyncio.new_event_loop()
+            self._lent.add(loop)
+        return loop
+
+    def give_back(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            if loop in self._lent:
+                self._lent.remove(loop)
+                self._free.append(loop)
+
+    def close(self) -> None:
+        """Closes the loops that nobody drives, and what is open on them; the next call begins another."""
+        with self._lock:
+            loops = [loop for loop in (*self._free, *self._lent) if not loop.is_running()]
+            self._free.clear()
+            self._lent.difference_update(loops)
+        for loop in loops:
+            _drive(loop, _wind_up(loop))
+            loop.close()
+
+    def close_free(self) -> None:
+        """Before a fork: parent and child must not share connections, nor what watches them."""
+        with self._lock:
+            loops, self._free = self._free, []
+        for loop in loops:
+            _drive(loop, _wind_up(loop))
+            loop.close()
+
+    def forked(self) -> None:
+        """In the child, where the lock may be held by a thread that is not there."""
+        self._lock = threading.Lock()
+
+
+async def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+    await loop.shutdown_asyncgens()
+    await loop.shutdown_default_executor()
+
+
+def _drive(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    """Runs a loop until some work is done. Whoever interrupts the wait cancels the work."""
+    task, interrupt = loop.create_task(work), _Interrupt()
+    with interrupt:
+        return interrupt.wait(loop, task, lambda: loop.run_until_complete(task))
+
+
+def _is_inside_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+class _Interrupt:
+    """Has Ctrl-C cancel the task that is waited for, as `asyncio.Runner` does.
+
+    Raised in the midst of the loop, `KeyboardInterrupt` would hit any task. While nothing is waited for it is raised as
+    ever, so one stays in place for all the waits of a stream.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+        self._came = False
+        self._depth = 0
+        self._handles = False
+
+    def __enter__(self) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self._handles = _is_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            if self._handles:
+                signal.signal(signal.SIGINT, self._handle)
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0 and self._handles and _is_main_thread():
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def wait(self, loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]", run: Callable[[], T]) -> T:
+        """Runs a loop that has work in a task."""
+        self._waiting = loop, task
+        try:
+            return run() if not _is_inside_a_loop() else _run_beside(loop, task, run)
+        except BaseException:
+            if not task.done() and not loop.is_running():  # by somebody's own handler of a signal
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    loop.run_until_complete(task)
+            raise
+        finally:
+            self._waiting = None
+            if self._came:
+                self._came = False
+                raise KeyboardInterrupt
+
+    def _handle(self, number: int, frame: Any) -> None:
+        if self._waiting is None or self._came:  # a second time: it does not end by itself
+            signal.default_int_handler(number, frame)
+        else:
+            self._came = True
+            loop, task = self._waiting
+            task.cancel()
+            loop.call_soon_threadsafe(int)  # wakes the loop
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _run_beside(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]", run: Callable[[], T]) -> T:
+    """A thread runs one loop at a time: inside another one, or a callback of ours, a further thread waits."""
+    with concurrent.futures.ThreadPoolExecutor(1, "interlingua-sync") as other:
+        waiting = other.submit(run)
+        try:
+            return waiting.result()
+        except BaseException:
+            if not waiting.done():
+                loop.call_soon_threadsafe(task.cancel)
+            raise
+
+
+_loops = _Loops()
+close = _loops.close
+atexit.register(close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_loops.close_free, after_in_child=_loops.forked)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """The outcome of some work."""
+    loop = _loops.borrow()
+    try:
+        return _drive(loop, _after_news(work))
+    finally:
+        _loops.give_back(loop)
+
+
+async def _after_news(work: Coroutine[Any, Any, T]) -> T:
+    """Does some work on a loop that has rested: it first notices which of its connections were closed meanwhile."""
+    await asyncio.sleep(0)
+    return await work
+
+
+class SyncStream:
+    """The events of one answer, for a plain `for` loop. Leaving the loop closes the connection."""
+
+    def __init__(self, stream: "AsyncStream") -> None:
+        self._stream = stream
+        self._loop: asyncio.AbstractEventLoop | None = None  # from the first event to the end
+        self._pump: asyncio.Task[None] | None = None  # asks for events; it goes on only while somebody waits for some
+        self._pumping = False
+        self._interrupt = _Interrupt()
+        self._driving = threading.Lock()  # one thread drives the loop; others wait for what it brings
+
+    @property
+    def message(self) -> AssistantMessage | None:
+        """The whole message, once the stream has ended."""
+        return self._stream.message
+
+    @property
+    def partial(self) -> AssistantMessage:
+        """The message so far."""
+        return self._stream.partial
+
+    @property
+    def failure(self) -> "InterlinguaError | None":
+        """What went wrong, typed, once the stream has ended in an error."""
+        return self._stream.failure
+
+    @property
+    def losses(self) -> Any:
+        return self._stream.losses
+
+    @property
+    def partial_output(self) -> Any:
+        """What has come so far of the output that was asked for; see `Stream.partial_output`."""
+        return self._stream.partial_output
+
+    @property
+    def output(self) -> Any:
+        """The output that was asked for, once the stream has ended; see `Stream.output`."""
+        return self._stream.output
+
+    def result(self) -> AssistantMessage:
+        """The whole message, however it ended."""
+        with self._interrupt:
+            while self._stream.message is None:
+                self._more()
+                if not self._stream.readers:
+                    while self._stream.take() is not None:
+                        pass
+        return self._stream.message
+
+    def close(self) -> None:
+        """Leaves the stream."""
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            self._stream.leave()
+        elif self._driving.acquire(blocking=False):
+            try:
+                _drive(loop, self._stream.aclose())
+                self._end(loop)
+            finally:
+                self._driving.release()
+        else:  # another thread waits for events: that ends
+            with contextlib.suppress(RuntimeError):  # the loop has just closed
+                loop.call_soon_threadsafe(self._stream.leave)
+
+    def __iter__(self) -> Iterator[StreamEvent]:
+        reader = aiter(self._stream)
+        take = self._stream.take
+        self._interrupt.__enter__()
+        try:
+            while (event := take()) is not None or self._more_for_reader():
+                if event is not None:
+                    yield event
+        finally:
+            if self._stream.message is None and not sys.is_finalizing():
+                self.close()
+            self._interrupt.__exit__()
+            del reader
+
+    def __enter__(self) -> "SyncStream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _more_for_reader(self) -> bool:
+        """Waits until there are events; False at the end."""
+        if self._stream.message is None:
+            with self._driving:
+                if self._stream.message is None and not self._stream.waiting:
+                    self._wait()
+        return self._stream.message is None or self._stream.waiting > 0
+
+    def _more(self) -> None:
+        """Waits for events, or for the end."""
+        with self._driving:
+            if self._stream.message is None:
+                self._wait()
+        time.sleep(0)  # a thread that loops over the events may have its turn
+
+    def _wait(self) -> None:
+        """Drives the loop until the pump has got something."""
+        loop, pump = self._loop, self._pump
+        if loop is None or pump is None or loop.is_closed():
+            loop = self._loop = _loops.borrow()
+            pump = self._pump = loop.create_task(_after_news(self._bring(loop)))
+        self._pumping = True
+        try:
+            self._interrupt.wait(loop, pump, loop.run_forever)
+        finally:
+            self._pumping = False
+            if self._stream.message is not None:
+                self._end(loop)
+
+    async def _bring(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            while self._stream.message is None:
+                await self._stream.more()
+                if self._pumping:
+                    loop.stop()
+        finally:
+            if self._pumping:
+                loop.stop()
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Gives the loop back when the pump has ended, which the end of the stream makes it do."""
+        pump, self._pump, self._loop = self._pump, None, None
+        if pump is not None and not pump.done():
+            self._interrupt.wait(loop, pump, lambda: loop.run_until_complete(pump))
+        _loops.give_back(loop)
+        if pump is not None and not pump.cancelled() and (failure := pump.exception()) is not None:
+            raise failure
+
+
+def stream(model: "Model", context: Any, *, output: Any = None, **options: "Unpack[AskOptions]") -> SyncStream:
+    """As `interlingua.stream`, for a plain `for` loop."""
+    from .client import stream as begin
+
+    return SyncStream(begin(model, context, output=output, **options))
+
+
+@overload
+def complete(model: "Model", context: Any, *, output: type[T], **options: "Unpack[AskOptions]") -> "Result[T]": ...
+@overload
+def complete(
+    model: "Model", context: Any, *, output: None = None, **options: "Unpack[AskOptions]"
+) -> AssistantMessage: ...
+@overload
+def complete(model: "Model", context: Any, *, output: Any, **options: "Unpack[AskOptions]") -> "Result[Any]": ...
+def complete(model: "Model", context: Any, *, output: Any = None, **options: "Unpack[AskOptions]") -> Any:
+    """As `interlingua.complete`, without `await`."""
+    from .client import complete as ask
+
+    return run(ask(model, context, output=output, **options))

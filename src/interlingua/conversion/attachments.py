@@ -1,0 +1,192 @@
+"""Pictures, sounds and documents as blocks: from a path, bytes, an open file or an address, checked when made."""
+
+import base64
+import mimetypes
+import os
+import stat
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from ..values.errors import FormatError
+from ..values.messages import AudioBlock, DocumentBlock, ImageBlock
+from . import resizing
+
+Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]
+
+MAX_BYTES = 100_000_000  # no provider takes larger files inline
+_SCHEMES = ("http", "https", "gs", "s3", "data")
+
+
+def image(source: Source, *, mime_type: str | None = None, detail: str | None = None) -> ImageBlock:
+    """A picture for a message: `il.image("photo.png")`, `il.image(data)`, `il.image("https://…/photo.png")`.
+
+    An address is not opened here: the provider, or whoever adapts the request, reads it.
+    """
+    if (url := _address(source)) is not None:
+        return ImageBlock(url=url, mime_type=mime_type, detail=detail)
+    data, name = _data(source)
+    seen = _seen(data) or mime_type or _guessed(name)
+    if seen is None or not seen.startswith("image/"):
+        raise FormatError(f"{_called(name)} is no picture ({seen or 'of an unknown type'}); {_OTHERS}", "image")
+    return ImageBlock(data=base64.b64encode(data).decode(), mime_type=seen, detail=detail)
+
+
+def audio(source: Source, *, mime_type: str | None = None) -> AudioBlock:
+    """A sound for a message, as `image` makes pictures."""
+    if (url := _address(source)) is not None:
+        return AudioBlock(url=url, mime_type=mime_type)
+    data, name = _data(source)
+    guessed = mime_type or _guessed(name)
+    seen = _seen(data)
+    if seen is None or not seen.startswith("audio/"):  # containers of sound are containers of film, too
+        seen = guessed if guessed is not None and guessed.startswith("audio/") else seen
+    if seen is None or not seen.startswith("audio/"):
+        raise FormatError(f"{_called(name)} is no sound ({seen or 'of an unknown type'}); {_OTHERS}", "audio")
+    return AudioBlock(data=base64.b64encode(data).decode(), mime_type=seen)
+
+
+def document(source: Source, *, mime_type: str | None = None, title: str | None = None) -> DocumentBlock:
+    """A PDF, a text or any other file for a message; what is UTF-8 text of a text type is given as text."""
+    if (url := _address(source)) is not None:
+        return DocumentBlock(url=url, mime_type=mime_type, title=title)
+    data, name = _data(source)
+    kind = mime_type or _seen(data) or _guessed(name)
+    title = title or (Path(name).name if name else None)
+    if kind is None or kind.startswith("text/"):
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError:
+            text = None
+        if text is not None and "\0" not in text:
+            return DocumentBlock(text=text, mime_type=kind or "text/plain", title=title)
+        if kind is None:
+            raise FormatError(f"the type of {_called(name)} is not known; give mime_type=…", "document")
+    return DocumentBlock(data=base64.b64encode(data).decode(), mime_type=kind, title=title)
+
+
+_OTHERS = "use il.image, il.audio or il.document for what it is, or give mime_type=…"
+
+
+def images_of(given: Any, path: str = "images") -> tuple[ImageBlock, ...]:
+    """Pictures as blocks: one or several of what `image` takes, or blocks."""
+    if isinstance(given, ImageBlock | str | bytes | os.PathLike):
+        given = (given,)
+    blocks = []
+    for at, one in enumerate(given):
+        try:
+            blocks.append(one if isinstance(one, ImageBlock) else image(one))
+        except FormatError as error:
+            raise FormatError(error.message, f"{path}[{at}]") from None
+    return tuple(blocks)
+
+
+def _address(source: Source) -> str | None:
+    """The source if it is an address; one of a file is a path."""
+    if not isinstance(source, str):
+        return None
+    scheme = source.partition(":")[0].lower()
+    return source if scheme in _SCHEMES and ":" in source else None
+
+
+def _data(source: Source) -> tuple[bytes, str | None]:
+    """The bytes, and the name of their file where there is one."""
+    if isinstance(source, bytes | bytearray | memoryview):
+        data, name = bytes(source), None
+    elif isinstance(source, str | os.PathLike):
+        name = os.fspath(source)
+        if name.startswith("file:"):
+            name = unquote(urlsplit(name).path)
+        data = _read(name)
+    elif callable(getattr(source, "read", None)):
+        read: Any = source.read(MAX_BYTES + 1)
+        if not isinstance(read, bytes):
+            raise FormatError("the file is open as text; open it in binary mode, with 'rb'", "source")
+        data, name = read, getattr(source, "name", None)
+        name = name if isinstance(name, str) else None
+    else:
+        what = type(source).__name__
+        raise FormatError(f"{what} is no file; give a path, bytes, an open file or an address, or a block", "source")
+    if not data:
+        raise FormatError(f"{_called(name)} is empty; give a file with something in it", "source")
+    if len(data) > MAX_BYTES:
+        raise FormatError(
+            f"{_called(name)} has more than {MAX_BYTES:,} bytes; upload it and give its address", "source"
+        )
+    return data, name
+
+
+def _read(name: str) -> bytes:
+    path = Path(name).expanduser()
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever, a device never end
+            raise FormatError(f"{name} is not a regular file; give the path of one", "source")
+        if path.stat().st_size > MAX_BYTES:
+            raise _too_large(name)
+        return path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        why = getattr(error, "strerror", None) or str(error)
+        raise FormatError(f"cannot read {name!r}: {why}; check the path", "source") from None
+
+
+def _too_large(name: str) -> FormatError:
+    return FormatError(f"{name} has more than {MAX_BYTES:,} bytes; upload it and give its address", "source")
+
+
+def _seen(data: bytes) -> str | None:
+    """The type that the bytes show."""
+    return resizing.sniff(base64.b64encode(data[:48]).decode())
+
+
+def _guessed(name: str | None) -> str | None:
+    return mimetypes.guess_type(name)[0] if name else None
+
+
+def _called(name: str | None) -> str:
+    return name if name else "the data"
+
+
+# --- files of any kind ------------------------------------------------------------------------------------------------
+
+
+Attachment: TypeAlias = ImageBlock | AudioBlock | DocumentBlock
+MAX_ATTACHED_BYTES = 50 * 1024 * 1024
+
+
+def attached(path: str) -> Attachment:
+    """The block for a file: what it is tells its first bytes, else its name. A web address is passed on as one."""
+    if path.startswith(("http://", "https://")):
+        return _linked(path)
+    place = Path(path).expanduser()
+    if not place.is_file():
+        raise FormatError(f"{path}: no such file to attach", "--attach")
+    if place.stat().st_size > MAX_ATTACHED_BYTES:
+        raise FormatError(
+            f"{path}: {place.stat().st_size} bytes; attachments have at most {MAX_ATTACHED_BYTES}", "--attach"
+        )
+    return _block(place, place.read_bytes())
+
+
+def _linked(url: str) -> Attachment:
+    kind = mimetypes.guess_type(url.partition("?")[0])[0] or ""
+    return ImageBlock(url=url) if kind.startswith("image/") else DocumentBlock(url=url, mime_type=kind or None)
+
+
+def _block(place: Path, raw: bytes) -> Attachment:
+    data = base64.b64encode(raw).decode("ascii")
+    kind = resizing.sniff(data) or mimetypes.guess_type(place.name)[0] or ""
+    if kind.startswith("audio/"):
+        return AudioBlock(data=data, mime_type=kind)
+    if kind.startswith("image/"):
+        return ImageBlock(data=data, mime_type=kind)
+    if kind != "application/pdf" and (text := _text(raw)) is not None:
+        return DocumentBlock(text=text, mime_type="text/plain", title=place.name)
+    return DocumentBlock(data=data, mime_type=kind or "application/octet-stream", title=place.name)
+
+
+def _text(raw: bytes) -> str | None:
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text

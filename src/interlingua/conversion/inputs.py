@@ -1,0 +1,55 @@
+"""What people give where a conversation is wanted: messages, a context, a request, a conversation."""
+
+from typing import Any, TypeAlias, get_args
+
+from ..dialects.files.clawtools import read_context
+from ..values.canonical import message_of
+from ..values.errors import FormatError
+from ..values.messages import AgentMessage, CustomMessage, Message, UserMessage
+from ..values.request import Context, Conversation, ModelDescriptor, Request
+
+Given: TypeAlias = Conversation | Request | Context | AgentMessage | list[Any] | tuple[Any, ...] | str
+
+_MESSAGES = (*get_args(Message), CustomMessage)
+
+
+def request_of(given: Given, path: str = "request") -> Request:
+    """A request with what was given; one without a model has an empty name for it."""
+    if isinstance(given, Request):
+        return given
+    if isinstance(given, Conversation):
+        return given.request()
+    return Request(model=ModelDescriptor(id=""), context=context_of(given, path))
+
+
+def conversation_of(given: Given, path: str = "conversation") -> Conversation:
+    """A conversation with what was given."""
+    if isinstance(given, Conversation):
+        return given
+    if isinstance(given, Request):
+        return Conversation.of(given)
+    context = context_of(given, path)
+    made = Conversation.of(Request(model=ModelDescriptor(id=""), context=context))
+    return Conversation(
+        entries=made.entries,
+        system=made.system,
+        tools=made.tools,
+        system_role=made.system_role,
+        extra=made.extra,
+    )
+
+
+def context_of(given: Any, path: str = "context") -> Context:
+    """A context with what was given: a text, a message, messages (as values, or as this format's JSON), a context."""
+    if isinstance(given, Context):
+        return read_context(given)
+    if isinstance(given, str):
+        return Context(messages=(UserMessage(content=given),))
+    messages = tuple(given) if isinstance(given, list | tuple) else (given,)
+    for message in messages:
+        if not isinstance(message, (*_MESSAGES, dict)):
+            what = "a list with a string in it" if isinstance(message, str) else type(message).__name__
+            raise FormatError(f"a context is a text, messages, a Context or a request, not {what}", path)
+    if not messages:
+        raise FormatError("there is nothing to ask: the context has no messages", path)
+    return Context(messages=tuple(message_of(message) for message in messages))  # type: ignore[misc]

@@ -1,0 +1,464 @@
+"""Python types as JSON Schemas, and JSON values as values of Python types.
+
+Dataclasses, named tuples, typed dictionaries, msgspec Structs and pydantic models are objects; unions, literals, enums,
+lists, sets, tuples, mappings and what JSON writes as a string (dates, UUIDs, decimals) are what they are. Descriptions
+come from docstrings, `Annotated[int, "how old"]`, `msgspec.Meta` and pydantic's `Field`. A type may contain itself.
+"""
+
+import dataclasses
+import enum
+import inspect
+import types
+import typing
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from .docstrings import parse_docstring
+from .errors import FormatError
+
+_LISTS = (list, Sequence, Iterable, Collection)
+_SETS = (set, frozenset, AbstractSet)
+_MAPPINGS = (dict, Mapping, MutableMapping)
+# What constraints of `annotated_types` (and pydantic's Field, which is made of them) are called in JSON Schema.
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+_KINDS: dict[type, str] = {
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+    dict: "an object",
+}
+_NO_DEFAULT: Any = object()
+
+
+class Mismatch(ValueError):
+    """A JSON value that is no value of a type: where, and why."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+
+
+class Field(NamedTuple):
+    """One member of an object. `key` is its name in JSON, `name` in Python."""
+
+    key: str
+    name: str
+    hint: Any
+    default: Any  # as it is written in a schema; _NO_DEFAULT where there is none, or none that JSON can write
+    required: bool
+
+
+def schema_of(hint: Any, owner: str = "output") -> dict[str, Any]:
+    """The JSON Schema of a type. `owner` is named in the error for a type that has none."""
+    schemas = Schemas(owner)
+    schema = schemas.of(hint)
+    if schema.keys() == {"$ref"}:  # the root stands for itself
+        name = schema["$ref"].rpartition("/")[2]
+        schema = schemas.shared[name] if schemas.uses(name) else schemas.shared.pop(name)
+    return {**schema, "$defs": schemas.shared} if schemas.shared else schema
+
+
+class Schemas:
+    """Schemas of some types; those of classes are shared under `$defs`, so that a type may contain itself."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.shared: dict[str, Any] = {}
+        self._names: dict[Any, str] = {}
+
+    def of(self, hint: Any) -> dict[str, Any]:
+        hint, notes = _unwrapped(hint)
+        schema = self._plain(hint)
+        extra = _annotations(notes, schema)
+        if not extra:
+            return schema
+        return {"allOf": [schema], **extra} if "$ref" in schema and extra.keys() - {"description"} else schema | extra
+
+    def uses(self, name: str) -> bool:
+        """Whether any schema refers to a shared one."""
+        return f'"#/$defs/{name}"' in msgspec.json.encode(self.shared).decode()
+
+    def _plain(self, hint: Any) -> dict[str, Any]:
+        origin, args = typing.get_origin(hint) or hint, typing.get_args(hint)
+        if hint is Any or hint is object:
+            return {}
+        if hint is None or hint is type(None):
+            return {"type": "null"}
+        if origin is typing.Literal:
+            return {"enum": [one.value if isinstance(one, enum.Enum) else one for one in args]}
+        if origin in (typing.Union, types.UnionType):
+            return {"anyOf": [self.of(one) for one in args if one is not UnsetType]}
+        if origin in _LISTS:
+            return {"type": "array", **({"items": self.of(args[0])} if args else {})}
+        if origin in _SETS:
+            return {"type": "array", "uniqueItems": True, **({"items": self.of(args[0])} if args else {})}
+        if origin is tuple:
+            return self._tuple(args)
+        if origin in _MAPPINGS:
+            if args and _unwrapped(args[0])[0] not in (str, Any) and not _is_enum_of_strings(args[0]):
+                raise self._refused(hint, "the keys of a JSON object are strings")
+            return {"type": "object", **({"additionalProperties": self.of(args[1])} if args else {})}
+        if _is_pydantic(origin):
+            return self._pydantic(hint)
+        if isinstance(origin, type) and (issubclass(origin, enum.Enum) or _fields_of(origin) is not None):
+            return self._class(hint, origin)
+        try:
+            return dict(msgspec.json.schema(hint))
+        except (TypeError, NotImplementedError) as error:
+            raise self._refused(hint, str(error)) from None
+
+    def _tuple(self, args: tuple[Any, ...]) -> dict[str, Any]:
+        if not args:
+            return {"type": "array"}
+        if len(args) == 2 and args[1] is Ellipsis:
+            return {"type": "array", "items": self.of(args[0])}
+        number = 0 if args == ((),) else len(args)
+        each = [self.of(one) for one in args[:number]]
+        return {"type": "array", "prefixItems": each, "minItems": number, "maxItems": number, "items": False}
+
+    def _class(self, hint: Any, cls: type) -> dict[str, Any]:
+        if hint not in self._names:
+            name = self._names[hint] = self._free_name(cls.__name__)
+            self.shared[name] = {}  # its place, for types that contain themselves
+            self.shared[name] = _enum(cls) if issubclass(cls, enum.Enum) else self._object(hint, cls)
+        return {"$ref": f"#/$defs/{self._names[hint]}"}
+
+    def _object(self, hint: Any, cls: type) -> dict[str, Any]:
+        about, described = parse_docstring(_docstring(cls))
+        properties: dict[str, Any] = dict(_tag_schema(cls))
+        required = list(properties)
+        for field in fields_of(hint):
+            schema = self.of(field.hint)
+            if "description" not in schema and field.name in described:
+                schema = {**schema, "description": described[field.name]}
+            if field.default is not _NO_DEFAULT:
+                schema = {**schema, "default": field.default}
+            properties[field.key] = schema
+            if field.required:
+                required.append(field.key)
+        out: dict[str, Any] = {"type": "object", "title": cls.__name__}
+        if about:
+            out["description"] = about
+        out["properties"] = properties
+        if required:
+            out["required"] = required
+        return {**out, "additionalProperties": False}
+
+    def _pydantic(self, hint: Any) -> dict[str, Any]:
+        """pydantic's own schema, with its nested definitions moved to the root, where references look for them."""
+        try:
+            schema: dict[str, Any] = hint.model_json_schema(ref_template="#/$defs/{model}")
+        except Exception as error:  # whatever pydantic raises for what it cannot write
+            raise self._refused(hint, str(error).partition("\n")[0]) from None
+        names: dict[str, str] = {}
+        for name, one in schema.pop("$defs", {}).items():
+            names[name] = name if self.shared.get(name, one) == one else self._free_name(name)
+            self.shared[names[name]] = one
+        moved = {name: new for name, new in names.items() if name != new}
+        if not moved:
+            return schema
+        for new in names.values():
+            self.shared[new] = _renamed(self.shared[new], moved)
+        return dict(_renamed(schema, moved))
+
+    def _free_name(self, name: str) -> str:
+        names = (name, *(f"{name}{number}" for number in range(2, 1000)))
+        return next(one for one in names if one not in self.shared)
+
+    def _refused(self, hint: Any, why: str) -> FormatError:
+        shown = getattr(hint, "__name__", None) or str(hint)
+        return FormatError(f"the type {shown} has no JSON Schema: {why}; use plain types, dataclasses, …", self.owner)
+
+
+def convert(value: Any, hint: Any, path: str = "") -> Any:
+    """A JSON value as a value of the type; raises `Mismatch` for what is none."""
+    hint, _ = _unwrapped(hint)
+    origin, args = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if hint is Any or hint is object:
+        return value
+    if origin is typing.Literal:
+        return _literal(value, args, path)
+    if origin in (typing.Union, types.UnionType):
+        return _one_of(value, args, path)
+    if origin in (*_LISTS, *_SETS, tuple):
+        return _array(value, origin, args, path)
+    if origin in _MAPPINGS:
+        _expect(value, dict, "an object", path)
+        of_key, of_value = args or (Any, Any)
+        return {
+            convert(key, of_key, _at(path, key)): convert(one, of_value, _at(path, key)) for key, one in value.items()
+        }
+    if _is_pydantic(origin):
+        return _constructed(lambda: hint.model_validate(value), path)
+    if isinstance(origin, type) and not issubclass(origin, enum.Enum) and _fields_of(origin) is not None:
+        return _object_of(value, hint, origin, path)
+    try:
+        return msgspec.convert(value, hint)
+    except msgspec.ValidationError as error:
+        raise Mismatch(str(error), path) from None
+
+
+def is_object(schema: Mapping[str, Any]) -> bool:
+    """Whether all values of a schema are objects, as providers want it of the root."""
+    if "$ref" in schema and isinstance(schema["$ref"], str):
+        shared = schema.get("$defs", {}).get(schema["$ref"].rpartition("/")[2], {})
+        return isinstance(shared, Mapping) and shared.get("type") == "object"
+    return schema.get("type") == "object"
+
+
+def fields_of(hint: Any) -> list[Field]:
+    """The members of a type that is an object in JSON; those of a generic class have its arguments in place."""
+    origin, args = typing.get_origin(hint) or hint, typing.get_args(hint)
+    fields = _fields_of(origin) or []
+    if not args:
+        return fields
+    given = dict(zip(getattr(origin, "__parameters__", ()), args, strict=False))
+    return [field._replace(hint=_substituted(field.hint, given)) for field in fields]
+
+
+def _fields_of(cls: Any) -> list[Field] | None:
+    """The members of a class; None for one that is no object in JSON."""
+    if not isinstance(cls, type):
+        return None
+    if issubclass(cls, msgspec.Struct):
+        if cls.__struct_config__.array_like:
+            return None
+        return [
+            Field(one.encode_name, one.name, one.type, _default(one.default, one.default_factory), one.required)
+            for one in msgspec.structs.fields(cls)
+        ]
+    if not (dataclasses.is_dataclass(cls) or _is_typed_dict(cls) or _is_named_tuple(cls)):
+        return None
+    try:
+        hints = typing.get_type_hints(cls, include_extras=True)
+    except NameError as error:
+        raise FormatError(
+            f"the type {cls.__name__} has a hint that cannot be read: {error}; define it at the top of a module",
+            cls.__name__,
+        ) from error
+    if dataclasses.is_dataclass(cls):
+        return [
+            Field(
+                one.name,
+                one.name,
+                hints[one.name],
+                _default(one.default, one.default_factory, dataclasses.MISSING),
+                one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING,
+            )
+            for one in dataclasses.fields(cls)
+            if one.init
+        ]
+    if _is_typed_dict(cls):
+        required = cls.__required_keys__  # type: ignore[attr-defined]
+        return [Field(name, name, hint, _NO_DEFAULT, name in required) for name, hint in hints.items()]
+    defaults = cls._field_defaults  # type: ignore[attr-defined]
+    return [
+        Field(name, name, hints.get(name, Any), _default(defaults.get(name, UNSET), UNSET), name not in defaults)
+        for name in cls._fields  # type: ignore[attr-defined]
+    ]
+
+
+def _default(value: Any, factory: Any, missing: Any = None) -> Any:
+    """A default as a schema writes it."""
+    absent = (missing, msgspec.NODEFAULT, UNSET)
+    if not any(factory is one for one in absent) and factory in (list, dict, set, tuple):
+        value = factory()
+    if any(value is one for one in absent) or value is None:
+        return _NO_DEFAULT
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value))
+    except (TypeError, ValueError):
+        return _NO_DEFAULT
+
+
+def _object_of(value: Any, hint: Any, cls: type, path: str) -> Any:
+    _expect(value, dict, "an object", path)
+    tag = _tag_schema(cls)
+    fields = {field.key: field for field in fields_of(hint)}
+    if unknown := [key for key in value if key not in fields and key not in tag]:
+        raise Mismatch(f"unknown key {unknown[0]!r}; valid keys: {', '.join(fields)}", path)
+    if missing := [key for key, field in fields.items() if field.required and key not in value]:
+        raise Mismatch(f"{missing[0]!r} is missing", path)
+    for key, schema in tag.items():
+        if value.get(key) != schema["enum"][0]:
+            raise Mismatch(f"{key!r} must be {schema['enum'][0]!r}", path)
+    given = {
+        field.name: convert(value[key], field.hint, _at(path, key)) for key, field in fields.items() if key in value
+    }
+    return given if _is_typed_dict(cls) else _constructed(lambda: cls(**given), path)
+
+
+def _array(value: Any, origin: Any, args: tuple[Any, ...], path: str) -> Any:
+    _expect(value, list, "an array", path)
+    if origin is tuple and args and args[-1] is not Ellipsis:
+        each: Sequence[Any] = () if args == ((),) else args
+        if len(each) != len(value):
+            raise Mismatch(f"an array of {len(each)}, not of {len(value)}", path)
+    else:
+        each = [args[0] if args else Any] * len(value)
+    items = [convert(item, one, f"{path}[{at}]") for at, (item, one) in enumerate(zip(value, each, strict=True))]
+    if origin is tuple:
+        return tuple(items)
+    return items if origin in _LISTS else (frozenset if origin is frozenset else set)(items)
+
+
+def _literal(value: Any, args: tuple[Any, ...], path: str) -> Any:
+    for one in args:
+        plain = one.value if isinstance(one, enum.Enum) else one
+        if plain == value and type(plain) is type(value):
+            return one
+    raise Mismatch(f"{value!r} is none of {', '.join(repr(getattr(one, 'value', one)) for one in args)}", path)
+
+
+def _one_of(value: Any, args: tuple[Any, ...], path: str) -> Any:
+    """The value as the first member of a union that it fits."""
+    problems = []
+    for one in args:
+        try:
+            return convert(value, one, path)
+        except Mismatch as problem:
+            problems.append(f"{getattr(one, '__name__', one)}: {problem}")
+    raise Mismatch(f"fits none of the types ({'; '.join(problems)})", path)
+
+
+def _constructed(make: Callable[[], Any], path: str) -> Any:
+    try:
+        return make()
+    except (TypeError, ValueError) as error:  # pydantic's errors are ValueErrors, and so are most of `__post_init__`
+        raise Mismatch(str(error), path) from error
+
+
+def _expect(value: Any, kind: type, what: str, path: str) -> None:
+    if not isinstance(value, kind):
+        raise Mismatch(f"must be {what}, not {_kind(value)}", path)
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    kinds = {
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        str: "a string",
+        list: "an array",
+        dict: "an object",
+    }
+    return kinds.get(type(value), type(value).__name__)
+
+
+def _at(path: str, key: Any) -> str:
+    return f"{path}.{key}" if path else str(key)
+
+
+def _unwrapped(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """A hint without what is written around it, and the notes that were."""
+    notes: tuple[Any, ...] = ()
+    while True:
+        origin = typing.get_origin(hint)
+        if origin is typing.Annotated:
+            hint, notes = hint.__origin__, (*hint.__metadata__, *notes)
+        elif origin in (typing.Required, typing.NotRequired, typing.ClassVar, typing.Final):
+            (hint,) = typing.get_args(hint)
+        elif isinstance(hint, typing.NewType):
+            hint = hint.__supertype__
+        elif isinstance(hint, typing.TypeVar):
+            hint = hint.__bound__ or Any
+        elif type(hint).__name__ == "TypeAliasType":  # `type X = …` of Python 3.12
+            hint = hint.__value__
+        elif isinstance(hint, dataclasses.InitVar):
+            hint = hint.type
+        else:
+            return hint, notes
+
+
+def _annotations(notes: Iterable[Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What is written beside a type, in terms of JSON Schema."""
+    found: dict[str, Any] = {}
+    length = "Items" if schema.get("type") == "array" else "Length"
+    for note in notes:
+        if isinstance(note, str):
+            found["description"] = note
+            continue
+        for part in (note, *getattr(note, "metadata", ())):  # pydantic's Field has its constraints in there
+            for name in ("title", "description", "examples", "pattern"):
+                if (value := getattr(part, name, None)) is not None and not callable(value):
+                    found[name] = list(value) if name == "examples" else value
+            found |= {
+                word: bound
+                for name, word in _BOUNDS.items()
+                if isinstance(bound := getattr(part, name, None), int | float)
+            }
+            if isinstance(multiple := getattr(part, "multiple_of", None), int | float):
+                found["multipleOf"] = multiple
+            for name in ("min", "max"):
+                if isinstance(bound := getattr(part, f"{name}_length", None), int):
+                    found[f"{name}{length}"] = bound
+        if isinstance(text := getattr(note, "documentation", None), str):  # typing_extensions.Doc
+            found["description"] = text
+        if isinstance(more := getattr(note, "extra_json_schema", None), dict):
+            found |= more
+    return found
+
+
+def _enum(cls: type) -> dict[str, Any]:
+    values = [one.value for one in cls]  # type: ignore[attr-defined]
+    return {"title": cls.__name__, "enum": values}
+
+
+def _tag_schema(cls: type) -> dict[str, Any]:
+    """The property by which a tagged Struct is told from others."""
+    config = getattr(cls, "__struct_config__", None)
+    return {config.tag_field: {"enum": [config.tag]}} if config is not None and config.tag is not None else {}
+
+
+def _docstring(cls: type) -> str:
+    """The class's own docstring. That of a dataclass or a named tuple without one is its signature: no description."""
+    text = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
+    return "" if text.startswith(f"{cls.__name__}(") else text
+
+
+def _renamed(node: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(node, list):
+        return [_renamed(one, names) for one in node]
+    if not isinstance(node, dict):
+        return node
+    prefix = "#/$defs/"
+    return {
+        key: f"{prefix}{names[value.removeprefix(prefix)]}"
+        if key == "$ref" and isinstance(value, str) and value.removeprefix(prefix) in names
+        else _renamed(value, names)
+        for key, value in node.items()
+    }
+
+
+def _substituted(hint: Any, given: Mapping[Any, Any]) -> Any:
+    if isinstance(hint, typing.TypeVar):
+        return given.get(hint, hint)
+    parameters = getattr(hint, "__parameters__", ())
+    if not parameters:
+        return hint
+    return hint[tuple(given.get(one, one) for one in parameters)]
+
+
+def _is_pydantic(hint: Any) -> bool:
+    return isinstance(hint, type) and hasattr(hint, "model_json_schema") and hasattr(hint, "model_validate")
+
+
+def _is_typed_dict(cls: Any) -> bool:
+    return isinstance(cls, type) and issubclass(cls, dict) and hasattr(cls, "__required_keys__")
+
+
+def _is_named_tuple(cls: Any) -> bool:
+    return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_field_defaults")
+
+
+def _is_enum_of_strings(hint: Any) -> bool:
+    if typing.get_origin(hint) is typing.Literal:
+        return all(isinstance(one, str) for one in typing.get_args(hint))
+    return isinstance(hint, type) and issubclass(hint, enum.Enum) and all(isinstance(one.value, str) for one in hint)
