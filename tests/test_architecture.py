@@ -39,7 +39,16 @@ RANK = {package: rank for rank, packages in enumerate(LAYERS) for package in pac
 # Modules at the root: the public faces. They may import anything, and no package imports them.
 FACES = {"__init__", "events", "sync", "arrow", "clawtools"}
 # Public methods of named tuples, and what other libraries call private.
-NOT_PRIVATE = {"_replace", "_asdict", "_make", "_fields", "_exit", "_xoptions", "_recover_pending_workflows"}
+NOT_PRIVATE = {
+    "_field_defaults",
+    "_replace",
+    "_asdict",
+    "_make",
+    "_fields",
+    "_exit",
+    "_xoptions",
+    "_recover_pending_workflows",
+}
 # Every wire's codec has these two: they are the contract of a dialect.
 CODEC = {"StreamDecoder", "StreamEncoder"}
 

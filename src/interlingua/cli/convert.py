@@ -39,7 +39,7 @@ class Registered(click.Choice[str]):
 NAMES = Registered(lambda: (*DIALECTS, conversion.SELF))
 
 
-class Result:
+class Converted:
     """One converted conversation, as returned by a worker."""
 
     __slots__ = ("detected", "error", "line", "lines", "losses", "name", "payload", "source")
@@ -123,7 +123,7 @@ def _run(
     workers: int,
     limit: int,
     problems: list[Problem],
-) -> Generator[Result, None, None]:
+) -> Generator[Converted, None, None]:
     """Converts every document, in parallel if there are many files."""
     with _progress(found) as advance:
         if workers > 1 and len(found) >= 8:
@@ -140,15 +140,15 @@ def _run(
                 advance(source)
 
 
-def _file(task: tuple[Source, str | None, str, bool, int]) -> tuple[list[Result], list[Problem]]:
+def _file(task: tuple[Source, str | None, str, bool, int]) -> tuple[list[Converted], list[Problem]]:
     source, origin, target, strict, limit = task
     problems: list[Problem] = []
     documents = sources.documents(source, origin, problems, limit=limit)
     return [_converted(document, origin, target, strict) for document in documents], problems
 
 
-def _converted(document: Document, origin: str | None, target: str, strict: bool) -> Result:
-    result = Result(document)
+def _converted(document: Document, origin: str | None, target: str, strict: bool) -> Converted:
+    result = Converted(document)
     try:
         named = origin or document.dialect or _named(document)
         result.detected = named
@@ -183,7 +183,7 @@ def _progress(found: list[Source]) -> Iterator[Any]:
 
 
 def _write(
-    results: Generator[Result, None, None],
+    results: Generator[Converted, None, None],
     target: str,
     place: "_Place",
     with_bodies: bool,
@@ -191,9 +191,9 @@ def _write(
     *,
     report: bool,
     records: bool,
-) -> list[Result]:
+) -> list[Converted]:
     """Writes each result; returns them, without their bodies unless `with_bodies`."""
-    shown: list[Result] = []
+    shown: list[Converted] = []
     with place, contextlib.closing(results):
         for result in results:
             if result.error is not None:
@@ -212,7 +212,7 @@ def _write(
     return shown
 
 
-def _shown(result: Result, *, with_body: bool) -> dict[str, Any]:
+def _shown(result: Converted, *, with_body: bool) -> dict[str, Any]:
     from ..values import jsontext
 
     row: dict[str, Any] = {"source": result.source.name, "line": result.line, "from": result.detected}
@@ -240,7 +240,7 @@ class _Stream:
         self._stream: IO[bytes] | None = None
         self._waiting: bytes | None = None  # the lines of a conversation, written at the end if it is the only one
 
-    def put(self, result: Result) -> None:
+    def put(self, result: Converted) -> None:
         if not self._write:
             return
         if result.lines and self._waiting is not None:
@@ -281,7 +281,7 @@ class _Folder:
         self._stream: IO[bytes] | None = None
         self._names: set[str] = set()
 
-    def put(self, result: Result) -> None:
+    def put(self, result: Converted) -> None:
         if result.source != self._source or result.lines or self._stream is None:
             self._stack.close()  # completes the previous file
             path = self._folder / self._name(result)
@@ -290,7 +290,7 @@ class _Folder:
             self._stream = self._stack.enter_context(local_files.atomic(path))
         self._stream.write(result.payload if result.lines else result.payload + b"\n")
 
-    def _name(self, result: Result) -> str:
+    def _name(self, result: Converted) -> str:
         ending = ".jsonl" if result.lines or result.line is not None else ".json"
         stem = f"{result.source.stem}-{result.line}" if result.lines and result.line is not None else result.source.stem
         name, n = f"{stem}{ending}", 1
