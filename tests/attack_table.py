@@ -33,10 +33,13 @@ class Row(NamedTuple):
 ROWS = (
     # files and paths
     Row("paths and links that leave the root", ("tools/fs/test_attacks.py", "tools/fs/test_links.py")),
+    Row("spellings and links to paths that a policy denies", ("tools/test_path_access.py",)),
+    Row("the folder of keys inside the root", ("tools/test_home_reach.py",)),
     Row("globs that take for ever", ("tools/fs/test_globs.py",)),
     # commands
     Row("commands: keys, escapes, floods, leftovers", ("tools/exec/test_attacks.py",)),
     Row("command lines that hide what they run", ("tools/test_policy.py",)),
+    Row("arguments that take long to judge", ("tools/test_policy_time.py",)),
     Row("terminal sequences in output of commands", ("tools/exec/test_output.py",)),
     # sessions and files
     Row("links, FIFOs and hostile indexes in place of sessions; full disks", ("sessions/test_attacks.py",)),

@@ -10,12 +10,15 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
+from msgspec.structs import replace
+
 from ..values import jsontext
 from ..values.abort import Abort
 from ..values.errors import FormatError, ToolAuthorizationError, ToolInputError
 from ..values.interop import describe, must_propagate
 from ..values.messages import TextBlock
-from .policy import Action
+from .access import PathAccess, enter_access
+from .policy import LONG, Action, Permissions, Policy, text_size
 from .policy import ApprovalRequest as ApprovalRequest
 from .results import as_partial, as_result
 from .tool import Tool, ToolContext, ToolResult, ToolUpdateCallback, tool_of
@@ -43,6 +46,7 @@ class Judge(Protocol):
 
 
 Approve: TypeAlias = Callable[[ApprovalRequest], Awaitable[bool] | bool]
+_Admitted: TypeAlias = tuple[dict[str, Any], PathAccess | None]
 
 
 async def call_tool(
@@ -66,15 +70,16 @@ async def call_tool(
     if signal is not None and signal.aborted:
         return failure(tool.name, f"{tool.name} was not run: {_aborted(signal)}", "aborted")
 
-    async def admit() -> dict[str, Any]:
+    async def admit() -> _Admitted:
         if tool.owner_only and not given.sender_is_owner:
             raise ToolAuthorizationError(f"{tool.name} may only be used by the owner, and the sender is not the owner")
         if parse_error is not None:
             raise ToolInputError(_unreadable(tool, arguments, parse_error))
         params = _checked(tool, arguments)
         if policy is not None:
-            await _permit(tool, tool_call_id, params, policy, approve)
-        return params
+            decision = await _permit(tool, tool_call_id, params, policy, approve)
+            return params, enter_access(policy, tool.name, decision)
+        return params, None
 
     return await _run(tool, tool_call_id, admit, signal, on_update)
 
@@ -117,17 +122,17 @@ def _object(arguments: Any) -> dict[str, Any]:
 
 async def _permit(
     tool: Tool, tool_call_id: str, params: dict[str, Any], policy: Judge, approve: Approve | None
-) -> None:
-    """Applies the policy, and requests approval if it asks. An error of either denies the call."""
+) -> Ruling:
+    """The policy's decision on a call that may run, approved if it asks. An error of either denies the call."""
     try:
-        decision = policy.decide(tool.name, params)
+        decision = await _decided(policy, tool.name, params)
     except BaseException as error:
         if must_propagate(error):
             raise
         _log.error("the policy failed for %s", tool.name, exc_info=error)
         raise ToolAuthorizationError(f"{tool.name} was not run: the policy failed: {describe(error)}") from error
     if decision.action == "allow":
-        return
+        return decision
     if decision.action != "ask":
         raise ToolAuthorizationError(f"{tool.name} is not allowed: {decision.reason}. Do it another way, or ask first.")
     if approve is None:
@@ -145,6 +150,14 @@ async def _permit(
         raise ToolAuthorizationError(f"{tool.name} was not run: approval failed: {describe(error)}") from error
     if approved is not True:
         raise ToolAuthorizationError(f"{tool.name} was not approved ({decision.reason}): do not try the same again")
+    return decision
+
+
+async def _decided(policy: Judge, tool: str, params: dict[str, Any]) -> Ruling:
+    """The decision on a call. A policy of ours judges long arguments in a thread, so that the loop goes on."""
+    if isinstance(policy, Policy | Permissions) and text_size(params) > LONG:
+        return await asyncio.to_thread(policy.decide, tool, params)
+    return policy.decide(tool, params)
 
 
 def _explained(tool: Tool, given: Any, problems: list[str]) -> str:
@@ -180,7 +193,7 @@ def _kind(value: Any) -> str:
 async def _run(
     tool: Tool,
     tool_call_id: str,
-    admit: Callable[[], Awaitable[dict[str, Any]]],
+    admit: Callable[[], Awaitable[_Admitted]],
     signal: Abort | None,
     on_update: ToolUpdateCallback | None,
 ) -> ToolResult:
@@ -210,16 +223,16 @@ async def _run(
 async def _outcome(
     tool: Tool,
     tool_call_id: str,
-    admit: Callable[[], Awaitable[dict[str, Any]]],
+    admit: Callable[[], Awaitable[_Admitted]],
     signal: Abort,
     on_update: ToolUpdateCallback | None,
 ) -> ToolResult:
     try:
-        params = await admit()
+        params, access = await admit()
         if signal.aborted:
             return failure(tool.name, f"{tool.name} was not run: {_aborted(signal)}", "aborted")
         returned: Any = tool.execute(tool_call_id, params, signal, on_update)
-        return as_result(await returned if inspect.isawaitable(returned) else returned)
+        return _noted(as_result(await returned if inspect.isawaitable(returned) else returned), access)
     except ToolInputError as error:
         return failure(tool.name, str(error), error.status)
     except BaseException as error:
@@ -227,6 +240,15 @@ async def _outcome(
             raise
         _log.debug("%s failed", tool.name, exc_info=True)
         return failure(tool.name, f"{tool.name} failed: {describe(error)}", 500)
+
+
+def _noted(result: ToolResult, access: PathAccess | None) -> ToolResult:
+    """The result, which says if paths were left out of it: what the policy denies is not shown, nor passed over."""
+    if access is None or result.is_error or not access.refused:
+        return result
+    number = len(access.refused)
+    text = f"[{number} path{'s' * (number > 1)} left out: the policy does not allow {'them' if number > 1 else 'it'}.]"
+    return replace(result, content=(*result.content, TextBlock(text=text)))
 
 
 async def _stop(running: asyncio.Future[ToolResult], grace: float | None = None) -> None:

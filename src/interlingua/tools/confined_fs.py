@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..values.errors import ToolInputError
+from .access import home_below, names_below, permitted, require_permission
 from .paths import (
     OutsideRoot,
     Parts,
@@ -94,6 +95,7 @@ class Tree:
         self._roots = tuple(dict.fromkeys((self.root, name_text(as_written))))
         if not os.path.isdir(self._root):  # noqa: PTH112 - bytes
             raise ToolInputError(f"{root}: the root is not a directory")
+        self._home = home_below(self.root)
 
     def locate(self, path: str) -> Parts:
         """The real path of `path` from the root, with links resolved."""
@@ -133,7 +135,8 @@ class Tree:
             if not stat.S_ISDIR(info.st_mode):
                 raise ToolInputError(f"{shown(path)}: not a directory")
             with _opened(place.name or ".", _LIST, place.directory) as handle, os.scandir(handle) as entries:
-                return [Listed(name_text(os.fsencode(entry.name)), _entry_kind(entry)) for entry in entries]
+                listed = [Listed(name_text(os.fsencode(entry.name)), _entry_kind(entry)) for entry in entries]
+            return [one for one in listed if self._may_touch((*place.parts, one.name))]
 
     def write(self, path: str, data: bytes) -> None:
         """Replaces the file atomically; keeps its mode and, if permitted, owner. Creates missing directories."""
@@ -275,14 +278,41 @@ class Tree:
                     names.clear()
                     here = _exchanged(here, os.open(self._root, _SEARCH))
                 elif pending:
-                    here = _exchanged(here, _entered(name, here, make))
+                    missing = (*names, name, *reversed(pending)) if make else None
+                    here = _exchanged(here, self._entered(name, here, missing, path))
                     names.append(name)
                 else:
+                    self._require((*names, name), path)
                     yield _Place(here, name, (*names, name))
                     return
+            self._require(tuple(names), path)
             yield _Place(here, "", tuple(names))
         finally:
             os.close(here)
+
+    def _entered(self, name: str, directory: int, missing: Parts | None, path: str) -> int:
+        """Opens a directory. If it does not exist and the whole path is given as `missing`, it is made."""
+        try:
+            return os.open(name_bytes(name), _SEARCH, dir_fd=directory)
+        except FileNotFoundError:
+            if missing is None:
+                raise
+        self._require(missing, path)
+        with suppress(FileExistsError):
+            os.mkdir(name_bytes(name), dir_fd=directory)
+        return os.open(name_bytes(name), _SEARCH, dir_fd=directory)
+
+    def _require(self, parts: Parts, path: str) -> None:
+        """Refuses a located path that the policy of the running call denies, and Interlingua's own folder always."""
+        if self._is_home(parts):
+            raise OutsideRoot(path, "it holds the keys and settings of this program")
+        require_permission(path, *names_below(self.root, "/".join(parts)))
+
+    def _may_touch(self, parts: Parts) -> bool:
+        return not self._is_home(parts) and permitted(*names_below(self.root, "/".join(parts)))
+
+    def _is_home(self, parts: Parts) -> bool:
+        return self._home is not None and parts[: len(self._home)] == self._home
 
     def _detour(self, name: str, here: int, names: list[str], path: str) -> list[str] | None:
         """The path from the root to continue at, if `name` is a link or a `..` from a link; else None."""
@@ -318,17 +348,6 @@ def _link(name: str, directory: int) -> str | None:
         if error.errno in (errno.EINVAL, errno.ENOENT):
             return None
         raise
-
-
-def _entered(name: str, directory: int, make: bool) -> int:
-    try:
-        return os.open(name_bytes(name), _SEARCH, dir_fd=directory)
-    except FileNotFoundError:
-        if not make:
-            raise
-    with suppress(FileExistsError):
-        os.mkdir(name_bytes(name), dir_fd=directory)
-    return os.open(name_bytes(name), _SEARCH, dir_fd=directory)
 
 
 @contextmanager

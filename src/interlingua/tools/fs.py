@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from ..values.errors import ToolInputError
 from ..values.interop import attribute
+from .access import permitted, require_permission
 from .confined_fs import NoSuchFile, TooLarge, Tree
 from .paths import OutsideRoot, Parts, has_variants, shown, spellings, strip_root, variant
 from .tool import FsBridge, FsStat, MissingContext, ToolContext
@@ -233,7 +234,7 @@ class MemoryBridge:
     def put(self, path: str, data: bytes) -> None:
         if len(data) > self._max_bytes:
             raise TooLarge(path, len(data), self._max_bytes)
-        parts = spellings(path)[0]
+        parts = self._exact(path)
         if parts in self._directories:
             raise ToolInputError(f"{shown(path)}: is a directory")
         self._make(parts[:-1], path)
@@ -261,17 +262,18 @@ class MemoryBridge:
         if parts not in self._directories:
             raise NoSuchFile(path)
         inside = [name[-1] + "/" for name in self._directories if name and name[:-1] == parts]
-        return sorted(inside + [name[-1] for name in self._files if name[:-1] == parts])
+        names = inside + [name[-1] for name in self._files if name[:-1] == parts]
+        return sorted(name for name in names if permitted("/".join((*parts, name.rstrip("/")))))
 
     async def unlink(self, path: str) -> None:
-        parts = spellings(path)[0]
+        parts = self._exact(path)
         if parts in self._directories:
             raise ToolInputError(f"{shown(path)}: is a directory; only files are removed")
         if self._files.pop(parts, None) is None:
             raise NoSuchFile(path)
 
     async def mkdir(self, path: str) -> None:
-        parts = spellings(path)[0]
+        parts = self._exact(path)
         if parts in self._files:
             raise ToolInputError(f"{shown(path)}: exists and is not a directory")
         self._make(parts, path)
@@ -292,7 +294,17 @@ class MemoryBridge:
         found = self._parts(path)
         return None if found == spellings(path)[0] else "/".join(found)
 
+    def _exact(self, path: str) -> Parts:
+        parts = spellings(path)[0]
+        require_permission(path, "/".join(parts) or ".")
+        return parts
+
     def _parts(self, path: str) -> Parts:
+        parts = self._meant(path)
+        require_permission(path, "/".join(parts) or ".")
+        return parts
+
+    def _meant(self, path: str) -> Parts:
         """The path itself if it exists or nothing is similar; else the similar one."""
         literal, *others = spellings(path)
         if literal in self._files or literal in self._directories or not has_variants(path):

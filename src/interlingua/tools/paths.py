@@ -62,13 +62,20 @@ def spellings(path: str, roots: tuple[str, ...] = ("/",), home: Callable[[], str
 
     `roots` are the absolute spellings of the root. `home` expands `~`; None refuses it.
     """
+    return [_confined(text, roots, path) for text in readings(path, home)]
+
+
+def readings(path: str, home: Callable[[], str | None] = nowhere) -> list[str]:
+    """What `path` may mean, as plain paths: the text itself, and without the `@` and the spaces of chat clients.
+
+    Whoever judges a path reads it with this function, and so does whoever opens it. Raises `OutsideRoot` for what no
+    reading of is opened.
+    """
     _refuse_strange(path)
-    literal = _confined(_expanded(path, home), roots, path)
     meant = _SPACES.sub(" ", path.removeprefix("@"))
-    if meant == path:
-        return [literal]
+    texts = [path] if meant == path else [path, meant]
     _refuse_strange(meant)
-    return [literal, _confined(_expanded(meant, home), roots, path)]
+    return [_expanded(text, home) for text in texts]
 
 
 def look(name: str) -> str:
@@ -91,6 +98,20 @@ def variant(meant: Parts, names_in: Callable[[Parts], Iterable[str]]) -> Parts |
             return None
         found = (*found, alike[0])
     return found
+
+
+PATCH_HEADERS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
+
+
+def patch_lines(text: str) -> list[str]:
+    """The lines of a patch, as `apply_patch` reads them."""
+    return text.replace("\r\n", "\n").strip("\n").split("\n")
+
+
+def patch_paths(text: str) -> list[str]:
+    """The paths that a patch names, wherever one may stand."""
+    heads = (line for line in patch_lines(text) if line.startswith(PATCH_HEADERS))
+    return [line.partition(": ")[2].strip() for line in heads]
 
 
 def strip_root(path: str, roots: tuple[str, ...]) -> str | None:

@@ -4,19 +4,22 @@ Deny beats ask, ask beats allow, in any order. An allow rule applies only if it 
 command of a shell line, each path, each host. A deny or ask rule applies if it matches *anything*. If a command line is
 not certain (see shell_line.py), no allow rule for commands applies, and a deny rule that might apply becomes `ask`.
 
-A policy checks arguments before anything runs. It does not confine: an allowed program can do whatever it can, and a
-path may be a link. The file bridge and the sandbox confine.
+A policy checks arguments before anything runs, and the paths that the file tools locate, before they open or show one.
+It does not confine programs: an allowed one can do whatever it can. The sandbox confines those.
+
+A path is read as the file tools read it (see `paths.readings`): each of its readings must be allowed, and none denied.
+Judging takes linear time; what is too long to be judged is not allowed.
 """
 
 import ipaddress
+import itertools
 import posixpath
 import re
 import socket
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -24,8 +27,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
-from ..values.errors import FormatError
+from ..values.errors import FormatError, ToolInputError
 from . import catalog
+from .paths import home, look, patch_paths, readings
 from .shell_line import SEARCHERS, Command, ShellLine, Word, read_shell_line, runs_others
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
@@ -44,9 +48,12 @@ _PATH_KEYS = (
 )
 _COMMAND_KEYS = ("command", "cmd", "script", "argv")
 _HOST_KEYS = ("url", "urls", "uri", "href", "host", "hostname", "base_url", "endpoint")
-_PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _REGEX_LENGTH = 4096
+_PATH_LENGTH = 4096  # PATH_MAX of Linux: a longer one is not opened
+_MAX_PATHS = 2000  # in one call
+_MAX_MOVES = 8  # `cd` in one line whose combinations with its words are compared
+LONG = 2_000  # characters of arguments; more are judged in a thread
 
 
 @cache
@@ -113,8 +120,20 @@ class Policy(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unk
 
     def decide(self, tool_name: str, params: Mapping[str, Any]) -> Decision:
         """The decision on a call with these arguments."""
-        call = _Call.of(tool_name, params, self.root)
-        rules = [rule for rule in self.rules if _names_tool(rule, tool_name)]
+        return self._decided(_Call.of(tool_name, params, self.root))
+
+    def judges_paths(self, tool: str) -> bool:
+        """Whether a rule for this tool is about paths."""
+        return any(rule.path and _names_tool(rule, tool) for rule in self.rules)
+
+    def decide_path(self, tool: str, *names: str) -> Decision:
+        """The decision on one located path, given under all its names: without links, relative or absolute."""
+        path = _Path(names[0], tuple(dict.fromkeys(_from_root(name, self.root) for name in names)), located=True)
+        call = _Call(tool, (_Part(f"{tool} of {names[0]}", path=path),), (path,), ShellLine(()), (), self.root, False)
+        return self._decided(call)
+
+    def _decided(self, call: "_Call") -> Decision:
+        rules = [rule for rule in self.rules if _names_tool(rule, call.tool)]
         restrictions = [
             verdict for rule in rules if rule.action != "allow" and (verdict := _touched(rule, call)) is not None
         ]
@@ -138,12 +157,35 @@ class Policy(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unk
         return strictest or Decision(action=self.default, reason="no rule applies")
 
 
+class _Path(Struct, frozen=True):
+    """A path of a call and its readings: an argument may mean any of them; the names of a located path are one file's.
+
+    `loose` are readings of other programs, for rules that forbid. An empty `readings` is a path that cannot be judged.
+    """
+
+    text: str
+    readings: tuple[str, ...]
+    loose: tuple[str, ...] = ()
+    located: bool = False
+
+    @classmethod
+    def of(cls, text: str, root: str | None) -> "_Path":
+        if len(text) > _PATH_LENGTH:
+            return cls(_short(text), ())
+        loose = normal_path(text, root)
+        try:
+            found = [_from_root(reading, root) for reading in readings(text, home)]
+        except ToolInputError:  # no file tool opens it, but another one may
+            found = [loose]
+        return cls(found[-1], tuple(dict.fromkeys(found)), (loose,))
+
+
 class _Part(Struct, frozen=True):
     """One effect of a call: a command, a path, a host; or none of these."""
 
     label: str
     command: Command | None = None
-    path: str | None = None
+    path: _Path | None = None
     host: "_Host | None" = None
 
 
@@ -158,7 +200,7 @@ class _Call(Struct, frozen=True):
 
     tool: str
     parts: tuple[_Part, ...]
-    paths: tuple[str, ...]
+    paths: tuple[_Path, ...]
     line: ShellLine
     hosts: tuple[_Host, ...]
     root: str | None
@@ -167,14 +209,17 @@ class _Call(Struct, frozen=True):
     @classmethod
     def of(cls, tool: str, params: Mapping[str, Any], root: str | None) -> "_Call":
         line = _shell_line(params)
-        paths = tuple(dict.fromkeys(normal_path(path, root) for path in _paths(params)))
+        texts = list(dict.fromkeys(_paths(params)))
+        paths = tuple(_Path.of(text, root) for text in texts[:_MAX_PATHS])
+        if len(texts) > _MAX_PATHS:
+            paths = (*paths, _Path(f"{len(texts):,} paths", ()))
         hosts = tuple(_host(text) for text in _texts(params, _HOST_KEYS))
         commands = [_Part(f"the command {_short(c.text)}", command=c) for c in line.commands if not c.inner]
         if not commands and line.doubt:
             commands = [_Part("the command", command=Command(()))]
         parts = [
             *commands,
-            *([] if commands else [_Part(f"{tool} of {path}", path=path) for path in paths]),
+            *([] if commands else [_Part(f"{tool} of {path.text}", path=path) for path in paths]),
             *(_Part(f"{tool} of {host.name or 'this address'}", host=host) for host in hosts),
         ]
         return cls(
@@ -198,10 +243,15 @@ def _covers(rule: Rule, part: _Part, call: _Call) -> bool:
     if not paths:
         return True
     if part.path is not None:
-        return _path_matches(paths, part.path, call.root, strict=True)
+        return _allowed_path(paths, part.path, call.root)
     if part.command is not None and (_leaves_directory(part.command) or any(map(_leads_out, part.command.words[1:]))):
         return False
-    return bool(call.paths) and all(_path_matches(paths, path, call.root, strict=True) for path in call.paths)
+    return bool(call.paths) and all(_allowed_path(paths, path, call.root) for path in call.paths)
+
+
+def _allowed_path(patterns: tuple[str, ...], path: _Path, root: str | None) -> bool:
+    matching = [_path_matches(patterns, reading, root, strict=True) for reading in path.readings]
+    return any(matching) if path.located else bool(matching) and all(matching)
 
 
 def _leaves_directory(command: Command) -> bool:
@@ -282,17 +332,19 @@ def _command_touch(pattern: str, command: Command) -> _Verdict:
 
 def _path_verdict(patterns: tuple[str, ...], call: _Call) -> _Verdict:
     """Checks the path arguments, and for commands every word that may be a path, also after `=` or `:`."""
-    words = [word for command in call.line.commands for word in command.words] + list(call.line.files)
+    words = list(
+        dict.fromkeys([word for command in call.line.commands for word in command.words] + list(call.line.files))
+    )
     entries = [piece for word in words for piece in _pieces(word)]
     moves = [word.text for command in call.line.commands if command.name == "cd" for word in command.words[1:]]
-    bases = [".", *call.paths, *moves]  # `cd secrets && cat key`, or `cat key` with a workdir
-    candidates = [
-        *call.paths,
-        *(normal_path(posixpath.join(base, text), call.root) for base in bases for text in entries),
-    ]
-    if any(_path_matches(patterns, path, call.root, strict=False) for path in candidates):
+    paths = [name for path in call.paths for name in (*path.readings, *path.loose)]
+    bases = [".", *paths[:_MAX_MOVES], *moves[:_MAX_MOVES]]  # `cd secrets && cat key`, or `cat key` with a workdir
+    joined = (normal_path(posixpath.join(base, text), call.root) for text in dict.fromkeys(entries) for base in bases)
+    if any(_path_matches(patterns, path, call.root, strict=False) for path in itertools.chain(paths, joined)):
         return "yes"
-    return "maybe" if call.line.doubt or len(moves) > 1 or any(not word.fixed for word in words) else "no"
+    doubts = call.line.doubt or len(moves) > 1 or any(not word.fixed for word in words)
+    unclear = any(not path.readings for path in call.paths) or any(len(text) > _PATH_LENGTH for text in entries)
+    return "maybe" if doubts or unclear or (entries and len(paths) > _MAX_MOVES) else "no"
 
 
 def _pieces(word: Word) -> list[str]:
@@ -352,23 +404,20 @@ def _paths(params: Mapping[str, Any]) -> Iterable[str]:
     for key, value in params.items():
         if _snake(key) in _PATH_KEYS:
             values = value if isinstance(value, list | tuple) else [value]
-            yield from (item for item in values if isinstance(item, str) and "://" not in item.replace("file://", ""))
+            yield from (item for item in values if isinstance(item, str) and not _is_data(key, item))
     for key in ("input", "patch"):
         if isinstance(text := params.get(key), str):
-            yield from _PATCHED.findall(text)
+            yield from patch_paths(text)
 
 
-def normal_path(path: str, root: str | None = None) -> str:
-    """A normalized path for rules: no `.`, `..`, double slashes, `@`, `~`, `file:`; relative if inside the root."""
-    path = unicodedata.normalize("NFC", path).strip()
-    path = re.sub(r"[\u00a0\u2000-\u200a\u202f\u205f\u3000]", " ", path)
-    if path[:5].casefold() == "file:":
-        path = unquote(re.sub(r"^file:(//[^/]*)?", "", path, flags=re.IGNORECASE))
-    path = path.removeprefix("@").replace("\\", "/").replace("\0", "")
-    if path == "~" or path.startswith("~/"):
-        path = str(Path.home()) + path[1:]
-    path = posixpath.normpath(path or ".")
-    path = re.sub(r"^//+", "/", path)
+def _is_data(key: str, text: str) -> bool:
+    """Whether an image is in the text itself: the image tool takes no such text for a path."""
+    return key in ("image", "images") and text[:20].strip().removeprefix("@")[:5].casefold() == "data:"
+
+
+def _from_root(path: str, root: str | None) -> str:
+    """A plain path without `.`, `..` and double slashes; relative if inside the root."""
+    path = re.sub(r"^//+", "/", posixpath.normpath(path or "."))
     base = None if root is None else posixpath.normpath(root)
     if base is not None and not path.startswith("/"):
         path = posixpath.normpath(posixpath.join(base, path))
@@ -377,52 +426,116 @@ def normal_path(path: str, root: str | None = None) -> str:
     return path
 
 
+def normal_path(path: str, root: str | None = None) -> str:
+    """A path as other programs may read it: no `.`, `..`, double slashes, `@`, `~`, `file:`; relative in the root."""
+    path = unicodedata.normalize("NFC", path).strip()
+    path = re.sub(r"[\u00a0\u2000-\u200a\u202f\u205f\u3000]", " ", path)
+    if path[:5].casefold() == "file:":
+        path = unquote(re.sub(r"^file:(//[^/]*)?", "", path, flags=re.IGNORECASE))
+    path = path.removeprefix("@").replace("\\", "/").replace("\0", "")
+    if path == "~" or path.startswith("~/"):
+        path = (home() or "~") + path[1:]
+    return _from_root(path, root)
+
+
 def _path_matches(patterns: tuple[str, ...], path: str, root: str | None, *, strict: bool) -> bool:
     """Whether a glob matches the path. `strict`, for allow rules: case-sensitive, relative globs inside the root."""
     if not strict:
-        path = path.casefold()
+        path = look(path).casefold()
+    if len(path) > _PATH_LENGTH:
+        return False
     outside = path.startswith(("/", "../")) or path == ".."
     for pattern in patterns:
-        glob = _pattern(pattern if strict else pattern.casefold(), root if strict or root is None else root.casefold())
+        forms = (pattern, root) if strict else (look(pattern).casefold(), root and look(root).casefold())
+        glob = _pattern(*forms)
+        if glob.startswith("/") and not outside and forms[1] is not None:
+            if _glob(glob)(posixpath.join(forms[1], path)):  # `/home/**` for what is inside a root below it
+                return True
+            continue
         anywhere = "/" not in glob.rstrip("/")
         if outside and not glob.startswith("/") and (strict or not anywhere):
             continue
-        if _glob(glob).match(path) or (not strict and path == glob.removesuffix("/**")):
+        if _glob(glob)(path) or (not strict and path == glob.removesuffix("/**")):
             return True  # naming a directory affects its contents
     return False
 
 
 def _pattern(pattern: str, root: str | None) -> str:
     if pattern.startswith("~/"):
-        pattern = str(Path.home()) + pattern[1:]
+        pattern = (home() or "~") + pattern[1:]
     if root is not None and pattern.startswith(root.rstrip("/") + "/"):
         return pattern[len(root.rstrip("/")) + 1 :] or "**"
     return pattern.removeprefix("./")
 
 
+_GLOB_TOKENS = re.compile(r"(?:\*\*/)+|\*\*+|\*|.", re.DOTALL)
+_EXPRESSIONS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
 @lru_cache(maxsize=512)
-def _glob(pattern: str) -> re.Pattern[str]:
+def _glob(pattern: str) -> Callable[[str], object]:
     """`*` within a name, `**` across names; without a slash at any depth; includes everything below a match."""
     body = pattern.rstrip("/")
-    prefix = "(?:.*/)?" if "/" not in body else ""
-    out, at = [], 0
-    while at < len(body):
-        if body.startswith("**/", at):
-            out.append("(?:.*/)?")
-            at += 3
-        elif body.startswith("**", at):
-            out.append(".*")
-            at += 2
-        elif body[at] == "*":
-            out.append("[^/]*")
+    tokens = [token[:3] if token.endswith("**/") else token[:2] for token in _GLOB_TOKENS.findall(body)]
+    if "/" not in body:
+        tokens.insert(0, "**/")
+    across = sum(token in ("**", "**/") for token in tokens)
+    if across > 1 or max(name.count("*") for name in body.replace("**", "").split("/")) > 1:
+        return _Steps(tokens).match  # an expression with several stars may backtrack for ever
+    body = "".join(_EXPRESSIONS.get(token) or re.escape(token) for token in tokens)
+    return re.compile(f"{body}(?:/.*)?\\Z", re.DOTALL).match
+
+
+class _Steps:
+    """A glob run as a nondeterministic automaton, in linear time. The bits of an integer are the states it is in.
+
+    State n: the first n tokens have matched. `**/` takes two states, before and inside the names that it passes over.
+    """
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        self._literal: dict[str, int] = {}
+        self._one = self._stays = self._stays_in_name = self._skips = self._enters = 0
+        at = 0
+        for token in tokens:
+            bit = 1 << at
+            if token == "**/":
+                self._enters |= bit
+                self._stays |= bit << 1
+                self._literal["/"] = self._literal.get("/", 0) | bit << 1
+                at += 1
+            elif token in ("*", "**"):
+                self._skips |= bit
+                self._stays |= bit if token == "**" else 0
+                self._stays_in_name |= bit if token == "*" else 0
+            elif token == "?":
+                self._one |= bit
+            else:
+                self._literal[token] = self._literal.get(token, 0) | bit
             at += 1
-        elif body[at] == "?":
-            out.append("[^/]")
-            at += 1
-        else:
-            out.append(re.escape(body[at]))
-            at += 1
-    return re.compile(f"{prefix}{''.join(out)}(?:/.*)?\\Z", re.DOTALL)
+        self._last = 1 << at
+
+    def match(self, path: str) -> bool:
+        states = self._closed(1)
+        for char in path:
+            if char == "/" and states & self._last:
+                return True  # everything below a match
+            steps = self._literal.get(char, 0) | (0 if char == "/" else self._one)
+            stays = self._stays if char == "/" else self._stays | self._stays_in_name
+            states = self._closed((states & steps) << 1 | states & stays)
+            if not states:
+                return False
+        return bool(states & self._last)
+
+    def _closed(self, states: int) -> int:
+        """The states, and those reached from them without a character."""
+        while (
+            further := states
+            | (states & self._skips) << 1
+            | (states & self._enters) << 1
+            | (states & self._enters) << 2
+        ) != states:
+            states = further
+        return states
 
 
 # Hosts
@@ -492,6 +605,15 @@ def _texts(params: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
     return found
 
 
+def text_size(value: Any) -> int:
+    """The number of characters in a value's texts."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(map(text_size, value.values()))
+    return sum(map(text_size, value)) if isinstance(value, list | tuple) else 0
+
+
 def _snake(key: str) -> str:
     return re.sub(r"(?<=[a-z\d])([A-Z])", r"_\1", key).lower()
 
@@ -540,6 +662,12 @@ class Permissions:
 
     def decide(self, tool: str, params: Mapping[str, Any]) -> Decision:
         return self._policy.decide(tool, params)
+
+    def judges_paths(self, tool: str) -> bool:
+        return self._policy.judges_paths(tool)
+
+    def decide_path(self, tool: str, *names: str) -> Decision:
+        return self._policy.decide_path(tool, *names)
 
     def allow(self, rule: Rule) -> None:
         self._policy = replace(self._policy, rules=(*self._policy.rules, rule))

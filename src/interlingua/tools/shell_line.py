@@ -13,6 +13,7 @@ from msgspec import Struct
 
 MAX_LENGTH = 20_000
 MAX_READINGS = 200
+MAX_READ = 4 * MAX_LENGTH  # characters in all: text within brackets is read again for each bracket around it
 MAX_EXECUTED = 50
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -110,13 +111,15 @@ class _Reader:
 
     def __init__(self) -> None:
         self.readings = 0
+        self.read_length = 0
         self.commands: list[Command] = []
         self.files: list[Word] = []
         self.doubt = ""
 
     def read(self, text: str, *, inner: bool = False) -> None:
         self.readings += 1
-        if self.readings > MAX_READINGS:
+        self.read_length += len(text)
+        if self.readings > MAX_READINGS or self.read_length > MAX_READ:
             self.doubts("it is too tangled to be judged")
             return
         if _CONTROLS.search(text):
@@ -200,7 +203,7 @@ class _Reader:
             if len(command.words) > MAX_EXECUTED:
                 self.doubts("it has too many words to be judged")
             for at in range(1, min(len(command.words), MAX_EXECUTED)):
-                self._suffix(Command(command.words[at:], inner=True))
+                self._suffix(Command(command.words[at : at + MAX_EXECUTED], inner=True))
 
     def _suffix(self, command: Command) -> None:
         """A possible command within a command: any of the following words may be its name."""
@@ -279,7 +282,8 @@ class _Reader:
         if text.startswith("$((", at) or text.startswith("$[", at):
             self.doubts("it computes, and computing may run commands")
         if opener in ("$(", "<(", ">("):
-            end = _closing(text, at + 2)
+            self.read_length += len(text) - at
+            end = _closing(text, at + 2) if self.read_length <= MAX_READ else -1
             if end < 0:
                 self.doubts("a bracket is not closed")
                 end = len(text)

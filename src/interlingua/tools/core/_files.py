@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ...values.abort import Abort
 from ...values.errors import ToolInputError
 from ...values.messages import TextBlock
+from ..access import require_as_written
 from ..fs import ByteBridge
 from ..params import read_string_param
 from ..paths import shown
@@ -34,7 +35,8 @@ def stop_if_aborted(signal: Abort | None) -> None:
 
 @contextmanager
 def explained(path: str) -> Iterator[None]:
-    """Converts OSErrors of a bridge to input errors that name the given path."""
+    """Converts OSErrors of a bridge to input errors that name the path. The running call must be allowed to use it."""
+    require_as_written(path)
     try:
         yield
     except FileNotFoundError:

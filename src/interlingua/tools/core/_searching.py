@@ -20,6 +20,7 @@ import msgspec
 
 from ...values.abort import Abort
 from ...values.errors import ToolInputError
+from ..access import names_below, permitted
 from ..fs import AdaptedBridge, ByteBridge
 from ..paths import name_bytes, name_text
 from ._engine import EXCLUDE, MAX_DEPTH, Found, Glob, Job
@@ -106,7 +107,7 @@ async def locate(bridge: ByteBridge, path: str) -> str:
 
 async def by_worker(job: Job, bridge: ByteBridge, seconds: float, signal: Abort | None) -> Outcome:
     """Runs the search in a worker process, which requests files that it cannot open itself."""
-    local = isinstance(bridge, OnThisMachine)
+    root = bridge.local_root if isinstance(bridge, OnThisMachine) else None
     if isinstance(bridge, OnThisMachine):
         job = msgspec.structs.replace(job, root=name_bytes(bridge.local_root))
     outcome = Outcome(found=[], engine="python")
@@ -123,10 +124,11 @@ async def by_worker(job: Job, bridge: ByteBridge, seconds: float, signal: Abort 
                 message = msgspec.msgpack.decode(await process.stdout.readexactly(size))
                 match message:
                     case ["found", path, kind, line, text]:
-                        outcome.found.append(Found(name_text(path), kind, line, text))
+                        if permitted(*names_below(root, name_text(path))):
+                            outcome.found.append(Found(name_text(path), kind, line, text))
                     case ["done"]:
                         done = True
-                    case [question, path] if not local:
+                    case [question, path] if root is None:
                         await _answer(process.stdin, packed(await _fetched(bridge, question, name_text(path))))
     stop_if_aborted(signal)
     outcome.cut = guard.cut

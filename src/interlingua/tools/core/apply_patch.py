@@ -19,16 +19,18 @@ there on: exactly, else ignoring trailing spaces and typographic characters.
 """
 
 import asyncio
+import itertools
 import posixpath
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from ...values.abort import Abort
 from ...values.errors import ToolInputError
 from ..fs import ByteBridge, context_bridge
 from ..params import read_string_param
-from ..paths import shown
+from ..paths import PATCH_HEADERS, patch_lines, shown
 from ..results import text_result
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
 from ._files import exact_contents, exact_state, explained, stop_if_aborted, store
@@ -36,8 +38,11 @@ from ._text import Change, decode_text, line_ending_at, raw_lines, trimmed, unif
 
 MAX_PATCH_CHARS = 4_000_000
 MAX_FILES = 500
+MAX_HUNKS = 2000  # in one file
+_SEARCHED_CHARS = 4_000_000_000  # of one file, over all hunks: about two seconds
+_COMPARED_LINES = 100  # of a hunk that does not fit, for the message
 _BEGIN, _END, _LAST = "*** Begin Patch", "*** End Patch", "*** End of File"
-_ADD, _UPDATE, _DELETE, _MOVE = "*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "
+_ADD, _UPDATE, _DELETE, _MOVE = PATCH_HEADERS
 _NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? @@.*")  # a header of a unified diff: no line to search
 _TYPOGRAPHY = str.maketrans("‘’‚‛“”„‟‐‑‒–—−\u00a0\u2009\u202f", "''''\"\"\"\"------   ")
 _REPORT_WIDTH = 200
@@ -54,6 +59,20 @@ _PARAMETERS = {
     },
     "required": ["input"],
 }
+
+
+Way = Callable[[str], str]
+
+
+def _plain(line: str) -> str:
+    return line.translate(_TYPOGRAPHY).rstrip()
+
+
+def _stripped(line: str) -> str:
+    return _plain(line).strip()
+
+
+_WAYS: tuple[Way, ...] = (str, str.rstrip, _plain)
 
 
 class Hunk(NamedTuple):
@@ -98,7 +117,7 @@ def apply_patch_tool(context: ToolContext) -> Tool:
         text = read_string_param(params, "input", required=True, trim=False)
         if len(text) > MAX_PATCH_CHARS:
             raise ToolInputError(f"the patch has {len(text):,} characters, more than the limit of {MAX_PATCH_CHARS:,}")
-        sections = parse_patch(text)
+        sections = await asyncio.to_thread(parse_patch, text)
         if len(sections) > MAX_FILES:
             raise ToolInputError(f"the patch changes {len(sections):,} files, more than the limit of {MAX_FILES}")
         plan = await _Plan(bridge, signal).of(sections)
@@ -123,7 +142,7 @@ def apply_patch_tool(context: ToolContext) -> Tool:
 
 def parse_patch(text: str) -> list[Section]:
     """The sections of a patch. Raises ToolInputError with the line of the patch that is wrong."""
-    lines = text.replace("\r\n", "\n").strip("\n").split("\n")
+    lines = patch_lines(text)
     if lines[0].strip() != _BEGIN:
         raise ToolInputError(f"the patch must begin with the line {_BEGIN!r}")
     if lines[-1].strip() != _END:
@@ -270,7 +289,9 @@ def patched(raw: str, hunks: list[Hunk], path: str) -> tuple[str, list[Change]]:
     ends = not raw or raw.endswith("\n")  # whether the last line has an ending
     if not ends:
         whole[-1] += line_ending_at(raw, len(raw))[:-1]  # removed again from the last line below
-    lines = [line.removesuffix("\r") for line in whole]
+    if len(hunks) > MAX_HUNKS:
+        raise ToolInputError(f"{shown(path)}: {len(hunks):,} hunks, more than the limit of {MAX_HUNKS:,}; send fewer")
+    lines = _Lines([line.removesuffix("\r") for line in whole])
     new, changes, at = list[str](), list[Change](), 0
     for number, hunk in enumerate(hunks, 1):
         start = _start(lines, hunk, at, f"{shown(path)}: hunk {number}")
@@ -306,58 +327,72 @@ def _applied(whole: list[str], hunk: Hunk, start: int, new: list[str]) -> tuple[
     return Change(start, at, given), at
 
 
-def _start(lines: list[str], hunk: Hunk, at: int, where: str) -> int:
+class _Lines:
+    """The lines of a file, to be searched for the lines of hunks: each way of comparing them is prepared once."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self._ways: dict[Way, tuple[str, list[int]]] = {}
+        self._searched = 0
+
+    def seek(self, expected: list[str], start: int, stripped: bool = False) -> int | None:
+        """Where the expected lines are, from line `start` on: exactly, else in a looser way; None if nowhere."""
+        for way in (*_WAYS, _stripped) if stripped else _WAYS:
+            text, starts = self._prepared(way)
+            self._searched += len(text) - starts[start]
+            if self._searched > _SEARCHED_CHARS:
+                raise ToolInputError("the patch has too many hunks for a file of this size; send it in parts")
+            sought = "".join(f"\n{way(line)}" for line in expected) + "\n"
+            found = text.find(sought, starts[start])  # linear, however the text repeats itself
+            if found >= 0:
+                return bisect_left(starts, found)
+        return None
+
+    def _prepared(self, way: Way) -> tuple[str, list[int]]:
+        """The text with a newline before each line and at the end, and where each line begins in it."""
+        if way not in self._ways:
+            given = [way(line) for line in self.lines]
+            starts = list(itertools.accumulate((len(line) + 1 for line in given), initial=0))
+            self._ways[way] = "".join(f"\n{line}" for line in given) + "\n", starts
+        return self._ways[way]
+
+
+def _start(lines: _Lines, hunk: Hunk, at: int, where: str) -> int:
     """The line of the file at which the hunk begins."""
     header_at = None
     for header in hunk.headers:
-        header_at = _seek(lines, [header], at, stripped=True)
+        header_at = lines.seek([header], at, stripped=True)
         if header_at is None:
             raise ToolInputError(f"{where}: no line {_cut(header)!r} after line {at}. Nothing was changed.")
         at = header_at + 1
     old = hunk.old
     if not old:
-        return at if header_at is not None else len(lines)
+        return at if header_at is not None else len(lines.lines)
     if hunk.at_end:
-        end = len(lines) - len(old)
-        if end >= at and _seek(lines[end:], old, 0) == 0:
+        end = len(lines.lines) - len(old)
+        if end >= at and lines.seek(old, end) == end:
             return end
         raise ToolInputError(f"{where}: the file does not end with its lines. Nothing was changed.")
-    start = _seek(lines, old, at)
+    start = lines.seek(old, at)
     if start is None and header_at is not None:  # some models repeat the header as the first line
-        start = _seek(lines, old, header_at)
+        start = lines.seek(old, header_at)
     if start is None:
-        raise ToolInputError(f"{where}: {_mismatch(lines, old, at)} Nothing was changed.")
+        raise ToolInputError(f"{where}: {_mismatch(lines.lines, old, at)} Nothing was changed.")
     return start
-
-
-def _seek(lines: Sequence[str], expected: list[str], start: int, stripped: bool = False) -> int | None:
-    ways: list[Callable[[str], str]] = [str, str.rstrip, _plain]
-    if stripped:
-        ways.append(lambda line: _plain(line).strip())
-    for way in ways:
-        there, sought = [way(line) for line in lines[start:]], [way(line) for line in expected]
-        for at in range(len(there) - len(sought) + 1):
-            if there[at] == sought[0] and there[at : at + len(sought)] == sought:
-                return start + at
-    return None
-
-
-def _plain(line: str) -> str:
-    return line.translate(_TYPOGRAPHY).rstrip()
 
 
 def _mismatch(lines: list[str], expected: list[str], start: int) -> str:
     """The place where most lines of the hunk match, and the first that does not."""
     best, fits = start, 0
+    there = [_plain(line) for line in lines]
+    sought = [_plain(line) for line in expected[:_COMPARED_LINES]]
     for at in range(start, len(lines)):
         count = 0
-        while (
-            count < len(expected) and at + count < len(lines) and _plain(lines[at + count]) == _plain(expected[count])
-        ):
+        while count < len(sought) and at + count < len(there) and there[at + count] == sought[count]:
             count += 1
         if count > fits:
             best, fits = at, count
-    missed = _cut(expected[fits])
+    missed = _cut(expected[min(fits, len(expected) - 1)])
     if not fits:
         return f"its line {missed!r} is not in the file after line {start}."
     if best + fits >= len(lines):

@@ -4,7 +4,7 @@ import base64
 import binascii
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple, TypeAlias
-from urllib.parse import unquote, unquote_to_bytes, urlsplit
+from urllib.parse import unquote, unquote_to_bytes
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
@@ -17,6 +17,7 @@ from ...values.messages import ImageBlock, TextBlock, UserMessage
 from ...values.request import Context
 from ..arguments import read_arguments, schema_of
 from ..fs import ByteBridge, context_bridge
+from ..paths import readings
 from ..results import untrusted, visible
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback, needed
 from ..web import FetchRules, LookUp, fetch, look_up
@@ -111,7 +112,7 @@ class _Source:
         if scheme in ("http", "https"):
             return await self._fetched(url, limit, signal), None
         if scheme == "file":
-            return await self._file(_path_in(url), limit)
+            return await self._file(readings(url)[0], limit)
         if scheme:
             raise _UnknownReference(f"image: a {scheme}: reference is not supported; use a path, http(s) or data URL")
         return await self._file(reference, limit)
@@ -262,12 +263,3 @@ def _in_data_url(reference: str, limit: int) -> bytes:
         return base64.b64decode("".join(unquote(payload).split()), validate=True)
     except (binascii.Error, ValueError):
         raise ToolInputError("image: the data URL's base64 is broken") from None
-
-
-def _path_in(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.netloc not in ("", "localhost"):
-        raise ToolInputError("image: a file URL may not name another machine")
-    if "%2f" in parts.path.lower() or "%00" in parts.path:
-        raise ToolInputError("image: the file URL hides a separator or a NUL in its path")
-    return unquote(parts.path)

@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from ...values.abort import Abort
 from ...values.errors import FormatError, ToolInputError
+from ..access import permitted
 from ..arguments import read_arguments, schema_of
 from ..fs import ByteBridge, context_bridge
 from ..memory_index import LocalNote, MemoryIndex, NoteFile, refuse_large
@@ -147,7 +148,7 @@ class Places:
         local = await asyncio.to_thread(_notes, self.folders, self._extra)
         for name, note in local.items():
             fetched.setdefault(note.key if name in fetched else name, note)
-        return fetched
+        return {name: note for name, note in fetched.items() if permitted(name, note.key)}
 
 
 def memory_search_tool(context: ToolContext) -> Tool | None:

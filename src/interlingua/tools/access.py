@@ -1,0 +1,92 @@
+"""Which paths the running call may touch: set from its policy by `call_tool`, asked by whoever opens or lists a file.
+
+A policy first judges the arguments of a call as they are written. But a path may lead through a link, and a search
+finds paths that no argument names. Each path is therefore judged again where it was located, before it is opened or
+shown. No policy may open
+Interlingua's own folder of keys and settings: see `home_below`.
+"""
+
+import os
+import posixpath
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from ..values.errors import ToolAuthorizationError
+from ..values.places import home
+from .paths import home as user_home
+from .paths import name_text, readings, root_bytes, shown, strip_root
+
+Decide = Callable[..., Any]
+"""`Policy.decide_path`: the decision on a located path, given under all its names."""
+
+
+class PathAccess:
+    """The located paths that one call may touch. `granted` is the policy's decision on the call itself.
+
+    If a person approved the call, paths for which the same rule (or the default) asks are approved with it.
+    """
+
+    def __init__(self, decide: Decide, tool: str, granted: Any, outer: "PathAccess | None") -> None:
+        self.refused: set[str] = set()
+        self._decide, self._tool, self._outer = decide, tool, outer
+        self._approved = granted.action == "ask"
+        self._rule = getattr(granted, "rule", None)
+
+    def denial(self, names: tuple[str, ...]) -> str | None:
+        """The reason why a path may not be touched; None if it may."""
+        ruling = self._decide(self._tool, *names)
+        asks = self._approved and ruling.action == "ask" and getattr(ruling, "rule", None) in (None, self._rule)
+        if ruling.action != "allow" and not asks:
+            self.refused.add(names[0])
+            return str(ruling.reason)
+        return None if self._outer is None else self._outer.denial(names)
+
+
+_current: ContextVar[PathAccess | None] = ContextVar("path_access", default=None)
+
+
+def enter_access(policy: Any, tool: str, granted: Any) -> PathAccess | None:
+    """Begins to judge located paths in the current task, inside what judges them already; None if no rule is for paths.
+
+    A judge of the user's own without `decide_path` judges arguments only.
+    """
+    decide, judges = getattr(policy, "decide_path", None), getattr(policy, "judges_paths", None)
+    if decide is None or judges is None or not judges(tool):
+        return None
+    access = PathAccess(decide, tool, granted, _current.get())
+    _current.set(access)
+    return access
+
+
+def permitted(*names: str) -> bool:
+    """Whether the running call may touch a located path, given under all its names."""
+    access = _current.get()
+    return access is None or access.denial(names) is None
+
+
+def require_permission(given: str, *names: str) -> None:
+    """Raises `ToolAuthorizationError`, which names the path as it was given, if the running call may not touch it."""
+    access = _current.get()
+    reason = None if access is None else access.denial(names)
+    if reason is not None:
+        raise ToolAuthorizationError(f"{shown(given)}: not allowed: {reason}. Do it another way, or ask first.")
+
+
+def require_as_written(path: str) -> None:
+    """`require_permission` for each reading of a path that was not located: foreign files may have no links."""
+    if _current.get() is not None:
+        for text in readings(path, user_home):
+            require_permission(path, posixpath.normpath(text))
+
+
+def names_below(root: str | None, path: str) -> tuple[str, ...]:
+    """The names of a path below a root: from there, and absolute if the root is known."""
+    path = path or "."
+    return (path,) if root is None else (path, root if path == "." else f"{root.rstrip('/')}/{path}")
+
+
+def home_below(root: str) -> tuple[str, ...] | None:
+    """Interlingua's own folder as names below a real path `root`; None if it is elsewhere, or `root` lies inside it."""
+    inside = strip_root(name_text(os.path.realpath(root_bytes(home()))), (root,))
+    return None if inside is None else tuple(name for name in inside.split("/") if name)
