@@ -14,9 +14,9 @@ import interlingua as il
 from interlingua.cli import group
 from interlingua.dialects import DIALECTS, WIRES
 from interlingua.dialects.ollama import codec
+from interlingua.dialects.paths import route
 from interlingua.plugins import load_plugins
 from interlingua.testing import ErrorEvent, Server
-from interlingua.testing.wires import route
 from interlingua.tools.schemas import extract_tool_schemas
 from laws import test_adapt, test_encoders, test_errors, test_losses, test_round_trip, test_streams
 from plugins.making import plugin

@@ -14,6 +14,7 @@ import pytest
 import interlingua as il
 from interlingua.dialects import WIRES
 from interlingua.dialects.framing import AWSEventStream
+from interlingua.dialects.paths import cut_frames
 from interlingua.dialects.registry import wire
 from interlingua.testing import (
     Answer,
@@ -35,7 +36,6 @@ from interlingua.testing import (
     Stall,
     Status,
 )
-from interlingua.testing.wires import cut_frames
 from testing.client import ask, request
 
 every_wire = pytest.mark.parametrize("api", sorted(WIRES))

@@ -7,12 +7,12 @@ from msgspec import Struct
 
 from ..connect import models as catalogue
 from ..connect.call import Fallback
-from ..conversion.tokens import taken
 from ..sessions import compaction as cutting
 from ..tools.schemas import extract_tool_schema
 from ..values.errors import CannotCompact, ContextTooLong
 from ..values.messages import text_of
 from ..values.request import Context, Entry, ModelDescriptor
+from ..values.tokens import taken
 from .history import for_models
 
 Summarise: TypeAlias = Callable[[str, int], Awaitable[str]]

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ..conversion import tokens as budget
 from ..conversion.adapting.adapter import adapt, structural_repairs
 from ..conversion.checks import check
 from ..dialects import WIRES
@@ -13,6 +12,7 @@ from ..sessions.compaction import ROLE, first_kept_of, is_bookkeeping, is_compac
 from ..sessions.comparison import Pair as Aligned
 from ..sessions.comparison import aligned, alike, comparable, spans
 from ..values import jsontext
+from ..values import tokens as budget
 from ..values.canonical import plain
 from ..values.errors import InterlinguaError
 from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, ToolCall, Usage, blocks_of, text_of

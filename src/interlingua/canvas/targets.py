@@ -14,13 +14,13 @@ from ..connect import models as catalogue
 from ..connect.auth.resolver import resolve_auth
 from ..connect.client import Client, default_client
 from ..connect.connector import Connector, HttpConnector
-from ..conversion import tokens as budget
 from ..conversion.adapting.adapter import Adapted, adapt
 from ..conversion.checks import check
 from ..dialects import WIRES, dialect
 from ..dialects.targets import family
 from ..serving.problems import HttpProblem
 from ..values import jsontext
+from ..values import tokens as budget
 from ..values.canonical import plain
 from ..values.errors import InterlinguaError
 from ..values.folding import unfold

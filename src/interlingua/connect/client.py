@@ -142,11 +142,12 @@ class Client:
             on_retry=on_retry,
             get_api_key=get_api_key,
         )
-        source = Attempts(call, self._find_known, self.breaker)
+        source = Attempts(call, self.find_known, self.breaker)
         base = AssistantMessage(content=(), api=first.api or None, provider=first.provider or None, model=first.id)
         return telemetry.observed(Stream(source, base, source.priced), request)
 
-    def _find_known(self, model: Model, catalogue: Catalogue) -> tuple[Connector, ModelDescriptor]:
+    def find_known(self, model: Model, catalogue: Catalogue) -> tuple[Connector, ModelDescriptor]:
+        """The connector for a model, and the model with its place and what the catalogue knows of it."""
         connector, found = self._locate(model)
         return connector, _placed(connector, _known(connector, found, catalogue))
 

@@ -13,14 +13,14 @@ import re
 import string
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from .._version import __version__
-from ..conversion.adapting.adapter import adapt
+from ..conversion.adapting.adapter import Adapted, adapt
 from ..dialects import Wire
 from ..dialects.files.clawtools import read_context
 from ..dialects.framing import actual_type
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 USER_AGENT = f"interlingua/{__version__}"
 LONGEST_MESSAGE = 4000
-_LARGEST_ANSWER = 256 * 1024 * 1024  # of one that comes whole: it may hold pictures
+LARGEST_ANSWER = 256 * 1024 * 1024  # of one that comes whole: it may hold pictures
 _LONGEST_PAGE = 16 * 1024
 # Bytes that are decoded at a time: few at first, so that the first event does not wait for the rest of a burst.
 _FIRST_PIECE, _LARGEST_PIECE = 2048, 16 * 1024
@@ -179,11 +179,10 @@ class HttpConnector:
         env = os.environ if call.env is None else call.env
         auth = await self._authorise(call, env, rejected=secrets[-1] if renew else None)
         url = await self._base(model, call, env) + self._path(spoken, model, bool(request.options.stream))
-        messages = request.context.messages
-        if len(messages) < _LARGE and not any(map(has_image, messages)):  # a picture may have to be resized
-            body, restore, losses = self._body(spoken, request, call)
+        if is_quick(request):
+            body, restore, losses = self.body(spoken, request, thinking=call.thinking)
         else:
-            body, restore, losses = await asyncio.to_thread(self._body, spoken, request, call)
+            body, restore, losses = await asyncio.to_thread(self.body, spoken, request, thinking=call.thinking)
         if call.on_payload is not None:
             changed = call.on_payload(body, model)
             changed = await changed if inspect.isawaitable(changed) else changed
@@ -211,8 +210,17 @@ class HttpConnector:
         renewable = auth is not None and auth.mode == "oauth" and (auth.source or "").startswith("stored:")
         return Prepared(url=url, headers=headers, body=data, restore=restore, losses=losses, renewable=renewable)
 
-    def _body(self, spoken: Wire, request: Request, call: CallOptions) -> "tuple[dict[str, Any], Restore | None, Any]":
-        adapted = adapt(request, request.model, thinking=call.thinking or "drop", caching=True)
+    def body(
+        self,
+        spoken: Wire,
+        request: Request,
+        adapted: Adapted | None = None,
+        *,
+        thinking: Literal["drop", "text"] | None = None,
+    ) -> "tuple[dict[str, Any], Restore | None, Any]":
+        """The body of a request, what restores the answer's blocks, and what was lost."""
+        if adapted is None:
+            adapted = adapt(request, request.model, thinking=thinking or "drop", caching=True)
         encoded = spoken.codec.encode_request(adapted.request)
         body = {**self.row.body, **encoded.body}
         if spoken.http.complete_body is not None:
@@ -221,6 +229,37 @@ class HttpConnector:
             _log.warning("%s/%s: %s", self.provider, request.model.id, warning.why)
         return body, adapted.restore_block, _Joined(adapted.losses, adapted.warnings, encoded.losses)
 
+    async def access(self, model: ModelDescriptor, call: CallOptions) -> "Endpoint":
+        """Everything of a call that does not depend on its request, looked up once for many calls."""
+        env = os.environ if call.env is None else call.env
+        spoken = wire(model.api)
+        base = await self._base(model, call, env)
+        auth = await self._authorise(call, env)
+        key = auth.api_key if auth is not None else None
+        style = self.row.auth or spoken.http.auth
+        headers = {
+            "Content-Type": "application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": USER_AGENT,
+            **self.row.headers,
+            **(model.headers or {}),
+            **(call.headers or {}),
+        }
+        sign = None
+        if not _names_key(headers):
+            if key is not None and spoken.http.unpack_key is None:
+                headers |= key_header(style, key, auth)
+            elif key is None and style in ("aws", "google"):
+                sign = functools.partial(_cloud_headers, style, model, call)
+        return Endpoint(
+            base=base,
+            urls=(base + self._path(spoken, model, False), base + self._path(spoken, model, True)),
+            headers=headers,
+            key=key,
+            sign=sign,
+            renewable=(auth is not None and auth.mode == "oauth") or spoken.http.unpack_key is not None,
+        )
+
     async def url(self, model: ModelDescriptor, call: CallOptions, *, stream: bool = True) -> str:
         """Where requests for a model go."""
         base = await self._base(model, call, os.environ if call.env is None else call.env)
@@ -228,7 +267,7 @@ class HttpConnector:
 
     def _path(self, spoken: Wire, model: ModelDescriptor, stream: bool) -> str:
         own_path = (model.compat or {}).get("path")
-        quirks = {"quirks": _quirks(spoken, model)} if own_path else {}
+        quirks = {"quirks": quirks_of(spoken, model)} if own_path else {}
         return str(spoken.codec.path(model.id, stream, **quirks))
 
     def address(self, model: ModelDescriptor, call: CallOptions | StreamOptions) -> str:
@@ -348,7 +387,8 @@ def _first(names: Sequence[str], env: Mapping[str, str]) -> str | None:
     return next((value for name in names if (value := env.get(name, "").strip())), None)
 
 
-def _quirks(spoken: Wire, model: ModelDescriptor) -> dict[str, Any] | None:
+def quirks_of(spoken: Wire, model: ModelDescriptor) -> dict[str, Any] | None:
+    """What the codec must know of the variant and of the model's host."""
     own = getattr(spoken.codec, "quirks", {})
     return {"api": model.api, **own, **(model.compat or {})} if own or model.compat else None
 
@@ -357,12 +397,18 @@ def _now() -> int:
     return int(time.time() * 1000)
 
 
-def _unique_id(number: int) -> str:
+def unique_id(number: int) -> str:
     """An id for a call that came without one: unique, since answers of several turns share a conversation."""
     return f"call_{uuid.uuid4().hex}"
 
 
 _LARGE = 200  # messages; a request of this size takes about a millisecond to encode
+
+
+def is_quick(request: Request) -> bool:
+    """Whether a request is adapted and encoded on the event loop: few messages, and no picture to be resized."""
+    messages = request.context.messages
+    return len(messages) < _LARGE and not any(map(has_image, messages))
 
 
 class _Joined(Sequence[Any]):
@@ -399,6 +445,21 @@ class Prepared(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Prepared(body of {len(self.body)} bytes)"  # the headers hold the key
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """Where a model is called and with what: the addresses for a whole answer and for a stream, headers, and a
+    function that signs a request (url, headers, body) where a key does not do. `renewable`: the key is no constant."""
+
+    base: str
+    urls: tuple[str, str]
+    headers: Mapping[str, str]
+    key: str | None = None
+    sign: Callable[[str, Mapping[str, str], bytes], Awaitable[Mapping[str, str]]] | None = None
+    renewable: bool = False
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.base})"  # the headers hold the key
 
 
 class Exchange:
@@ -487,8 +548,8 @@ class Exchange:
                 model=model.id,
                 provider=self._connector.provider,
                 timestamp=self._timestamp,
-                mint=_unique_id,
-                quirks=_quirks(self._wire, model),
+                mint=unique_id,
+                quirks=quirks_of(self._wire, model),
             )
             self._decoding.restoring(self._restore)
         return self._decoding
@@ -520,7 +581,7 @@ class Exchange:
         kind = reply.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if reply.status != 200:
             body = await self._whole(watch)
-            raise codec.decode_error(reply.status, _text(body) if kind == "text/html" else body, reply.headers)
+            raise codec.decode_error(reply.status, page_text(body) if kind == "text/html" else body, reply.headers)
         declared, found = kind, None
         while found is None and (chunk := await self._chunk(watch)):
             self._head = (self._head + chunk).lstrip()  # padding before the first byte means nothing
@@ -536,15 +597,15 @@ class Exchange:
 
     async def _whole_answer(self, watch: Watch) -> Batch:
         """The events of an answer that comes in one piece; the last alone where nobody wants the others."""
-        codec, model, body = self._wire.codec, self._request.model, await self._whole(watch, _LARGEST_ANSWER)
+        codec, model, body = self._wire.codec, self._request.model, await self._whole(watch, LARGEST_ANSWER)
         fields = {"model": model.id, "provider": self._connector.provider, "timestamp": self._timestamp}
-        more = {"mint": _unique_id, "quirks": _quirks(self._wire, model)}
-        takes = _parameters(getattr(codec.decode_response, "func", codec.decode_response))
+        more = {"mint": unique_id, "quirks": quirks_of(self._wire, model)}
+        takes = parameters_of(getattr(codec.decode_response, "func", codec.decode_response))
         fields |= {name: value for name, value in more.items() if value is not None and name in takes}
         answer = codec.decode_response(body, **fields)
         if self._restore is not None:
             answer = replace(answer, content=tuple(map(self._restore, blocks_of(answer.content))))
-        if answer.stop_reason == "error" and (given := _error_in(body)) is not None:
+        if answer.stop_reason == "error" and (given := error_in(body)) is not None:
             self._decoder.failure = codec.decode_error(0, {"error": given})
         events = list(unfold(answer))
         return events if self._request.options.stream else events[-1:]
@@ -597,16 +658,17 @@ class Exchange:
 
 
 @functools.lru_cache(maxsize=64)
-def _parameters(function: Any) -> frozenset[str]:
+def parameters_of(function: Any) -> frozenset[str]:
+    """The names of a function's parameters."""
     return frozenset(inspect.signature(function).parameters)
 
 
-def _text(page: bytes) -> bytes:
+def page_text(page: bytes) -> bytes:
     """What a page for people says, in one line."""
     return b" ".join(re.sub(rb"(?is)<(script|style)\b.*?</\1>|<[^>]*>", b" ", page[:_LONGEST_PAGE]).split())
 
 
-def _error_in(body: bytes) -> Any:
+def error_in(body: bytes) -> Any:
     """The error that a whole answer tells beside its content: OpenAI's `error`, or OpenRouter's inside a choice."""
     wire = read(body)
     if not isinstance(wire, dict):

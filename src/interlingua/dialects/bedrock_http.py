@@ -7,7 +7,7 @@ from ..values import jsontext
 from ..values.errors import BadRequest, ContentFiltered, ContextTooLong, Overloaded, ProviderError, RateLimited
 from .framing import write_aws
 from .provider_errors import error_of
-from .wire import AWS
+from .wire import AWS, Count
 
 # The exceptions that a ConverseStream may hold in place of an event: Bedrock's API reference, ConverseStreamOutput.
 _EXCEPTIONS: tuple[tuple[type[ProviderError], str], ...] = (
@@ -54,4 +54,10 @@ BEDROCK_HTTP: dict[str, Any] = {
     "request_id": "x-amzn-requestid",
     "error_event": _error_event,
     "error_headers": _error_headers,
+    "count": Count(
+        route=r"/model/([^/]+)/count-tokens",
+        # CountTokens wraps the request: {"input": {"converse": {…}}}, Bedrock's API reference.
+        request=lambda body: body["input"]["converse"],
+        answer=lambda tokens: {"inputTokens": tokens},
+    ),
 }

@@ -1,7 +1,7 @@
 """What the two OpenAI wires share: data URLs, types of files, the list of models."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .limits import PDF
@@ -39,3 +39,18 @@ def odd_prefix(url: str) -> str | None:
 def openai_models(names: Sequence[str]) -> dict[str, Any]:
     entries = [{"id": name, "object": "model", "created": 1700000000, "owned_by": "interlingua"} for name in names]
     return {"object": "list", "data": entries}
+
+
+# Headers that belong to one request of OpenAI's wires; Codex names its conversation in two of them.
+OPENAI_HEADERS = ("openai-beta", "session_id", "conversation_id", "idempotency-key", "x-client-request-id")
+
+
+# platform.openai.com/docs/guides/rate-limits, Rate limits in headers: resets are durations.
+def rate_headers(quotas: Mapping[str, Any]) -> dict[str, str]:
+    """What is left of a client's limits."""
+    headers: dict[str, str] = {}
+    for what, quota in quotas.items():
+        headers[f"x-ratelimit-limit-{what}"] = str(quota.limit)
+        headers[f"x-ratelimit-remaining-{what}"] = str(quota.remaining)
+        headers[f"x-ratelimit-reset-{what}"] = f"{quota.reset:.3f}s"
+    return headers

@@ -254,10 +254,10 @@ def generated_id(message: AssistantMessage, prefix: str) -> str:
 
 
 def named(message: AssistantMessage, request: Request | None) -> AssistantMessage:
-    """The message with the name of the model that was asked, where it bears none: clients count on it."""
-    if request is None or message.model or message.response_model:
+    """The message under the name of the model that was asked for: clients count on it, whoever answered."""
+    if request is None or not request.model.id:
         return message
-    return replace(message, model=request.model.id)
+    return replace(message, model=request.model.id, response_model=None)
 
 
 def own_path(quirks: Mapping[str, Any] | None, model: str) -> str | None:

@@ -186,6 +186,14 @@ class Evidence(NamedTuple):
     test: Callable[[Any], Any]
 
 
+class Count(Struct, frozen=True, kw_only=True):
+    """Counting the tokens of a request: its path, the request in the body of such a call, and the answer to it."""
+
+    route: str
+    request: Callable[[Any], Any] = lambda body: body
+    answer: Callable[[int], dict[str, Any]]
+
+
 class Http(Struct, frozen=True, kw_only=True):
     """One wire over HTTP: what a client and a server must know beside the bodies.
 
@@ -220,6 +228,16 @@ class Http(Struct, frozen=True, kw_only=True):
     unpack_key: Callable[[str, dict[str, Any]], tuple[str, dict[str, Any]]] | None = None
     error_event: Callable[[ProviderError, int, Any], bytes]
     error_headers: Callable[[Any], dict[str, str]] | None = None  # of an error's own, given its body
+    # How much a client has left of its limits, given `limit`, `remaining` and `reset` (seconds) of `requests`, `tokens`.
+    rate_headers: Callable[[Mapping[str, Any]], dict[str, str]] | None = None
+    # Where an answer, or an event of a stream, names the model: paths of keys.
+    model_paths: tuple[tuple[str, ...], ...] = ()
+    # The option by which a stream is asked to tell its usage, where it does not by itself; and what removes that again
+    # from a frame of a stream (all of it, where it says nothing else).
+    usage_option: tuple[str, str] | None = None
+    without_usage: Callable[[bytes], bytes] | None = None
+    request_headers: tuple[str, ...] = ()  # that belong to one request, and go on with it where the wire is the same
+    count: "Count | None" = None  # asking how many tokens a request has
 
     def model_in(self, path_part: str) -> str:
         """The model's name, out of what a path says."""

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from ..conversion import tokens as budget
 from ..values import jsontext
+from ..values import tokens as budget
 from ..values.messages import (
     AgentMessage,
     AssistantMessage,

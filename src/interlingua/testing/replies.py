@@ -6,6 +6,7 @@ from typing import TypeAlias, get_args
 from msgspec.structs import replace
 
 from ..dialects import Http, Wire
+from ..dialects.paths import cut_frames
 from ..dialects.registry import wire
 from ..dialects.wire import NDJSON
 from ..values import jsontext
@@ -29,7 +30,6 @@ from ..values.messages import (
 )
 from ..values.request import Request
 from .faults import Piece
-from .wires import cut_frames
 
 Answered: TypeAlias = str | AssistantMessage | Block | Sequence[Block] | ProviderError
 Reply: TypeAlias = Answered | Callable[[Request], Answered] | Callable[[Request], Awaitable[Answered]]

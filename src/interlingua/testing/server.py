@@ -19,6 +19,7 @@ from multidict import CIMultiDictProxy
 
 from ..conversion.checks import check
 from ..dialects import dialect
+from ..dialects.paths import Route, route
 from ..dialects.registry import wire
 from ..dialects.wire import JSON, SSE
 from ..values import jsontext
@@ -30,7 +31,6 @@ from .faults import Answer, Fault, Piece
 from .replies import Answered, Reply, array, echo, frames, message_of
 from .sending import send
 from .threads import LoopThread
-from .wires import Route, route
 
 log = logging.getLogger(__name__)
 

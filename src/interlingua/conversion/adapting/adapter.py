@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from ...values.losses import Loss
 from ...values.messages import AssistantMessage, Block, ToolCall, blocks_of
 from ...values.request import ModelDescriptor, Request
+from ...values.tokens import taken
 from ..inputs import Given, request_of
-from ..tokens import taken
 from . import custom_tools
 from .blocks import drop_unsupported, fit_arguments
 from .cache_markers import fit_markers

@@ -10,7 +10,7 @@ from ...dialects.generations import Generation
 from ...dialects.reasoning import Fitted, asks, fit, is_off, is_on
 from ...values.losses import Severity
 from ...values.request import Context, ModelDescriptor, Options, Reasoning, ToolChoice
-from ..tokens import taken
+from ...values.tokens import taken
 from .work import Work
 
 SCHEMA_NAME = "answer"

@@ -37,6 +37,7 @@ from ...values.messages import (
     blocks_of,
 )
 from ...values.request import Request
+from ...values.tokens import taken
 from ..framing import SSE, Frame, Framing, framing_for, write_sse
 from ..provider_errors import failure_of
 from ..residual import (
@@ -342,6 +343,13 @@ class StreamEncoder(Encoder):
         # Thinking that has begun and is not opened yet: only its first words, or its end, tell that it is not redacted.
         self._waiting: dict[int, bool] = {}
 
+    def _counted(self, message: AssistantMessage) -> AssistantMessage:
+        """With input tokens, which clients read at the start: an estimate where the count comes at the end."""
+        usage = message.usage
+        if self._request is None or (usage is not None and usage.input + usage.cache_read + usage.cache_write):
+            return message
+        return replace(message, usage=Usage.of(taken(self._request.context), 0))
+
     def feed(self, event: StreamEvent) -> bytes:
         if self._closed:
             return b""
@@ -356,7 +364,8 @@ class StreamEncoder(Encoder):
         self._latest = event
         match event:
             case Start():
-                self._envelope = whole_answer(self._named(event.partial), []) | {"stop_reason": None}
+                message = self._counted(self._named(event.partial))
+                self._envelope = whole_answer(message, []) | {"stop_reason": None}
                 return _event({"type": "message_start", "message": self._envelope})
             case TextStart():
                 return self._open(event.content_index, {"type": "text", "text": ""})

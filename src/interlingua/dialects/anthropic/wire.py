@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ...values import jsontext
@@ -11,7 +12,7 @@ from ..bedrock_http import BEDROCK_HTTP
 from ..framing import AWSEventStream, Frame, framing_for, write_aws, write_sse
 from ..limits import PDF, WORD, NameRule, TargetLimits
 from ..usage import count, tier_names
-from ..wire import Evidence, Http, UsageDetail, Wire
+from ..wire import Count, Evidence, Http, UsageDetail, Wire
 from .facts import API
 
 # The wire's events as chunks in AWS frames.
@@ -75,6 +76,17 @@ def _models(names: Sequence[str]) -> dict[str, Any]:
 
 def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
     return write_sse(jsontext.write(body), "error")
+
+
+# docs.claude.com/en/api/rate-limits, Response headers: resets are times of RFC 3339.
+def _rate_headers(quotas: Mapping[str, Any]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for what, quota in quotas.items():
+        reset = datetime.now(UTC) + timedelta(seconds=quota.reset)
+        headers[f"anthropic-ratelimit-{what}-limit"] = str(quota.limit)
+        headers[f"anthropic-ratelimit-{what}-remaining"] = str(quota.remaining)
+        headers[f"anthropic-ratelimit-{what}-reset"] = reset.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return headers
 
 
 def _is_request(value: Any) -> bool:
@@ -170,6 +182,10 @@ ANTHROPIC = Wire(
         ping=write_sse(b'{"type": "ping"}', "ping"),
         usage_first=True,
         error_event=_error_event,
+        rate_headers=_rate_headers,
+        model_paths=(("model",), ("message", "model")),
+        request_headers=("anthropic-beta", "anthropic-version"),
+        count=Count(route=r"/messages/count_tokens", answer=lambda tokens: {"input_tokens": tokens}),
     ),
     evidence=(
         Evidence("event", 20, "`message_…` events", lambda v: v["type"].startswith(("message_", "content_block_"))),

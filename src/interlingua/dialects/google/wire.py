@@ -9,7 +9,7 @@ from .. import google, shapes
 from ..framing import write_sse
 from ..limits import PDF, NameRule, Refinement, TargetLimits
 from ..usage import items, tier_names
-from ..wire import Evidence, Http, UsageDetail, Wire
+from ..wire import Count, Evidence, Http, UsageDetail, Wire
 
 _VERBS = "generateContent|streamGenerateContent"
 _MODELS = r"/(?:models|publishers/[^/]+/models)"
@@ -131,6 +131,13 @@ GOOGLE = Wire(
         streaming="streamGenerateContent",
         request_id="x-goog-request-id",
         error_event=_error_event,
+        model_paths=(("modelVersion",),),
+        count=Count(
+            route=r"/((?:models|tunedModels)/[^:]+?):countTokens",
+            # ai.google.dev/api/tokens: the contents alone, or a whole request under `generateContentRequest`.
+            request=lambda body: body.get("generateContentRequest") or body,
+            answer=lambda tokens: {"totalTokens": tokens},
+        ),
     ),
     evidence=_evidence(50),
     telemetry="gcp.gemini",

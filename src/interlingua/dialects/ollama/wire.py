@@ -65,6 +65,7 @@ OLLAMA = Wire(
         stream_default=True,
         ping=b"\n",
         error_event=_error_event,
+        model_paths=(("model",),),
     ),
     evidence=(
         Evidence("chunk", 60, "lines with `message` and `done`", shapes.has("message", "done")),

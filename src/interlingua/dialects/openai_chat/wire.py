@@ -1,5 +1,6 @@
 """OpenAI's chat completions wire as one value."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,12 +9,24 @@ from ...values.errors import ProviderError
 from .. import openai_chat, shapes
 from ..framing import write_sse
 from ..limits import VISIBLE, CustomTools, NameRule, Refinement, TargetLimits
-from ..openai_shared import FILE_TYPES, openai_models
+from ..openai_shared import FILE_TYPES, OPENAI_HEADERS, openai_models, rate_headers
 from ..reasoning import EVERY_FORM, Form
 from ..usage import count
 from ..wire import Evidence, Http, UsageDetail, Wire
 
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
+
+
+def _without_usage(frame: bytes) -> bytes:
+    """A frame of a stream as it is where nobody asked for usage: no `usage: null`, and no chunk with usage alone."""
+    if b'"usage"' not in frame:
+        return frame
+    if _USAGE_NULL in frame:
+        return frame.replace(_USAGE_NULL, b"", 1)
+    return b"" if re.search(rb'"choices"\s*:\s*\[\s*\]', frame) else frame
+
+
+_USAGE_NULL = b',"usage":null'
 
 
 def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
@@ -106,6 +119,11 @@ OPENAI_CHAT = Wire(
         charset="; charset=utf-8",
         response_id="chatcmpl-",
         error_event=_error_event,
+        rate_headers=rate_headers,
+        model_paths=(("model",),),
+        usage_option=("stream_options", "include_usage"),
+        without_usage=_without_usage,
+        request_headers=OPENAI_HEADERS,
     ),
     evidence=(
         Evidence("event", 30, "chunks that have `choices`", shapes.has("choices")),

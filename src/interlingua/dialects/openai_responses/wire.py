@@ -9,8 +9,8 @@ from ...values.request import Request
 from .. import openai_responses, shapes
 from ..framing import write_sse
 from ..limits import VISIBLE, CustomTools, NameRule, TargetLimits
-from ..openai_shared import FILE_TYPES, openai_models
-from ..wire import Evidence, Http, Wire
+from ..openai_shared import FILE_TYPES, OPENAI_HEADERS, openai_models, rate_headers
+from ..wire import Count, Evidence, Http, Wire
 
 _ITEM = re.compile(r".*_call(_output)?|reasoning|item_reference|compaction|additional_tools")
 _PARTS = ("input_text", "output_text", "input_image", "input_file")
@@ -98,6 +98,13 @@ OPENAI_RESPONSES = Wire(
         response_id="resp_",
         error_event=_error_event,
         complete_body=_sealed,
+        rate_headers=rate_headers,
+        model_paths=(("model",), ("response", "model")),
+        request_headers=OPENAI_HEADERS,
+        count=Count(
+            route=r"/responses/input_tokens",
+            answer=lambda tokens: {"object": "response.input_tokens", "input_tokens": tokens},
+        ),
     ),
     evidence=(
         Evidence("event", 10, "`response.…` events", lambda v: v["type"].startswith("response.")),

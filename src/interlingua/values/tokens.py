@@ -1,7 +1,7 @@
 """How much of a model's window is taken: what answers reported, and rough counts of what came since."""
 
-from ..values import jsontext
-from ..values.messages import (
+from . import jsontext
+from .messages import (
     AgentMessage,
     AssistantMessage,
     AudioBlock,
@@ -17,7 +17,7 @@ from ..values.messages import (
     ToolCall,
     blocks_of,
 )
-from ..values.request import Context, ToolSpec
+from .request import Context, ToolSpec
 
 IMAGE_TOKENS = 1_200
 _CHARS = 4  # to a token

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ..dialects import WIRES, Wire
-from ..dialects.wire import AWS, SSE
+from .registry import WIRES
+from .wire import AWS, SSE, Wire
 
 
 class Route(NamedTuple):

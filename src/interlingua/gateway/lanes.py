@@ -1,0 +1,547 @@
+"""One call of one place: the request out, the answer back to the client, in one of two ways.
+
+*Same wire*, where the provider would get nothing but the client's own request: its bytes go on as they came, and the
+answer's bytes come back as they came; only the model's name is replaced. What passes is decoded beside it, before it
+passes, so that garbage never reaches the client. *Translated*: decoded, adapted, encoded, both ways.
+
+Whatever goes wrong is raised as a typed error. Whether the client has seen anything of the answer by then is the
+reply's to say (`Reply.begun`).
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..connect.connector import (
+    LARGEST_ANSWER,
+    HttpConnector,
+    Restore,
+    error_in,
+    is_quick,
+    page_text,
+    parameters_of,
+    quirks_of,
+    unique_id,
+)
+from ..connect.registry import Foreign, opened
+from ..connect.stream import Batch, Source, Stream, Watch
+from ..connect.transport import ERROR_BODY_LIMIT, Transport, whole
+from ..connect.transport import Reply as Upstream
+from ..conversion.adapting.adapter import Adapted, adapt
+from ..dialects.framing import actual_type
+from ..dialects.provider_errors import failure_of
+from ..dialects.wire import JSON, Variant, Wire
+from ..values import jsontext
+from ..values.abort import Abort
+from ..values.errors import BadRequest, BadWire, InterlinguaError, TransportError
+from ..values.events import (
+    BlockStart,
+    Done,
+    Error,
+    Start,
+    StreamEvent,
+    TextStart,
+    ThinkingStart,
+    ToolCallStart,
+)
+from ..values.folding import CUT_OFF, unfold
+from ..values.losses import Loss
+from ..values.messages import AssistantMessage, blocks_of
+from ..values.request import CallOptions, Request
+from .exchange import Exchange, Lane
+from .replying import Reply
+from .rewriting import Cutter, Renaming, with_option
+from .routing import Place
+
+_SETTLING = 0.2  # seconds that an upstream may take to end its body after the last event
+_MESSAGE_EVENTS = frozenset({Start, Done, Error})
+_SILENT = frozenset({Start, TextStart, ThinkingStart, ToolCallStart, BlockStart})  # that show nothing of the answer
+# Quirks of a variant that change its address, not its bodies.
+_ADDRESSES = frozenset({"api", "path", "publisher"})
+
+
+class TooLossy(BadRequest):
+    """The key does not allow what this place would lose of the request."""
+
+
+class Outgoing(Struct, frozen=True, kw_only=True):
+    """A request as it goes to one place."""
+
+    lane: Lane
+    body: bytes
+    restore: Restore | None = None
+    losses: Sequence[Loss] = ()
+    hides_usage: bool = False  # usage was asked for on behalf of a client that did not
+
+    def __repr__(self) -> str:
+        return f"Outgoing({self.lane}, {len(self.body)} bytes)"
+
+
+class Incoming(Struct, frozen=True, kw_only=True):
+    """What the client asked, decoded once for all places. `body` is None where it is not what came any more."""
+
+    wire: Wire
+    request: Request
+    body: bytes | None
+    as_array: bool = False
+    headers: Mapping[str, str] = {}
+
+
+def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
+    """The request for one place. Takes as long as the request is large."""
+    spoken, connector = place.wire, place.connector
+    assert spoken is not None and isinstance(connector, HttpConnector)
+    options = incoming.request.options
+    if options.stream is not stream:
+        options = replace(options, stream=stream)
+    request = replace(incoming.request, model=place.model, options=options)
+    adapted = adapt(request, place.model, caching=True)
+    if incoming.body is not None and not incoming.as_array and speaks_same(incoming.wire, spoken):
+        passed = _passed(place, incoming, request, adapted, stream)
+        if passed is not None:
+            return passed
+    body, restore, losses = connector.body(spoken, request, adapted)
+    return Outgoing(lane="translated", body=jsontext.write(body), restore=restore, losses=tuple(losses))
+
+
+def speaks_same(client: Wire, spoken: Wire) -> bool:
+    """Whether two wires have the same bodies and streams: one and the same, or one at another address."""
+    if client.api == spoken.api:
+        return True
+    if client.base != spoken.base or client.http.content_type != spoken.http.content_type:
+        return False
+    return all(not isinstance(wire.codec, Variant) or set(wire.codec.quirks) <= _ADDRESSES for wire in (client, spoken))
+
+
+def _passed(place: Place, incoming: Incoming, request: Request, adapted: Adapted, stream: bool) -> Outgoing | None:
+    """The client's own bytes for a place of the same wire; None where the place needs anything else."""
+    spoken, connector, body = place.wire, place.connector, incoming.body
+    assert spoken is not None and body is not None and isinstance(connector, HttpConnector)
+    if adapted.request != request or adapted.restore_block is not None:
+        return None
+    if place.model.compat or connector.row.body or spoken.http.only_streams:
+        # The host has ways of its own: its body would have to say just what the client's says.
+        own, _, _ = connector.body(spoken, request, adapted)
+        given = jsontext.read(body)
+        if _without(own) != _without(given):
+            return None
+    hides_usage = False
+    if spoken.http.streaming is None:
+        body = Renaming((("model",),), place.model.id)(body)
+    option = spoken.http.usage_option
+    if option is not None and stream and (place.model.compat or {}).get("supportsUsageInStreaming") is not False:
+        given = jsontext.read(body).get(option[0])
+        hides_usage = not (isinstance(given, dict) and given.get(option[1]) is True)
+        if hides_usage:
+            body = with_option(body, *option)
+    return Outgoing(lane="same", body=body, losses=adapted.warnings, hides_usage=hides_usage)
+
+
+def _without(body: Any) -> Any:
+    """A body without what the gateway sets itself."""
+    return {name: value for name, value in body.items() if name not in ("model", "stream", "stream_options")}
+
+
+def refuse_losses(outgoing: Outgoing, allowed: str) -> None:
+    """Refuses what a strict key does not allow to be lost, with the list."""
+    if allowed == "any" or not outgoing.losses:
+        return
+    severe = ("dropped",) if allowed == "minor" else ("dropped", "weakened")
+    lost = [loss for loss in outgoing.losses if loss.severity in severe]
+    if lost:
+        listed = "; ".join(f"{loss.path}: {loss.what} {loss.severity} ({loss.why})" for loss in lost[:20])
+        more = f"; and {len(lost) - 20} more" if len(lost) > 20 else ""
+        raise TooLossy(
+            f"the request would lose {listed}{more}; leave it out, ask for another model, or use a key that allows it",
+            status=400,
+            code="loss_not_allowed",
+        )
+
+
+class Attempt:
+    """One call of one place. `shown`: something of the answer has arrived."""
+
+    def __init__(
+        self,
+        place: Place,
+        exchange: Exchange,
+        incoming: Incoming,
+        reply: Reply,
+        transport: Transport,
+        *,
+        holds: bool,
+        encoder: Any = None,
+    ) -> None:
+        self._place = place
+        self._exchange = exchange
+        self._incoming = incoming
+        self._reply = reply
+        self._transport = transport
+        self._holds = holds  # back what shows nothing, so that another place may still answer
+        self._held: list[bytes] = []
+        self._stamp = int(time.time() * 1000)
+        self._upstream: Upstream | None = None
+        self._watch: Watch | None = None
+        self.encoder = encoder
+        self.decoder: Any = None
+        self._answer_id = exchange.extra.get("answer_id") or incoming.wire.http.response_id + exchange.id
+
+    async def run(self) -> None:
+        """Brings the answer to the client, to its end."""
+        if self._place.wire is None:
+            await self._local()
+            return
+        stream = self._exchange.is_stream or self._place.wire.http.only_streams
+        if is_quick(self._incoming.request):
+            made = outgoing(self._place, self._incoming, stream)
+        else:
+            made = await asyncio.to_thread(outgoing, self._place, self._incoming, stream)
+        refuse_losses(made, self._exchange.key.max_losses)
+        self._exchange.lane = made.lane
+        self._exchange.losses = tuple(made.losses)
+        self._reply.losing(made.losses)
+        watch = self._watch = Watch(None, self._place.timeouts)
+        try:
+            await self._call(made, stream, watch)
+        except InterlinguaError as error:
+            raise watch.why or error from None
+        finally:
+            watch.finish()
+            if self._upstream is not None:
+                self._upstream.close()
+
+    # --- the call
+
+    async def _call(self, made: Outgoing, stream: bool, watch: Watch) -> None:
+        place = self._place
+        assert place.wire is not None
+        options, endpoint = place.access()
+        assert endpoint is not None
+        url = endpoint.urls[stream]
+        if endpoint.sign is None and not endpoint.renewable:
+            headers = self._headers(endpoint.headers, endpoint.key, made.lane)
+            body = made.body
+        else:  # tokens that expire, signatures: the connector knows
+            url, headers, body = await watch.during(self._signed(made, options, stream))
+        upstream = self._upstream = await watch.during(self._transport.send("POST", url, headers, body))
+        watch.reading(upstream.close)
+        kind = upstream.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        codec = place.wire.codec
+        if upstream.status != 200:
+            failed = await whole(upstream, ERROR_BODY_LIMIT)
+            raise codec.decode_error(
+                upstream.status, page_text(failed) if kind == "text/html" else failed, upstream.headers
+            )
+        head, found = b"", None
+        while found is None and (chunk := await upstream.chunk()):
+            head = (head + chunk).lstrip() if not head else head + chunk
+            found = actual_type(head, kind)
+        if found is None:
+            raise BadWire(codec.API, "an empty answer came")
+        if found == "text/html":
+            page = page_text((head + await whole(upstream, ERROR_BODY_LIMIT))[:2000])[:200].decode(errors="replace")
+            raise BadWire(codec.API, f"a web page came instead of an answer; is the base URL right? {page!r}")
+        framing = codec.framing(found)
+        if found == JSON and (not stream or framing.name == "sse"):
+            await self._whole(head + await whole(upstream, LARGEST_ANSWER), made)
+        elif not self._exchange.is_stream:
+            await self._collect(head, framing, made)
+        elif made.lane == "same" and found == place.wire.http.content_type:
+            await self._pass(head, framing, made)
+        else:
+            await self._translate(head, framing, made)
+
+    async def _signed(self, made: Outgoing, options: CallOptions, stream: bool) -> tuple[str, Mapping[str, str], bytes]:
+        place = self._place
+        connector = place.connector
+        assert isinstance(connector, HttpConnector) and place.wire is not None
+        given = self._incoming.request
+        options = replace(options, on_payload=lambda body, model: jsontext.read(made.body))
+        request = replace(given, model=place.model, options=replace(given.options, stream=stream))
+        prepared = await connector.prepare(place.wire, request, options, [None])
+        return prepared.url, prepared.headers, prepared.body
+
+    def _headers(self, fixed: Mapping[str, str], key: str | None, lane: Lane) -> Mapping[str, str]:
+        """Those of the place, those that its row adds for this request, and the client's own where the wire is one."""
+        connector = self._place.connector
+        assert isinstance(connector, HttpConnector)
+        own = connector.row.request_headers
+        travelling = self._incoming.headers if lane == "same" else {}
+        if own is None and not travelling:
+            return fixed
+        added = dict(own(replace(self._incoming.request, model=self._place.model), key)) if own is not None else {}
+        for name, value in travelling.items():
+            before = next((one for one in added if one.lower() == name.lower()), None)
+            if before is None:
+                added[name] = value
+            elif value not in added[before]:
+                # Lists (`anthropic-beta`) are joined; a single word (`anthropic-version`) is the client's.
+                added[before] = f"{added[before]},{value}" if "beta" in name.lower() else value
+        return {**fixed, **added}
+
+    # --- answers
+
+    def _decoder(self, made: Outgoing) -> Any:
+        place = self._place
+        assert place.wire is not None
+        self.decoder = place.wire.codec.StreamDecoder(
+            model=place.model.id,
+            provider=place.model.provider,
+            timestamp=self._stamp,
+            mint=unique_id,
+            quirks=quirks_of(place.wire, place.model),
+        )
+        self.decoder.restoring(made.restore)
+        return self.decoder
+
+    async def _whole(self, body: bytes, made: Outgoing) -> None:
+        """An answer in one piece; a client that wants a stream gets it as one."""
+        answer = self._decode(body, made)
+        if answer.stop_reason == "error" and (given := error_in(body)) is not None:
+            assert self._place.wire is not None
+            raise self._place.wire.codec.decode_error(0, {"error": given})
+        self._exchange.answer = answer
+        if self._exchange.is_stream:
+            await self._play(list(unfold(answer)))
+        elif made.lane == "same":
+            renamed = Renaming(self._incoming.wire.http.model_paths, self._exchange.asked_model)(body)
+            await self._reply.whole(renamed, made.losses)
+        else:
+            await self._respond(answer, made.losses)
+
+    def _decode(self, body: bytes, made: Outgoing) -> AssistantMessage:
+        place = self._place
+        assert place.wire is not None
+        codec = place.wire.codec
+        fields: dict[str, Any] = {
+            "model": place.model.id,
+            "provider": place.model.provider,
+            "timestamp": self._stamp,
+            "mint": unique_id,
+            "quirks": quirks_of(place.wire, place.model),
+        }
+        takes = parameters_of(getattr(codec.decode_response, "func", codec.decode_response))
+        answer: AssistantMessage = codec.decode_response(
+            body, **{name: value for name, value in fields.items() if value is not None and name in takes}
+        )
+        if made.restore is not None:
+            answer = replace(answer, content=tuple(map(made.restore, blocks_of(answer.content))))
+        return answer
+
+    async def _respond(self, answer: AssistantMessage, losses: Sequence[Loss]) -> None:
+        """A whole answer in the client's form."""
+        encoded = self._incoming.wire.codec.encode_response(self._named(answer), request=self._asked)
+        lost = (*losses, *encoded.losses)
+        self._exchange.losses = lost
+        await self._reply.whole(encoded.bytes(), lost)
+
+    async def _collect(self, head: bytes, framing: Any, made: Outgoing) -> None:
+        """A stream, for a client that wants the answer in one piece."""
+        last = None
+        async for batch in self._batches(head, framing, made):
+            last = batch[-1]
+        if isinstance(last, Error) and self.decoder.failure is not None:
+            raise self.decoder.failure
+        assert isinstance(last, Done | Error)
+        answer = last.message if isinstance(last, Done) else last.error
+        self._exchange.answer = answer
+        await self._respond(answer, made.losses)
+
+    async def _batches(self, head: bytes, framing: Any, made: Outgoing) -> Any:
+        """The events of a stream, as they come together; the last is its end."""
+        decoder, watch, upstream = self._decoder(made), self._watch, self._upstream
+        assert watch is not None and upstream is not None
+        chunk = head
+        while chunk:
+            events: Batch = []
+            for frame in framing.feed(chunk):
+                events += decoder.feed(frame)
+            if events:
+                yield events
+                if type(events[-1]) in (Done, Error):
+                    return
+                watch.pause()
+                watch.resume()
+            chunk = await upstream.chunk()
+            if watch.why is not None:
+                raise watch.why
+        events = [event for frame in framing.close() for event in decoder.feed(frame)]
+        if not events or type(events[-1]) not in (Done, Error):
+            events += decoder.close()
+        yield events
+
+    async def _translate(self, head: bytes, framing: Any, made: Outgoing) -> None:
+        async for batch in self._batches(head, framing, made):
+            await self._play(batch)
+        await self._settle()
+
+    async def _play(self, batch: Batch) -> None:
+        """Events to the client, in one write."""
+        if self.encoder is None:
+            self.encoder = self._incoming.wire.codec.StreamEncoder(request=self._asked)
+        encoder, out = self.encoder, self._held
+        shows, ended = not self._holds, False
+        for event in batch:
+            kind = type(event)
+            if kind in _MESSAGE_EVENTS:
+                event, ended = self._message_event(event), kind is not Start
+            if not shows and kind not in _SILENT:
+                shows = True
+            out.append(encoder.feed(event))
+        if not shows:
+            return
+        self._holds = False
+        data = b"".join(out)
+        out.clear()
+        if ended:
+            self._exchange.losses = (*self._exchange.losses, *encoder.losses)
+            data += encoder.close()
+        await self._reply.write(data)
+        if ended:
+            await self._reply.end()
+
+    def _message_event(self, event: StreamEvent) -> StreamEvent:
+        """The first and the last event as this client must see them. A failure is raised."""
+        if isinstance(event, Start):
+            return Start(self._named(event.partial or AssistantMessage(content=())))
+        if isinstance(event, Done):
+            self._exchange.answer = event.message
+            return Done(event.reason, self._named(event.message))
+        assert isinstance(event, Error)
+        self._exchange.answer = event.error
+        failure = getattr(self.decoder, "failure", None) if self.decoder is not None else None
+        if failure is not None:
+            raise failure
+        if not self._reply.begun and self._holds:
+            raise failure_of(event.error)
+        return Error(event.reason, self._named(event.error))  # an answer that ends badly: refused, filtered
+
+    def _named(self, message: AssistantMessage) -> AssistantMessage:
+        """An answer with what clients count on: an id of its own."""
+        return message if message.response_id else replace(message, response_id=self._answer_id)
+
+    @property
+    def _asked(self) -> Request:
+        return self._incoming.request
+
+    async def _pass(self, head: bytes, framing: Any, made: Outgoing) -> None:
+        """The bytes of a stream as they come, a frame at a time; each is decoded before it goes on."""
+        decoder, reply, exchange = self._decoder(made), self._reply, self._exchange
+        watch, upstream, facts = self._watch, self._upstream, self._incoming.wire.http
+        assert watch is not None and upstream is not None
+        rename = Renaming(facts.model_paths, exchange.asked_model)
+        hidden = facts.without_usage if made.hides_usage else None
+        cutter = Cutter(facts.content_type)
+        chunk, ended = head, False
+        while chunk:
+            out, fresh = self._held, False
+            for raw in cutter.feed(chunk):
+                events: Batch = []
+                for frame in framing.feed(raw):
+                    events += decoder.feed(frame)
+                if events:
+                    fresh = True
+                    ended = self._observe(events, ended)
+                if hidden is not None:
+                    raw = hidden(raw)
+                out.append(rename(raw))
+            if out and not self._holds:
+                data = b"".join(out)
+                out.clear()
+                await reply.write(data)
+            if ended:
+                chunk = await self._last_chunk(upstream)
+                continue
+            if fresh:
+                watch.pause()
+                watch.resume()
+            chunk = await upstream.chunk()
+            if watch.why is not None:
+                raise watch.why
+        rest = cutter.close()
+        events = []
+        for frame in (*framing.feed(rest), *framing.close()) if rest else framing.close():
+            events += decoder.feed(frame)
+        if not ended:
+            self._observe([*events, *decoder.close()], False)
+        self._holds = False
+        await reply.write(b"".join((*self._held, rename(rest))))
+        await reply.end()
+
+    def _observe(self, events: Batch, ended: bool) -> bool:
+        """Takes note of what passes. What the wire forbids, or a failure that nobody has seen yet, is raised."""
+        last = events[-1]
+        if type(last) is Error:
+            self._exchange.answer = last.error
+            failure = self.decoder.failure
+            if isinstance(failure, BadWire | TransportError) or (failure is not None and self._holds):
+                raise failure
+            self._exchange.error = failure
+            self._holds = False
+            return True
+        if self._holds and any(type(event) not in _SILENT for event in events):
+            self._holds = False
+        if type(last) is Done:
+            self._exchange.answer = last.message
+            return True
+        return ended
+
+    async def _last_chunk(self, upstream: Upstream) -> bytes:
+        """What still comes after the end of the answer, where it comes soon."""
+        if getattr(upstream, "ended", False):
+            return b""
+        try:
+            async with asyncio.timeout(_SETTLING):
+                return await upstream.chunk()
+        except (TimeoutError, InterlinguaError):
+            return b""
+
+    async def _settle(self) -> None:
+        """Reads to the end of the body where that is near, so that the connection can be used again."""
+        upstream = self._upstream
+        assert upstream is not None
+        while await self._last_chunk(upstream):
+            pass
+        if getattr(upstream, "ended", False):
+            self._upstream = None
+
+    # --- connectors of this process
+
+    async def _local(self) -> None:
+        place, given = self._place, self._incoming.request
+        signal = Abort()
+        request = replace(given, model=place.model, options=replace(given.options, stream=True))
+        options = CallOptions(signal=signal, timeout=place.timeouts)
+        events = opened(place.connector, request, options)
+        source: Source
+        if isinstance(events, Stream):
+            source = events.source
+        else:
+            base = AssistantMessage(
+                content=(), api=place.model.api, provider=place.model.provider, model=place.model.id
+            )
+            source = Foreign(events, base, place.connector.id, signal, place.timeouts)
+        batches = source.batches()
+        last: StreamEvent | None = None
+        try:
+            async for batch in batches:
+                if not batch:
+                    continue
+                last = batch[-1]
+                if isinstance(last, Error):
+                    self._exchange.answer = last.error
+                    raise source.failure or failure_of(last.error)
+                if self._exchange.is_stream:
+                    await self._play(batch)
+        finally:
+            signal.abort()
+            await batches.aclose()
+        if not isinstance(last, Done):
+            raise TransportError(CUT_OFF)
+        self._exchange.answer = last.message
+        if not self._exchange.is_stream:
+            await self._respond(last.message, ())

@@ -1,0 +1,194 @@
+"""The client's side of one exchange: an answer in one piece, or a stream with its keep-alives and one end."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from ..dialects.paths import cut_frames
+from ..dialects.provider_errors import as_provider_error
+from ..dialects.wire import JSON, SSE, Wire
+from ..values.errors import InterlinguaError
+from ..values.losses import Loss
+from .exchange import Exchange
+
+LOSSES = "x-interlingua-losses"
+_LONGEST_HEADER = 2000
+
+
+def describe_losses(losses: Sequence[Loss]) -> str:
+    """Losses for a header: how many, then path, what and how badly, as far as a header may go."""
+    text = f"{len(losses)}"
+    for at, loss in enumerate(losses):
+        item = f"{'; ' if at else ': '}{loss.path} {loss.what} {loss.severity}"
+        if len(text) + len(item) > _LONGEST_HEADER:
+            return text + "; …".encode("ascii", "replace").decode()
+        text += item
+    return "".join(char if " " <= char <= "~" else "?" for char in text)
+
+
+class _Array:
+    """Google's other form of a stream: one JSON array, which arrives an element at a time."""
+
+    def __init__(self) -> None:
+        self._before = b"["
+
+    def feed(self, data: bytes) -> bytes:
+        return b"".join(self._elements(data))
+
+    def _elements(self, data: bytes) -> Iterator[bytes]:
+        for frame in cut_frames(data, SSE):
+            if frame.startswith(b"data: "):
+                yield self._before + frame.removeprefix(b"data: ").rstrip(b"\n")
+                self._before = b",\r\n"
+
+    def close(self) -> bytes:
+        return b"[]" if self._before == b"[" else b"]"
+
+
+class Reply:
+    """What goes back to the client. `begun` once a byte of the answer, not only a keep-alive, has gone out."""
+
+    def __init__(self, http: web.BaseRequest, exchange: Exchange, *, keep_alive: float | None, as_array: bool) -> None:
+        self._http = http
+        self._exchange = exchange
+        self._facts = exchange.wire.http
+        self._array = _Array() if as_array else None
+        self._response: web.StreamResponse | None = None
+        self._losses: Sequence[Loss] = ()
+        self._loop = asyncio.get_running_loop()
+        self._idle = keep_alive if self._facts.ping and not as_array else None
+        self._latest = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._pinging: asyncio.Task[None] | None = None
+        self.begun = False
+        self.sent = 0  # writes, for wires that number their events
+        if exchange.is_stream and self._idle:
+            self._timer = self._loop.call_later(self._idle, self._ring)
+
+    def headers(self, losses: Sequence[Loss] = ()) -> dict[str, str]:
+        """What every answer says: its own id, the losses, what is left of the key's rates."""
+        headers = {self._facts.request_id: self._exchange.id}
+        if losses:
+            headers[LOSSES] = describe_losses(losses)
+        if self._exchange.quotas and self._facts.rate_headers is not None:
+            headers |= self._facts.rate_headers(self._exchange.quotas)
+        return headers
+
+    # --- in one piece
+
+    async def whole(self, body: bytes, losses: Sequence[Loss] = (), headers: Mapping[str, str] = {}) -> None:
+        await self._send(200, body, {**self.headers(losses), **headers})
+
+    async def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        self._exchange.status = status
+        response = self._response = web.Response(status=status, body=body, headers=headers, content_type=JSON)
+        self.begun = True
+        await response.prepare(self._http)
+        await response.write_eof()
+
+    # --- a stream
+
+    def losing(self, losses: Sequence[Loss]) -> None:
+        """What the request lost, for the headers of a stream that has not begun."""
+        self._losses = losses
+
+    async def write(self, data: bytes) -> None:
+        """Sends a piece of the answer; what is given together leaves together."""
+        if not data:
+            return
+        self.begun = True
+        self.sent += 1
+        await self._write(data if self._array is None else self._array.feed(data))
+
+    async def _write(self, data: bytes) -> None:
+        if self._pinging is not None:
+            await self._pinging
+        response = self._response
+        if response is None:
+            response = await self._open()
+        if self._exchange.first_byte is None:
+            self._exchange.first_byte = time.time()
+        await response.write(data)
+        self._latest = self._loop.time()
+
+    async def _open(self) -> web.StreamResponse:
+        facts = self._facts
+        kind = facts.content_type if self._array is None else JSON
+        headers = {**self.headers(self._losses), "Content-Type": kind + (facts.charset if kind == SSE else "")}
+        if kind == SSE:
+            headers["Cache-Control"] = "no-cache"
+            headers["X-Accel-Buffering"] = "no"  # nginx would keep events back
+        self._exchange.status = 200
+        response = self._response = web.StreamResponse(headers=headers)
+        await response.prepare(self._http)
+        return response
+
+    def _ring(self) -> None:
+        """Writes a sign of life where nothing has been written for long enough."""
+        assert self._idle is not None
+        due = self._latest + self._idle
+        if self._loop.time() >= due and self._pinging is None:
+            self._pinging = self._loop.create_task(self._ping())
+            due = self._loop.time() + self._idle
+        self._timer = self._loop.call_at(due, self._ring)
+
+    async def _ping(self) -> None:
+        try:
+            response = self._response or await self._open()
+            await response.write(self._facts.ping)
+            self._latest = self._loop.time()
+        except (ConnectionError, RuntimeError):  # the client is gone, which its handler notices itself
+            pass
+        finally:
+            self._pinging = None
+
+    async def end(self) -> None:
+        """The end of a stream."""
+        self.stop()
+        if self._array is not None:
+            await self._write(self._array.close())
+        if self._response is None:
+            await self._open()
+        assert self._response is not None
+        await self._response.write_eof()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @property
+    def response(self) -> web.StreamResponse:
+        """What the server is given; it has been sent."""
+        return self._response if self._response is not None else web.Response()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the status line has gone out, be it with a keep-alive alone."""
+        return self._response is not None
+
+    async def fail(self, error: InterlinguaError, encoder: Any = None) -> None:
+        """Ends with an error in the client's own form: a status where none has gone out, else an event."""
+        self.stop()
+        self._exchange.error = error
+        if not self.is_open:
+            status, body, headers = self._exchange.wire.error_response(as_provider_error(error))
+            await self._send(status, body, {**self.headers(), **headers})
+            return
+        if self._pinging is not None:
+            await self._pinging
+        await self._write(error_event(self._exchange.wire, error, self.sent, encoder, self._array))
+        await self.end()
+
+
+def error_event(wire: Wire, error: InterlinguaError, sent: int, encoder: Any, array: Any = None) -> bytes:
+    """A failure in the middle of a stream, as the wire has it."""
+    if encoder is not None:
+        data: bytes = encoder.fail(error)
+    else:
+        failure = as_provider_error(error)
+        data = wire.http.error_event(failure, sent, wire.codec.encode_error(failure)[1])
+    return data if array is None else array.feed(data)

@@ -1,0 +1,390 @@
+"""Where a request goes: names to places, resolved before anybody asks; the order of places for one conversation.
+
+A `Place` has looked up everything that does not depend on a request: address, headers, key, what the catalogue knows.
+The order of an alias's targets comes from a hash of the conversation, weighted, so that a conversation stays where its
+prompt cache is warm without anything being remembered (weighted rendezvous hashing).
+"""
+
+import asyncio
+import fnmatch
+import hashlib
+import itertools
+import math
+import os
+import random
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..connect.client import Client
+from ..connect.connector import Connector, Endpoint, HttpConnector
+from ..connect.models import Catalogue, own_notes, warm
+from ..connect.registry import models_of
+from ..connect.retry import Breaker
+from ..connect.retry import Target as BreakerTarget
+from ..connect.stream import Timeouts
+from ..dialects import WIRES
+from ..dialects.wire import Wire
+from ..values.errors import AuthFailed, BadRequest, InterlinguaError, RateLimited
+from ..values.messages import (
+    AudioBlock,
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    ToolResultMessage,
+    UserMessage,
+    blocks_of,
+    text_of,
+)
+from ..values.request import CallOptions, ModelDescriptor, Request
+from .exchange import ClientKey
+from .settings import Alias, ProviderSettings, Rule, Settings, Target
+
+_REMEMBERED = 1000  # names without an alias whose places are kept
+
+
+def secret(reference: str) -> str:
+    """The key that a reference means."""
+    kind, colon, name = reference.partition(":")
+    if kind == "env" and colon:
+        value = os.environ.get(name, "").strip()
+        if not value:
+            raise AuthFailed(f"the variable {name} is not set; set it, or change the reference in the settings")
+        return value
+    if kind == "file" and colon:
+        try:
+            return Path(name).read_text().strip()
+        except OSError as error:
+            raise AuthFailed(f"the key file {name} cannot be read: {error.strerror}; check the settings") from None
+    return reference
+
+
+class Slots:
+    """At most `limit` calls at a time, first come first served; at most `queue` wait."""
+
+    def __init__(self, provider: str, limit: int, queue: int, wait: float) -> None:
+        self._provider = provider
+        self._free = limit
+        self._queue = queue
+        self._wait = wait
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def take(self) -> None:
+        """Waits for a turn. A full queue or too long a wait raises `RateLimited`."""
+        if self._free > 0:
+            self._free -= 1
+            return
+        if len(self._waiting) >= self._queue:
+            raise RateLimited(
+                f"too many calls wait for {self._provider}; retry later", status=429, code="queue_full", retry_after=1.0
+            )
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await asyncio.wait_for(turn, self._wait)
+        except BaseException as error:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self.give()  # the turn came while this call was leaving: it is the next one's
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+            if isinstance(error, TimeoutError):
+                raise RateLimited(
+                    f"no turn at {self._provider} within {self._wait:g} s; retry later",
+                    status=429,
+                    code="queue_timeout",
+                    retry_after=1.0,
+                ) from None
+            raise
+
+    def give(self) -> None:
+        """Ends a turn: the next in the queue has it."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
+class Place:
+    """One model at one provider, ready to be called. `wire` is None for a connector of this process (`debug/…`)."""
+
+    def __init__(
+        self,
+        connector: Connector,
+        model: ModelDescriptor,
+        options: Sequence[CallOptions],
+        endpoints: Sequence[Endpoint],
+        *,
+        slots: Slots | None = None,
+        timeouts: Timeouts | None = None,
+        weight: float = 1.0,
+    ) -> None:
+        self.connector = connector
+        self.model = model
+        self.wire: Wire | None = WIRES[model.api] if isinstance(connector, HttpConnector) else None
+        self.slots = slots
+        self.timeouts = timeouts or Timeouts()
+        self.weight = weight
+        self.name = f"{model.provider}/{model.id}"
+        self._access: list[tuple[CallOptions, Endpoint | None]] = [
+            (one, endpoints[at] if endpoints else None) for at, one in enumerate(options)
+        ]
+        self._turns = itertools.count()
+        address = endpoints[0].base if endpoints else connector.id
+        self.target = BreakerTarget(model.provider, model.id, address)
+        self.secrets = [endpoint.key for endpoint in endpoints if endpoint.key]
+
+    def access(self) -> tuple[CallOptions, Endpoint | None]:
+        """The options and the endpoint of the next call: keys take turns."""
+        if len(self._access) == 1:
+            return self._access[0]
+        return self._access[next(self._turns) % len(self._access)]
+
+    @property
+    def keys(self) -> int:
+        return len(self._access)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """A turn at the provider."""
+        if self.slots is None:
+            yield
+            return
+        await self.slots.take()
+        try:
+            yield
+        finally:
+            self.slots.give()
+
+    def __repr__(self) -> str:
+        return f"Place({self.name})"
+
+
+class Plan:
+    """The places that may answer one request, in order, and how the alias wants failures handled."""
+
+    __slots__ = ("continues", "places", "retries")
+
+    def __init__(self, places: Sequence[Place], retries: int = 1, continues: bool = False) -> None:
+        self.places = places
+        self.retries = retries
+        self.continues = continues
+
+
+class _Named:
+    """An alias with its places."""
+
+    def __init__(self, alias: Alias, targets: Sequence[Place], fallbacks: Sequence[Place]) -> None:
+        self.alias = alias
+        self.targets = targets
+        self.fallbacks = fallbacks
+        self.only = Plan((*targets, *fallbacks), alias.retries, alias.continues) if len(targets) == 1 else None
+
+    def plan(self, conversation: bytes | None) -> Plan:
+        if self.only is not None:
+            return self.only
+        ranked = sorted(self.targets, key=lambda place: _rank(place, conversation))
+        places = (*(place for place in ranked if place.weight > 0), *self.fallbacks)
+        return Plan(places, self.alias.retries, self.alias.continues)
+
+
+def _rank(place: Place, conversation: bytes | None) -> float:
+    """Lowest first, with a probability that is the weight's; always the same for one conversation."""
+    if conversation is None:
+        chance = random.random()
+    else:
+        digest = hashlib.blake2b(conversation + place.name.encode() + repr(place.target).encode(), digest_size=8)
+        chance = int.from_bytes(digest.digest()) / 2.0**64
+    return -math.log(chance or 5e-324) / place.weight if place.weight > 0 else math.inf
+
+
+class Router:
+    """Names to plans. Made anew when the settings change; calls that are on their way keep the old one."""
+
+    def __init__(self, settings: Settings, client: Client, breaker: Breaker) -> None:
+        self._settings = settings
+        self._client = client
+        self.breaker = breaker
+        self._providers = {one.id: one for one in settings.providers}
+        self._slots: dict[str, Slots] = {}
+        self._aliases: dict[str, _Named] = {}
+        self._open: OrderedDict[str, Plan] = OrderedDict()
+        self.catalogue: Catalogue | None = None
+
+    async def resolve(self) -> None:
+        """Looks up every target of every alias. What is wrong with one is raised, with its name."""
+        self.catalogue = await warm()
+        for alias in self._settings.aliases:
+            if alias.name in self._aliases:
+                raise InterlinguaError(f"two aliases are called {alias.name!r}; rename one")
+            try:
+                targets = [await self._place(target) for target in alias.targets]
+                fallbacks = [await self._place(target) for target in alias.fallbacks]
+            except InterlinguaError as error:
+                raise InterlinguaError(f"the alias {alias.name!r}: {error}") from error
+            self._aliases[alias.name] = _Named(alias, targets, fallbacks)
+
+    def names(self, key: ClientKey) -> list[str]:
+        """The models that a key may ask for: aliases, and those of providers whose keys are found."""
+        names = list(self._aliases)
+        if self._settings.open_models:
+            names += self._discovered()
+        return [name for name in names if key.allows(name)]
+
+    def _discovered(self) -> list[str]:
+        found = []
+        for connector in self._client.connectors:
+            if isinstance(connector, HttpConnector) and not self._has_key(connector):
+                continue
+            found += [f"{connector.provider}/{model.id}" for model in models_of(connector)]
+        return found
+
+    def _has_key(self, connector: HttpConnector) -> bool:
+        own = self._providers.get(connector.provider)
+        return bool(own and own.api_keys) or any(os.environ.get(name, "").strip() for name in connector.env_vars)
+
+    async def plan(self, asked: str, key: ClientKey, request: Request, headers: Mapping[str, str], size: int) -> Plan:
+        """Who may answer a request, in order."""
+        if not key.allows(asked):
+            raise _unknown(asked, 403 if self._is_known(asked) else 404)
+        name = asked
+        for rule in self._settings.rules:
+            if _matches(rule, asked, key, request, headers, size):
+                name = rule.to
+                break
+        named = self._aliases.get(name)
+        if named is not None:
+            conversation = conversation_of(request, key) if named.only is None and named.alias.sticky else None
+            return named.plan(conversation)
+        found = self._open.get(name)
+        if found is None:
+            if not self._settings.open_models:
+                raise _unknown(asked, 404)
+            found = Plan((await self._place(Target(model=self._full_name(name)), asked=name),))
+            self._open[name] = found
+            if len(self._open) > _REMEMBERED:
+                self._open.popitem(last=False)
+        return found
+
+    def _is_known(self, name: str) -> bool:
+        return name in self._aliases or (self._settings.open_models and "/" in name)
+
+    def _full_name(self, name: str) -> str:
+        """`provider/model` for a name without a provider: of those that serve it, the first whose key is found."""
+        if name.partition("/")[0] in self._providers or name in own_notes().aliases:
+            return name
+        provider, slash, _ = name.partition("/")
+        if slash and self._client.connectors.get_by_provider(provider) is not None:
+            return name
+        found = self._client.connectors.find_model(name)
+        for connector, model in found:
+            if not isinstance(connector, HttpConnector) or self._has_key(connector):
+                return f"{connector.provider}/{model.id}"
+        raise _unknown(name, 404)
+
+    async def _place(self, target: Target, asked: str | None = None) -> Place:
+        given = target.model
+        provider = given.provider if isinstance(given, ModelDescriptor) else given.partition("/")[0]
+        own = self._providers.get(provider) or ProviderSettings(id=provider)
+        try:
+            assert self.catalogue is not None
+            connector, model = self._client.find_known(self._described(given, own), self.catalogue)
+        except InterlinguaError as error:
+            raise _unknown(asked, 404) if asked is not None else InterlinguaError(f"{provider}: {error}") from None
+        changes: dict[str, Any] = {}
+        if target.context_window is not None:
+            changes["context_window"] = target.context_window
+        model = replace(model, **changes) if changes else model
+        references = target.api_keys or own.api_keys
+        base = CallOptions(
+            base_url=target.base_url or own.base_url,
+            headers={**own.headers, **target.headers} or None,
+            settings={**own.settings, **target.settings} or None,
+        )
+        options = [replace(base, api_key=secret(one)) for one in references] or [base]
+        endpoints = []
+        if isinstance(connector, HttpConnector):
+            endpoints = [await connector.access(model, one) for one in options]
+        return Place(
+            connector,
+            model,
+            options,
+            endpoints,
+            slots=self._slots_of(own),
+            timeouts=own.timeouts or self._settings.timeouts,
+            weight=target.weight,
+        )
+
+    def _described(self, given: str | ModelDescriptor, own: ProviderSettings) -> str | ModelDescriptor:
+        """A model of a provider that only the settings know, described; others as they are."""
+        if isinstance(given, ModelDescriptor) or own.api is None:
+            return given
+        return ModelDescriptor(id=given.partition("/")[2], provider=own.id, api=own.api, base_url=own.base_url)
+
+    def _slots_of(self, own: ProviderSettings) -> Slots | None:
+        if own.concurrency is None:
+            return None
+        if own.id not in self._slots:
+            self._slots[own.id] = Slots(own.id, own.concurrency, own.queue, self._settings.wait)
+        return self._slots[own.id]
+
+
+def _unknown(model: str, status: int) -> BadRequest | AuthFailed:
+    if status == 403:
+        return AuthFailed(f"this key may not use the model {model!r}; ask for one of its models", status=403)
+    return BadRequest(
+        f"the model {model!r} does not exist; list the models, or write provider/model",
+        status=404,
+        code="model_not_found",
+    )
+
+
+def conversation_of(request: Request, key: ClientKey) -> bytes:
+    """What stays the same from turn to turn of one conversation: its session id, else how it begins."""
+    digest = hashlib.blake2b(key.name.encode(), digest_size=16)
+    session = request.options.session_id
+    if session:
+        digest.update(session.encode("utf-8", "replace"))
+        return digest.digest()
+    digest.update(request.context.system_prompt.encode("utf-8", "replace"))
+    first = next((m for m in request.context.messages if isinstance(m, UserMessage)), None)
+    if first is not None:
+        digest.update(b"\0" + text_of(first.content).encode("utf-8", "replace"))
+    return digest.digest()
+
+
+def _matches(rule: Rule, asked: str, key: ClientKey, request: Request, headers: Mapping[str, str], size: int) -> bool:
+    if rule.model is not None and not fnmatch.fnmatchcase(asked, rule.model):
+        return False
+    if rule.key is not None and not fnmatch.fnmatchcase(key.name, rule.key):
+        return False
+    if any(not fnmatch.fnmatchcase(headers.get(name, ""), pattern) for name, pattern in rule.header.items()):
+        return False
+    if rule.above_tokens is not None and size <= rule.above_tokens:
+        return False
+    return all(_needs(need, request) for need in rule.needs)
+
+
+_MEDIA: dict[str, type[Block]] = {"images": ImageBlock, "documents": DocumentBlock, "audio": AudioBlock}
+
+
+def _needs(capability: str, request: Request) -> bool:
+    if capability == "tools":
+        return bool(request.context.tools)
+    if capability == "thinking":
+        thinking = request.options.reasoning
+        return thinking is not None and thinking.enabled is not False
+    if capability == "structured":
+        return request.options.output_schema is not None
+    kind = _MEDIA[capability]
+    return any(
+        isinstance(block, kind)
+        for message in request.context.messages
+        if isinstance(message, UserMessage | ToolResultMessage)
+        for block in blocks_of(message.content)
+    )

@@ -1,0 +1,395 @@
+"""The gateway as a server: reads a request, asks the gate, sends it on until somebody answers, and closes the books.
+
+async with Gateway(Settings(listen=Listen(port=0))) as gateway:
+    print(gateway.url)
+"""
+
+import asyncio
+import logging
+import secrets
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Self, TypeAlias
+
+from aiohttp import web
+
+from ..connect.auth.credentials import scrub
+from ..connect.client import Client
+from ..connect.connector import scrubbed
+from ..connect.retry import Breaker, Retry, asks_to_wait, elsewhere
+from ..connect.transport import HttpTransport, Transport
+from ..dialects.paths import Route, route
+from ..dialects.provider_errors import as_provider_error
+from ..dialects.registry import wire
+from ..dialects.wire import JSON
+from ..values import jsontext
+from ..values.errors import (
+    Aborted,
+    AuthFailed,
+    BadRequest,
+    ContextTooLong,
+    InterlinguaError,
+    RateLimited,
+)
+from ..values.messages import AssistantMessage, Usage
+from ..values.request import Request
+from ..values.tokens import estimate, taken
+from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Reservation
+from .lanes import Attempt, Incoming, TooLossy
+from .replying import Reply
+from .routing import Place, Plan, Router
+from .settings import Settings
+
+_log = logging.getLogger(__name__)
+
+Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+_KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
+_SESSION_HEADERS = ("session_id", "conversation_id", "x-session-id", "x-claude-code-session-id")
+_LONGEST_WAIT = 10.0  # seconds that a client waits for another try at the same place
+LEFT = "the client left"
+_DEFAULTS = Settings()
+
+
+class Gateway:
+    """One address for every client format and every provider. `gate` decides who may ask what; without one, everybody
+    who reaches the address may ask everything. `observers` see each exchange when it has ended."""
+
+    def __init__(
+        self,
+        settings: Settings = _DEFAULTS,
+        *,
+        gate: Gate | None = None,
+        observers: Sequence[Observer] = (),
+        client: Client | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        self.settings = settings
+        self.gate = gate
+        self.observers = list(observers)
+        self.routes: dict[tuple[str, str], Handler] = {}  # further paths: metrics, health
+        self._own_transport = HttpTransport() if transport is None else None
+        self._transport: Transport = transport or self._own_transport or HttpTransport()
+        self._client = client or Client(transport=self._transport)
+        self.breaker = Breaker()
+        self._router = Router(settings, self._client, self.breaker)
+        self._runner: web.ServerRunner | None = None
+        self._address = ""
+        self.open_exchanges = 0
+
+    # --- life
+
+    async def start(self) -> Self:
+        """Resolves every alias, then listens."""
+        await self._router.resolve()
+        listen, limits = self.settings.listen, self.settings.limits
+        server = web.Server(
+            self.handle,
+            request_factory=self._request,
+            handler_cancellation=True,  # a client that leaves ends its exchange at once
+            access_log=None,
+            max_line_size=limits.header,
+            max_field_size=limits.header,
+            tcp_keepalive=True,
+        )
+        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=3.0)
+        await self._runner.setup()
+        tls = None
+        if listen.tls_cert is not None:
+            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            tls.load_cert_chain(listen.tls_cert, listen.tls_key)
+        try:
+            if listen.unix is not None:
+                await web.UnixSite(self._runner, listen.unix, ssl_context=tls).start()
+                self._address = f"unix:{listen.unix}"
+            else:
+                site = web.TCPSite(
+                    self._runner,
+                    listen.host,
+                    listen.port,
+                    ssl_context=tls,
+                    backlog=4096,
+                    reuse_port=listen.reuse_port or None,
+                )
+                await site.start()
+                host = f"[{listen.host}]" if ":" in listen.host else listen.host
+                self._address = f"http{'s' if tls else ''}://{host}:{self._runner.addresses[0][1]}"
+        except OSError as error:
+            await self._runner.cleanup()
+            where = listen.unix or f"{listen.host}:{listen.port}"
+            raise InterlinguaError(f"cannot listen on {where}: {error.strerror}; choose another port") from None
+        return self
+
+    async def stop(self) -> None:
+        """Ends open exchanges after a short while, then the address."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        if self._own_transport is not None:
+            await self._own_transport.aclose()
+
+    async def reload(self, settings: Settings) -> None:
+        """Takes other settings for the exchanges to come; those that are on their way end as they began."""
+        router = Router(settings, self._client, self.breaker)
+        await router.resolve()
+        self._router, self.settings = router, settings
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return self._address
+
+    def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+        loop = asyncio.get_running_loop()
+        return web.BaseRequest(
+            message, payload, protocol, writer, task, loop, client_max_size=self.settings.limits.body
+        )
+
+    # --- one request
+
+    async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        """Answers one request, whatever it is."""
+        path = http.rel_url.raw_path
+        own = self.routes.get((http.method, path))
+        if own is not None:
+            return await own(http)
+        asked = route(path, http.headers)
+        if http.method == "HEAD" and path == "/":
+            return web.Response()
+        exchange = self._exchange(http, asked)
+        reply = Reply(http, exchange, keep_alive=None, as_array=False)
+        try:
+            exchange.key = await self._identify(http)
+            if asked.listing and http.method == "GET":
+                return _json(exchange.wire.http.list_models(self._router.names(exchange.key)), reply.headers())
+            if not asked.known or http.method != "POST":
+                raise BadRequest(f"nothing answers {http.method} {path}; check the base URL of the client", status=404)
+            return await self._converse(http, asked, exchange)
+        except InterlinguaError as error:
+            exchange.error = error
+            status, body, headers = exchange.wire.error_response(as_provider_error(error))
+            exchange.status = status
+            return web.Response(status=status, body=body, content_type=JSON, headers={**reply.headers(), **headers})
+
+    def _exchange(self, http: web.BaseRequest, asked: Route) -> Exchange:
+        return Exchange(
+            id=f"req_{secrets.token_hex(12)}",
+            key=LOCAL,
+            wire=wire(asked.api or "openai-completions"),
+            asked_model=asked.model or "",
+            is_stream=False,
+            started=time.time(),
+        )
+
+    async def _identify(self, http: web.BaseRequest) -> ClientKey:
+        return LOCAL if self.gate is None else await self.gate.identify(_secret(http))
+
+    async def _converse(self, http: web.BaseRequest, asked: Route, exchange: Exchange) -> web.StreamResponse:
+        incoming = await self._read(http, asked, exchange)
+        size = taken(incoming.request.context) if self.gate is not None or self.settings.rules else 0
+        plan = await self._router.plan(exchange.asked_model, exchange.key, incoming.request, http.headers, size)
+        reservation = await self._admit(exchange, plan, incoming.request, size)
+        self.open_exchanges += 1
+        reply = Reply(http, exchange, keep_alive=self.settings.keep_alive, as_array=incoming.as_array)
+        try:
+            await self._dispatch(exchange, incoming, plan, reply)
+        except asyncio.CancelledError:
+            exchange.is_aborted = True
+            exchange.error = exchange.error or Aborted(LEFT)
+            raise
+        except ConnectionError:  # the client's: those of the provider are typed
+            exchange.is_aborted = True
+            exchange.error = exchange.error or Aborted(LEFT)
+        finally:
+            reply.stop()
+            self.open_exchanges -= 1
+            await asyncio.shield(self._close(exchange, reservation))
+        return reply.response
+
+    async def _read(self, http: web.BaseRequest, asked: Route, exchange: Exchange) -> Incoming:
+        """The client's request, decoded."""
+        limits, spoken = self.settings.limits, exchange.wire
+        try:
+            async with asyncio.timeout(limits.body_timeout):
+                body = await http.read()
+        except web.HTTPRequestEntityTooLarge:
+            raise BadRequest(
+                f"the body is larger than {limits.body} bytes; send less", status=413, code="request_too_large"
+            ) from None
+        except TimeoutError:
+            raise BadRequest(f"the body did not arrive within {limits.body_timeout:g} s", status=408) from None
+        except web.RequestPayloadError as error:
+            raise BadRequest(f"the body cannot be read: {error}", status=400) from None
+        request = spoken.codec.decode_request(body, model=asked.model, stream=asked.stream)
+        exchange.body, exchange.request = body, request
+        exchange.asked_model = request.model.id
+        if not request.model.id:
+            raise BadRequest("the request names no model; set `model`", status=400)
+        wanted = request.options.stream if asked.stream is None else asked.stream
+        exchange.is_stream = spoken.http.stream_default if wanted is None else wanted
+        exchange.headers = {
+            name: value for name in spoken.http.request_headers if (value := http.headers.get(name)) is not None
+        }
+        exchange.session = request.options.session_id or next(
+            (value for name in _SESSION_HEADERS if (value := http.headers.get(name))), None
+        )
+        as_array = exchange.is_stream and spoken.http.json_streams and http.query.get("alt") != "sse"
+        return Incoming(wire=spoken, request=request, body=body, as_array=as_array, headers=exchange.headers)
+
+    async def _admit(self, exchange: Exchange, plan: Plan, request: Request, input_tokens: int) -> Reservation | None:
+        if self.gate is None:
+            return None
+        longest = [longest_answer(place, request) for place in plan.places]
+        costs = [
+            highest_cost(place, input_tokens, tokens) for place, tokens in zip(plan.places, longest, strict=True)
+        ]
+        highest = None if any(cost is None for cost in costs) else max(cost or 0.0 for cost in costs)
+        exchange.model = plan.places[0].model
+        return await self.gate.admit(
+            exchange,
+            input_tokens=input_tokens,
+            output_tokens=max((tokens or 0 for tokens in longest), default=0),
+            highest_cost=highest,
+        )
+
+    # --- until somebody answers
+
+    async def _dispatch(self, exchange: Exchange, incoming: Incoming, plan: Plan, reply: Reply) -> None:
+        """Asks the places of a plan in turn. The failure of the last goes to the client in its own form."""
+        retry = Retry(attempts=plan.retries + 1, longest=_LONGEST_WAIT)
+        failure: InterlinguaError | None = None
+        encoder, too_small = None, 0
+        for at, place in enumerate(plan.places):
+            more = at + 1 < len(plan.places)
+            if 0 < (place.model.context_window or 0) <= too_small:
+                continue
+            for tries in range(1, retry.attempts + place.keys):
+                exchange.attempts += 1
+                exchange.model = place.model
+                attempt = Attempt(place, exchange, incoming, reply, self._transport, holds=more)
+                try:
+                    self.breaker.check(place.target)
+                    if more:
+                        self.breaker.check_wait(place.target)
+                    async with place.turn():
+                        await attempt.run()
+                except InterlinguaError as error:
+                    failure = _cleaned(error, place)
+                except BaseException:
+                    _keep_partial(attempt, exchange, LEFT, aborted=True)
+                    raise
+                else:
+                    self.breaker.succeeded(place.target)
+                    return
+                encoder = attempt.encoder
+                _keep_partial(attempt, exchange, str(failure))
+                if reply.begun:
+                    break
+                if tries < place.keys and isinstance(failure, RateLimited | AuthFailed):
+                    continue  # with the next key
+                if tries >= retry.attempts or not retry.again(failure) or (more and asks_to_wait(failure)):
+                    break
+                await asyncio.sleep(retry.wait(failure, tries))
+            assert failure is not None
+            self.breaker.failed(place.target, failure)
+            if isinstance(failure, ContextTooLong):
+                too_small = max(too_small, place.model.context_window or 0)
+            if reply.begun or not (elsewhere(failure) or isinstance(failure, TooLossy)):
+                break
+        assert failure is not None
+        await reply.fail(failure, encoder if reply.begun else None)
+
+    # --- the books
+
+    async def _close(self, exchange: Exchange, reservation: Reservation | None) -> None:
+        """Settles what was reserved and tells the observers. A failing one costs its own record alone."""
+        exchange.finished = time.time()
+        self._account(exchange)
+        if reservation is not None:
+            try:
+                await reservation.settle(exchange)
+            except Exception:
+                _log.exception("the reservation of %s could not be settled", exchange.id)
+        for observer in self.observers:
+            try:
+                await observer.observe(exchange)
+            except Exception:
+                _log.exception("an observer failed for %s", exchange.id)
+
+    def _account(self, exchange: Exchange) -> None:
+        """Usage and cost: as reported, else estimated from what was asked and what came."""
+        answer, request = exchange.answer, exchange.request
+        usage = answer.usage if answer is not None else None
+        # A stream that was cut has told at most what it was asked: nothing of its end.
+        if answer is not None and request is not None and (usage is None or answer.stop_reason in ("error", "aborted")):
+            output = estimate(answer)
+            if usage is None or usage.output < output:
+                asked = usage.input if usage is not None and usage.input else taken(request.context)
+                read, written = (usage.cache_read, usage.cache_write) if usage is not None else (0, 0)
+                usage = Usage.of(asked, output, cache_read=read, cache_write=written)
+                exchange.is_estimated = True
+        exchange.usage = usage
+        catalogue = self._router.catalogue
+        if usage is None or catalogue is None or exchange.model is None:
+            return
+        try:
+            cost = usage.cost or catalogue.cost(usage, exchange.model)
+        except InterlinguaError:  # a broken price list must not cost the answer
+            cost = None
+        exchange.cost = cost.total if cost is not None else None
+
+
+def longest_answer(place: Place, request: Request) -> int | None:
+    """The most tokens that an answer may have."""
+    asked = request.options.max_tokens
+    return asked if asked is not None else place.model.max_tokens or place.model.context_window
+
+
+def highest_cost(place: Place, input_tokens: int, output_tokens: int | None) -> float | None:
+    """The most that a request may cost at a place, in dollars; None where its prices are not known."""
+    prices = place.model.cost
+    if prices is None:
+        return 0.0 if place.wire is None else None
+    if output_tokens is None:
+        return None
+    # Writing to a cache costs more than reading fresh input.
+    return (input_tokens * max(prices.input, prices.cache_write) + output_tokens * prices.output) / 1e6
+
+
+def _keep_partial(attempt: Attempt, exchange: Exchange, why: str, *, aborted: bool = False) -> None:
+    """What had come of an answer that broke off."""
+    if exchange.answer is not None or attempt.decoder is None:
+        return
+    events = attempt.decoder.close(why, aborted=aborted)
+    message: AssistantMessage | None = getattr(events[-1], "error", None) if events else None
+    exchange.answer = message
+
+
+def _cleaned(error: InterlinguaError, place: Place) -> InterlinguaError:
+    """The error without the keys of the place in its text."""
+    return scrubbed(error, lambda text: scrub(text, secrets=place.secrets))
+
+
+def _secret(http: web.BaseRequest) -> str | None:
+    """The key that a client brought, wherever its protocol puts it. An AWS signature is no key: it proves one that
+    only AWS knows."""
+    given = http.headers.get("Authorization", "")
+    scheme, _, token = given.partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    for name in _KEY_HEADERS:
+        value = http.headers.get(name)
+        if value:
+            return value.strip()
+    return http.query.get("key") or None
+
+
+def _json(value: Any, headers: Mapping[str, str]) -> web.Response:
+    return web.Response(body=jsontext.write(value), content_type=JSON, headers=headers)

@@ -1,0 +1,119 @@
+"""What a gateway is told: models under names of its own, who serves them, limits. Values only; nothing is looked up.
+
+A client asks for a model by the name of an alias, or as `provider/model` where `open_models` allows it. An alias leads
+to one of its targets, by weight, and from there along its fallbacks. Keys are references, so that no settings hold a
+secret: `env:NAME`, `file:PATH`, or from code alone the key itself.
+"""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from ..connect.stream import Timeouts
+from ..values.errors import FormatError
+from ..values.request import ModelDescriptor
+
+Capability: TypeAlias = Literal["images", "documents", "audio", "tools", "thinking", "structured"]
+
+
+class _Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is not a known name is refused: a typing error must not go unseen."""
+
+
+class Target(_Setting, frozen=True, kw_only=True):
+    """One place that serves a model: `provider/model`, or a description of it. What is given counts before the
+    provider's own settings."""
+
+    model: str | ModelDescriptor
+    weight: float = 1.0
+    api_keys: tuple[str, ...] = ()  # references; used in turn
+    base_url: str | None = None
+    headers: dict[str, str] = {}
+    settings: dict[str, str] = {}  # blanks of the provider's address: region, project …
+    context_window: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.weight < 0:
+            raise FormatError(f"a weight must not be negative, got {self.weight}", "weight")
+
+
+class Alias(_Setting, frozen=True, kw_only=True):
+    """A name for models: one of `targets` by weight, the others and then `fallbacks` in order where it fails.
+
+    `retries` is how often one target is asked again before the next. With `continues`, a stream that broke may go on
+    with the next target; otherwise it ends in the client's error event. `sticky` keeps a conversation at the target
+    that answered it before, so that its prompt cache stays warm.
+    """
+
+    name: str
+    targets: tuple[Target, ...]
+    fallbacks: tuple[Target, ...] = ()
+    retries: int = 1
+    continues: bool = False
+    sticky: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.targets:
+            raise FormatError(f"the alias {self.name!r} has no targets; name at least one model", "targets")
+
+
+class Rule(_Setting, frozen=True, kw_only=True):
+    """Sends a request to another alias (or `provider/model`) where all that is given here holds. The first that
+    matches counts. Patterns are shell patterns (`*`)."""
+
+    to: str
+    model: str | None = None
+    key: str | None = None
+    header: dict[str, str] = {}  # name to pattern
+    above_tokens: int | None = None  # of the input, estimated
+    needs: tuple[Capability, ...] = ()
+
+
+class ProviderSettings(_Setting, frozen=True, kw_only=True):
+    """How one provider is called. A provider that no row knows needs `api` and `base_url`."""
+
+    id: str
+    api: str | None = None
+    base_url: str | None = None
+    api_keys: tuple[str, ...] = ()  # references; used in turn
+    headers: dict[str, str] = {}
+    settings: dict[str, str] = {}
+    concurrency: int | None = None  # calls at a time; the others wait
+    queue: int = 100  # calls that may wait; one more is refused with 429
+    timeouts: Timeouts | None = None
+
+
+class ClientLimits(_Setting, frozen=True, kw_only=True):
+    """What a client may send, and how slowly. Sizes are bytes, times seconds."""
+
+    body: int = 64 * 1024 * 1024
+    header: int = 32 * 1024
+    body_timeout: float = 60.0
+    connections: int = 10_000
+    total: float | None = None  # of one exchange, from its first byte to its last
+
+
+class Listen(_Setting, frozen=True, kw_only=True):
+    """Where the gateway listens: an address, or the path of a Unix socket. TLS from two files."""
+
+    host: str = "127.0.0.1"
+    port: int = 8321  # 0: any that is free
+    unix: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    reuse_port: bool = False  # several workers listen on one port
+
+
+class Settings(_Setting, frozen=True, kw_only=True):
+    """Everything. `discover`: without aliases, every model whose key is found, and always the `debug/…` models."""
+
+    aliases: tuple[Alias, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    providers: tuple[ProviderSettings, ...] = ()
+    open_models: bool = True  # `provider/model` may be asked for without an alias
+    listen: Listen = Listen()
+    limits: ClientLimits = ClientLimits()
+    timeouts: Timeouts = Timeouts()
+    keep_alive: float | None = 15.0  # seconds of silence after which a stream gets a sign of life; None: never
+    recall_bytes: int = 64 * 1024 * 1024  # of answers that are kept to be put back; 0: none
+    wait: float = 30.0  # seconds that a call may wait for its turn at a provider
