@@ -228,7 +228,7 @@ class Http(Struct, frozen=True, kw_only=True):
     unpack_key: Callable[[str, dict[str, Any]], tuple[str, dict[str, Any]]] | None = None
     error_event: Callable[[ProviderError, int, Any], bytes]
     error_headers: Callable[[Any], dict[str, str]] | None = None  # of an error's own, given its body
-    # How much a client has left of its limits, given `limit`, `remaining` and `reset` (seconds) of `requests`, `tokens`.
+    # What a client has left of its limits, given `limit`, `remaining` and `reset` (seconds) of `requests`, `tokens`.
     rate_headers: Callable[[Mapping[str, Any]], dict[str, str]] | None = None
     # Where an answer, or an event of a stream, names the model: paths of keys.
     model_paths: tuple[tuple[str, ...], ...] = ()

@@ -247,9 +247,7 @@ class Gateway:
         if self.gate is None:
             return None
         longest = [longest_answer(place, request) for place in plan.places]
-        costs = [
-            highest_cost(place, input_tokens, tokens) for place, tokens in zip(plan.places, longest, strict=True)
-        ]
+        costs = [highest_cost(place, input_tokens, tokens) for place, tokens in zip(plan.places, longest, strict=True)]
         highest = None if any(cost is None for cost in costs) else max(cost or 0.0 for cost in costs)
         exchange.model = plan.places[0].model
         return await self.gate.admit(
