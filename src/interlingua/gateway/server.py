@@ -21,7 +21,7 @@ from ..connect.retry import Breaker, Retry, asks_to_wait, elsewhere
 from ..connect.transport import HttpTransport, Transport
 from ..dialects.paths import Route, route
 from ..dialects.provider_errors import as_provider_error
-from ..dialects.registry import wire
+from ..dialects.registry import WIRES, wire
 from ..dialects.wire import JSON
 from ..values import jsontext
 from ..values.errors import (
@@ -182,7 +182,7 @@ class Gateway:
         return Exchange(
             id=f"req_{secrets.token_hex(12)}",
             key=LOCAL,
-            wire=wire(asked.api or "openai-completions"),
+            wire=wire(asked.api or next(iter(WIRES))),  # a path of no wire is answered in the first one's form
             asked_model=asked.model or "",
             is_stream=False,
             started=time.time(),
