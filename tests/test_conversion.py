@@ -214,7 +214,8 @@ def books(conversation: Conversation, name: str) -> tuple[list[str], list[str]]:
     """The differences that no loss covers, and the losses without a difference."""
     request, own = conversation.request(), owner(name)
     losses = il.encode(conversation, name).losses
-    reported = sorted({loss.path for loss in losses if not loss.path.startswith(("$.entries", "$.head"))})
+    beside = ("$.entries", "$.head", "$.title", "$.usage")  # of the conversation, which a request does not carry
+    reported = sorted({loss.path for loss in losses if not loss.path.startswith(beside)})
     adapted = adapt(request, name)
     body, said = dialect(name).encode(Conversation.of(adapted.request))
     again = dialect(name).decode_request(through_json(body), **said_outside(dialect(name), adapted.request))

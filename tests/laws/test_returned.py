@@ -24,6 +24,8 @@ def samples(name: str) -> list[Any]:
 
 def values(path: Path) -> Any:
     text = path.read_text()
+    if path.suffix == ".md":
+        return text
     return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
 
 

@@ -50,11 +50,11 @@ class _Comparison:
             if again.model is None and not source.model.id:
                 yield Loss("$.model.id", "id", "the model is not said", "record")
             yield from self._fields(source.model, again.model or ModelDescriptor(id=""), "$.model")
-        yield from self._value(source.system, again.system, "$.system", "Context.system")
-        yield from self._value(source.system_role, again.system_role, "$.systemRole", "Context.system_role")
+        yield from self.value(source.system, again.system, "$.system", "Context.system")
+        yield from self.value(source.system_role, again.system_role, "$.systemRole", "Context.system_role")
         yield from self._messages(source.messages, encoded, again.messages)
         yield from self._entries(source, encoded, again)
-        yield from self._value(source.tools, again.tools, "$.tools", "Context.tools")
+        yield from self.value(source.tools, again.tools, "$.tools", "Context.tools")
         for name in ("title", "usage"):
             if getattr(source, name) is not None and getattr(source, name) != getattr(again, name):
                 yield Loss(f"$.{name}", name, "the format has no place for it", "record")
@@ -77,7 +77,7 @@ class _Comparison:
             yield Loss("$.entries", "entries", why, "weakened")
             return
         for at, message in zip(encoded, after, strict=True):
-            yield from self._value(before[at], message, f"$.messages[{at}]", "Context.messages")
+            yield from self.value(before[at], message, f"$.messages[{at}]", "Context.messages")
 
     def _entries(self, source: Conversation, encoded: Sequence[int], again: Conversation) -> Iterator[Loss]:
         path, read = source.path(), again.path()
@@ -88,12 +88,12 @@ class _Comparison:
                 continue
             yield from self._fields(entry, again_of.get(id(entry), _PLACELESS), f"$.entries[{at}]", but=("message",))
 
-    def _value(self, before: Any, after: Any, path: str, name: str) -> Iterator[Loss]:
+    def value(self, before: Any, after: Any, path: str, name: str) -> Iterator[Loss]:
         if isinstance(before, Struct) and type(before) is type(after):
             yield from self._fields(before, after, path)
         elif isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after):
             for at, (one, other) in enumerate(zip(before, after, strict=True)):
-                yield from self._value(one, other, f"{path}[{at}]", name)
+                yield from self.value(one, other, f"{path}[{at}]", name)
         elif not same(before, after):
             if name.endswith((".content", ".system")) and _is_spelling(before, after):
                 yield Loss(path, "content", "a text is a string or a block, as the format has it", "record")
@@ -106,7 +106,7 @@ class _Comparison:
             if field.name == "extra":
                 yield from self._extra(one, other, inner)
             elif field.name not in but and not _is_filled_in(field.name, one) and not _is_stale(before, field.name):
-                yield from self._value(one, other, inner, f"{type(before).__name__}.{field.name}")
+                yield from self.value(one, other, inner, f"{type(before).__name__}.{field.name}")
 
     def _extra(self, before: dict[str, Any], after: dict[str, Any], path: str) -> Iterator[Loss]:
         for owner, residual in before.items():
@@ -144,3 +144,16 @@ def _is_stale(value: Any, name: str) -> bool:
     if name != "arguments_text" or not isinstance(value, ToolCall) or value.arguments_text is None:
         return False
     return not same(parse_arguments(value.arguments_text)[0], value.arguments)
+
+
+def entry_losses(
+    source: Conversation, entries: Sequence[Entry], again: Conversation, support: SupportTable, api: str
+) -> Iterator[Loss]:
+    """What differs between a tree and its return, entry by entry: for formats that return every entry."""
+    comparison = _Comparison(support, api)
+    found = {id(entry): place for entry, place in zip(source.entries, places(source), strict=True)}
+    for entry, other in zip(entries, again.entries, strict=True):
+        yield from comparison.value(entry.message, other.message, found[id(entry)], "Context.messages")
+    for name in ("head", "system", "tools", "model", "options", "title", "usage"):
+        given, returned = getattr(source, name), getattr(again, name)
+        yield from comparison.value(given, returned, f"$.{name}", f"Conversation.{name}")

@@ -35,6 +35,21 @@ _FORMATS: dict[str, str] = {
     "openai-finetune": "files.openai_finetune:FORMAT",
     "sharegpt": "files.sharegpt:FORMAT",
     "vercel-ui": "files.vercel_ui:FORMAT",
+    "swe-agent": "files.swe_agent:FORMAT",
+    "atif": "files.atif:FORMAT",
+    "continue": "files.continue_dev:FORMAT",
+    "kimi": "files.kimi:FORMAT",
+    "cline": "files.cline:FORMAT",
+    "opencode": "files.opencode:FORMAT",
+    "antigravity": "files.antigravity:FORMAT",
+    "aider": "files.aider:FORMAT",
+    "goose": "files.goose:FORMAT",
+    "grok": "files.grok:FORMAT",
+    "openhands": "files.openhands:FORMAT",
+    "kiro": "files.kiro:FORMAT",
+    "droid": "files.droid:FORMAT",
+    "amp": "files.amp:FORMAT",
+    "qwen-code": "files.qwen_code:FORMAT",
 }
 _BUILT_IN = _WIRES | _FORMATS
 DEFAULT_WIRE = "anthropic-messages"  # for views of a conversation that names no wire

@@ -119,6 +119,7 @@ def detect(value: Any) -> str | None:
         return None
     for line in lines:
         encoded = line.get("type") in ("user", "assistant") and isinstance(line.get("message"), dict)
+        encoded = encoded and "parts" not in line["message"]  # those are Qwen Code's
         if encoded and "sessionId" in line and ("uuid" in line or "parentUuid" in line):
             return "lines with a `message`, `uuid` and `sessionId`"
         if line.get("type") == "summary" and "leafUuid" in line:

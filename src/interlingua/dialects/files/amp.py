@@ -1,0 +1,104 @@
+"""Amp's threads (`T-….json`): `messages` of Anthropic's blocks, beside a `title` and the `env` they began in.
+
+A result names its call in `toolUseID` and holds a `run`, with its `status` and `result`. Messages of role `info` are
+the program's notices, except for the summary that a thread begins with which carries on another one.
+"""
+
+import sys
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, Message
+from ...values.request import Conversation
+from ..residual import optional, reading
+from ..wire import FileFormat
+from . import records as _records
+from .program_content import (
+    a_result,
+    an_object_of,
+    content_of,
+    conversation_of,
+    first,
+    inner,
+    is_result,
+    items,
+    moment,
+    usage_of,
+    user,
+)
+from .templates import give_back, keep
+
+API = "amp"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
+
+_FAILED = frozenset(("error", "cancelled", "rejected-by-user"))
+
+
+def _message(wire: dict[str, Any]) -> list[Message]:
+    content = wire.get("content")
+    when = moment(first(wire, "timestamp", "created") or inner(wire, "meta", "sentAt"))
+    match wire.get("role"):
+        case "assistant":
+            usage = usage_of(
+                wire.get("usage"),
+                input="inputTokens",
+                output="outputTokens",
+                read="cacheReadInputTokens",
+                write="cacheCreationInputTokens",
+            )
+            model = optional(inner(wire, "usage", "model")) or optional(wire.get("model"))
+            return [AssistantMessage(content=content_of(content), model=model, usage=usage, timestamp=when)]
+        case "user":
+            found: list[Message] = [made for item in items(content) if (made := _result(item, when)) is not None]
+            blocks = [item for item in content if not is_result(item)] if isinstance(content, list) else content
+            rest = content_of(blocks)
+            return [*found, user(rest, when)] if rest or not found else found
+        case "info":
+            texts = [inner(item, "summary", "summary") for item in items(content) if item.get("type") == "summary"]
+            return [user(text, when, program=True) for text in texts if isinstance(text, str)]
+    return []
+
+
+def _result(item: dict[str, Any], when: int | None) -> Message | None:
+    id = optional(first(item, "toolUseID", "tool_use_id", "toolUseId"))
+    if not is_result(item) or id is None:
+        return None
+    run = item.get("run")
+    if not isinstance(run, dict):
+        return a_result(id, item.get("content"), failed=item.get("is_error") is True, when=when)
+    if run.get("status") in ("in-progress", "queued", "blocked-on-user"):
+        return None
+    failed = run.get("status") in _FAILED
+    given = first(run, "result", "error", "progress", "reason")
+    output = inner(given, "output") if inner(given, "output") is not None else given
+    return a_result(id, output, failed=failed, when=when)
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """A thread."""
+    document = an_object_of(data, API)
+    if not isinstance(document.get("messages"), list):
+        raise BadWire(API, "a thread has `messages`", "$.messages")
+    messages = [message for wire in items(document["messages"]) for message in _message(wire)]
+    return keep(conversation_of(messages, title=document.get("title")), document, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The thread that was read."""
+    return give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """A thread's id begins with `T-`; it has a version, or the environment it began in."""
+    if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
+        return None
+    named = isinstance(value.get("id"), str) and value["id"].startswith("T-")
+    if named and ("v" in value or "env" in value or "created" in value):
+        return "`messages` of a thread whose id begins with `T-`"
+    return None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False)

@@ -1,0 +1,98 @@
+"""Antigravity's transcripts (`transcript.jsonl`): a step a line, with its `source` and `type`.
+
+A `USER_INPUT` wraps what the user wrote in `<USER_REQUEST>`; what else it holds was put in by the program, as are the
+steps of the system that have content. A `PLANNER_RESPONSE` is an answer, with its calls. The steps behind it are what
+its tools gave, in order, under the tool's name in capitals (`VIEW_FILE` for `view_file`); calls have no ids.
+"""
+
+import re
+import sys
+from typing import Any
+
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, ToolCall
+from ...values.request import Conversation
+from ..residual import optional, reading
+from ..wire import FileFormat
+from . import records as _records
+from .program_content import a_call, a_result, conversation_of, first, items, moment, user
+from .records import lines_of
+from .templates import give_back, keep
+
+API = "antigravity"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
+
+_REQUEST = re.compile(r"<USER_REQUEST>\n?(.*?)\n?</USER_REQUEST>\s*(.*)", re.DOTALL)
+
+
+def _asked(text: str, when: int | None) -> list[Message]:
+    wrapped = _REQUEST.fullmatch(text.strip())
+    if wrapped is None:
+        return [user(text, when)]
+    return [user(wrapped[1], when), *([user(wrapped[2], when, program=True)] if wrapped[2] else [])]
+
+
+def _answer(line: dict[str, Any], when: int | None, at: int) -> AssistantMessage:
+    blocks: list[Block] = []
+    if optional(line.get("thinking")):
+        blocks.append(ThinkingBlock(thinking=line["thinking"]))
+    if optional(line.get("content")):
+        blocks.append(TextBlock(text=line["content"]))
+    for number, wire in enumerate(items(line.get("tool_calls"))):
+        name = optional(wire.get("name"))
+        if name is not None:
+            id = optional(first(wire, "id", "call_id")) or f"step{at}_{number}"
+            blocks.append(a_call(id, name, first(wire, "args", "arguments", "input")))
+    return AssistantMessage(content=tuple(blocks), model=optional(line.get("model")), timestamp=when)
+
+
+def _messages(lines: list[dict[str, Any]]) -> list[Message]:
+    found: list[Message] = []
+    waiting: list[ToolCall] = []
+    for at, line in enumerate(lines):
+        when, text = moment(line.get("created_at")), optional(line.get("content"))
+        match line.get("source"), line.get("type"):
+            case ("USER_EXPLICIT", _) | (_, "USER_INPUT"):
+                found += _asked(text or "", when)
+            case _, "PLANNER_RESPONSE":
+                answer = _answer(line, when, at)
+                found.append(answer)
+                waiting = list(answer.tool_calls)
+            case "MODEL", str(kind) if text is not None:
+                # A step without a call is one that the program took by itself; the model reads it all the same.
+                call = next((call for call in waiting if call.name.upper() == kind), None)
+                call = call or (waiting[0] if waiting and kind == "GENERIC" else None)
+                if call is None:
+                    found.append(user(text, when, program=True))
+                else:
+                    waiting.remove(call)
+                    found.append(
+                        a_result(call.id, text, name=call.name, failed=line.get("status") == "ERROR", when=when)
+                    )
+            case "SYSTEM", _ if text is not None:
+                found.append(user(text, when, program=True))
+    return found
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """A transcript: text, bytes, or the values of its lines."""
+    lines = lines_of(data, API)
+    return keep(conversation_of(_messages(lines)), lines, API, lines=True)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The lines of a transcript that was read."""
+    return give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Steps with an index, a source and a type."""
+    lines = items(value) if isinstance(value, list) else items([value])
+    if lines and all("step_index" in line and "source" in line and "type" in line for line in lines[:20]):
+        return "lines with `step_index`, `source` and `type`"
+    return None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False)

@@ -1,0 +1,124 @@
+"""ATIF, the Agent Trajectory Interchange Format of Harbor: `steps` of a user, a system and an agent.
+
+A step of the agent is one answer: its thinking in `reasoning_content`, its calls in `tool_calls`, and what came back in
+`observation.results`. A result with a `source_call_id` answers that call; one without is what the environment showed
+the model next (the screen of a terminal), read as a message of the program. `metrics.prompt_tokens` includes the
+cached part. `final_metrics` are the totals of the run and need not be the sum of the steps, as a continued run counts
+on. Sub-agents stand in `subagent_trajectories`, or in files of their own; `subagent_trajectory_ref` of a result names
+them, and is kept as the `details` of the result.
+"""
+
+import sys
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, Block, Message, SystemMessage, Usage, blocks_of
+from ...values.request import Conversation
+from ..residual import optional, reading
+from ..wire import FileFormat
+from . import records as _records
+from .program_content import (
+    a_result,
+    an_object_of,
+    call_of,
+    content_of,
+    conversation_of,
+    inclusive_usage,
+    inner,
+    items,
+    moment,
+    openai_tools,
+    thinking_of,
+    user,
+)
+from .templates import give_back, keep
+
+API = "atif"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
+
+
+def _answer(step: dict[str, Any]) -> AssistantMessage:
+    calls = [call for wire in items(step.get("tool_calls")) if (call := call_of(_as_call(wire))) is not None]
+    thoughts = [thinking_of({"thinking": step["reasoning_content"]})] if optional(step.get("reasoning_content")) else []
+    content = content_of(step.get("message"))
+    blocks: tuple[Block, ...] = (*thoughts, *(blocks_of(content) if content else ()), *calls)
+    return AssistantMessage(
+        content=blocks if thoughts or calls else content,
+        model=optional(step.get("model_name")),
+        usage=_usage(step.get("metrics"), ""),
+        timestamp=moment(step.get("timestamp")),
+    )
+
+
+def _as_call(wire: dict[str, Any]) -> dict[str, Any]:
+    return {"id": wire.get("tool_call_id"), "name": wire.get("function_name"), "input": wire.get("arguments")}
+
+
+def _usage(metrics: Any, prefix: str) -> Usage | None:
+    names = {"input": f"{prefix}prompt_tokens", "output": f"{prefix}completion_tokens"}
+    return inclusive_usage(metrics, **names, cached=inner(metrics, f"{prefix}cached_tokens"))
+
+
+def _observed(step: dict[str, Any]) -> list[Message]:
+    """What came back: results of calls, and what else the model was shown."""
+    when = moment(step.get("timestamp"))
+    names = {wire.get("tool_call_id"): optional(wire.get("function_name")) for wire in items(step.get("tool_calls"))}
+    found: list[Message] = []
+    for result in items(inner(step, "observation", "results")):
+        id = optional(result.get("source_call_id"))
+        if id is not None:
+            details = result.get("subagent_trajectory_ref")
+            found.append(a_result(id, result.get("content"), name=names.get(id), when=when, details=details))
+        elif result.get("content") is not None:
+            found.append(user(content_of(result["content"]), when, program=True))
+    return found
+
+
+def _step(step: dict[str, Any]) -> list[Message]:
+    match step.get("source"):
+        case "user":
+            spoken: Message = user(content_of(step.get("message")), moment(step.get("timestamp")))
+        case "agent":
+            spoken = _answer(step)
+        case "system":
+            spoken = SystemMessage(content=content_of(step.get("message")), timestamp=moment(step.get("timestamp")))
+        case _:
+            return []
+    return [spoken, *_observed(step)]
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """A trajectory."""
+    document = an_object_of(data, API)
+    if not isinstance(document.get("steps"), list):
+        raise BadWire(API, "a trajectory has `steps`", "$.steps")
+    found = conversation_of(
+        (message for step in items(document["steps"]) for message in _step(step)),
+        usage=_usage(document.get("final_metrics"), "total_"),
+        model=inner(document, "agent", "model_name"),
+        tools=openai_tools(inner(document, "agent", "tool_definitions")),
+    )
+    return keep(found, document, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The trajectory that was read."""
+    return give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """The format names itself; without a name, steps of a user or an agent beside the agent that made them."""
+    if not isinstance(value, dict) or not isinstance(value.get("steps"), list):
+        return None
+    if str(value.get("schema_version", "")).upper().startswith("ATIF"):
+        return "`steps` with an ATIF `schema_version`"
+    sources = {step.get("source") for step in items(value["steps"])}
+    if isinstance(value.get("agent"), dict) and sources and sources <= {"user", "agent", "system"}:
+        return "`steps` with a `source` beside the `agent`"
+    return None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False, calls_beside=True)

@@ -1,0 +1,180 @@
+"""Tasks of Cline, and of Roo Code and Kilo Code, which come from it: two files a task.
+
+`api_conversation_history.json` is what was sent: a list of Anthropic messages, in which older versions write calls as
+XML into the answer's text and results as text of the user. `ui_messages.json` is what was shown, a list of `say` and
+`ask`: an `api_req_started` begins an answer and has its usage (and the request that was sent) as JSON text; `text`,
+`reasoning` and what follows belong to it; the first `text` is the task, and `user_feedback` is the user's, too. A
+`tool` is a call whose outcome stands in the next request. Both are read; each returns to what it was.
+"""
+
+import sys
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values import jsontext
+from ...values.errors import BadWire, FormatError
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock
+from ...values.request import Conversation
+from ..residual import optional, reading
+from ..wire import FileFormat
+from . import records as _records
+from .program_content import (
+    a_call,
+    a_list_of,
+    a_result,
+    content_of,
+    conversation_of,
+    image_of,
+    inner,
+    items,
+    moment,
+    usage_of,
+    user,
+    user_messages,
+)
+from .templates import give_back, keep
+
+API = "cline"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
+
+# --- what was sent ---------------------------------------------------------------------------------------------------
+
+
+def _sent(items_sent: list[dict[str, Any]]) -> list[Message]:
+    found: list[Message] = []
+    for item in items_sent:
+        when = moment(item.get("ts"))
+        if item.get("role") == "assistant":
+            usage = usage_of(
+                inner(item, "metrics", "tokens"), input="prompt", output="completion", read="cached"
+            ) or usage_of(item.get("usage"), input="input_tokens", output="output_tokens")
+            model = optional(inner(item, "modelInfo", "modelId"))
+            content = content_of(item.get("content"))
+            found.append(AssistantMessage(content=content, model=model, usage=usage, timestamp=when))
+        elif item.get("role") == "user":
+            found += user_messages(item.get("content"), when)
+    return found
+
+
+def _is_sent(value: list[Any]) -> bool:
+    return bool(value) and all(isinstance(i, dict) and i.get("role") in ("user", "assistant") for i in value)
+
+
+# --- what was shown --------------------------------------------------------------------------------------------------
+
+_ANSWERS = frozenset(("text", "completion_result"))  # what the model says to the user
+_ASKS = {"followup": "question", "plan_mode_respond": "response", "act_mode_respond": "response"}
+_USERS = frozenset(("user_feedback", "task"))
+
+
+def _json(text: Any) -> dict[str, Any]:
+    try:
+        value = jsontext.read(text) if isinstance(text, str) else None
+    except FormatError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+class _Screen:
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self._answer: int | None = None  # the place of the answer that is being shown
+        self._call: Any = None  # the last call, as long as no request brought its outcome
+        self._calls = 0
+
+    def feed(self, item: dict[str, Any]) -> None:
+        when, text = moment(item.get("ts")), optional(item.get("text"))
+        kind = optional(item.get("say")) or optional(item.get("ask"))
+        if (not self.messages and kind in ("text", "task")) or kind in _USERS:
+            pictures = [image for url in item.get("images") or () if (image := image_of({"url": url})) is not None]
+            self.messages.append(user((TextBlock(text=text or ""), *pictures) if pictures else text, when))
+            self._answer = None
+        elif kind == "api_req_started":
+            self._request(_json(text), when)
+        elif kind in _ANSWERS and text and not (kind == "completion_result" and "ask" in item):
+            self._say(TextBlock(text=text), when)
+        elif kind in _ASKS:
+            given = _json(text).get(_ASKS[kind])
+            spoken = optional(given) if given is not None else text
+            if spoken:
+                self._say(TextBlock(text=spoken), when)
+        elif kind == "reasoning" and text:
+            self._say(ThinkingBlock(thinking=text), when)
+        elif kind in ("tool", "command", "use_mcp_server", "browser_action_launch", "browser_action"):
+            self._tool(str(kind), text, item.get("partial") is True, when)
+
+    def _request(self, about: dict[str, Any], when: int | None) -> None:
+        """A request that was sent: it brings the outcome of the call before it, and begins an answer."""
+        request = optional(about.get("request"))
+        if self._call is not None and request is not None:
+            self.messages.append(a_result(self._call.id, request, name=self._call.name, when=when))
+            self._call = None
+        usage = usage_of(about, input="tokensIn", output="tokensOut", read="cacheReads", write="cacheWrites")
+        self._answer = len(self.messages)
+        self.messages.append(AssistantMessage(content=(), usage=usage, timestamp=when))
+
+    def _say(self, block: Block, when: int | None) -> None:
+        if self._answer is None:
+            self._answer = len(self.messages)
+            self.messages.append(AssistantMessage(content=(), timestamp=when))
+        answer: Any = self.messages[self._answer]
+        self.messages[self._answer] = replace(answer, content=(*answer.content, block), timestamp=when)
+
+    def _tool(self, kind: str, text: str | None, partial: bool, when: int | None) -> None:
+        about = _json(text)
+        name = optional(about.get("tool")) or (kind if kind != "tool" else None)
+        if name is None or partial:
+            return
+        given = {key: value for key, value in about.items() if key != "tool"} if about else {"text": text}
+        self._calls += 1
+        self._call = a_call(f"ui_{self._calls}", name, given)
+        self._say(self._call, when)
+
+
+def _is_shown(value: list[Any]) -> bool:
+    return bool(value) and all(
+        isinstance(i, dict) and "ts" in i and i.get("type") in ("say", "ask") and ("say" in i or "ask" in i)
+        for i in value
+    )
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """Either file of a task."""
+    document = a_list_of(data, API)
+    if _is_shown(document):
+        screen = _Screen()
+        for item in document:
+            screen.feed(item)
+        return keep(conversation_of(screen.messages), document, API)
+    if document and not _is_sent(document):
+        raise BadWire(API, "expected messages with a role, or what was shown as `say` and `ask`")
+    return keep(conversation_of(_sent(document)), document, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The file that was read."""
+    return give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """What was shown has a form of its own; what was sent is told from plain messages by the program's own marks."""
+    if not isinstance(value, list) or not value:
+        return None
+    if _is_shown(value):
+        return "a list of `say` and `ask`"
+    if not _is_sent(value):
+        return None
+    if any("modelInfo" in item or ("ts" in item and "content" in item) for item in value):
+        return "messages with `modelInfo` or `ts`"
+    opening = value[0].get("content")
+    for text in (opening,) if isinstance(opening, str) else [inner(block, "text") for block in items(opening)]:
+        if isinstance(text, str) and (text.startswith("<task>") or "<environment_details>" in text):
+            return "messages that begin with a `<task>`"
+    return None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False)

@@ -1,0 +1,167 @@
+"""Continue's sessions (`~/.continue/sessions/ID.json`): a `history` of messages, each with what the editor knew of it.
+
+`contextItems` beside a message of the user are files and snippets that the program put before it. A tool's result is
+in `toolCallStates` (or `toolCallState`, one of them) of the answer, or in a message of role `tool` behind it; the
+message counts where both are there. Thinking is a message of its own role before the answer that it belongs to.
+"""
+
+import sys
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    Message,
+    SystemMessage,
+    ThinkingBlock,
+    ToolResultMessage,
+    Usage,
+    blocks_of,
+    text_of,
+)
+from ...values.request import Conversation
+from ..residual import optional, reading
+from ..wire import FileFormat
+from . import records as _records
+from .program_content import (
+    a_result,
+    an_object_of,
+    call_of,
+    content_of,
+    conversation_of,
+    first,
+    inclusive_usage,
+    inner,
+    items,
+    thinking_of,
+    user,
+)
+from .templates import give_back, keep
+
+API = "continue"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
+
+# States of a call whose output the model has read; the others wait for the user or for the tool.
+_ENDED = frozenset(("done", "errored", "canceled"))
+
+
+def _usage(wire: Any) -> Usage | None:
+    details = inner(wire, "promptTokensDetails")
+    return inclusive_usage(
+        wire,
+        input="promptTokens",
+        output="completionTokens",
+        cached=inner(details, "cachedTokens"),
+        written=inner(details, "cacheWriteTokens"),
+    )
+
+
+def _model(item: dict[str, Any]) -> str | None:
+    """The model that answered: as the request named it, else as the user's settings call it."""
+    for log in items(item.get("promptLogs")):
+        named = optional(inner(log, "completionOptions", "model")) or optional(log.get("modelTitle"))
+        if named:
+            return named
+    return None
+
+
+def _answer(item: dict[str, Any], thoughts: list[ThinkingBlock]) -> AssistantMessage:
+    wire = item["message"]
+    calls = [call for given in items(wire.get("toolCalls")) if (call := call_of(given)) is not None]
+    if not thoughts and optional(inner(item, "reasoning", "text")):
+        thoughts = [thinking_of({"thinking": item["reasoning"]["text"]})]
+    content = content_of(wire.get("content"))
+    blocks: tuple[Block, ...] = (*thoughts, *(blocks_of(content) if content else ()), *calls)
+    return AssistantMessage(
+        content=blocks if thoughts or calls else content, model=_model(item), usage=_usage(wire.get("usage"))
+    )
+
+
+def _states(item: dict[str, Any]) -> list[dict[str, Any]]:
+    return items(item.get("toolCallStates")) or items([item.get("toolCallState")])
+
+
+def _results(item: dict[str, Any]) -> list[ToolResultMessage]:
+    """What the states of an answer's calls say that they gave: items of context, which the model reads joined."""
+    found = []
+    for state in _states(item):
+        id = optional(first(state, "toolCallId")) or optional(inner(state, "toolCall", "id"))
+        output = items(state.get("output"))
+        if id is not None and (output or state.get("status") in _ENDED):
+            texts = [text for given in output if (text := optional(given.get("content"))) is not None]
+            name = optional(inner(state, "toolCall", "function", "name"))
+            given = texts[0] if len(texts) == 1 else "\n\n".join(texts)
+            found.append(a_result(id, given, name=name, failed=state.get("status") == "errored"))
+    return found
+
+
+def _messages(history: list[dict[str, Any]]) -> list[Message]:
+    answered = {item["message"].get("toolCallId") for item in history if inner(item, "message", "role") == "tool"}
+    found: list[Message] = []
+    thoughts: list[ThinkingBlock] = []
+    for item in history:
+        wire = item.get("message")
+        if not isinstance(wire, dict):
+            continue
+        match wire.get("role"):
+            case "user":
+                put_in = [given.get("content") for given in items(item.get("contextItems"))]
+                found += [user(text, program=True) for text in put_in if isinstance(text, str) and text]
+                found.append(user(content_of(wire.get("content"))))
+            case "assistant":
+                found.append(_answer(item, thoughts))
+                found += [result for result in _results(item) if result.tool_call_id not in answered]
+            case "tool":
+                if optional(wire.get("toolCallId")) is not None:
+                    found.append(a_result(wire["toolCallId"], wire.get("content")))
+            case "system":
+                found.append(SystemMessage(content=content_of(wire.get("content"))))
+        thoughts = _thoughts(wire) if wire.get("role") == "thinking" else []
+    if thoughts:  # a turn that was broken off while the model thought
+        found.append(AssistantMessage(content=tuple(thoughts)))
+    return found
+
+
+def _thoughts(wire: dict[str, Any]) -> list[ThinkingBlock]:
+    content = content_of(wire.get("content"))
+    sealed = optional(wire.get("redactedThinking"))
+    if sealed is not None:
+        return [ThinkingBlock(thinking="", thinking_signature=sealed, redacted=True)]
+    signature = optional(wire.get("signature"))
+    return [ThinkingBlock(thinking=text_of(content), thinking_signature=signature)]
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """A session."""
+    document = an_object_of(data, API)
+    if not isinstance(document.get("history"), list):
+        raise BadWire(API, "a session has a `history`", "$.history")
+    messages = _messages(items(document["history"]))
+    total = _usage(document.get("usage"))
+    found = conversation_of(
+        messages, title=document.get("title"), usage=total, model=optional(document.get("chatModelTitle"))
+    )
+    return keep(found, document, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The session that was read."""
+    return give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """A `history` of items with a `message` that has a role; Kiro's sessions have a history of another kind."""
+    if not isinstance(value, dict) or not isinstance(value.get("history"), list) or "sessionId" not in value:
+        return None
+    if value["history"]:
+        held = [item.get("message") for item in value["history"] if isinstance(item, dict)]
+        fits = bool(held) and all(isinstance(wire, dict) and "role" in wire for wire in held)
+        return "a `history` of `message` beside a `sessionId`" if fits else None
+    return "an empty `history` of a workspace" if "workspaceDirectory" in value and "title" in value else None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False, calls_beside=True)

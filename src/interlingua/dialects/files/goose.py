@@ -1,0 +1,180 @@
+"""Goose's sessions: JSON lines behind a line about the session, an exported object, or rows of its database.
+
+A message has `role`, `created` (seconds) and `content` blocks: a call is a `toolRequest` whose `toolCall` has a status
+and a value, a result a `toolResponse` with the same id. `metadata.agentVisible: false` marks what a compaction took
+from the model, `userVisible: false` what the program put in and does not show.
+"""
+
+import sqlite3
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ...values import jsontext
+from ...values.errors import BadWire, FormatError
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, Block, Message, Usage
+from ...values.request import Conversation
+from ..residual import body_of, fields_of, optional, reading
+from ..wire import FileFormat
+from . import records as _records
+from .program_content import (
+    Branches,
+    a_call,
+    a_result,
+    block_of,
+    conversation_of,
+    first,
+    inner,
+    items,
+    moment,
+    usage_of,
+    user,
+)
+from .records import lines_of
+from .templates import give_back, keep
+
+API = "goose"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
+
+_REQUESTS = ("toolRequest", "frontendToolRequest")
+
+
+def _call(item: dict[str, Any]) -> Block | None:
+    made = item.get("toolCall")
+    value = fields_of(inner(made, "value") if inner(made, "value") is not None else made)
+    name = optional(value.get("name"))
+    id = optional(item.get("id"))
+    return None if id is None or name is None else a_call(id, name, value.get("arguments"))
+
+
+def _result(item: dict[str, Any], when: int | None) -> Message | None:
+    id, given = optional(item.get("id")), item.get("toolResult")
+    if id is None:
+        return None
+    value = inner(given, "value")
+    failed = inner(given, "status") == "error" or inner(value, "isError") is True
+    content = inner(value, "content") if isinstance(value, dict) else value
+    return a_result(id, content if content is not None else inner(given, "error"), failed=failed, when=when)
+
+
+def _messages(wire: dict[str, Any], model: str | None) -> list[Message]:
+    when = moment(wire.get("created"))
+    blocks: list[Block] = []
+    results: list[Message] = []
+    for item in items(wire.get("content")):
+        if item.get("type") == "toolResponse":
+            result = _result(item, when)
+            results += [result] if result is not None else []
+        else:
+            block = _call(item) if item.get("type") in _REQUESTS else block_of(item)
+            blocks += [block] if block is not None else []
+    if wire.get("role") == "assistant":
+        return [AssistantMessage(content=tuple(blocks), model=model, timestamp=when), *results]
+    if wire.get("role") != "user":
+        return []
+    hidden = inner(wire, "metadata", "userVisible") is False
+    return [*results, user(tuple(blocks), when, program=hidden)] if blocks or not results else results
+
+
+def _is_message(line: Any) -> bool:
+    return isinstance(line, dict) and "role" in line and isinstance(line.get("content"), list)
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """A session: its lines, or an exported object."""
+    try:
+        document = body_of(data, API)
+    except BadWire:
+        document = lines_of(data, API)
+    is_lines = isinstance(document, list)
+    if isinstance(document, dict) and isinstance(document.get("conversation"), list):
+        about, wires = document, document["conversation"]
+    else:
+        lines = lines_of(document, API)
+        about, wires = (lines[0], lines[1:]) if lines and not _is_message(lines[0]) else ({}, lines)
+    model = optional(inner(about, "model_config", "model_name"))
+    tree = Branches()
+    forgotten = False
+    for wire in items(wires):
+        visible = inner(wire, "metadata", "agentVisible") is not False
+        if visible and forgotten:
+            tree.cut(0)
+        forgotten = not visible
+        for message in _messages(wire, model):
+            tree.add(message)
+    total = _total(about)
+    title = first(fields_of(about), "name", "description")
+    found = conversation_of((), title=title, usage=total, model=model)
+    return keep(tree.placed(found), document, API, lines=is_lines)
+
+
+def _total(about: Any) -> Usage | None:
+    whole = usage_of(about, input="accumulated_input_tokens", output="accumulated_output_tokens")
+    return whole or usage_of(about, input="input_tokens", output="output_tokens")
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The session that was read."""
+    return give_back(conversation, API, decode)
+
+
+def _parsed(text: Any) -> Any:
+    try:
+        return jsontext.read(text) if isinstance(text, str | bytes) else None
+    except FormatError:
+        return None
+
+
+def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
+    """The sessions of `sessions.db`, each as the program exports it."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not {"sessions", "messages"} <= tables:
+        return None
+    columns = [column[0] for column in connection.execute("SELECT * FROM messages LIMIT 0").description]
+    return _sessions(connection) if "content_json" in columns else None
+
+
+def _rows(connection: sqlite3.Connection, query: str, *given: Any) -> Iterator[dict[str, Any]]:
+    found = connection.execute(query, given)
+    names = [column[0] for column in found.description]
+    for row in found:
+        yield dict(zip(names, row, strict=True))
+
+
+def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
+    for row in list(_rows(connection, "SELECT * FROM sessions ORDER BY created_at, id")):
+        about = {key: value for key, value in row.items() if value is not None and not key.endswith("_json")}
+        configured = _parsed(row.get("model_config_json"))
+        conversation = []
+        for message in _rows(connection, "SELECT * FROM messages WHERE session_id = ? ORDER BY id", row["id"]):
+            wire = {"role": message.get("role"), "created": message.get("created_timestamp")}
+            conversation.append({
+                **wire, "content": _parsed(message.get("content_json")) or [],
+                "metadata": fields_of(_parsed(message.get("metadata_json"))),
+            })  # fmt: skip
+        yield {**about, **({"model_config": configured} if configured else {}), "conversation": conversation}
+
+
+def detect(value: Any) -> str | None:
+    """An exported session, or lines whose first is about the session and whose others have `created` and blocks."""
+    if isinstance(value, dict):
+        held = value.get("conversation")
+        if isinstance(held, list) and "working_dir" in value and all(map(_is_message, held)):
+            return "a `conversation` beside a `working_dir`"
+        value = [value]
+    lines = items(value) if isinstance(value, list) else []
+    if not lines:
+        return None
+    if "working_dir" in lines[0] and "role" not in lines[0] and all(map(_is_message, lines[1:20])):
+        return "messages behind a line with a `working_dir`"
+    if all(_is_message(line) and isinstance(line.get("created"), int) for line in lines[:20]):
+        kinds = {inner(block, "type") for line in lines for block in items(line["content"])}
+        if kinds & {"toolRequest", "toolResponse"}:
+            return "messages with `toolRequest` and `toolResponse`"
+    return None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, database=database, lines=True, writable=False)

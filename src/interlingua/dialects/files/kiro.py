@@ -1,0 +1,115 @@
+"""Kiro CLI's journals (`ID.jsonl`): lines of `version`, `kind` and `data`, with content parts of `kind` and `data`.
+
+`Prompt` is the user's, `AssistantMessage` an answer, `ToolResults` what its calls gave, with what the tool told the
+program in `results`. A thought names the model. `Compaction` puts a summary in the place of what came before; `Clear`
+forgets it.
+"""
+
+import sys
+from typing import Any
+
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock
+from ...values.request import Conversation
+from ..residual import fields_of, optional, reading
+from ..wire import FileFormat
+from . import records as _records
+from .program_content import Branches, a_call, a_result, conversation_of, first, image_of, inner, items, moment, user
+from .records import lines_of
+from .templates import give_back, keep
+
+API = "kiro"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
+
+
+def _block(part: dict[str, Any]) -> Block | None:
+    data = part.get("data")
+    match part.get("kind"):
+        case "text" if isinstance(data, str):
+            return TextBlock(text=data)
+        case "thinking" if isinstance(data, dict):
+            signature = optional(data.get("signature"))
+            return ThinkingBlock(thinking=optional(data.get("text")) or "", thinking_signature=signature)
+        case "toolUse" if isinstance(data, dict) and isinstance(data.get("name"), str):
+            return a_call(optional(data.get("toolUseId")) or "", data["name"], data.get("input"))
+        case "image" if isinstance(data, dict):
+            kind = optional(data.get("format"))
+            source: dict[str, Any] = {"media_type": f"image/{kind}" if kind else None}
+            given = data.get("source")
+            return image_of({**source, "data": inner(given, "data") or inner(given, "bytes") or data.get("data")})
+    return None
+
+
+def _blocks(content: Any) -> tuple[Block, ...]:
+    return tuple(block for part in items(content) if (block := _block(part)) is not None)
+
+
+def _results(data: dict[str, Any]) -> list[Message]:
+    found: list[Message] = []
+    for part in items(data.get("content")):
+        given = part.get("data")
+        id = optional(inner(given, "toolUseId"))
+        if part.get("kind") != "toolResult" or id is None:
+            continue
+        inside = items(inner(given, "content"))
+        content: Any = [{"type": "text", "text": one["data"]} for one in inside if isinstance(one.get("data"), str)]
+        if len(content) != len(inside):  # JSON, which the model reads as text
+            content = inside[0].get("data") if len(inside) == 1 else [one.get("data") for one in inside]
+        failed = inner(given, "status") == "error"
+        details = inner(data, "results", id)
+        found.append(
+            a_result(id, content, failed=failed, when=moment(inner(data, "meta", "timestamp")), details=details)
+        )
+    return found
+
+
+def _message(line: dict[str, Any]) -> list[Message]:
+    data = fields_of(line.get("data"))
+    when = moment(inner(data, "meta", "timestamp"))
+    match line.get("kind"):
+        case "Prompt":
+            return [user(_blocks(data.get("content")), when)]
+        case "AssistantMessage":
+            named = [inner(part, "data", "modelId") for part in items(data.get("content"))]
+            model = next((name for name in named if isinstance(name, str)), None)
+            return [AssistantMessage(content=_blocks(data.get("content")), model=model, timestamp=when)]
+        case "ToolResults":
+            return _results(data)
+    return []
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """A journal: text, bytes, or the values of its lines."""
+    lines = lines_of(data, API)
+    tree = Branches()
+    for line in lines:
+        if line.get("kind") in ("Compaction", "Clear"):
+            tree.cut(0)
+            summary = optional(first(fields_of(line.get("data")), "summary", "text"))
+            if summary is not None:
+                tree.add(user(summary, program=True))
+        for message in _message(line):
+            tree.add(message)
+    answers = [m.model for at in tree.path if isinstance(m := tree[at], AssistantMessage) and m.model]
+    found = conversation_of((), model=answers[-1] if answers else None)
+    return keep(tree.placed(found), lines, API, lines=True)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The lines of a journal that was read."""
+    return give_back(conversation, API, decode)
+
+
+_KINDS = frozenset(("Prompt", "AssistantMessage", "ToolResults", "Compaction", "Clear"))
+
+
+def detect(value: Any) -> str | None:
+    """Lines with a version, one of the kinds, and data."""
+    lines = items(value) if isinstance(value, list) else items([value])
+    kinds = {str(line.get("kind")) for line in lines if "version" in line and "data" in line}
+    return "lines of `version`, `kind` and `data`" if kinds & _KINDS else None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False)

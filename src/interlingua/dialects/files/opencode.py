@@ -1,0 +1,352 @@
+"""opencode's sessions: `info`, and `messages` of `info` and `parts`; exported as JSON, in SQLite, or in many files.
+
+A `tool` part is a call and its result at once: `state.status` says how far it came, and one that is `running` or
+`pending` has no result. An older answer may have several steps, each between a `step-start` and a `step-finish`; each
+is an answer of the model. `tokens.output` excludes the reasoning. Text that is `synthetic` was put in by the program,
+text that is `ignored` was never sent. Where the user asked for a compaction, the conversation goes on from the summary
+that follows; what `revert` names, and all after it, was taken back. Both stay in the tree.
+
+The SQLite database has the same objects in the tables `session`, `message` and `part`. The program of the same name
+that is now called Crush has `sessions` and `messages`, with parts of `type` and `data`.
+"""
+
+import sqlite3
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values import jsontext
+from ...values.errors import BadWire, FormatError
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, Block, Message, StopReason, TextBlock, ThinkingBlock, Usage
+from ...values.request import Conversation
+from ..residual import count, fields_of, optional, reading
+from ..wire import FileFormat
+from . import records as _records
+from .program_content import (
+    Branches,
+    a_call,
+    a_result,
+    an_object_of,
+    attachment_of,
+    conversation_of,
+    inner,
+    items,
+    moment,
+    user,
+)
+from .templates import give_back, keep
+
+API = "opencode"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
+
+_ENDS: dict[str, StopReason] = {
+    "stop": "stop", "end_turn": "stop", "tool-calls": "toolUse", "tool_use": "toolUse", "length": "length",
+    "max_tokens": "length", "error": "error", "content-filter": "error",
+}  # fmt: skip
+
+
+def _tokens(wire: Any) -> Usage | None:
+    if not isinstance(wire, dict) or not any(wire.get(key) for key in ("input", "output", "reasoning", "cache")):
+        return None
+    cache, thought = fields_of(wire.get("cache")), count(wire, "reasoning")
+    return Usage.of(
+        count(wire, "input"),
+        count(wire, "output") + thought,
+        cache_read=count(cache, "read"),
+        cache_write=count(cache, "write"),
+        reasoning=thought if "reasoning" in wire else None,
+    )
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def _asked(info: dict[str, Any], parts: list[dict[str, Any]]) -> list[Message]:
+    """What the user wrote, then what the program put in beside it."""
+    when = moment(inner(info, "time", "created"))
+    written: list[Block] = []
+    put_in: list[Block] = []
+    for part in parts:
+        text, url = optional(part.get("text")), optional(part.get("url"))
+        if part.get("type") == "text" and text is not None and part.get("ignored") is not True:
+            (put_in if part.get("synthetic") is True else written).append(TextBlock(text=text))
+        elif part.get("type") == "file" and url is not None:
+            written.append(attachment_of(url, optional(part.get("mime")), optional(part.get("filename"))))
+    found: list[Message] = [user(tuple(written), when)] if written or not put_in else []
+    return [*found, user(tuple(put_in), when, program=True)] if put_in else found
+
+
+def _steps(parts: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The parts of each call to the model; one that was tried again has a second start and no finish before it."""
+    step: list[dict[str, Any]] = []
+    for part in parts:
+        if part.get("type") == "step-start" and any(one.get("type") == "step-finish" for one in step):
+            yield step
+            step = []
+        step.append(part)
+    yield step
+
+
+def _answered(info: dict[str, Any], parts: list[dict[str, Any]]) -> list[Message]:
+    steps = list(_steps(parts))
+    found: list[Message] = []
+    for step in steps:
+        ended = next((part for part in step if part.get("type") == "step-finish"), {})
+        usage = _tokens(info.get("tokens")) if len(steps) == 1 else _tokens(ended.get("tokens"))
+        found += _step(info, step, usage, ended.get("reason") if len(steps) > 1 else info.get("finish"))
+    return found
+
+
+def _step(info: dict[str, Any], parts: list[dict[str, Any]], usage: Usage | None, end: Any) -> list[Message]:
+    when = moment(inner(info, "time", "created"))
+    blocks: list[Block] = []
+    results: list[Message] = []
+    for part in parts:
+        text = optional(part.get("text"))
+        match part.get("type"):
+            case "text" if text is not None:
+                blocks.append(TextBlock(text=text))
+            case "reasoning":
+                signature = optional(inner(part, "metadata", "anthropic", "signature"))
+                blocks.append(ThinkingBlock(thinking=text or "", thinking_signature=signature))
+            case "tool":
+                id, name = optional(part.get("callID")), optional(part.get("tool"))
+                if id is not None and name is not None:
+                    state = fields_of(part.get("state"))
+                    blocks.append(a_call(id, name, state.get("input")))
+                    results += _result(id, name, state)
+    failed, message = inner(info, "error", "name"), optional(inner(info, "error", "data", "message"))
+    stopped: StopReason | None = _ENDS.get(end) if isinstance(end, str) else None
+    answer = AssistantMessage(
+        content=tuple(blocks),
+        provider=optional(info.get("providerID")),
+        model=optional(info.get("modelID")),
+        usage=usage,
+        stop_reason=("aborted" if failed == "MessageAbortedError" else "error") if failed else stopped,
+        error_message=message if failed else None,
+        timestamp=when,
+    )
+    return [answer, *results]
+
+
+def _result(id: str, name: str, state: dict[str, Any]) -> list[Message]:
+    when = moment(inner(state, "time", "end"))
+    if state.get("status") == "error":
+        return [a_result(id, state.get("error"), name=name, failed=True, when=when)]
+    if state.get("status") != "completed":
+        return []
+    result = a_result(id, state.get("output"), name=name, when=when, details=state.get("metadata"))
+    pictures = [
+        attachment_of(file["url"], optional(file.get("mime")), optional(file.get("filename")))
+        for file in items(state.get("attachments"))
+        if isinstance(file.get("url"), str)
+    ]
+    if pictures and isinstance(result.content, str):
+        result = a_result(id, [{"type": "text", "text": state.get("output")}], name=name, when=when)
+        blocks: Any = (*(result.content or ()), *pictures)
+        return [replace(result, content=blocks, details=state.get("metadata"))]
+    return [result]
+
+
+def _is_compaction(at: int, messages: list[dict[str, Any]]) -> bool:
+    """Whether a message asks for a summary that came: from there the conversation goes on."""
+    if not any(part.get("type") == "compaction" for part in items(messages[at].get("parts"))):
+        return False
+    own = inner(messages[at], "info", "id")
+    return any(
+        inner(later, "info", "summary") is True
+        and inner(later, "info", "parentID") == own
+        and inner(later, "info", "error") is None
+        for later in messages[at + 1 :]
+    )
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """An exported session, or one from a database in the same form."""
+    document = an_object_of(data, API)
+    if not isinstance(document.get("messages"), list):
+        raise BadWire(API, "a session has `messages`", "$.messages")
+    info = fields_of(document.get("info"))
+    reverted = optional(inner(info, "revert", "messageID"))
+    messages = items(document["messages"])
+    tree = Branches()
+    taken_back: int | None = None
+    for at, message in enumerate(messages):
+        about, parts = fields_of(message.get("info")), items(message.get("parts"))
+        if reverted is not None and about.get("id") == reverted and taken_back is None:
+            taken_back = len(tree.path)
+        if about.get("role") == "user":
+            if _is_compaction(at, messages):
+                tree.cut(0)
+                taken_back = None if taken_back is None else 0
+            found = _asked(about, parts)
+        else:
+            found = _answered(about, parts) if about.get("role") == "assistant" else []
+        for one in found:
+            tree.add(one)
+    if taken_back is not None:
+        tree.cut(taken_back)
+    total = _tokens(info.get("tokens"))
+    return keep(tree.placed(conversation_of((), title=info.get("title"), usage=total)), document, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The session that was read."""
+    return give_back(conversation, API, decode)
+
+
+# --- where sessions stand --------------------------------------------------------------------------------------------
+
+
+def _parsed(text: Any) -> Any:
+    try:
+        return jsontext.read(text) if isinstance(text, str | bytes) else None
+    except FormatError:
+        return None
+
+
+def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
+    """The sessions of a database, of either program."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if {"session", "message", "part"} <= tables:
+        return _sessions(connection)
+    if {"sessions", "messages"} <= tables and "parts" in _columns(connection, "messages"):
+        return _crush_sessions(connection)
+    return None
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [column[0] for column in connection.execute(f"SELECT * FROM {table} LIMIT 0").description]
+
+
+def _rows(connection: sqlite3.Connection, query: str, *given: Any) -> Iterator[dict[str, Any]]:
+    found = connection.execute(query, given)
+    names = [column[0] for column in found.description]
+    for row in found:
+        yield dict(zip(names, row, strict=True))
+
+
+def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
+    sessions = list(_rows(connection, "SELECT * FROM session ORDER BY time_created, id"))
+    for row in sessions:
+        id = row["id"]
+        times = {"created": row.get("time_created"), "updated": row.get("time_updated")}
+        info: dict[str, Any] = {"id": id, "title": row.get("title"), "time": times}
+        named = {"version": "version", "directory": "directory", "project_id": "projectID", "parent_id": "parentID"}
+        info |= {new: row[old] for old, new in named.items() if row.get(old) is not None}
+        revert = _parsed(row.get("revert"))
+        if isinstance(revert, dict):
+            info["revert"] = revert
+        parts: dict[Any, list[Any]] = {}
+        for part in _rows(connection, "SELECT * FROM part WHERE session_id = ? ORDER BY id", id):
+            data = fields_of(_parsed(part.get("data")))
+            own = {**data, "id": part["id"], "messageID": part["message_id"], "sessionID": id}
+            parts.setdefault(part["message_id"], []).append(own)
+        messages = []
+        for message in _rows(connection, "SELECT * FROM message WHERE session_id = ? ORDER BY time_created, id", id):
+            data = {**fields_of(_parsed(message.get("data"))), "id": message["id"], "sessionID": id}
+            messages.append({"info": data, "parts": parts.get(message["id"], [])})
+        yield {"info": info, "messages": messages}
+
+
+_CRUSH_RESULT = ("tool_result", "tool-result")
+
+
+def _crush_sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
+    sessions = list(_rows(connection, "SELECT * FROM sessions ORDER BY created_at, id"))
+    for row in sessions:
+        found = list(
+            _rows(connection, "SELECT * FROM messages WHERE session_id = ? ORDER BY created_at, id", row["id"])
+        )
+        rows = [(message, items(_parsed(message.get("parts")))) for message in found]
+        results = {
+            inner(part, "data", "tool_call_id"): fields_of(part.get("data"))
+            for _, parts in rows
+            for part in parts
+            if part.get("type") in _CRUSH_RESULT
+        }
+        tokens = {"input": row.get("prompt_tokens"), "output": row.get("completion_tokens")}
+        info: dict[str, Any] = {"id": row["id"], "title": row.get("title"), "tokens": tokens}
+        if row.get("parent_session_id") is not None:
+            info["parentID"] = row["parent_session_id"]
+        messages = [_crush_message(message, parts, results) for message, parts in rows if message.get("role") != "tool"]
+        yield {"info": info, "messages": messages}
+
+
+def _crush_message(row: dict[str, Any], parts: list[dict[str, Any]], results: dict[Any, Any]) -> dict[str, Any]:
+    about = {"id": row["id"], "role": row.get("role"), "time": {"created": row.get("created_at")}}
+    named = {"modelID": row["model"]} if row.get("model") else {}
+    ended = next((inner(part, "data", "reason") for part in parts if part.get("type") == "finish"), None)
+    return {
+        "info": {**about, **named, **({"finish": ended} if ended else {})},
+        "parts": [same for part in parts for same in _crush_part(part, results)],
+    }
+
+
+def _crush_part(part: dict[str, Any], results: dict[Any, Any]) -> Iterator[dict[str, Any]]:
+    """A part in the words of the newer program."""
+    data = fields_of(part.get("data"))
+    match part.get("type"):
+        case "text":
+            yield {"type": "text", "text": data.get("text")}
+        case "reasoning" | "thinking":
+            yield {"type": "reasoning", "text": data.get("thinking")}
+        case "image_url":
+            yield {"type": "file", "mime": "image/*", "url": data.get("url")}
+        case "binary":
+            mime = optional(data.get("MIMEType")) or "application/octet-stream"
+            yield {"type": "file", "mime": mime, "url": f"data:{mime};base64,{data.get('Data')}"}
+        case "tool_call":
+            state: dict[str, Any] = {"status": "pending", "input": _parsed(data.get("input"))}
+            result = results.get(data.get("id"))
+            if result is not None and result.get("is_error") is True:
+                state |= {"status": "error", "error": result.get("content")}
+            elif result is not None:
+                state |= {"status": "completed", "output": result.get("content")}
+            yield {"type": "tool", "tool": data.get("name"), "callID": data.get("id"), "state": state}
+
+
+def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
+    """The sessions of a packed `storage` folder: a file for each session, message and part."""
+    paths = {tuple(name.replace("\\", "/").split("/")[-3:]): name for name in members if name.endswith(".json")}
+    sessions = [(path, name) for path, name in paths.items() if path[0] == "session" and path[2].startswith("ses_")]
+    return _stored(sessions, paths, members) if sessions else None
+
+
+def _stored(
+    sessions: list[tuple[tuple[str, ...], str]], paths: dict[tuple[str, ...], str], members: Mapping[str, bytes]
+) -> Iterator[dict[str, Any]]:
+    def inside(kind: str, owner: str) -> list[dict[str, Any]]:
+        found = sorted(name for path, name in paths.items() if path[:2] == (kind, owner))
+        return items([_parsed(members[name]) for name in found])
+
+    for _, name in sorted(sessions):
+        info = _parsed(members[name])
+        if isinstance(info, dict):
+            messages = [
+                {"info": message, "parts": inside("part", str(message.get("id")))}
+                for message in inside("message", str(info.get("id")))
+            ]
+            yield {"info": info, "messages": messages}
+
+
+def detect(value: Any) -> str | None:
+    """Messages of `info` and `parts`, beside the session's own `info`."""
+    if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
+        return None
+    about = value.get("info")
+    if not isinstance(about, dict) or "id" not in about:
+        return None
+    if all(isinstance(m, dict) and isinstance(m.get("info"), dict) and "parts" in m for m in value["messages"]):
+        return "`messages` of `info` and `parts`, beside `info`"
+    return None
+
+
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, archive=archive, database=database, writable=False
+)

@@ -1,0 +1,333 @@
+"""Content as coding agents store it: the blocks of Anthropic's wire, of OpenAI's and of Google's, under many names.
+
+Every program has its own spelling for the same few things (`tool_use` with `id`, `toolUseId` or `toolCallID`; `input`,
+`args` or `arguments`, as an object or as JSON text). The readers here know them all and are liberal: what is missing
+is left out, and what is of the wrong type is not read. Formats that use them return their files by a template
+(`templates.py`), so nothing that is passed over here is lost.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values import jsontext
+from ...values.errors import BadWire, FormatError
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    Content,
+    DocumentBlock,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from ...values.request import Conversation, Entry, ModelDescriptor, ToolSpec
+from ..residual import body_of, count, number, optional
+from .records import milliseconds
+
+PROGRAM = "program"  # the origin of what a program put in for the model to read
+
+_TEXT = frozenset(("text", "input_text", "output_text"))
+_THINKING = frozenset(("thinking", "reasoning", "think", "redacted_thinking", "redactedThinking"))
+_IMAGE = frozenset(("image", "image_url", "input_image"))
+_CALL = frozenset(("tool_use", "toolUse", "tool_call", "tool-call", "toolCall", "function_call", "custom_tool_call"))
+_RESULT = frozenset(
+    ("tool_result", "toolResult", "tool-result", "function_call_output", "custom_tool_call_output", "tool_response")
+)
+_CALL_IDS = ("id", "toolUseId", "toolUseID", "toolCallId", "tool_call_id", "call_id", "callId")
+_RESULT_IDS = ("tool_use_id", "toolUseID", "toolUseId", "tool_call_id", "toolCallId", "call_id", "callId", "id")
+
+
+def an_object_of(data: Any, api: str) -> dict[str, Any]:
+    """A document that must be one JSON object."""
+    value = body_of(data, api)
+    if not isinstance(value, dict):
+        raise BadWire(api, f"expected an object, got {type(value).__name__}")
+    return value
+
+
+def a_list_of(data: Any, api: str) -> list[Any]:
+    """A document that must be a JSON list."""
+    value = body_of(data, api)
+    if not isinstance(value, list):
+        raise BadWire(api, f"expected a list, got {type(value).__name__}")
+    return value
+
+
+def items(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list that may be missing, or hold nulls."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def inner(value: Any, *keys: str) -> Any:
+    """What stands under these keys, one inside the other; None where one is missing."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def first(value: Mapping[str, Any], *keys: str) -> Any:
+    """The first of these keys that says something."""
+    return next((value[key] for key in keys if value.get(key) is not None), None)
+
+
+def moment(value: Any) -> int | None:
+    """A time as milliseconds: ISO 8601, or a number of seconds or milliseconds since 1970."""
+    counted = number(value)
+    if counted is None:
+        return milliseconds(value)
+    try:
+        return round(counted if abs(counted) > 1e11 else counted * 1000)  # 1e11 seconds are the year 5138
+    except (OverflowError, ValueError):
+        return None
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+
+def content_of(value: Any) -> Content:
+    """Text as it is, or the blocks of a list; calls and results are read where they belong, not here."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        value = [value]
+    return tuple(block for item in value for block in _blocks_in(item)) if isinstance(value, list) else None
+
+
+def _blocks_in(item: Any) -> Iterable[Block]:
+    if isinstance(item, str):
+        return (TextBlock(text=item),)
+    block = block_of(item)
+    return () if block is None else (block,)
+
+
+def block_of(item: Any) -> Block | None:
+    """A block of an answer or of a message; None for what is none."""
+    if not isinstance(item, dict):
+        return None
+    kind = item.get("type")
+    if kind in _TEXT or (kind is None and "text" in item):
+        text = optional(item.get("text"))
+        return None if text is None else TextBlock(text=text)
+    if kind in _THINKING:
+        return thinking_of(item)
+    if kind in _IMAGE:
+        return image_of(item)
+    if kind in _CALL:
+        return call_of(item)
+    return None
+
+
+def thinking_of(item: Mapping[str, Any]) -> ThinkingBlock:
+    sealed = optional(first(item, "data", "encrypted", "redactedContent"))
+    text = optional(first(item, "thinking", "text", "reasoning", "think", "content"))
+    signature = optional(first(item, "signature", "thoughtSignature"))
+    if item.get("type") in ("redacted_thinking", "redactedThinking"):
+        return ThinkingBlock(thinking="", thinking_signature=sealed, redacted=True)
+    return ThinkingBlock(thinking=text or "", thinking_signature=signature)
+
+
+def image_of(item: Mapping[str, Any]) -> ImageBlock | None:
+    """A picture: Anthropic's `source`, OpenAI's `image_url`, or data and type beside each other."""
+    source = item.get("source")
+    given: Any = source if isinstance(source, dict) else item
+    linked = first(given, "image_url", "imageUrl", "url", "path", "image")
+    url = optional(linked.get("url")) if isinstance(linked, dict) else optional(linked)
+    if url is not None and not url.startswith("data:"):
+        return ImageBlock(url=url)
+    data = optional(given.get("data")) if url is None else url
+    if data is None:
+        return None
+    head, comma, rest = data.partition(",")
+    if comma and head.startswith("data:"):
+        return ImageBlock(data=rest, mime_type=head[len("data:") :].partition(";")[0] or None)
+    return ImageBlock(data=data, mime_type=optional(first(given, "media_type", "mediaType", "mimeType", "mime")))
+
+
+def attachment_of(url: str, mime: str | None, name: str | None) -> Block:
+    """A file that is given by a URL: a picture, or a document."""
+    if (mime or "").startswith("image/"):
+        return image_of({"url": url, "media_type": mime}) or TextBlock(text=url)
+    head, comma, data = url.partition(",")
+    if comma and head.startswith("data:"):
+        return DocumentBlock(data=data, mime_type=mime, title=name)
+    return DocumentBlock(url=url, mime_type=mime, title=name)
+
+
+def call_of(item: Mapping[str, Any]) -> ToolCall | None:
+    """A call; its name and arguments may stand in a `function`."""
+    function = item.get("function")
+    given: Mapping[str, Any] = function if isinstance(function, dict) else item
+    name = optional(first(given, "name", "toolName", "tool_name", "function_name"))
+    id = optional(first(item, *_CALL_IDS))
+    if name is None:
+        return None
+    return a_call(id or "", name, first(given, "input", "arguments", "args", "rawInput", "parameters"))
+
+
+def a_call(id: str, name: str, arguments: Any) -> ToolCall:
+    """A call with arguments that are an object, JSON text, or nothing."""
+    if isinstance(arguments, dict):
+        return ToolCall(id=id, name=name, arguments=arguments)
+    if arguments is None or arguments == "":
+        return ToolCall(id=id, name=name, arguments={})
+    text = arguments if isinstance(arguments, str) else jsontext.compact(arguments)
+    try:
+        parsed = jsontext.read(text)
+    except FormatError:
+        parsed = None
+    if isinstance(parsed, dict):
+        spelled = None if jsontext.compact(parsed) == text else text
+        return ToolCall(id=id, name=name, arguments=parsed, arguments_text=spelled)
+    error = "the arguments are not a JSON object"
+    return ToolCall(id=id, name=name, arguments={}, arguments_text=text, parse_error=error)
+
+
+def is_result(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") in _RESULT
+
+
+def result_of(item: Mapping[str, Any], when: int | None = None) -> ToolResultMessage | None:
+    id = optional(first(item, *_RESULT_IDS))
+    if id is None:
+        return None
+    given = first(item, "content", "output", "result")
+    failed = first(item, "is_error", "isError") is True or item.get("status") in ("error", "failed")
+    name = optional(first(item, "name", "tool_name", "toolName"))
+    return a_result(id, given, name=name, failed=failed, when=when)
+
+
+def a_result(
+    id: str, given: Any, *, name: str | None = None, failed: bool = False, when: int | None = None, details: Any = None
+) -> ToolResultMessage:
+    """A result whose content is text, blocks, or any other JSON, which the model read as text."""
+    blocks = content_of(given) if isinstance(given, str | list) else None
+    if blocks is None or (blocks == () and given):
+        blocks = "" if given is None else jsontext.compact(given)
+    return ToolResultMessage(
+        tool_call_id=id, tool_name=name, content=blocks, is_error=failed, timestamp=when, details=details
+    )
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def user(content: Content, when: int | None = None, *, program: bool = False) -> UserMessage:
+    return UserMessage(content=content, timestamp=when, origin=PROGRAM if program else None)
+
+
+def user_messages(content: Any, when: int | None = None, *, program: bool = False) -> list[Message]:
+    """A message of the user's role: the results in it, then what else it says."""
+    if not isinstance(content, list):
+        return [user(content_of(content), when, program=program)]
+    found: list[Message] = [made for item in content if is_result(item) if (made := result_of(item, when)) is not None]
+    rest = content_of([item for item in content if not is_result(item)])
+    return [*found, user(rest, when, program=program)] if rest or not found else found
+
+
+def usage_of(
+    wire: Any, *, input: str, output: str, read: str = "", write: str = "", reasoning: str = ""
+) -> Usage | None:
+    """Tokens under these names, where input and cached parts are counted apart and output lacks the reasoning."""
+    if not isinstance(wire, dict) or not any(number(wire.get(key)) is not None for key in (input, output)):
+        return None
+    thought = count(wire, reasoning) if reasoning else 0
+    return Usage.of(
+        count(wire, input),
+        count(wire, output) + thought,
+        cache_read=count(wire, read) if read else 0,
+        cache_write=count(wire, write) if write else 0,
+        reasoning=thought if reasoning and reasoning in wire else None,
+    )
+
+
+def inclusive_usage(wire: Any, *, input: str, output: str, cached: Any = 0, written: Any = 0) -> Usage | None:
+    """Tokens under these names, where the input includes what was read from the cache or written to it."""
+    found = usage_of(wire, input=input, output=output)
+    if found is None:
+        return None
+    read, wrote = (max(given, 0) if isinstance(given, int) else 0 for given in (cached, written))
+    return Usage.of(max(found.input - read - wrote, 0), found.output, cache_read=read, cache_write=wrote)
+
+
+def conversation_of(
+    messages: Iterable[Message],
+    *,
+    title: Any = None,
+    usage: Usage | None = None,
+    model: Any = None,
+    system: str | None = None,
+    tools: tuple[ToolSpec, ...] | None = None,
+) -> Conversation:
+    """Messages in a row. The model is the one that answered last, where the file names no other."""
+    entries = tuple(Entry(message=message) for message in messages)
+    answered = [e.message.model for e in entries if isinstance(e.message, AssistantMessage) and e.message.model]
+    named = optional(model) or (answered[-1] if answered else None)
+    return Conversation(
+        entries=entries,
+        title=optional(title) or None,
+        usage=usage,
+        system=system,
+        tools=tools,
+        model=ModelDescriptor(id=named) if named else None,
+    )
+
+
+def openai_tools(value: Any) -> tuple[ToolSpec, ...] | None:
+    """Tools in the words of OpenAI's chat wire."""
+    found = []
+    for item in items(value):
+        function = item["function"] if isinstance(item.get("function"), dict) else item
+        name = optional(function.get("name"))
+        if name is not None:
+            schema = first(function, "parameters", "input_schema", "inputSchema")
+            found.append(ToolSpec(name=name, description=optional(function.get("description")), input_schema=schema))
+    return tuple(found) or None
+
+
+class Branches:
+    """Entries of a log that takes back what it said: what is taken back stays in the tree, off the path."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._parents: list[int | None] = []
+        self.path: list[int] = []  # places of the messages that count, in order
+        self._is_line = True
+
+    def __getitem__(self, at: int) -> Message:
+        return self._messages[at]
+
+    def add(self, message: Message) -> int:
+        """Puts a message at the end of the path."""
+        at = len(self._messages)
+        self._parents.append(self.path[-1] if self.path else None)
+        self._messages.append(message)
+        self.path.append(at)
+        return at
+
+    def replace(self, at: int, message: Message) -> None:
+        """Puts a message in the place of one that has grown."""
+        self._messages[at] = message
+
+    def cut(self, number: int) -> None:
+        """Takes back all but the first messages of the path."""
+        if number < len(self.path):
+            del self.path[number:]
+            self._is_line = False
+
+    def placed(self, conversation: Conversation) -> Conversation:
+        """The conversation with the entries and, where something was taken back, ids, parents and head."""
+        if self._is_line:
+            return replace(conversation, entries=tuple(Entry(message=message) for message in self._messages))
+        entries = tuple(
+            Entry(message=message, id=f"m{at}", parent_id=None if parent is None else f"m{parent}")
+            for at, (message, parent) in enumerate(zip(self._messages, self._parents, strict=True))
+        )
+        head = f"m{self.path[-1]}" if self.path and self.path[-1] != len(entries) - 1 else None
+        return replace(conversation, entries=entries, head=head)

@@ -1,0 +1,151 @@
+"""Qwen Code's sessions: Claude Code's tree of lines (`uuid`, `parentUuid`), with messages in Google's `parts`.
+
+Results of tools are lines of type `tool_result`, beside them what the screen shows in `toolCallResult`. `usageMetadata`
+counts as Gemini does: the prompt includes the cached part, the candidates exclude the thoughts. `system` lines are the
+program's own notes; a `chat_compression` among them has the history that replaced the one before. The session stands
+at its last line.
+"""
+
+import sys
+from typing import Any
+
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, Usage
+from ...values.request import Conversation, Entry, ModelDescriptor
+from ..residual import count, optional, reading
+from ..wire import FileFormat
+from . import records as _records
+from .program_content import a_call, a_result, attachment_of, inner, items, moment, user
+from .records import lines_of
+from .templates import give_back, keep
+
+API = "qwen-code"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
+
+
+def _block(part: dict[str, Any]) -> Block | None:
+    text = optional(part.get("text"))
+    if text is not None and part.get("thought") is True:
+        return ThinkingBlock(thinking=text, thinking_signature=optional(part.get("thoughtSignature")))
+    if text is not None:
+        return TextBlock(text=text)
+    called = part.get("functionCall")
+    if isinstance(called, dict) and optional(called.get("name")) is not None:
+        return a_call(optional(called.get("id")) or "", called["name"], called.get("args"))
+    for key, source in (("inlineData", "data"), ("fileData", "fileUri")):
+        given = optional(inner(part, key, source))
+        if given is not None:
+            mime = optional(inner(part, key, "mimeType"))
+            return attachment_of(f"data:{mime};base64,{given}" if key == "inlineData" else given, mime, None)
+    return None
+
+
+def _blocks(parts: Any) -> tuple[Block, ...]:
+    return tuple(block for part in items(parts) if (block := _block(part)) is not None)
+
+
+def _results(line: dict[str, Any], parts: Any, when: int | None) -> list[Message]:
+    """The responses in a line; the first word of the pair `output` and `error` is what the model read."""
+    found: list[Message] = []
+    for part in items(parts):
+        given = part.get("functionResponse")
+        if not isinstance(given, dict):
+            continue
+        response: Any = given.get("response")
+        failed = inner(line, "toolCallResult", "status") == "error" or inner(response, "error") is not None
+        content = next((response[k] for k in ("output", "error") if inner(response, k) is not None), response)
+        id = optional(given.get("id")) or optional(inner(line, "toolCallResult", "callId")) or ""
+        details = line.get("toolCallResult")
+        found.append(a_result(id, content, name=optional(given.get("name")), failed=failed, when=when, details=details))
+    return found
+
+
+def _usage(wire: Any) -> Usage | None:
+    if not isinstance(wire, dict):
+        return None
+    cached, thought = count(wire, "cachedContentTokenCount"), count(wire, "thoughtsTokenCount")
+    return Usage.of(
+        max(count(wire, "promptTokenCount") - cached, 0),
+        count(wire, "candidatesTokenCount") + thought,
+        cache_read=cached,
+        reasoning=thought if "thoughtsTokenCount" in wire else None,
+    )
+
+
+def _messages(line: dict[str, Any]) -> list[Message]:
+    wire, when = line.get("message"), moment(line.get("timestamp"))
+    parts = inner(wire, "parts")
+    match line.get("type"):
+        case "user" if isinstance(wire, dict):
+            return [user(_blocks(parts), when, program=line.get("isMeta") is True)]
+        case "assistant" if isinstance(wire, dict):
+            model, usage = optional(line.get("model")), _usage(line.get("usageMetadata"))
+            return [AssistantMessage(content=_blocks(parts), model=model, usage=usage, timestamp=when)]
+        case "tool_result" if isinstance(wire, dict):
+            return _results(line, parts, when)
+    return []
+
+
+def _compressed(line: dict[str, Any]) -> list[Message]:
+    """The history that a compression put in the place of the one before."""
+    if line.get("type") != "system" or line.get("subtype") != "chat_compression":
+        return []
+    found: list[Message] = []
+    for content in items(inner(line, "systemPayload", "compressedHistory")):
+        blocks = _blocks(content.get("parts"))
+        answered = content.get("role") == "model"
+        found.append(AssistantMessage(content=blocks) if answered else user(blocks, program=True))
+    return found
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """A session file: text, bytes, or the values of its lines."""
+    lines = lines_of(data, API)
+    entries: list[Entry] = []
+    ends: dict[str, str | None] = {}  # a line -> the entry at which the conversation stands after it
+    last: str | None = None
+    title: str | None = None
+    for line in lines:
+        id = optional(line.get("uuid"))
+        parent = ends.get(line["parentUuid"], last) if isinstance(line.get("parentUuid"), str) else None
+        parent = last if "parentUuid" not in line else parent
+        replaced = _compressed(line)
+        parent = None if replaced else parent
+        messages = replaced or _messages(line)
+        for at, message in enumerate(messages):
+            own = f"{id or len(entries)}#{at}" if at < len(messages) - 1 else id or f"line{len(entries)}"
+            entries.append(Entry(message=message, id=own, parent_id=parent))
+            parent = own
+        last = parent
+        if id is not None:
+            ends[id] = parent
+        if line.get("subtype") == "custom_title":
+            title = optional(inner(line, "systemPayload", "customTitle")) or title
+    models = [e.message.model for e in entries if isinstance(e.message, AssistantMessage) and e.message.model]
+    found = Conversation(
+        entries=tuple(entries),
+        head=last if entries and last != entries[-1].id else None,
+        model=ModelDescriptor(id=models[-1]) if models else None,
+        title=title,
+    )
+    return keep(found, lines, API, lines=True)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The lines of a session that was read."""
+    return give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Lines of Claude Code's tree whose messages have `parts`."""
+    for line in value if isinstance(value, list) else [value]:
+        if not isinstance(line, dict):
+            return None
+        if "sessionId" in line and "uuid" in line and isinstance(inner(line, "message", "parts"), list):
+            return "lines with `uuid` and a `message` of `parts`"
+    return None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, rank=40, writable=False)

@@ -1,0 +1,172 @@
+"""Files that are read and returned: a conversation keeps its file as a template with holes where its texts stood.
+
+Exports and logs say much that no conversation holds, in shapes that change with every release. A format that is read
+through a template is its decoder alone: whatever the decoder takes out of the file (texts, thinking, arguments, data of
+pictures, the title) becomes a reference to the place where it now is, and all else stays as it was. Encoding fills the
+holes again, so the file comes back as equal JSON, and what was changed since is written as it is now. Changes that no
+hole holds are reported as losses; new messages are refused, since nothing says how the program would have written them.
+
+    return templates.keep(Conversation(entries=...), body, API)      # in decode
+    return templates.give_back(conversation, API, decode)            # in encode
+
+A hole is `{"~": [entry, block, field]}`, `{"~": [entry, field]}` or `{"~": [field]}` (of the conversation); an object
+of the file that looks like one is written `{"~": {"as": object}}`.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values.errors import Unsupported
+from ...values.folding import arguments_text
+from ...values.losses import Encoded, Lines, Loss, Losses, SupportTable
+from ...values.messages import (
+    AudioBlock,
+    Block,
+    CustomMessage,
+    DocumentBlock,
+    ImageBlock,
+    OpaqueBlock,
+    ServerToolCall,
+    ServerToolResult,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+)
+from ...values.request import Conversation, Entry, is_aside
+from ..comparison import entry_losses
+from ..residual import with_residual
+from . import records as _records
+
+FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
+WHY = _records.WHY
+
+FILE = "~file"  # of a conversation: the template of its file, in a list of one
+LINE = "~lines"  # of a conversation: its file is JSON lines
+COUNT = "~entries"  # of a conversation: how many entries the file holds
+RECORD = "record"  # the field of a custom message that holds a record of the file as it is
+HOLE = "~"
+LONG = 12  # characters: a text this long that stands in the file twice is the same text
+
+_FIELDS: dict[type, tuple[str, ...]] = {
+    TextBlock: ("text",),
+    ThinkingBlock: ("thinking", "thinking_signature"),
+    ImageBlock: ("data", "url", "file_id"),
+    AudioBlock: ("data", "url", "file_id", "transcript"),
+    DocumentBlock: ("data", "text", "url", "file_id"),
+    ToolCall: ("arguments", "arguments_text"),
+    ServerToolCall: ("arguments",),
+    ServerToolResult: ("content",),
+    OpaqueBlock: ("value",),
+}
+
+
+def keep(conversation: Conversation, body: Any, api: str, *, lines: bool = False) -> Conversation:
+    """The conversation with its file: `body` (`lines`, if it is a list of them), of whose very objects it was made."""
+    kept: dict[str, Any] = {FILE: [_hollow(body, _Holes(conversation))], COUNT: len(conversation.entries)}
+    if lines:
+        kept[LINE] = True
+    return with_residual(conversation, api, **kept)
+
+
+def give_back(conversation: Conversation, api: str, decode: Callable[[Any], Conversation]) -> Encoded:
+    """The file that was read, with the texts that the conversation has now."""
+    kept = conversation.extra.get(api, {})
+    if FILE not in kept:
+        raise Unsupported(api, f"a conversation of this format {WHY}")
+    entries = [entry for entry in conversation.entries if not is_aside(entry)]
+    if len(entries) != kept.get(COUNT):
+        raise Unsupported(api, f"a message of this format {WHY}", f"$.entries[{kept.get(COUNT)}]")
+    try:
+        body = _filled(kept[FILE][0], replace(conversation, entries=tuple(entries)))
+    except (IndexError, AttributeError, KeyError, TypeError) as error:
+        raise Unsupported(api, f"a block of this format {WHY}: {error}", "$.entries") from None
+    body = Lines(body) if kept.get(LINE) else body
+    return Encoded(body, Losses(lambda: tuple(_changes(conversation, decode(body), api))))
+
+
+# --- holes -----------------------------------------------------------------------------------------------------------
+
+
+class _Holes:
+    """Where the conversation has each text, by the identity of the file's value and, if it is long, by its content."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._objects: dict[int, list[Any]] = {}
+        self._texts: dict[str, list[Any]] = {}
+        for value, place in _values(conversation):
+            if isinstance(value, str):
+                if len(value) > 1:  # shorter ones are one object wherever they stand
+                    self._objects.setdefault(id(value), place)
+                if len(value) >= LONG:
+                    self._texts.setdefault(value, place)
+            elif isinstance(value, dict | list) and value:
+                self._objects.setdefault(id(value), place)
+
+    def find(self, value: Any) -> list[Any] | None:
+        found = self._objects.get(id(value))
+        return found if found is not None or not isinstance(value, str) else self._texts.get(value)
+
+
+def _values(conversation: Conversation) -> Iterator[tuple[Any, list[Any]]]:
+    for field in ("title", "system"):
+        yield getattr(conversation, field, None), [field]
+    for at, entry in enumerate(conversation.entries):
+        message: Any = entry.message
+        if isinstance(message, CustomMessage):
+            yield message.fields.get(RECORD), [at, RECORD]
+            continue
+        if isinstance(message.content, str):
+            yield message.content, [at, "content"]
+            continue
+        for number, block in enumerate(message.content or ()):
+            for field in _FIELDS[type(block)]:
+                yield _field(block, field), [at, number, field]
+
+
+def _field(block: Block, field: str) -> Any:
+    return arguments_text(block) if isinstance(block, ToolCall) and field != "arguments" else getattr(block, field)
+
+
+def _hollow(value: Any, holes: _Holes) -> Any:
+    place = holes.find(value)
+    if place is not None:
+        return {HOLE: place}
+    if isinstance(value, dict):
+        inner = {key: _hollow(item, holes) for key, item in value.items()}
+        return {HOLE: {"as": inner}} if inner.keys() == {HOLE} else inner
+    if isinstance(value, list | tuple):
+        return [_hollow(item, holes) for item in value]
+    return value
+
+
+def _filled(value: Any, conversation: Conversation) -> Any:
+    if isinstance(value, dict):
+        if value.keys() != {HOLE}:
+            return {key: _filled(item, conversation) for key, item in value.items()}
+        place = value[HOLE]
+        if isinstance(place, dict):
+            return {key: _filled(item, conversation) for key, item in place["as"].items()}
+        return _at(conversation, place)
+    return [_filled(item, conversation) for item in value] if isinstance(value, list) else value
+
+
+def _at(conversation: Conversation, place: list[Any]) -> Any:
+    if len(place) == 1:
+        return getattr(conversation, place[0])
+    message: Any = conversation.entries[place[0]].message
+    if len(place) == 3:
+        return _field(message.content[place[1]], place[2])
+    return message.fields[RECORD] if place[1] == RECORD else getattr(message, place[1])
+
+
+# --- what no hole holds ----------------------------------------------------------------------------------------------
+
+
+def _changes(source: Conversation, again: Conversation, api: str) -> Iterator[Loss]:
+    entries: list[Entry] = [entry for entry in source.entries if not is_aside(entry)]
+    if len(entries) != len(again.entries):
+        yield Loss("$.entries", "entries", "the file is read as other messages now", "weakened")
+        return
+    yield from entry_losses(source, entries, again, FIELD_SUPPORT, api)

@@ -1,0 +1,247 @@
+"""The session files of coding agents: what each format's sample holds, by the rules that its module tells."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlingua as il
+from interlingua.conversion.detection import holds
+from interlingua.dialects import FORMATS
+from interlingua.values.errors import BadWire, Unsupported
+
+WIRE = Path(__file__).parents[2] / "wire"
+
+# format/file -> the messages on the path, one letter for each block:
+# u a person, p the program, s system, r a result (R: an error), and in an answer t text, h thinking, c a call.
+PATHS = {
+    "swe-agent/calls.json": "u tc r",
+    "swe-agent/mini.json": "u t u",
+    "atif/trajectory.json": "ui htcc r r p s t",
+    "continue/session.json": "p u htc r t",
+    "kimi/wire.jsonl": "u p htc r u",
+    "kimi/older.jsonl": "u tc r",
+    "cline/api_conversation_history.json": "uu tc r u",
+    "cline/ui_messages.json": "ui htc r t u",
+    "opencode/session.json": "ui p htccc r R t",
+    "antigravity/transcript.jsonl": "u p hc r t",
+    "aider/history.md": "u u t u",
+    "openhands/trajectory.json": "ui p tc r tc r t",
+    "openhands/newer.json": "u htcc r R",
+    "kiro/journal.jsonl": "u htcc r R",
+    "droid/session.jsonl": "p u htc r",
+    "amp/T-1.json": "u htc r",
+    "qwen-code/session.jsonl": "u htc r t",
+    "grok/updates.jsonl": "u htc r t",
+    "goose/session.jsonl": "u tc r",
+    "goose/export.json": "p",
+}
+LETTERS: dict[Any, str] = {il.TextBlock: "t", il.ThinkingBlock: "h", il.ToolCall: "c", il.ImageBlock: "i"}
+
+
+def read(name: str) -> il.Conversation:
+    (conversation,) = il.read(WIRE / name)
+    return conversation
+
+
+def letters(message: Any) -> str:
+    blocks = [LETTERS[type(block)] for block in message.content] if isinstance(message.content, tuple) else ["t"]
+    match message:
+        case il.AssistantMessage():
+            return "".join(blocks)
+        case il.ToolResultMessage():
+            return "R" if message.is_error else "r"
+        case il.UserMessage():
+            return "".join(blocks).replace("t", "u" if message.origin is None else "p")
+    return "s"
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_session_has_the_messages_that_its_program_shows(name: str) -> None:
+    """One answer per response of the model, results behind their calls, what the program put in marked as its own."""
+    assert PATHS[name] == " ".join(map(letters, read(name).messages))
+
+
+@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize("wire", ["anthropic-messages", "openai-completions"])
+def test_every_answered_call_keeps_its_result_on_a_wire(name: str, wire: str) -> None:
+    """A session can go on with another provider."""
+    conversation = read(name)
+    answered = sum(isinstance(message, il.ToolResultMessage) for message in conversation.messages)
+    again = il.decode(il.encode(conversation, wire).body, wire)
+    results = [message for message in again.messages if isinstance(message, il.ToolResultMessage)]
+    assert answered == sum("No result was recorded" not in result.text for result in results)
+
+
+@pytest.mark.parametrize(
+    "value", [{"history": [{"role": "user"}], "sessionId": "s"}, {"steps": []}, [{"say": "text"}], {"messages": []}]
+)
+def test_a_look_alike_is_no_session(value: Any) -> None:
+    """Each format is told from its own marks; what has none of them is not read as an empty session."""
+    assert not [name for name in sorted({name.split("/")[0] for name in PATHS}) if holds(FORMATS[name].detect, value)]
+
+
+@pytest.mark.parametrize("name", sorted({name.split("/")[0] for name in PATHS}))
+def test_a_broken_file_is_refused_with_its_place(name: str) -> None:
+    """One typed error."""
+    with pytest.raises(BadWire) as refused:
+        il.decode(17, name)
+    assert refused.value.path.startswith("$")
+
+
+# Usage is in disjoint buckets, and the output includes the reasoning.
+TOTALS = {
+    "swe-agent/calls.json": (120, 9, 0, 0),
+    "atif/trajectory.json": (260, 40, 40, 0),
+    "kimi/wire.jsonl": (10, 5, 3, 1),
+    "opencode/session.json": (30, 10, 4, 1),
+    "openhands/trajectory.json": (15, 3, 5, 0),
+    "goose/session.jsonl": (60, 9, 0, 0),
+}
+ANSWERS = {
+    "swe-agent/mini.json": (50, 7, 0, 0),
+    "atif/trajectory.json": (60, 20, 40, 0),
+    "continue/session.json": (60, 8, 30, 0),
+    "kimi/older.jsonl": (4, 2, 0, 0),
+    "cline/ui_messages.json": (20, 5, 7, 0),
+    "openhands/trajectory.json": (15, 3, 5, 0),
+    "amp/T-1.json": (4, 5, 6, 7),
+    "qwen-code/session.jsonl": (450, 23, 50, 0),
+}
+
+
+def buckets(usage: il.Usage | None) -> tuple[int, ...]:
+    assert usage is not None
+    return usage.input, usage.output, usage.cache_read, usage.cache_write
+
+
+@pytest.mark.parametrize("name", TOTALS)
+def test_the_total_that_a_file_states_is_the_usage_of_the_conversation(name: str) -> None:
+    """Whatever the answers say one by one."""
+    assert TOTALS[name] == buckets(read(name).usage)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_has_its_own_usage(name: str) -> None:
+    """Cached parts are taken out of an input that includes them."""
+    answer = next(message for message in read(name).messages if isinstance(message, il.AssistantMessage))
+    assert ANSWERS[name] == buckets(answer.usage)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["continue/session.json", "opencode/session.json", "droid/session.jsonl", "amp/T-1.json", "goose/session.jsonl"],
+)
+def test_a_session_has_its_title(name: str) -> None:
+    """As the program lists it."""
+    assert read(name).title == "Counting"
+
+
+def test_what_was_taken_back_is_off_the_path_and_in_the_tree() -> None:
+    """Kimi's undo takes back the last prompt and all after it."""
+    conversation = read("kimi/wire.jsonl")
+    texts = [getattr(entry.message, "text", "") for entry in conversation.entries]
+    assert "Wrong!" in texts
+    assert "Wrong!" not in [message.text for message in conversation.messages if isinstance(message, il.UserMessage)]
+
+
+def test_calls_that_share_an_id_stay_apart() -> None:
+    """OpenHands uses ids again; each result answers its own call."""
+    calls = [
+        call.id
+        for m in read("openhands/trajectory.json").messages
+        if isinstance(m, il.AssistantMessage)
+        for call in m.tool_calls
+    ]
+    assert calls == ["toolu_01", "toolu_01_2"]
+
+
+def test_a_message_that_was_added_is_refused() -> None:
+    """Nothing says how the program would have written it."""
+    conversation = read("amp/T-1.json")
+    more = (*conversation.entries, il.Entry(message=il.UserMessage(content="More.")))
+    with pytest.raises(Unsupported, match="read and returned"):
+        il.encode(il.Conversation(entries=more, extra=conversation.extra), "amp")
+
+
+# --- databases -------------------------------------------------------------------------------------------------------
+
+
+def database(path: Path, *statements: str) -> Path:
+    with sqlite3.connect(path) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+    return path
+
+
+def test_sessions_are_read_from_the_database_of_opencode(tmp_path: Path) -> None:
+    """Its rows have the objects of an exported session."""
+    path = database(
+        tmp_path / "opencode.db",
+        "CREATE TABLE session (id TEXT, project_id TEXT, parent_id TEXT, title TEXT, version TEXT, revert TEXT,"
+        " time_created INTEGER, time_updated INTEGER)",
+        "CREATE TABLE message (id TEXT, session_id TEXT, time_created INTEGER, data TEXT)",
+        "CREATE TABLE part (id TEXT, message_id TEXT, session_id TEXT, time_created INTEGER, data TEXT)",
+        "INSERT INTO session VALUES ('ses_1', 'p', NULL, 'Counting', '1', NULL, 1, 2),"
+        " ('ses_2', 'p', 'ses_1', 'Sub', '1', NULL, 3, 4)",
+        """INSERT INTO message VALUES ('m1', 'ses_1', 1, '{"role":"user","time":{"created":1784254006803}}'),
+           ('m2', 'ses_1', 2, '{"role":"assistant","modelID":"glm-5","tokens":{"input":3,"output":2}}')""",
+        """INSERT INTO part VALUES ('p1', 'm1', 'ses_1', 1, '{"type":"text","text":"How many?"}'),
+           ('p2', 'm2', 'ses_1', 1, '{"type":"tool","tool":"bash","callID":"c1",
+             "state":{"status":"completed","input":{},"output":"Twelve."}}')""",
+    )
+    first, second = il.read(path)
+    assert (first.title, second.title) == ("Counting", "Sub")
+    assert " ".join(map(letters, first.messages)) == "u c r"
+    assert list(second.messages) == []
+
+
+def test_sessions_are_read_from_the_database_of_crush(tmp_path: Path) -> None:
+    """The older program of the same name keeps results in messages of their own."""
+    path = database(
+        tmp_path / "crush.db",
+        "CREATE TABLE sessions (id TEXT, parent_session_id TEXT, title TEXT, prompt_tokens INTEGER,"
+        " completion_tokens INTEGER, created_at INTEGER)",
+        "CREATE TABLE messages (id TEXT, session_id TEXT, role TEXT, parts TEXT, model TEXT, created_at INTEGER)",
+        "INSERT INTO sessions VALUES ('s', NULL, 'Counting', 30, 5, 1)",
+        """INSERT INTO messages VALUES
+           ('1', 's', 'user', '[{"type":"text","data":{"text":"How many?"}}]', NULL, 1),
+           ('2', 's', 'assistant', '[{"type":"reasoning","data":{"thinking":"Count."}},
+             {"type":"tool_call","data":{"id":"c1","name":"ls","input":"{}"}}]', 'gpt-5', 2),
+           ('3', 's', 'tool', '[{"type":"tool_result","data":{"tool_call_id":"c1","content":"Twelve."}}]', NULL, 3)""",
+    )
+    (conversation,) = il.read(path)
+    assert " ".join(map(letters, conversation.messages)) == "u hc r"
+    assert (conversation.title, buckets(conversation.usage)[:2]) == ("Counting", (30, 5))
+
+
+def test_sessions_are_read_from_the_database_of_goose(tmp_path: Path) -> None:
+    """Each as the program exports it."""
+    path = database(
+        tmp_path / "sessions.db",
+        "CREATE TABLE sessions (id TEXT, description TEXT, working_dir TEXT, created_at TEXT, model_config_json TEXT,"
+        " accumulated_input_tokens INTEGER, accumulated_output_tokens INTEGER)",
+        "CREATE TABLE messages (id INTEGER, session_id TEXT, role TEXT, content_json TEXT, created_timestamp INTEGER,"
+        " metadata_json TEXT)",
+        """INSERT INTO sessions VALUES ('1', 'Counting', '/w', '2025', '{"model_name":"gpt-5"}', 60, 9)""",
+        """INSERT INTO messages VALUES (1, '1', 'user', '[{"type":"text","text":"How many?"}]', 1740000000, '{}'),
+           (2, '1', 'assistant', '[{"type":"text","text":"Twelve."}]', 1740000001, NULL)""",
+    )
+    (conversation,) = il.read(path)
+    assert " ".join(map(letters, conversation.messages)) == "u t"
+    assert (conversation.title, conversation.model.id) == ("Counting", "gpt-5")  # type: ignore[union-attr]
+
+
+def test_a_history_of_aider_holds_a_conversation_for_each_start() -> None:
+    """And each returns to its own text."""
+    text = (WIRE / "aider/history.md").read_text()
+    both = text + text.replace("19:33", "20:44")
+    first, second = il.read(both.encode())
+    assert il.encode(first, "aider").body + il.encode(second, "aider").body == both
+
+
+def test_every_agent_format_is_registered() -> None:
+    """Under the name that its samples have."""
+    assert {name.split("/")[0] for name in PATHS} <= FORMATS.keys()
