@@ -4,7 +4,7 @@ UV_VERSION := 0.13.7
 BIN := .venv/bin
 JOBS ?= 2
 KILLS ?= 200
-SLOW := laws fuzz sdk cli test_corpus.py test_docs.py testing connect sessions agent chat durable plugins mcp_tools \
+SLOW := laws fuzz sdk cli test_corpus.py test_docs.py test_typing.py testing connect sessions agent chat durable plugins mcp_tools \
 	tools/exec tools/fs tools/web canvas gateway
 # Programs that some tests use beside Python, and Debian's packages for them.
 PROGRAMS := rg:ripgrep fdfind:fd-find bwrap:bubblewrap tmux:tmux chromium:chromium redis-server:redis-server

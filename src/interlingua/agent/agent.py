@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from types import UnionType
 from typing import Any, Generic, Literal, TypeAlias
 
 from msgspec import Struct
@@ -43,7 +44,7 @@ from ..values.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from ..values.request import CallOptions, ModelDescriptor
+from ..values.request import CallOptions, ModelDescriptor, OutputSchema
 from ..values.validation import check_messages
 from .batch import UNKNOWN, AfterCall, BeforeCall, Rules
 from .compaction import Compacted, Compaction
@@ -109,7 +110,7 @@ class Agent(Generic[T]):
         limits: Limits | None = None,
         retries: int | Retry = 2,
         compaction: Compaction | None = None,
-        output: type[T] | Any = None,
+        output: type[T] | UnionType | Mapping[str, Any] | OutputSchema | None = None,
         on_listener_error: Callable[[BaseException], object] | None = None,
         **options: Any,
     ) -> None:

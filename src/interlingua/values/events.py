@@ -5,7 +5,7 @@ and its own place in it, and neither is compared, printed or serialised. An even
 one in the same way. Values otherwise, as in `messages`.
 """
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field
 
@@ -23,11 +23,9 @@ from .partials import snapshot
 
 
 class Event(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
-    """Base of all events. `type` is the word for the event in JSON."""
+    """Base of all events. `type` is the name of the event in JSON; type checkers narrow events by it."""
 
-    @property
-    def type(self) -> str:
-        return str(self.__struct_config__.tag)
+    type: ClassVar[str]
 
 
 PARTIAL = "_partial"  # the message so far, beside the fields of an event that was read from JSON with it
@@ -45,17 +43,20 @@ class StreamPart(Event, frozen=True, dict=True):
 
 
 class Start(Event, frozen=True, tag="start"):
+    type: ClassVar[Literal["start"]] = "start"
     partial: AssistantMessage | None = None
 
 
 class TextStart(StreamPart, frozen=True, tag="text_start"):
     """`block` is there when more than an empty text is known."""
 
+    type: ClassVar[Literal["text_start"]] = "text_start"
     content_index: int
     block: TextBlock | None = None
 
 
 class TextDelta(StreamPart, frozen=True, tag="text_delta"):
+    type: ClassVar[Literal["text_delta"]] = "text_delta"
     content_index: int
     delta: str
 
@@ -63,22 +64,26 @@ class TextDelta(StreamPart, frozen=True, tag="text_delta"):
 class TextEnd(StreamPart, frozen=True, tag="text_end"):
     """`block` is there when the finished block says more than `content` (citations, a signature, …)."""
 
+    type: ClassVar[Literal["text_end"]] = "text_end"
     content_index: int
     content: str
     block: TextBlock | None = None
 
 
 class ThinkingStart(StreamPart, frozen=True, tag="thinking_start"):
+    type: ClassVar[Literal["thinking_start"]] = "thinking_start"
     content_index: int
     block: ThinkingBlock | None = None
 
 
 class ThinkingDelta(StreamPart, frozen=True, tag="thinking_delta"):
+    type: ClassVar[Literal["thinking_delta"]] = "thinking_delta"
     content_index: int
     delta: str
 
 
 class ThinkingEnd(StreamPart, frozen=True, tag="thinking_end"):
+    type: ClassVar[Literal["thinking_end"]] = "thinking_end"
     content_index: int
     content: str
     block: ThinkingBlock | None = None
@@ -87,16 +92,19 @@ class ThinkingEnd(StreamPart, frozen=True, tag="thinking_end"):
 class ToolCallStart(StreamPart, frozen=True, tag="toolcall_start"):
     """`block` holds what is known at the start: the call's id and name, with no arguments yet."""
 
+    type: ClassVar[Literal["toolcall_start"]] = "toolcall_start"
     content_index: int
     block: ToolCall | None = None
 
 
 class ToolCallDelta(StreamPart, frozen=True, tag="toolcall_delta"):
+    type: ClassVar[Literal["toolcall_delta"]] = "toolcall_delta"
     content_index: int
     delta: str
 
 
 class ToolCallEnd(StreamPart, frozen=True, tag="toolcall_end"):
+    type: ClassVar[Literal["toolcall_end"]] = "toolcall_end"
     content_index: int
     tool_call: ToolCall
 
@@ -104,20 +112,24 @@ class ToolCallEnd(StreamPart, frozen=True, tag="toolcall_end"):
 class BlockStart(StreamPart, frozen=True, tag="block_start"):
     """A block that comes whole: image, audio, document, server tool, opaque."""
 
+    type: ClassVar[Literal["block_start"]] = "block_start"
     content_index: int
 
 
 class BlockEnd(StreamPart, frozen=True, tag="block_end"):
+    type: ClassVar[Literal["block_end"]] = "block_end"
     content_index: int
     block: Block
 
 
 class Done(Event, frozen=True, tag="done"):
+    type: ClassVar[Literal["done"]] = "done"
     reason: StopReason
     message: AssistantMessage
 
 
 class Error(Event, frozen=True, tag="error"):
+    type: ClassVar[Literal["error"]] = "error"
     reason: Literal["error", "aborted"]
     error: AssistantMessage
 
@@ -149,32 +161,36 @@ def message_in(event: StreamEvent) -> AssistantMessage | None:
 
 
 class AgentStart(Event, frozen=True, tag="agent_start"):
-    pass
+    type: ClassVar[Literal["agent_start"]] = "agent_start"
 
 
 class AgentEnd(Event, frozen=True, tag="agent_end"):
     """`messages` are those new in this run; `reason` says why it ended where it was not simply done."""
 
+    type: ClassVar[Literal["agent_end"]] = "agent_end"
     messages: tuple[Message, ...]
     reason: str = "done"
 
 
 class TurnStart(Event, frozen=True, tag="turn_start"):
-    pass
+    type: ClassVar[Literal["turn_start"]] = "turn_start"
 
 
 class TurnEnd(Event, frozen=True, tag="turn_end"):
+    type: ClassVar[Literal["turn_end"]] = "turn_end"
     message: Message
     tool_results: tuple[ToolResultMessage, ...]
 
 
 class MessageStart(Event, frozen=True, tag="message_start"):
+    type: ClassVar[Literal["message_start"]] = "message_start"
     message: Message
 
 
 class MessageUpdate(Event, frozen=True, tag="message_update"):
     """`message` is the message so far: computed when it is read, and in the JSON only where it was `shown`."""
 
+    type: ClassVar[Literal["message_update"]] = "message_update"
     assistant_message_event: StreamEvent
     shown: Message | None = field(default=None, name="message")
 
@@ -184,16 +200,19 @@ class MessageUpdate(Event, frozen=True, tag="message_update"):
 
 
 class MessageEnd(Event, frozen=True, tag="message_end"):
+    type: ClassVar[Literal["message_end"]] = "message_end"
     message: Message
 
 
 class ToolExecutionStart(Event, frozen=True, tag="tool_execution_start"):
+    type: ClassVar[Literal["tool_execution_start"]] = "tool_execution_start"
     tool_call_id: str
     tool_name: str
     args: Any
 
 
 class ToolExecutionUpdate(Event, frozen=True, tag="tool_execution_update"):
+    type: ClassVar[Literal["tool_execution_update"]] = "tool_execution_update"
     tool_call_id: str
     tool_name: str
     args: Any
@@ -201,6 +220,7 @@ class ToolExecutionUpdate(Event, frozen=True, tag="tool_execution_update"):
 
 
 class ToolExecutionEnd(Event, frozen=True, tag="tool_execution_end"):
+    type: ClassVar[Literal["tool_execution_end"]] = "tool_execution_end"
     tool_call_id: str
     tool_name: str
     result: Any

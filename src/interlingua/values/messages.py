@@ -227,19 +227,21 @@ class _MessageType(StructMeta):
     Decoding does not pass through here.
     """
 
-    def __call__(cls, *contents: Any, **fields: Any) -> Any:
-        if contents:
-            if len(contents) > 1 or "content" in fields:
-                raise FormatError(
-                    f"{cls.__name__} has one content; give blocks as a list: {cls.__name__}([…])", "content"
-                )
-            fields["content"] = contents[0]
-        if cls is ToolResultMessage:
-            fields.setdefault("is_error", False)
-        content = fields.get("content")
-        if content is not None and type(content) is not str:
-            fields["content"] = _checked_content(content, cls.__name__)
-        return super().__call__(**fields)
+    if not TYPE_CHECKING:  # checkers read the signature of the class
+
+        def __call__(cls, *contents: Any, **fields: Any) -> Any:
+            if contents:
+                if len(contents) > 1 or "content" in fields:
+                    raise FormatError(
+                        f"{cls.__name__} has one content; give blocks as a list: {cls.__name__}([…])", "content"
+                    )
+                fields["content"] = contents[0]
+            if cls is ToolResultMessage:
+                fields.setdefault("is_error", False)
+            content = fields.get("content")
+            if content is not None and type(content) is not str:
+                fields["content"] = _checked_content(content, cls.__name__)
+            return super().__call__(**fields)
 
 
 def _checked_content(content: Any, owner: str) -> Any:

@@ -147,6 +147,29 @@ class OutputSchema(Value, frozen=True, kw_only=True):
 class Options(Value, frozen=True, kw_only=True):
     """What a wire can say about how to answer. `reasoning` and `tool_choice` also take the short forms."""
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            max_tokens: int | None = None,
+            temperature: float | int | None = None,
+            top_p: float | int | None = None,
+            top_k: int | None = None,
+            stop: str | Sequence[str] | None = None,
+            seed: int | None = None,
+            reasoning: str | int | bool | Reasoning | None = None,
+            tool_choice: str | ToolChoice | None = None,
+            parallel_tools: bool | None = None,
+            output_schema: Mapping[str, Any] | OutputSchema | None = None,
+            cache_retention: Literal["none", "short", "long"] | None = None,
+            session_id: str | None = None,
+            service_tier: str | None = None,
+            metadata: dict[str, Any] | None = None,
+            stream: bool | None = None,
+            extra: Extra = {},  # noqa: B006
+        ) -> None: ...
+
     max_tokens: int | None = None
     temperature: float | int | None = None
     top_p: float | int | None = None
@@ -244,15 +267,17 @@ class StreamOptions(Options, frozen=True, kw_only=True):
 class _ContextType(type(Value)):  # type: ignore[misc]
     """Takes what the clawtools documents give a context beside its own fields. Decoding does not pass through here."""
 
-    def __call__(cls, *, system_prompt: Any = None, **fields: Any) -> Any:
-        if system_prompt is not None:
-            if fields.get("system") is not None:
-                raise FormatError("a context has one system text; give system or system_prompt, not both", "system")
-            fields["system"] = system_prompt
-        for name in ("messages", "tools"):
-            if isinstance(fields.get(name), list):
-                fields[name] = tuple(fields[name])
-        return super().__call__(**fields)
+    if not TYPE_CHECKING:  # checkers read the signature of the class
+
+        def __call__(cls, *, system_prompt: Any = None, **fields: Any) -> Any:
+            if system_prompt is not None:
+                if fields.get("system") is not None:
+                    raise FormatError("a context has one system text; give system or system_prompt, not both", "system")
+                fields["system"] = system_prompt
+            for name in ("messages", "tools"):
+                if isinstance(fields.get(name), list):
+                    fields[name] = tuple(fields[name])
+            return super().__call__(**fields)
 
 
 class Context(Value, frozen=True, kw_only=True, metaclass=_ContextType):
