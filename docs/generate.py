@@ -1,5 +1,6 @@
-"""Writes the generated parts of docs/dialects.md (what becomes of every field, and what a crossing costs) and of
-docs/generations.md (what each generation of models is sent), and the module table of CONTRIBUTING.md.
+"""Writes the generated parts of docs/dialects.md (what becomes of every field, and what a crossing costs), of
+docs/formats.md (every file format and its rules) and of docs/generations.md (what each generation of models is sent),
+and the module table of CONTRIBUTING.md.
 
 `make docs` writes them; a test fails when a page is older than the code.
 """
@@ -11,7 +12,7 @@ from typing import Any
 
 from generations_table import table as generation_table
 
-from interlingua.dialects import DIALECTS, dialect
+from interlingua.dialects import DIALECTS, FORMATS, FileFormat, dialect
 from interlingua.values.losses import KEPT, Support
 
 PAGE = Path(__file__).parent / "dialects.md"
@@ -25,9 +26,11 @@ def support(name: str) -> dict[str, Support]:
 
 
 def bases() -> dict[str, dict[str, Support]]:
-    """The tables by dialect; variants share that of their base."""
+    """The tables by dialect; variants share that of their base, and formats that are only returned have none."""
     return {
-        name: support(name) for name, value in DIALECTS.items() if not hasattr(value.codec, "module") and support(name)
+        name: support(name)
+        for name, value in DIALECTS.items()
+        if not hasattr(value.codec, "module") and not hasattr(value.codec, "RETURNED") and support(name)
     }
 
 
@@ -81,6 +84,9 @@ def generated() -> str:
 
 ● kept · ◐ in some cases (the rest is reported) · `·` dropped (reported) · – bookkeeping that this format does not carry
 
+Session files, exports and logs that are read and returned, not made from other formats, are in
+[formats](formats.md): whatever they hold comes back to them.
+
 {field_table(tables)}
 
 ## What a crossing costs
@@ -93,6 +99,38 @@ Fields that the first dialect can say and the second drops / says only in some c
 
 {reasons(tables)}
 """
+
+
+FORMATS_PAGE = PAGE.with_name("formats.md")
+
+
+def contents(form: FileFormat) -> str:
+    """What a file of the format is."""
+    kinds = ["Markdown or text" if form.text else "JSON lines" if form.lines else "JSON"]
+    kinds += ["zip"] if form.archive is not None else []
+    kinds += ["SQLite"] if form.database is not None else []
+    return ", ".join(kinds)
+
+
+def format_pages() -> str:
+    """A table of the file formats, and the rules of each: the docstring of its module."""
+    rows = ["| format | file | several conversations | written from others |", "|---|---|:-:|:-:|"]
+    parts = []
+    for name, form in sorted(FORMATS.items()):
+        several = form.split is not None or form.archive is not None or form.database is not None
+        signs = " | ".join("●" if sign else "·" for sign in (several, form.writable))
+        rows.append(f"| [`{name}`](#{name}) | {contents(form)} | {signs} |")
+        parts.append(f"## {name}\n\n{(ast.get_docstring(module_of(form)) or '').strip()}")
+    return "\n".join(rows) + "\n\n" + "\n\n".join(parts)
+
+
+def module_of(form: FileFormat) -> ast.Module:
+    module = getattr(form.codec, "module", form.codec)
+    return ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+
+
+def formats() -> str:
+    return f"{MARK}\n\n{format_pages()}\n"
 
 
 GENERATIONS = PAGE.with_name("generations.md")
@@ -135,7 +173,7 @@ def main(arguments: list[Any]) -> None:
     if "--check" not in arguments:
         write_modules()
     outdated = False
-    for place, below in ((PAGE, generated()), (GENERATIONS, generations())):
+    for place, below in ((PAGE, generated()), (FORMATS_PAGE, formats()), (GENERATIONS, generations())):
         text = place.read_text(encoding="utf-8")
         page = text.split(MARK)[0] + below
         if "--check" not in arguments:

@@ -113,6 +113,15 @@ def test_dialects_lists_them_all() -> None:
     assert all(row["summary"] for row in rows)
 
 
+def test_dialects_shows_the_rules_of_one() -> None:
+    """Its module's own text; an unknown name is refused with the valid ones."""
+    assert "chat_messages" in run("dialects", "claude-web-export").out
+    assert run("dialects", "claude-web-export", "--json").json["kind"] == "file"
+    refused = run("dialects", "nonsense")
+    assert refused.code != 0
+    assert "claude-web-export" in refused.err
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(name: str) -> None:
     """`--help` shows how to call it."""

@@ -22,6 +22,7 @@ ALLOWED = {
     "dialects/files/gemini_cli.py": "the format holds this wire's parts",
     "dialects/files/openclaw.py": "the format packs items of these wires",
     "dialects/files/vercel_ui.py": "the format holds signatures of this wire's",
+    "dialects/files/wire_bodies.py": "batches and logs hold bodies of these wires",
 }
 # Providers that have the name of a wire.
 PROVIDERS = {"google-vertex", "google-gemini-cli", "azure-openai-responses"}

@@ -1,5 +1,6 @@
 """`interlingua check`, `detect` and `dialects`: formats of conversations and their problems; `completion`."""
 
+import inspect
 import sys
 
 import click
@@ -93,9 +94,18 @@ def detect_command(inputs: tuple[str, ...], as_json: bool) -> None:
 
 
 @click.command("dialects")
+@click.argument("name", required=False, type=Registered(lambda: DIALECTS), metavar="[NAME]")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
-def dialects_command(as_json: bool) -> None:
-    """List the formats: provider wires (requests, answers, streams) and files."""
+def dialects_command(name: str | None, as_json: bool) -> None:
+    """List the formats: provider wires (requests, answers, streams) and files; or show the rules of one."""
+    if name is not None:
+        found = dialect(name)
+        rules = inspect.cleandoc(getattr(found, "module", found).__doc__ or "")
+        if as_json:
+            output.say_json({"name": name, "kind": "file" if name in FORMATS else "wire", "rules": rules})
+        else:
+            click.echo(f"{name}\n\n{rules}")
+        return
     rows = [(name, "file" if name in FORMATS else "wire", _summary(name)) for name in DIALECTS]
     if as_json:
         output.say_json([{"name": name, "kind": kind, "summary": summary} for name, kind, summary in rows])

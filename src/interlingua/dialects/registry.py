@@ -50,6 +50,21 @@ _FORMATS: dict[str, str] = {
     "droid": "files.droid:FORMAT",
     "amp": "files.amp:FORMAT",
     "qwen-code": "files.qwen_code:FORMAT",
+    "claude-web-export": "files.claude_web_export:FORMAT",
+    "deepseek-export": "files.deepseek_export:FORMAT",
+    "grok-export": "files.grok_export:FORMAT",
+    "aistudio": "files.aistudio:FORMAT",
+    "open-webui": "files.open_webui:FORMAT",
+    "librechat": "files.librechat:FORMAT",
+    "cursor": "files.cursor:FORMAT",
+    "copilot-chat": "files.copilot_chat:FORMAT",
+    "copilot-cli": "files.copilot_cli:FORMAT",
+    "specstory": "files.specstory:FORMAT",
+    "openai-batch": "files.openai_batch:FORMAT",
+    "anthropic-batch": "files.anthropic_batch:FORMAT",
+    "litellm-log": "files.litellm_log:FORMAT",
+    "otel": "files.otel:FORMAT",
+    "alpaca": "files.alpaca:FORMAT",
 }
 _BUILT_IN = _WIRES | _FORMATS
 DEFAULT_WIRE = "anthropic-messages"  # for views of a conversation that names no wire

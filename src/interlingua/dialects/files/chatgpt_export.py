@@ -226,9 +226,13 @@ def split(value: Any) -> list[Any] | None:
 
 def _is_conversation(value: Any) -> bool:
     mapping = value.get("mapping") if isinstance(value, dict) else None
-    return isinstance(mapping, dict) and all(
-        isinstance(node, dict) and ("message" in node or "children" in node) for node in mapping.values()
-    )
+    return isinstance(mapping, dict) and all(map(_is_node, mapping.values()))
+
+
+def _is_node(value: Any) -> bool:
+    if not isinstance(value, dict) or not ("message" in value or "children" in value):
+        return False
+    return not isinstance(value.get("message"), dict) or "fragments" not in value["message"]  # DeepSeek's have these
 
 
 @reading(API)

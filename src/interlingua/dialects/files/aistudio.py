@@ -1,0 +1,141 @@
+"""Google AI Studio: a prompt as it is saved in Google Drive, `chunkedPrompt.chunks` beside `runSettings`.
+
+A chunk is a text, a thought (`isThought`), a file in Drive or inline data, of the user or the model. Chunks of the
+model in a row are one answer.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import (
+    AudioBlock,
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    OpaqueBlock,
+    TextBlock,
+    ThinkingBlock,
+    UserMessage,
+)
+from ...values.request import Conversation, Entry, ModelDescriptor, Options
+from ..residual import body_of, fields_of, number, optional, reading, whole
+from ..wire import FileFormat
+from . import records, templates
+from .reading import Pairing, rounds
+from .records import milliseconds
+
+API = "aistudio"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+FILES: dict[str, type] = {"Image": ImageBlock, "Audio": AudioBlock, "Video": DocumentBlock, "Document": DocumentBlock}
+
+
+def _messages(chunks: list[Any], model: str | None) -> Iterator[Any]:
+    """One message of the user for each run of its chunks, one answer for each run of the model's."""
+    run: list[Any] = []
+    pairs, role, when = Pairing(), None, None
+    for chunk in [*chunks, None]:
+        next_role = "model" if fields_of(chunk).get("role") == "model" else "user"
+        if run and (chunk is None or next_role != role):
+            if role == "model":
+                yield from rounds(run, timestamp=when, model=model)
+            else:
+                yield UserMessage(content=tuple(run), timestamp=when)
+            run, when = [], None
+        if isinstance(chunk, dict):
+            role = next_role
+            run += _items(chunk, pairs)
+            when = when or milliseconds(chunk.get("createTime"))
+
+
+def _items(chunk: dict[str, Any], pairs: Pairing) -> Iterator[Any]:
+    text = chunk.get("text")
+    if isinstance(text, str):
+        yield ThinkingBlock(thinking=text) if chunk.get("isThought") is True else TextBlock(text=text)
+    elif isinstance(chunk.get("parts"), list):
+        for part in chunk["parts"]:
+            if isinstance(part, dict) and isinstance(part.get("text"), str):
+                thought = part.get("thought") is True or chunk.get("isThought") is True
+                yield ThinkingBlock(thinking=part["text"]) if thought else TextBlock(text=part["text"])
+    call = fields_of(chunk.get("functionCall"))
+    if isinstance(call.get("name"), str):
+        yield pairs.call(call.get("id"), call["name"], call.get("args") if "args" in call else call.get("parameters"))
+    if call and isinstance(chunk.get("response"), str):
+        yield pairs.result(call.get("id"), call.get("name"), chunk["response"])
+    yield from _files(chunk)
+
+
+def _files(chunk: dict[str, Any]) -> Iterator[Block]:
+    for kind, block in FILES.items():
+        stored, inline = fields_of(chunk.get(f"drive{kind}")), fields_of(chunk.get(f"inline{kind}"))
+        if isinstance(stored.get("id"), str):
+            yield block(file_id=stored["id"])
+        if isinstance(inline.get("data"), str):
+            yield block(data=inline["data"], mime_type=optional(inline.get("mimeType")))
+    for key in ("inlineFile", "inlineData"):
+        inline = fields_of(chunk.get(key))
+        if isinstance(inline.get("data"), str):
+            mime = optional(inline.get("mimeType"))
+            kind = (mime or "").partition("/")[0].capitalize()
+            yield FILES.get(kind, DocumentBlock)(data=inline["data"], mime_type=mime)
+    for key in ("executableCode", "codeExecutionResult", "youtubeVideo"):
+        if key in chunk:
+            yield OpaqueBlock(dialect=API, value={key: chunk[key]})
+
+
+def _chunks(value: Any) -> list[Any] | None:
+    chunks = fields_of(fields_of(value).get("chunkedPrompt")).get("chunks")
+    return chunks if isinstance(chunks, list) else None
+
+
+def _system(wire: Any) -> str | None:
+    """The instructions: text, or parts of it."""
+    if isinstance(wire, str):
+        return wire or None
+    parts = fields_of(wire).get("parts")
+    texts = (
+        [fields_of(part).get("text") for part in parts] if isinstance(parts, list) else [fields_of(wire).get("text")]
+    )
+    given = [text for text in texts if isinstance(text, str) and text]
+    return given[0] if len(given) == 1 else "\n".join(given) or None
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """The prompt of one file."""
+    body = body_of(data, API)
+    chunks = _chunks(body)
+    if chunks is None:
+        raise BadWire(API, "expected `chunkedPrompt` with `chunks`", "$.chunkedPrompt")
+    settings = fields_of(body.get("runSettings"))
+    model = optional(settings.get("model"))
+    conversation = Conversation(
+        entries=tuple(Entry(message=message) for message in _messages(chunks, model)),
+        system=_system(body.get("systemInstruction")),
+        model=ModelDescriptor(id=model, provider="google") if model else None,
+        title=optional(body.get("title")) or optional(body.get("name")),
+        options=Options(
+            temperature=number(settings.get("temperature")),
+            top_p=number(settings.get("topP")),
+            top_k=whole(settings.get("topK")),
+            max_tokens=whole(settings.get("maxOutputTokens")),
+        ),
+    )
+    return templates.keep(conversation, body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The prompt that was read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a document is a saved prompt."""
+    return "`chunkedPrompt` with `chunks`" if _chunks(value) is not None else None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False, rank=20)

@@ -1,0 +1,96 @@
+"""Alpaca: a row of a training set, an `instruction` with its `input` and the `output` that is wanted.
+
+`system` and `history` (pairs of earlier turns) are LLaMA-Factory's and ms-swift's. The question is the instruction and,
+on the next line, the input. Of a row with `chosen` and `rejected` answers the chosen one is on the path and the other a
+branch beside it.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, UserMessage
+from ...values.request import Conversation, Entry
+from ..residual import body_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+
+API = "alpaca"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+
+def _entries(row: dict[str, Any]) -> Iterator[Entry]:
+    history = row.get("history")
+    turns = [text for pair in history for text in pair] if isinstance(history, list) else []
+    asked = [row["instruction"], row.get("input")]
+    turns.append("\n".join(text for text in asked if isinstance(text, str) and text) if asked[1] else asked[0])
+    before = None
+    for at, text in enumerate(turns):
+        kind = UserMessage if at % 2 == 0 else AssistantMessage
+        yield Entry(message=kind(content=text), id=f"turn_{at}", parent_id=before)
+        before = f"turn_{at}"
+    for name, text in _answers(row):
+        yield Entry(message=AssistantMessage(content=text), id=name, parent_id=before)
+
+
+def _answers(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The answer, or two of which the first is preferred."""
+    output = row.get("output") if "output" in row else row.get("response")
+    pair = output if isinstance(output, list) else [row.get("chosen"), row.get("rejected")]
+    if isinstance(output, str):
+        yield "chosen", output
+        return
+    for name, text in zip(("chosen", "rejected"), pair, strict=False):
+        if isinstance(text, str):
+            yield name, text
+
+
+def _is_row(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("instruction"), str) or "messages" in value:
+        return False
+    history = value.get("history")
+    if history is not None and not (isinstance(history, list) and all(map(_is_pair, history))):
+        return False
+    return isinstance(value.get("input"), str | None) and any(True for _ in _answers(value))
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)
+
+
+def split(value: Any) -> list[Any] | None:
+    """The rows of a set, if there are several."""
+    return value if isinstance(value, list) and len(value) > 1 and all(map(_is_row, value)) else None
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One row, or a set of one."""
+    body = body_of(data, API)
+    row = body[0] if isinstance(body, list) and len(body) == 1 else body
+    if split(row):
+        raise BadWire(API, f"a set of {len(row)} rows: take one of them")
+    if not _is_row(row):
+        raise BadWire(API, "expected an `instruction` and its `output`", "$.instruction")
+    entries = tuple(_entries(row))
+    system = optional(row.get("system")) or None
+    conversation = Conversation(entries=entries, head="chosen", system=system)
+    return templates.keep(conversation, body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The row that was read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a value is a row, or a set of them."""
+    if _is_row(value) or (isinstance(value, list) and value and all(map(_is_row, value))):
+        return "an `instruction` with its `output`"
+    return None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=40)

@@ -1,0 +1,122 @@
+"""A conversation of claude.ai, as its data export has it: `chat_messages` of `sender` human and assistant.
+
+The export is a zip whose `conversations.json` is a list of these. `content` blocks are newer than `text`, which counts
+where the blocks have none. An answer that used tools has their calls and results among its blocks: it is read as the
+several responses that it was. `parent_message_uuid` and `current_leaf_message_uuid` make a tree, where present. Texts
+out of attached files are documents beside what the person wrote.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import Block, DocumentBlock, ImageBlock, TextBlock
+from ...values.request import Conversation, ModelDescriptor
+from ..residual import body_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+from .reading import Node, Pairing, anthropic_items, asked, ending, entries_of, rounds
+from .records import milliseconds
+
+API = "claude-web-export"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+
+def _nodes(wire: list[Any], model: str | None) -> Iterable[Node]:
+    pairs = Pairing()
+    before: str | None = None
+    for record in wire:
+        if not isinstance(record, dict):  # a null among the messages
+            continue
+        id = optional(record.get("uuid"))
+        parent = optional(record.get("parent_message_uuid")) if "parent_message_uuid" in record else before
+        yield id, parent, _messages(record, pairs, model)
+        before = id
+
+
+def _messages(record: dict[str, Any], pairs: Pairing, model: str | None) -> list[Any]:
+    when = milliseconds(record.get("created_at"))
+    items = anthropic_items(record.get("content"), API, pairs, when)
+    text = record.get("text")
+    if isinstance(text, str) and not any(isinstance(item, TextBlock) and item.text for item in items):
+        items = [item for item in items if not isinstance(item, TextBlock)] + [TextBlock(text=text)]
+    if record.get("sender") == "human":
+        return asked([*_attached(record), *items], timestamp=when)
+    return rounds(items, timestamp=when, model=optional(record.get("model")) or model)
+
+
+def _attached(record: dict[str, Any]) -> Iterable[Block]:
+    for item in record.get("attachments") or ():
+        if isinstance(item, dict) and isinstance(item.get("extracted_content"), str):
+            yield DocumentBlock(text=item["extracted_content"], title=optional(item.get("file_name")))
+    for item in record.get("files_v2") or record.get("files") or ():
+        if isinstance(item, dict) and item.get("file_kind") == "image" and isinstance(item.get("file_uuid"), str):
+            yield ImageBlock(file_id=item["file_uuid"])
+
+
+def _is_conversation(value: Any) -> bool:
+    messages = value.get("chat_messages") if isinstance(value, dict) else None
+    return isinstance(messages, list) and all(item is None or isinstance(item, dict) for item in messages)
+
+
+def split(value: Any) -> list[Any] | None:
+    """The conversations of a whole export, if it holds several."""
+    return value if isinstance(value, list) and len(value) > 1 and all(map(_is_conversation, value)) else None
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One conversation, in the export's list of one or by itself."""
+    body = body_of(data, API)
+    wire = body[0] if isinstance(body, list) and len(body) == 1 else body
+    if isinstance(wire, list) and len(wire) > 1 and split(wire):
+        raise BadWire(API, f"an export of {len(wire)} conversations: take one of them")
+    if not _is_conversation(wire):
+        raise BadWire(API, "expected a conversation with `chat_messages`", "$.chat_messages")
+    model = optional(wire.get("model")) or None
+    entries = entries_of(_nodes(wire["chat_messages"], model))
+    title = wire.get("name") if "name" in wire else wire.get("title")
+    conversation = Conversation(
+        entries=entries,
+        head=ending(entries, wire.get("current_leaf_message_uuid")),
+        model=ModelDescriptor(id=model, provider="anthropic") if model else None,
+        title=optional(title),
+    )
+    return templates.keep(conversation, body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The conversation as it stood in the export."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a document is an export, or one conversation of it."""
+    if _is_conversation(value):
+        return "a conversation with `chat_messages`"
+    if isinstance(value, list) and value and all(map(_is_conversation, value)):
+        return "a list of conversations with `chat_messages`"
+    return None
+
+
+def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
+    """The conversations of an export as it is downloaded: `conversations.json`, beside `users.json` and others."""
+    for name in members:
+        if name.rpartition("/")[2] == "conversations.json":
+            value = body_of(members[name], API)
+            if isinstance(value, list) and all(map(_is_conversation, value)) and (value or _is_claudes(members)):
+                return value
+    return None
+
+
+def _is_claudes(members: Mapping[str, bytes]) -> bool:
+    """ChatGPT's export of no conversation is an empty list as well, beside a `user.json`."""
+    return any(name.rpartition("/")[2] in ("users.json", "projects.json") for name in members)
+
+
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, split=split, archive=archive, writable=False, rank=20
+)

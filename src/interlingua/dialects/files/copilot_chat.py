@@ -1,0 +1,234 @@
+"""GitHub Copilot Chat in VS Code: a session of `requests`, exported or as VS Code stores it.
+
+A request is what a person asked (`message`) with the answer to it. The rounds of an answer, each a response of the
+model with its calls, are in `result.metadata.toolCallRounds` and what the tools gave in `toolCallResults`; where there
+are none, the answer is the markdown of `response`, whose parts have no `kind`. Newer versions of VS Code store the
+session as a log of lines: a first state, then values that are set or appended at a path in it.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, Lines, SupportTable
+from ...values.messages import Block, ImageBlock, TextBlock, ThinkingBlock, UserMessage
+from ...values.request import Conversation, Entry, ModelDescriptor
+from ..residual import fields_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+from .reading import Pairing, document_of, rounds, seconds
+
+API = "copilot-chat"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+
+def _messages(request: dict[str, Any], pairs: Pairing) -> Iterator[Any]:
+    when = seconds(request.get("timestamp"))
+    metadata = fields_of(fields_of(request.get("result")).get("metadata"))
+    context = [*_rendered(metadata.get("renderedGlobalContext"))]
+    if context:
+        yield UserMessage(content=tuple(context), timestamp=when, origin="program")
+    yield UserMessage(content=(*_pictures(request), *_asked(request.get("message"))), timestamp=when)
+    failure = fields_of(fields_of(request.get("result")).get("errorDetails"))
+    model = optional(request.get("modelId"))
+    fields: dict[str, Any] = {"model": model, "error_message": optional(failure.get("message"))}
+    listed = [item for item in _list(metadata.get("toolCallRounds")) if isinstance(item, dict)]
+    answered = False
+    for item in listed:
+        blocks = [*_round(item, pairs)]
+        if blocks:
+            yield from rounds([*blocks, *_results(blocks, metadata, pairs, when)], timestamp=when, **fields)
+            answered = True
+    shown = [*_shown(_list(request.get("response")))]
+    if not answered and (shown or "result" in request):
+        yield from rounds(shown, timestamp=when, **fields)
+
+
+def _asked(message: Any) -> Iterator[Block]:
+    if isinstance(message, str):
+        yield TextBlock(text=message)
+    elif isinstance(message, dict) and isinstance(message.get("text"), str):
+        yield TextBlock(text=message["text"])
+    elif isinstance(message, dict):
+        for part in _list(message.get("parts")):
+            if isinstance(fields_of(part).get("text"), str):
+                yield TextBlock(text=part["text"])
+
+
+def _pictures(request: dict[str, Any]) -> Iterator[Block]:
+    for item in _list(fields_of(request.get("variableData")).get("variables")):
+        item = fields_of(item)
+        if item.get("kind") != "image":
+            continue
+        if isinstance(item.get("value"), str):
+            yield ImageBlock(data=item["value"], mime_type=optional(item.get("mimeType")))
+        elif isinstance(fields_of(item.get("value")).get("$base64"), str):
+            yield ImageBlock(data=item["value"]["$base64"], mime_type=optional(item.get("mimeType")))
+        else:
+            yield ImageBlock(file_id=optional(item.get("id")) or optional(item.get("name")) or "")
+
+
+def _rendered(parts: Any) -> Iterator[Block]:
+    for part in _list(parts):
+        if isinstance(fields_of(part).get("text"), str):
+            yield TextBlock(text=part["text"])
+
+
+def _round(item: dict[str, Any], pairs: Pairing) -> Iterator[Block]:
+    thought = item.get("thinking")
+    for given in _list(thought) or [thought]:
+        text = given.get("text") if isinstance(given, dict) else given
+        text = "".join(part for part in text if isinstance(part, str)) if isinstance(text, list) else text
+        sealed = optional(fields_of(given).get("encrypted"))
+        if (isinstance(text, str) and text) or sealed:
+            yield ThinkingBlock(thinking=optional(text) or "", thinking_signature=sealed, redacted=not text)
+    if isinstance(item.get("response"), str) and item["response"]:
+        yield TextBlock(text=item["response"])
+    for call in _list(item.get("toolCalls")):
+        if isinstance(call, dict):
+            yield pairs.call(call.get("id"), call.get("name"), call.get("arguments"))
+
+
+def _results(blocks: list[Any], metadata: dict[str, Any], pairs: Pairing, when: int | None) -> Iterator[Any]:
+    results = fields_of(metadata.get("toolCallResults"))
+    for block in blocks:
+        given = results.get(getattr(block, "id", ""))
+        if isinstance(given, dict):
+            content = tuple(found for part in _list(given.get("content")) for found in _given(part))
+            yield pairs.result(block.id, block.name, content, given.get("isError"), timestamp=when)
+
+
+def _given(part: Any) -> Iterator[Block]:
+    """A part of a result: text, a tree of prompt pieces, or data."""
+    value = fields_of(part).get("value")
+    if isinstance(value, str):
+        yield TextBlock(text=value)
+    elif isinstance(value, dict) and isinstance(value.get("node"), dict):
+        yield TextBlock(text="".join(_pieces(value["node"])).removeprefix("\n"))
+    data, mime = fields_of(part).get("data"), optional(fields_of(part).get("mimeType"))
+    data = data.get("$base64") if isinstance(data, dict) else data
+    if isinstance(data, str) and (mime or "").startswith("image/"):
+        yield ImageBlock(data=data, mime_type=mime)
+
+
+def _pieces(node: dict[str, Any]) -> Iterator[str]:
+    """The texts of a prompt-tsx tree: nodes of type 2 are text, the others hold children."""
+    if isinstance(node.get("text"), str):
+        yield ("\n" if node.get("lineBreakBefore") else "") + node["text"]
+    for child in _list(node.get("children")):
+        if isinstance(child, dict):
+            yield from _pieces(child)
+
+
+def _shown(parts: list[Any]) -> Iterator[Block]:
+    """What the program shows as the answer."""
+    for part in parts:
+        kind = fields_of(part).get("kind")
+        value = part.get("value") if isinstance(part, dict) else part
+        if kind is None and isinstance(value, str):
+            yield TextBlock(text=value)
+        elif kind == "markdownContent" and isinstance(fields_of(part.get("content")).get("value"), str):
+            yield TextBlock(text=part["content"]["value"])
+        elif kind == "thinking" and isinstance(value, str) and value:
+            yield ThinkingBlock(thinking=value)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+# --- the log ---------------------------------------------------------------------------------------------------------
+
+STATE, SET, APPEND, DELETE = 0, 1, 2, 3  # kinds of lines
+
+
+def _state(lines: list[Any]) -> Any:
+    """The session after all lines. Values are shared with the lines, the containers on their paths are not."""
+    state: Any = None
+    for line in lines:
+        kind, value = line.get("kind"), line.get("v")
+        if kind == STATE:
+            state = _copied(value)
+            continue
+        path = line.get("k")
+        if kind not in (SET, APPEND, DELETE) or not isinstance(path, list) or not path:
+            continue
+        where: Any = state
+        for step in path[:-1]:
+            where = where[step]
+        if kind == SET:
+            where[path[-1]] = _copied(value)
+        elif kind == DELETE:
+            where.pop(path[-1], None)
+        else:
+            items = where.setdefault(path[-1], []) if isinstance(where, dict) else where[path[-1]]
+            if isinstance(line.get("i"), int):
+                del items[line["i"] :]
+            items.extend(_copied(value) if isinstance(value, list) else [])
+    return state
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
+
+
+def _is_log(value: Any) -> bool:
+    first = value[0] if isinstance(value, list) and value else None
+    return isinstance(first, dict) and first.get("kind") == STATE and _is_session(first.get("v"))
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+
+def _is_session(value: Any) -> bool:
+    requests = value.get("requests") if isinstance(value, dict) else None
+    if not isinstance(requests, list):
+        return False
+    named = any(key in value for key in ("responderUsername", "initialLocation", "sessionId", "requesterUsername"))
+    return named and all(isinstance(item, dict) and "message" in item for item in requests)
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One session."""
+    body = _body_of(data)
+    session = _state(body) if _is_log(body) else body
+    if not _is_session(session):
+        raise BadWire(API, "expected a session with `requests`", "$.requests")
+    pairs = Pairing()
+    requests = session["requests"]
+    entries = tuple(Entry(message=message) for request in requests for message in _messages(request, pairs))
+    models = [optional(request.get("modelId")) for request in requests]
+    model = next((model for model in reversed(models) if model), None)
+    title = optional(session.get("customTitle")) or optional(session.get("title"))
+    named = ModelDescriptor(id=model) if model else None
+    return templates.keep(Conversation(entries=entries, title=title, model=named), body, API, lines=_is_log(body))
+
+
+def _body_of(data: Any) -> Any:
+    body = document_of(data, API)
+    return Lines([body]) if isinstance(body, dict) and _is_log([body]) else body
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The session that was read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a document is a session, or the log of one."""
+    if _is_session(value):
+        return "`requests` of a chat session"
+    if _is_log(value if isinstance(value, list) else [value]):
+        return "a log whose first state has `requests`"
+    return None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=20)

@@ -1,0 +1,212 @@
+"""Cursor: the lines of an agent's transcript, and the chats in its database `state.vscdb`.
+
+A line has a `role` and a `message` whose `content` is text or blocks in Anthropic's style; results of tools stand in
+lines of the user. In the database a chat is `composerData:ID` with its messages beside it, one `bubbleId:ID:BUBBLE`
+each; a bubble of type 1 is the person's, of type 2 the model's, and a call stands in its bubble with its result. A
+document of the database is `{"composer": …, "bubbles": […]}`, which is also what a chat goes back to.
+"""
+
+import sqlite3
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ...values import jsontext
+from ...values.errors import FormatError
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import Block, ImageBlock, TextBlock, ThinkingBlock, UserMessage
+from ...values.request import Conversation, Entry, ModelDescriptor
+from ..residual import fields_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+from .reading import Pairing, anthropic_items, asked, document_of, kept_record, plain_usage, rounds, seconds
+from .records import lines_of, milliseconds
+
+API = "cursor"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+PERSON, MODEL = 1, 2  # kinds of bubbles
+
+
+# --- lines -----------------------------------------------------------------------------------------------------------
+
+
+def _line_messages(line: dict[str, Any], pairs: Pairing) -> list[Any]:
+    message, when = fields_of(line.get("message")), _moment(line)
+    role = line.get("role") or message.get("role")
+    if role not in ("user", "assistant"):
+        return [kept_record(API, str(role or line.get("type") or "line"), line)]
+    content = message.get("content")
+    if isinstance(content, str) and role == "user":
+        return [UserMessage(content=content, timestamp=when)]
+    items = anthropic_items(content, API, pairs, when)
+    if role == "user":
+        return asked(items, timestamp=when)
+    return rounds(items, timestamp=when, model=optional(message.get("model")) or optional(line.get("model")))
+
+
+def _moment(record: dict[str, Any]) -> int | None:
+    for key in ("timestamp", "createdAt"):
+        found = milliseconds(record.get(key)) if isinstance(record.get(key), str) else seconds(record.get(key))
+        if found is not None:
+            return found
+    return None
+
+
+# --- the database ----------------------------------------------------------------------------------------------------
+
+
+def _bubble_messages(bubble: dict[str, Any], pairs: Pairing, model: str | None) -> list[Any]:
+    when = _moment(bubble) or _moment(fields_of(bubble.get("timingInfo")))
+    text = optional(bubble.get("text")) or ""
+    if bubble.get("type") == PERSON:
+        return [UserMessage(content=(*_pictures(bubble), TextBlock(text=text)), timestamp=when)]
+    if bubble.get("type") != MODEL:
+        return [kept_record(API, "bubble", bubble)]
+    items: list[Any] = []
+    for thought in (bubble.get("thinking"), *_list(bubble.get("allThinkingBlocks"))):
+        given = thought.get("text") if isinstance(thought, dict) else thought
+        if isinstance(given, str) and given:
+            items.append(
+                ThinkingBlock(thinking=given, thinking_signature=optional(fields_of(thought).get("signature")))
+            )
+    if text:
+        items.append(TextBlock(text=text))
+    items += _tool(fields_of(bubble.get("toolFormerData")), pairs, when)
+    counts, about = fields_of(bubble.get("tokenCount")), fields_of(bubble.get("modelInfo"))
+    model = optional(bubble.get("modelType")) or optional(about.get("modelName")) or model
+    usage = plain_usage(counts.get("inputTokens"), counts.get("outputTokens"))
+    return rounds(items, {"usage": usage}, timestamp=when, model=model)
+
+
+def _tool(data: dict[str, Any], pairs: Pairing, when: int | None) -> Iterator[Any]:
+    if not isinstance(data.get("name"), str):
+        return
+    given = data.get("rawArgs") if data.get("rawArgs") else data.get("params")
+    yield pairs.call(data.get("toolCallId"), data["name"], given)
+    result = data.get("result")
+    if isinstance(result, str) or data.get("status") in ("completed", "error", "cancelled"):
+        content = result if isinstance(result, str) else None
+        yield pairs.result(data.get("toolCallId"), data["name"], content, data.get("status") == "error", timestamp=when)
+
+
+def _pictures(bubble: dict[str, Any]) -> Iterator[Block]:
+    for image in _list(bubble.get("images")):
+        if isinstance(image, dict) and isinstance(image.get("data"), str):
+            yield ImageBlock(data=image["data"], mime_type=optional(image.get("mimeType")) or "image/png")
+        elif isinstance(image, dict) and isinstance(image.get("path"), str):
+            yield ImageBlock(file_id=image["path"])
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _decode_chat(body: dict[str, Any]) -> Conversation:
+    composer, pairs = fields_of(body.get("composer")), Pairing()
+    named = optional(fields_of(composer.get("modelConfig")).get("modelName"))
+    messages: list[Any] = []
+    for bubble in _list(body.get("bubbles")):
+        messages += _bubble_messages(bubble, pairs, named) if isinstance(bubble, dict) else []
+    conversation = Conversation(
+        entries=tuple(Entry(message=message) for message in messages),
+        title=optional(composer.get("name")),
+        model=ModelDescriptor(id=named) if named else None,
+    )
+    return templates.keep(conversation, body, API)
+
+
+def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
+    """The chats of a `state.vscdb`: the composers of today, and the panel's tabs of old versions."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if tables.isdisjoint({"cursorDiskKV", "ItemTable"}):
+        return None
+    found = [*_composers(connection)] if "cursorDiskKV" in tables else []
+    if "ItemTable" in tables:
+        found += _tabs(connection)
+    return found if found or "cursorDiskKV" in tables else None
+
+
+def _composers(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
+    rows = "SELECT key, value FROM cursorDiskKV WHERE key >= ? AND key < ? ORDER BY rowid"
+    for key, value in connection.execute(rows, ("composerData:", "composerData;")).fetchall():
+        composer = _json(value)
+        if not isinstance(composer, dict):
+            continue
+        id = key.partition(":")[2]
+        stored = {
+            name.rpartition(":")[2]: bubble
+            for name, text in connection.execute(rows, (f"bubbleId:{id}:", f"bubbleId:{id};"))
+            if isinstance(bubble := _json(text), dict)
+        }
+        headers = _list(composer.get("fullConversationHeadersOnly"))
+        order = [header["bubbleId"] for header in headers if isinstance(header, dict) and "bubbleId" in header]
+        bubbles = [stored[name] for name in order if name in stored] if headers else list(stored.values())
+        bubbles = bubbles or [item for item in _list(composer.get("conversation")) if isinstance(item, dict)]
+        if bubbles:
+            yield {"composer": {"composerId": id, **composer}, "bubbles": bubbles}
+
+
+def _tabs(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
+    rows = connection.execute(
+        "SELECT value FROM ItemTable WHERE key LIKE 'workbench.panel.aichat.view.aichat.chatdata%'"
+    )
+    for (value,) in rows.fetchall():
+        for tab in _list(fields_of(_json(value)).get("tabs")):
+            bubbles = [
+                {**bubble, "type": PERSON if bubble.get("type") == "user" else MODEL}
+                for bubble in _list(fields_of(tab).get("bubbles"))
+                if isinstance(bubble, dict)
+            ]
+            if bubbles:
+                yield {"composer": {"name": tab.get("chatTitle"), "composerId": tab.get("tabId")}, "bubbles": bubbles}
+
+
+def _json(value: Any) -> Any:
+    try:
+        return jsontext.read(value) if isinstance(value, str | bytes) else None
+    except FormatError:
+        return None
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """The lines of a transcript, or a chat of the database."""
+    body = document_of(data, API)
+    if isinstance(body, dict) and "bubbles" in body:
+        return _decode_chat(body)
+    lines = lines_of(body, API)
+    pairs = Pairing()
+    entries = tuple(Entry(message=message) for line in lines for message in _line_messages(line, pairs))
+    return templates.keep(Conversation(entries=entries), lines, API, lines=True)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The lines or the chat that were read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def _is_line(value: Any) -> bool:
+    if not isinstance(value, dict) or value.get("role") not in ("user", "assistant"):
+        return False
+    message = value.get("message")
+    return isinstance(message, dict) and isinstance(message.get("content"), str | list) and "type" not in value
+
+
+def detect(value: Any) -> str | None:
+    """Whether a document is a transcript: lines whose role stands beside the message."""
+    if isinstance(value, dict) and isinstance(value.get("bubbles"), list) and isinstance(value.get("composer"), dict):
+        return "`bubbles` beside a `composer`"
+    lines = [value] if isinstance(value, dict) else value
+    if isinstance(lines, list) and lines and all(map(_is_line, lines)):
+        return "lines of a `role` and a `message` with `content`"
+    return None
+
+
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, database=database, lines=True, writable=False, rank=30
+)

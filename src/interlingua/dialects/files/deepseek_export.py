@@ -1,0 +1,131 @@
+"""DeepSeek: a conversation of its data export, a `mapping` of nodes whose messages are `fragments`.
+
+The tree is that of ChatGPT's export, without a current node: the last leaf is where it stands. A fragment is a REQUEST
+of the person, a RESPONSE of the model, or what it thought (THINK); others are what the model looked up.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, Block, OpaqueBlock, TextBlock, ThinkingBlock, UserMessage
+from ...values.request import Conversation, ModelDescriptor
+from ..residual import body_of, fields_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+from .reading import Node, ending, entries_of
+from .records import milliseconds
+
+API = "deepseek-export"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+
+def _nodes(mapping: dict[str, Any]) -> Iterator[Node]:
+    for key, node in mapping.items():
+        record = node.get("message")
+        yield (
+            optional(node.get("id")) or key,
+            optional(node.get("parent")),
+            [*_messages(record)] if isinstance(record, dict) else [],
+        )
+
+
+def _messages(record: dict[str, Any]) -> Iterator[Any]:
+    when, model = milliseconds(record.get("inserted_at")), optional(record.get("model")) or None
+    fragments = record.get("fragments")
+    asked: list[Block] = []
+    answered: list[Block] = []
+    for fragment in fragments if isinstance(fragments, list) else _older(record):
+        kind, text = fields_of(fragment).get("type"), fields_of(fragment).get("content")
+        if kind == "REQUEST" and isinstance(text, str):
+            asked.append(TextBlock(text=text))
+        elif kind == "THINK" and isinstance(text, str):
+            answered.append(ThinkingBlock(thinking=text))
+        elif kind == "RESPONSE" and isinstance(text, str):
+            answered.append(TextBlock(text=text))
+        elif fragment is not None:
+            answered.append(OpaqueBlock(dialect=API, value=fragment))
+    if asked or not answered:
+        yield UserMessage(content=tuple(asked), timestamp=when)
+    if answered:
+        yield AssistantMessage(content=tuple(answered), model=model, timestamp=when)
+
+
+def _older(record: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    """The same of exports before fragments: a role with `content` and `reasoning_content`."""
+    if str(record.get("role")).upper() == "USER":
+        return [{"type": "REQUEST", "content": record.get("content")}]
+    thought = record.get("reasoning_content") or record.get("thinking_content")
+    return [
+        *([{"type": "THINK", "content": thought}] if thought else []),
+        {"type": "RESPONSE", "content": record.get("content")},
+    ]
+
+
+def _is_conversation(value: Any) -> bool:
+    mapping = value.get("mapping") if isinstance(value, dict) else None
+    if not isinstance(mapping, dict) or not all(isinstance(node, dict) for node in mapping.values()):
+        return False
+    messages = [fields_of(node.get("message")) for node in mapping.values()]
+    if any("author" in message for message in messages):  # ChatGPT's
+        return False
+    return any("fragments" in message or "reasoning_content" in message for message in messages) or (
+        "inserted_at" in value and not any(messages)
+    )
+
+
+def split(value: Any) -> list[Any] | None:
+    """The conversations of a whole export, if it holds several."""
+    return value if isinstance(value, list) and len(value) > 1 and all(map(_is_conversation, value)) else None
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One conversation, in the export's list of one or by itself."""
+    body = body_of(data, API)
+    wire = body[0] if isinstance(body, list) and len(body) == 1 else body
+    if split(wire):
+        raise BadWire(API, f"an export of {len(wire)} conversations: take one of them")
+    if not _is_conversation(wire):
+        raise BadWire(API, "expected a `mapping` of nodes whose messages have `fragments`", "$.mapping")
+    entries = entries_of(_nodes(wire["mapping"]))
+    models = [entry.message.model for entry in entries if isinstance(entry.message, AssistantMessage)]
+    model = next((model for model in reversed(models) if model), None)
+    conversation = Conversation(
+        entries=entries,
+        head=ending(entries, wire.get("current_node")),
+        title=optional(wire.get("title")),
+        model=ModelDescriptor(id=model, provider="deepseek") if model else None,
+    )
+    return templates.keep(conversation, body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The conversation as it stood in the export."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a document is an export, or one conversation of it."""
+    values = value if isinstance(value, list) else [value]
+    if values and all(map(_is_conversation, values)):
+        return "a `mapping` of nodes whose messages have `fragments`"
+    return None
+
+
+def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
+    """The conversations of an export as it is downloaded: `conversations.json` beside `user.json`."""
+    for name in members:
+        if name.rpartition("/")[2] == "conversations.json":
+            value = body_of(members[name], API)
+            if isinstance(value, list) and value and all(map(_is_conversation, value)):
+                return value
+    return None
+
+
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, split=split, archive=archive, writable=False, rank=20
+)

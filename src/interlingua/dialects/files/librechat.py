@@ -1,0 +1,146 @@
+"""LibreChat: an exported conversation, a tree of messages that is flat (`parentMessageId`) or nested (`children`).
+
+A message of old versions has its `text`; newer answers have `content` parts, in which a call stands with its output.
+The tree begins at a parent of zeros, and the last message is where it stands.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import ImageBlock, OpaqueBlock, TextBlock, ThinkingBlock, UserMessage
+from ...values.request import Conversation, ModelDescriptor
+from ..residual import body_of, fields_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+from .reading import Node, Pairing, entries_of, image_of, plain_usage, rounds
+from .records import milliseconds
+
+API = "librechat"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+
+def _nodes(messages: list[Any], pairs: Pairing, before: str | None = None) -> Iterator[Node]:
+    for record in messages:
+        if not isinstance(record, dict):
+            continue
+        id = optional(record.get("messageId"))
+        parent = optional(record.get("parentMessageId")) if "parentMessageId" in record else before
+        yield id, parent, _messages(record, pairs)
+        if isinstance(record.get("children"), list):
+            yield from _nodes(record["children"], pairs, id)
+        else:
+            before = id
+
+
+def _messages(record: dict[str, Any], pairs: Pairing) -> list[Any]:
+    when, text = milliseconds(record.get("createdAt")), record.get("text")
+    parts = record.get("content")
+    items = [*_items(parts, pairs, when)] if isinstance(parts, list) else []
+    if isinstance(text, str) and (text or not items) and not any(isinstance(item, TextBlock) for item in items):
+        items.append(TextBlock(text=text))
+    if _is_users(record):
+        return [UserMessage(content=(*_pictures(record), *items), timestamp=when)]
+    counts = fields_of(record.get("usage"))
+    return rounds(
+        items,
+        {"usage": plain_usage(counts.get("input_tokens"), counts.get("output_tokens"))},
+        timestamp=when,
+        model=optional(record.get("model")) or None,
+        error_message=(optional(text) or "error") if record.get("error") is True else None,
+    )
+
+
+def _is_users(record: dict[str, Any]) -> bool:
+    made = record.get("isCreatedByUser")
+    return made if isinstance(made, bool) else str(record.get("sender")).lower() == "user"
+
+
+def _items(parts: list[Any], pairs: Pairing, when: int | None) -> Iterator[Any]:
+    for part in parts:
+        kind = part.get("type") if isinstance(part, dict) else None
+        value = part.get(kind) if isinstance(kind, str) else None
+        value = value["value"] if isinstance(value, dict) and isinstance(value.get("value"), str) else value
+        if kind == "text" and isinstance(value, str):
+            yield TextBlock(text=value)
+        elif kind == "think" and isinstance(value, str):
+            yield ThinkingBlock(thinking=value)
+        elif kind == "tool_call" and isinstance(value, dict):
+            yield from _call(value, pairs, when)
+        elif kind == "image_file" and isinstance(value, dict) and isinstance(value.get("file_id"), str):
+            yield ImageBlock(file_id=value["file_id"])
+        elif kind == "image_url" and (found := image_of(value)) is not None:
+            yield found
+        elif part is not None:
+            yield OpaqueBlock(dialect=API, value=part)
+
+
+def _call(call: dict[str, Any], pairs: Pairing, when: int | None) -> Iterator[Any]:
+    function = fields_of(call.get("function")) or call
+    name, given = function.get("name"), function.get("args") if "args" in function else function.get("arguments")
+    yield pairs.call(call.get("id"), name, given)
+    output = function.get("output") if "output" in function else call.get("output")
+    if isinstance(output, str):
+        yield pairs.result(call.get("id"), name, output, timestamp=when)
+
+
+def _pictures(record: dict[str, Any]) -> Iterable[ImageBlock]:
+    for item in record.get("files") or ():
+        kind, id = fields_of(item).get("type"), fields_of(item).get("file_id")
+        if isinstance(kind, str) and kind.startswith("image/") and isinstance(id, str):
+            yield ImageBlock(file_id=id, mime_type=kind)
+
+
+def _messages_in(value: Any) -> list[Any] | None:
+    if not isinstance(value, dict) or not isinstance(value.get("conversationId"), str):
+        return None
+    messages = value.get("messages") if "messages" in value else value.get("messagesTree")
+    if not isinstance(messages, list):
+        return None
+    return messages if all(isinstance(item, dict) and "messageId" in item for item in messages) else None
+
+
+def split(value: Any) -> list[Any] | None:
+    """The conversations of a list of several."""
+    several = isinstance(value, list) and len(value) > 1 and all(_messages_in(item) is not None for item in value)
+    return value if several else None
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One exported conversation."""
+    body = body_of(data, API)
+    wire = body[0] if isinstance(body, list) and len(body) == 1 else body
+    if split(wire):
+        raise BadWire(API, f"{len(wire)} conversations: take one of them")
+    messages = _messages_in(wire)
+    if messages is None:
+        raise BadWire(API, "expected `messages` with a `messageId` beside a `conversationId`", "$.messages")
+    options = fields_of(wire.get("options"))
+    model = optional(options.get("model")) or optional(wire.get("model"))
+    conversation = Conversation(
+        entries=entries_of(_nodes(messages, Pairing())),
+        title=optional(wire.get("title")),
+        system=optional(options.get("promptPrefix")) or optional(options.get("system")) or None,
+        model=ModelDescriptor(id=model) if model else None,
+    )
+    return templates.keep(conversation, body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The conversation as it was exported."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a document is an exported conversation, or a list of them."""
+    values = value if isinstance(value, list) else [value]
+    if values and all(_messages_in(item) is not None for item in values):
+        return "`messages` with a `messageId` beside a `conversationId`"
+    return None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)

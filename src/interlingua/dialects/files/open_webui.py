@@ -1,0 +1,132 @@
+"""Open WebUI: a chat with its `history`, a tree of messages by id that stands at `currentId`.
+
+An export is a list of rows with the chat in `chat`; a downloaded chat is the row or the chat itself. `messages` repeats
+the path of the tree. What models thought and which tools ran stands as HTML inside the text of an answer, as the
+program shows it. `usage` is in the words of whoever served the model.
+"""
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, Block, SystemMessage, TextBlock, UserMessage
+from ...values.request import Conversation, ModelDescriptor
+from ..residual import body_of, fields_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+from .reading import Node, Pairing, ending, entries_of, image_of, kept_record, openai_usage, result_content, seconds
+
+API = "open-webui"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+
+def _nodes(messages: Iterable[tuple[str | None, Any]]) -> Iterable[Node]:
+    pairs = Pairing()
+    before: str | None = None
+    for key, record in messages:
+        if isinstance(record, dict):
+            id = optional(record.get("id")) or key
+            yield id, optional(record.get("parentId")) if "parentId" in record else before, [_message(record, pairs)]
+            before = id
+
+
+def _message(record: dict[str, Any], pairs: Pairing) -> Any:
+    role, when = record.get("role"), seconds(record.get("timestamp"))
+    content = record.get("content")
+    if role == "tool":
+        return pairs.result(
+            record.get("tool_call_id"), record.get("name"), result_content(content, API), timestamp=when
+        )
+    blocks: list[Block] = [*_pictures(record), *_texts(content)]
+    if role == "system":
+        return SystemMessage(content=tuple(blocks), timestamp=when)
+    if role == "user":
+        plain = isinstance(content, str) and len(blocks) == 1
+        return UserMessage(content=content if plain else tuple(blocks), timestamp=when)
+    if role != "assistant":
+        return kept_record(API, str(role), record)
+    for call in record.get("tool_calls") or ():
+        function = fields_of(fields_of(call).get("function"))
+        blocks.append(pairs.call(fields_of(call).get("id"), function.get("name"), function.get("arguments")))
+    failure = fields_of(record.get("error"))
+    return AssistantMessage(
+        content=tuple(blocks),
+        model=optional(record.get("model")) or None,
+        usage=openai_usage(record.get("usage") or record.get("info")),
+        error_message=optional(failure.get("content")) or optional(failure.get("message")),
+        timestamp=when,
+    )
+
+
+def _texts(content: Any) -> Iterable[Block]:
+    if isinstance(content, str):
+        yield TextBlock(text=content)
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            yield TextBlock(text=part["text"])
+        elif isinstance(part, dict) and (found := image_of(part.get("image_url"))):
+            yield found
+
+
+def _pictures(record: dict[str, Any]) -> Iterable[Block]:
+    for item in record.get("files") or ():
+        if isinstance(item, dict) and item.get("type") == "image" and (found := image_of(item.get("url"))):
+            yield found
+
+
+def _chat_of(value: Any) -> dict[str, Any] | None:
+    """The chat in a row of an export, or the chat itself."""
+    if not isinstance(value, dict):
+        return None
+    chat = value["chat"] if isinstance(value.get("chat"), dict) else value
+    history = chat.get("history")
+    return chat if isinstance(history, dict) and isinstance(history.get("messages"), dict) else None
+
+
+def split(value: Any) -> list[Any] | None:
+    """The chats of a whole export, if it holds several."""
+    return value if isinstance(value, list) and len(value) > 1 and all(map(_chat_of, value)) else None
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One chat: a row of an export, in its list of one, or the chat itself."""
+    body = body_of(data, API)
+    row = body[0] if isinstance(body, list) and len(body) == 1 else body
+    if split(row):
+        raise BadWire(API, f"an export of {len(row)} chats: take one of them")
+    chat = _chat_of(row)
+    if chat is None:
+        raise BadWire(API, "expected a chat whose `history` has `messages` by id", "$.history")
+    entries = entries_of(_nodes(chat["history"]["messages"].items()))
+    title = optional(chat.get("title")) if "title" in chat else optional(row.get("title"))
+    models = chat.get("models")
+    model = models[0] if isinstance(models, list) and models and isinstance(models[0], str) else None
+    conversation = Conversation(
+        entries=entries,
+        head=ending(entries, chat["history"].get("currentId")),
+        title=title,
+        system=optional(fields_of(chat.get("params")).get("system")) or optional(chat.get("system")) or None,
+        model=ModelDescriptor(id=model) if model else None,
+    )
+    return templates.keep(conversation, body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The chat as it stood in the export."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a document is a chat or an export of chats."""
+    if _chat_of(value):
+        return "a chat with a `history` of `messages` by id"
+    if isinstance(value, list) and value and all(map(_chat_of, value)):
+        return "chats with a `history` of `messages` by id"
+    return None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)

@@ -1,0 +1,75 @@
+"""OpenAI's batch files: a line is one request (`custom_id`, `method`, `url`, `body`) or one answer (`response`).
+
+Other hosts (Groq, Together, Azure, Mistral, vLLM) write the same. An answer that failed is an answer with an error.
+platform.openai.com/docs/guides/batch
+"""
+
+import sys
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.request import Conversation, Entry
+from ..residual import an_object, body_of, fields_of, reading
+from ..wire import FileFormat
+from . import records, templates, wire_bodies
+from .wire_bodies import answer_in, failure, model_of, request_in, wire_of_answer, wire_of_request
+
+API = "openai-batch"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One line: the conversation of a request, or that of the answer alone."""
+    body = an_object(body_of(data, API), API)
+    if isinstance(body.get("body"), dict):
+        wire = wire_of_request(body["body"], body.get("url"))
+        if wire is None:
+            raise wire_bodies.refuse(API, f"a request to {body.get('url') or 'nowhere'}", "$.body")
+        return templates.keep(request_in(body["body"], wire), body, API)
+    if "response" not in body and "error" not in body:
+        raise BadWire(API, "expected a `body` or a `response` beside the `custom_id`")
+    response = fields_of(body.get("response"))
+    given = response.get("body")
+    wire = wire_of_answer(given)
+    if wire is not None:
+        answer = answer_in(given, wire)
+    elif body.get("error") or not given or "error" in fields_of(given):
+        answer = failure(body.get("error") or given)
+    else:
+        raise wire_bodies.refuse(API, "this answer", "$.response.body")
+    conversation = Conversation(entries=(Entry(message=answer),), model=model_of(answer))
+    return templates.keep(conversation, body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The line that was read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def _is_line(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("custom_id"), str | int):
+        return False
+    if isinstance(value.get("body"), dict):
+        return wire_of_request(value["body"], value.get("url")) is not None
+    given = fields_of(value.get("response")).get("body")
+    if not isinstance(given, dict) and not ("response" in value and "error" in value):
+        return False
+    return not given or wire_of_answer(given) is not None or "error" in fields_of(given)
+
+
+def split(value: Any) -> list[Any] | None:
+    """The lines of a batch, if there are several."""
+    return value if isinstance(value, list) and len(value) > 1 and all(map(_is_line, value)) else None
+
+
+def detect(value: Any) -> str | None:
+    """Whether a value is a line of a batch, or several."""
+    if _is_line(value) or (isinstance(value, list) and value and all(map(_is_line, value))):
+        return "a `custom_id` beside a request's `body` or its `response`"
+    return None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)

@@ -1,0 +1,504 @@
+"""Traces of OpenTelemetry with calls of models in them: spans in one of three vocabularies, in one of two shapes.
+
+A span's attributes name what was asked and answered as the GenAI conventions do (`gen_ai.input.messages`, or their
+events), as OpenLLMetry does (`gen_ai.prompt.0.role`), or as OpenInference does (`llm.input_messages.0.message.role`).
+Attributes are an object, flat or nested, or OTLP's list of keys and typed values. One trace is one conversation: that
+of its last call of a model outside of sub-agents, whose input is the history up to there. Messages alone, as the
+conventions write them (`role` and `parts`), are read too.
+opentelemetry.io/docs/specs/semconv/gen-ai, arize-ai.github.io/openinference/spec
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...values import jsontext
+from ...values.errors import BadWire, FormatError
+from ...values.losses import Encoded, Lines, SupportTable
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    OpaqueBlock,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from ...values.request import Conversation, Entry, ModelDescriptor
+from ..residual import fields_of, number, optional, reading, whole
+from ..wire import FileFormat
+from . import records, templates
+from .reading import Pairing, document_of, image_of, result_content
+from .records import milliseconds
+
+API = "otel"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+
+# --- spans -----------------------------------------------------------------------------------------------------------
+
+
+class _Span:
+    """One span, whichever way it is written."""
+
+    def __init__(self, wire: dict[str, Any]) -> None:
+        context = fields_of(wire.get("context")) or fields_of(wire.get("spanContext"))
+        self.id = _first(wire, "span_id", "spanId") or _first(context, "span_id", "spanId") or _first(wire, "id")
+        self.trace = _first(wire, "trace_id", "traceId") or _first(context, "trace_id", "traceId")
+        self.parent = _first(wire, "parent_id", "parentSpanId", "parent_span_id", "parentId")
+        self.attributes = _flat(_attributes(wire.get("attributes")))
+        self.start = _moment(_first(wire, "start_time", "startTime", "startTimeUnixNano", "start_time_unix_nano"))
+        self.end = _moment(_first(wire, "end_time", "endTime", "endTimeUnixNano", "end_time_unix_nano"))
+        events = wire.get("events")
+        self.events = [
+            (str(event.get("name")), _flat(_attributes(event.get("attributes"))))
+            for event in (events if isinstance(events, list) else ())
+            if isinstance(event, dict)
+        ]
+
+    @property
+    def is_model_call(self) -> bool:
+        kind = str(self.attributes.get("openinference.span.kind") or "").upper()
+        if kind:
+            return kind == "LLM"
+        operation = self.attributes.get("gen_ai.operation.name")
+        if operation is not None:
+            return operation in ("chat", "generate_content", "text_completion")
+        return any(key.startswith(_CALL_KEYS) for key in self.attributes) or any(
+            name.startswith("gen_ai.") for name, _ in self.events
+        )
+
+    @property
+    def model(self) -> str | None:
+        names = ("gen_ai.response.model", "llm.model_name", "gen_ai.request.model", "llm.request.model")
+        return next((found for name in names if (found := optional(self.attributes.get(name)))), None)
+
+    def usage(self) -> Usage | None:
+        """The input includes what was read from the cache or written to it, in all three vocabularies."""
+        counts = {
+            bucket: next((found for name in names if (found := whole(self.attributes.get(name))) is not None), None)
+            for bucket, names in _COUNTS.items()
+        }
+        if counts["input"] is None and counts["output"] is None:
+            return None
+        read, written = counts["read"] or 0, counts["written"] or 0
+        fresh = max((counts["input"] or 0) - read - written, 0)
+        return Usage.of(
+            fresh, counts["output"] or 0, cache_read=read, cache_write=written, reasoning=counts["reasoning"]
+        )
+
+
+_CALL_KEYS = (
+    "llm.input_messages",
+    "llm.output_messages",
+    "gen_ai.input.messages",
+    "gen_ai.output.messages",
+    "gen_ai.prompt",
+    "gen_ai.completion",
+)
+_COUNTS = {
+    "input": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
+    "output": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
+    "read": (
+        "gen_ai.usage.cache_read.input_tokens",
+        "gen_ai.usage.cache_read_input_tokens",
+        "llm.token_count.prompt_details.cache_read",
+    ),
+    "written": (
+        "gen_ai.usage.cache_creation.input_tokens",
+        "gen_ai.usage.cache_creation_input_tokens",
+        "llm.token_count.prompt_details.cache_write",
+    ),
+    "reasoning": ("gen_ai.usage.reasoning.output_tokens", "llm.token_count.completion_details.reasoning"),
+}
+
+
+def _first(wire: Mapping[str, Any], *keys: str) -> Any:
+    return next((wire[key] for key in keys if wire.get(key) not in (None, "")), None)
+
+
+def _moment(value: Any) -> int | None:
+    """ISO 8601, seconds, milliseconds or nanoseconds, the last also as text, or seconds and nanoseconds."""
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(part, int) for part in value):
+        return int(value[0] * 1000 + value[1] // 1_000_000)
+    if isinstance(value, str) and value.isdigit() and len(value) < 30:
+        value = int(value)
+    given = number(value)
+    if given is None or given != given or abs(given) > 1e20:
+        return milliseconds(value)
+    scale = next((scale for limit, scale in ((1e17, 1e-6), (1e14, 1e-3), (1e11, 1)) if abs(given) > limit), 1000)
+    return round(given * scale)
+
+
+def _attributes(wire: Any) -> dict[str, Any]:
+    """Attributes as an object; OTLP has a list of keys and typed values."""
+    if isinstance(wire, dict):
+        return wire
+    items = wire if isinstance(wire, list) else []
+    return {item["key"]: _typed(item.get("value")) for item in items if isinstance(fields_of(item).get("key"), str)}
+
+
+def _typed(value: Any) -> Any:
+    if not isinstance(value, dict) or len(value) != 1:
+        return value
+    ((kind, inner),) = value.items()
+    if kind == "intValue" and isinstance(inner, str) and inner.lstrip("-").isdigit() and len(inner) < 30:
+        return int(inner)
+    if kind == "arrayValue":
+        return [_typed(item) for item in fields_of(inner).get("values") or ()]
+    if kind == "kvlistValue":
+        return _attributes(fields_of(inner).get("values"))
+    return inner
+
+
+def _flat(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Nested attributes under joined names; lists of messages stay as they are."""
+    found: dict[str, Any] = {}
+
+    def walk(prefix: str, value: Any) -> None:
+        if isinstance(value, dict) and prefix not in _WHOLE and value:
+            for key, item in value.items():
+                walk(f"{prefix}.{key}" if prefix else str(key), item)
+        elif isinstance(value, list) and prefix.endswith(("_messages", "tool_calls", "message.contents")):
+            for at, item in enumerate(value):
+                walk(f"{prefix}.{at}", item)
+        else:
+            found[prefix] = value
+
+    walk("", attributes)
+    return found
+
+
+_WHOLE = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions")
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def _messages_of(span: _Span, pairs: Pairing) -> tuple[list[Any], list[Any]]:
+    """What was asked and what was answered, in the vocabulary that the span has."""
+    attributes = span.attributes
+    if any(key in attributes for key in _WHOLE):
+        system = [_instruction(_json(attributes.get("gen_ai.system_instructions")))]
+        asked, answered = (_listed(attributes.get(key)) for key in _WHOLE[:2])
+        return (
+            [*filter(None, system), *(message for item in asked for message in _genai(item, pairs, span, False))],
+            [message for item in answered for message in _genai(item, pairs, span, True)],
+        )
+    if any(key.startswith(("llm.input_messages.", "llm.output_messages.")) for key in attributes):
+        asked = [_inference(item, pairs, span, False) for item in _numbered(attributes, "llm.input_messages.")]
+        told = [_inference(item, pairs, span, True) for item in _numbered(attributes, "llm.output_messages.")]
+        return asked, told
+    if any(key.startswith(("gen_ai.prompt.", "gen_ai.completion.")) for key in attributes):
+        asked = [_llmetry(item, pairs, span, False) for item in _numbered(attributes, "gen_ai.prompt.")]
+        told = [_llmetry(item, pairs, span, True) for item in _numbered(attributes, "gen_ai.completion.")]
+        return asked, told
+    return _in_events(span, pairs)
+
+
+def _numbered(attributes: dict[str, Any], prefix: str) -> list[dict[str, Any]]:
+    """Objects whose fields stand in attributes of their number: `prefix.0.field`."""
+    found: dict[int, dict[str, Any]] = {}
+    for key, value in attributes.items():
+        if key.startswith(prefix):
+            at, _, field = key[len(prefix) :].partition(".")
+            if at.isdigit() and len(at) < 9:
+                found.setdefault(int(at), {})[field] = value
+    return [found[at] for at in sorted(found)]
+
+
+def _made(role: Any, blocks: list[Block], span: _Span, answered: bool, stop: Any = None) -> Any:
+    """A message of a role; the answer of the span has its model, its usage and its time."""
+    if role in ("system", "developer"):
+        return SystemMessage(content=tuple(blocks), developer=role == "developer")
+    if answered:
+        return AssistantMessage(
+            content=tuple(blocks),
+            model=span.model,
+            usage=span.usage(),
+            timestamp=span.end or span.start,
+            stop_detail=optional(stop),
+        )
+    if role in ("assistant", "model", "ai"):
+        return AssistantMessage(content=tuple(blocks))
+    return UserMessage(content=tuple(blocks))
+
+
+def _inference(item: dict[str, Any], pairs: Pairing, span: _Span, answered: bool) -> Any:
+    """A message in the vocabulary of OpenInference."""
+    item = {key.removeprefix("message."): value for key, value in item.items()}
+    blocks: list[Block] = [TextBlock(text=item["content"])] if isinstance(item.get("content"), str) else []
+    for part in _numbered(item, "contents."):
+        text = part.get("message_content.text")
+        thought = part.get("message_content.type") in ("reasoning", "thinking")
+        url = part.get("message_content.image.image.url")
+        if isinstance(text, str):
+            blocks.append(ThinkingBlock(thinking=text) if thought else TextBlock(text=text))
+        elif (found := image_of(url)) is not None:
+            blocks.append(found)
+    if item.get("role") == "tool":
+        return pairs.result(item.get("tool_call_id"), item.get("name"), tuple(blocks))
+    for call in _numbered(item, "tool_calls."):
+        name, given = call.get("tool_call.function.name"), call.get("tool_call.function.arguments")
+        blocks.append(pairs.call(call.get("tool_call.id"), name, given))
+    return _made(item.get("role"), blocks, span, answered)
+
+
+def _llmetry(item: dict[str, Any], pairs: Pairing, span: _Span, answered: bool) -> Any:
+    """A message in the vocabulary of OpenLLMetry."""
+    content = item.get("content")
+    parts = _json(content) if isinstance(content, str) and content[:1] == "[" else None
+    blocks: list[Block] = []
+    if isinstance(parts, list) and parts and all(isinstance(part, dict) and "type" in part for part in parts):
+        blocks += [block for part in parts for block in _part(part, pairs) if not isinstance(block, ToolResultMessage)]
+    elif isinstance(content, str) and content:
+        blocks.append(TextBlock(text=content))
+    if item.get("role") == "tool":
+        return pairs.result(item.get("tool_call_id"), item.get("name"), tuple(blocks))
+    for call in _numbered(item, "tool_calls."):
+        blocks.append(pairs.call(call.get("id"), call.get("name"), call.get("arguments")))
+    return _made(item.get("role"), blocks, span, answered, item.get("finish_reason"))
+
+
+def _genai(item: Any, pairs: Pairing, span: _Span, answered: bool) -> Iterator[Any]:
+    """A message in the vocabulary of the conventions: a role and its parts, results among them."""
+    item = fields_of(item)
+    blocks: list[Block] = []
+    results: list[Any] = []
+    given = item.get("parts") if "parts" in item else item.get("content")
+    for part in given if isinstance(given, list) else [given]:
+        for found in _part(part, pairs):
+            (results if isinstance(found, ToolResultMessage) else blocks).append(found)
+    yield from results
+    if blocks or not results:
+        yield _made(item.get("role"), blocks, span, answered, item.get("finish_reason"))
+
+
+def _part(part: Any, pairs: Pairing) -> Iterator[Any]:
+    if isinstance(part, str):
+        yield TextBlock(text=part)
+        return
+    part = fields_of(part)
+    kind, content = part.get("type"), part.get("content")
+    text = content if isinstance(content, str) else part.get("text")
+    if kind in ("text", None) and isinstance(text, str):
+        yield TextBlock(text=text)
+    elif kind in ("reasoning", "thinking") and isinstance(text, str):
+        yield ThinkingBlock(thinking=text)
+    elif kind == "tool_call":
+        yield pairs.call(part.get("id"), part.get("name"), part.get("arguments"))
+    elif kind == "tool_call_response":
+        value = next((part[key] for key in ("response", "result", "content") if key in part), None)
+        content = result_content(value, API) if isinstance(value, str | list | None) else jsontext.compact(value)
+        yield pairs.result(part.get("id"), part.get("name"), content)
+    elif kind in ("blob", "uri", "file", "image_url") and part.get("modality", "image") == "image":
+        source = {"data": content, "mime_type": part.get("mime_type")} if kind == "blob" else part
+        source = part.get("uri") if kind == "uri" else part.get("image_url") if kind == "image_url" else source
+        yield image_of(source) or OpaqueBlock(dialect=API, value=part)
+    elif part:
+        yield OpaqueBlock(dialect=API, value=part)
+
+
+def _instruction(value: Any) -> SystemMessage | None:
+    parts = value if isinstance(value, list) else [value]
+    texts = [part if isinstance(part, str) else fields_of(part).get("content") for part in parts]
+    blocks = tuple(TextBlock(text=text) for text in texts if isinstance(text, str))
+    return SystemMessage(content=blocks) if blocks else None
+
+
+def _in_events(span: _Span, pairs: Pairing) -> tuple[list[Any], list[Any]]:
+    """Messages in events, as the conventions had it before they were attributes."""
+    asked: list[Any] = []
+    told: list[Any] = []
+    for name, event in span.events:
+        if name == "gen_ai.client.inference.operation.details":
+            inner = _Span({"attributes": event})
+            inner.attributes |= {key: value for key, value in span.attributes.items() if key not in inner.attributes}
+            inner.start, inner.end = span.start, span.end
+            return _messages_of(inner, pairs)
+        kind = name.removeprefix("gen_ai.").removesuffix(".message")
+        body = _json(event.get("body") or event.get("gen_ai.event.content") or event.get("event_body")) or event
+        if kind in ("user", "system", "assistant", "tool"):
+            asked.append(_chat({"role": kind, **fields_of(body)}, pairs, span, False))
+        elif kind == "choice":
+            message = fields_of(_json(fields_of(body).get("message"))) or fields_of(body)
+            told.append(_chat({"role": "assistant", **message}, pairs, span, True))
+        elif name in ("gen_ai.content.prompt", "gen_ai.content.completion"):
+            answered = name.endswith("completion")
+            given = _json(event.get("gen_ai.completion" if answered else "gen_ai.prompt"))
+            for item in given if isinstance(given, list) else ():
+                (told if answered else asked).append(_chat(fields_of(item), pairs, span, answered))
+    return asked, told
+
+
+def _chat(item: dict[str, Any], pairs: Pairing, span: _Span, answered: bool) -> Any:
+    """A message in the style of chat completions."""
+    content = item.get("content")
+    blocks = [block for part in (content if isinstance(content, list) else [content]) for block in _part(part, pairs)]
+    blocks = [block for block in blocks if not isinstance(block, ToolResultMessage)]
+    if item.get("role") == "tool":
+        return pairs.result(item.get("tool_call_id") or item.get("id"), item.get("name"), tuple(blocks))
+    for call in _listed(item.get("tool_calls")):
+        function = fields_of(fields_of(call).get("function")) or fields_of(call)
+        blocks.append(pairs.call(fields_of(call).get("id"), function.get("name"), function.get("arguments")))
+    return _made(item.get("role"), blocks, span, answered)
+
+
+def _json(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return jsontext.read(value)
+    except FormatError:
+        return None
+
+
+def _listed(value: Any) -> list[Any]:
+    found = _json(value)
+    return found if isinstance(found, list) else []
+
+
+# --- traces ----------------------------------------------------------------------------------------------------------
+
+
+def _spans_in(value: Any) -> Iterator[dict[str, Any]]:
+    """The spans of a file: a list or lines of them, OTLP's resource spans, or these in lines."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _spans_in(item)
+    elif isinstance(value, dict):
+        outer = next((key for key in _OUTER if isinstance(value.get(key), list)), None)
+        if outer is not None:
+            yield from _spans_in(value[outer])
+        elif _is_span(value):
+            yield value
+
+
+_OUTER = (
+    "resourceSpans",
+    "resource_spans",
+    "scopeSpans",
+    "scope_spans",
+    "instrumentationLibrarySpans",
+    "spans",
+)
+
+
+def _is_span(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("attributes"), dict | list):
+        return False
+    return isinstance(value.get("name"), str) and _first(value, "context", "spanId", "span_id", "trace_id") is not None
+
+
+def _is_trace(value: Any) -> bool:
+    return any(_Span(span).is_model_call for span in _spans_in(value))
+
+
+def _is_messages(value: Any) -> bool:
+    """Messages as the conventions write them: roles with typed parts."""
+    return isinstance(value, list) and bool(value) and all(map(_is_message, value))
+
+
+def _is_message(value: Any) -> bool:
+    parts = value.get("parts") if isinstance(value, dict) and isinstance(value.get("role"), str) else None
+    return (
+        isinstance(parts, list)
+        and "id" not in value
+        and all(
+            isinstance(part, dict)
+            and isinstance(part.get("type"), str)
+            and ("content" in part or part["type"] in ("tool_call", "tool_call_response"))
+            for part in parts
+        )
+    )
+
+
+def _is_call(value: Any) -> bool:
+    """The attributes of one call alone."""
+    return isinstance(value, dict) and any(_is_messages(_json(value.get(key))) for key in _WHOLE[:2])
+
+
+def split(value: Any) -> list[Any] | None:
+    """The traces of a file, if there are several."""
+    if _is_messages(value):
+        return None
+    if isinstance(value, list) and len(value) > 1 and all(map(_is_call, value)):
+        return value
+    traces: dict[Any, list[Any]] = {}
+    for span in _spans_in(value):
+        traces.setdefault(_Span(span).trace, []).append(span)
+    found = [spans for spans in traces.values() if _is_trace(spans)]
+    return found if len(found) > 1 else None
+
+
+def _conversation(spans: list[_Span]) -> Conversation:
+    """The last call outside of sub-agents; before it what it was asked, with the models and times of earlier calls."""
+    calls = [span for span in spans if span.is_model_call]
+    depths = {span.id: _depth(span, {one.id: one for one in spans}) for span in calls}
+    top = min(depths.values())
+    outer = sorted((span for span in calls if depths[span.id] == top), key=lambda span: span.start or 0)
+    last = outer[-1]
+    pairs = Pairing()
+    asked, told = _messages_of(last, pairs)
+    answers = {_key(message): message for span in outer[:-1] for message in _messages_of(span, Pairing())[1]}
+    asked = [answers.get(_key(message), message) for message in asked]
+    system = asked.pop(0) if asked and isinstance(asked[0], SystemMessage) else None
+    texts = tuple(block for block in system.content or () if isinstance(block, TextBlock)) if system else None
+    return Conversation(
+        entries=tuple(Entry(message=message) for message in (*asked, *told)),
+        system=texts[0].text if texts is not None and len(texts) == 1 else texts or None,
+        model=ModelDescriptor(id=last.model) if last.model else None,
+    )
+
+
+def _key(message: Any) -> Any:
+    """What an answer has in common with its repetition in a later request."""
+    if not isinstance(message, AssistantMessage):
+        return id(message)
+    return message.text, tuple((call.id, call.name) for call in message.tool_calls)
+
+
+def _depth(span: _Span, spans: Mapping[Any, _Span]) -> int:
+    """How many agents and tools a span is inside of."""
+    depth, seen = 0, {span.id}
+    while (found := spans.get(span.parent)) is not None and found.id not in seen:
+        seen.add(found.id)
+        span = found
+        depth += 1
+    return depth
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One trace, the attributes of one call, or messages alone."""
+    body = document_of(data, API)
+    if _is_messages(body):
+        span, pairs = _Span({}), Pairing()
+        entries = tuple(Entry(message=message) for item in body for message in _genai(item, pairs, span, False))
+        return templates.keep(Conversation(entries=entries), body, API, lines=isinstance(body, Lines))
+    spans = [_Span(span) for span in _spans_in(body)] or ([_Span({"attributes": body})] if _is_call(body) else [])
+    if not any(span.is_model_call for span in spans):
+        raise BadWire(API, "expected spans with calls of models, or their messages")
+    return templates.keep(_conversation(spans), body, API, lines=isinstance(body, Lines))
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The spans or messages that were read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a document holds spans with calls of models, or messages of the conventions."""
+    if _is_messages(value):
+        return "messages of a `role` and typed `parts` with `content`"
+    if _is_call(value) or (isinstance(value, list) and value and all(map(_is_call, value))):
+        return "`gen_ai.input.messages` or `gen_ai.output.messages`"
+    return "spans with calls of models" if _is_trace(value) else None
+
+
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, split=split, lines=True, writable=False, rank=25
+)

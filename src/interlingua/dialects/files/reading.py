@@ -1,0 +1,313 @@
+"""What decoders of programs' files share: blocks in the style of Anthropic, trees of nodes, rounds of calls, counts.
+
+These read what a program wrote down, not what a provider accepts: names are those of the two styles with the variations
+that programs make of them, missing fields are missing, and what is not understood stays as it is in the file.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from ...values.errors import BadWire
+from ...values.folding import parse_arguments
+from ...values.losses import Lines
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    CustomMessage,
+    DocumentBlock,
+    ImageBlock,
+    OpaqueBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from ...values.request import Entry
+from ..residual import body_of, count, fields_of, number, optional, whole
+from .records import lines_of
+
+Node: TypeAlias = tuple[str | None, str | None, Sequence[Any]]  # id, parent's id, messages
+
+
+def document_of(data: Any, api: str) -> Any:
+    """The value of a file that is JSON, or the `Lines` of one that is JSON lines."""
+    if not isinstance(data, bytes | bytearray | str):
+        return data
+    try:
+        return body_of(data, api)
+    except BadWire:
+        return Lines(lines_of(data, api))
+
+
+def kept_record(api: str, kind: str, record: Any) -> Any:
+    """A message of the file's own kind, which holds a record as it is: it was never sent to a model."""
+    return CustomMessage(f"{api}:{kind}", {"record": record})
+
+
+# --- trees -----------------------------------------------------------------------------------------------------------
+
+
+def entries_of(nodes: Iterable[Node]) -> tuple[Entry, ...]:
+    """The entries of a tree's nodes, parents first; a node of several messages has its id on the last of them.
+
+    A parent that is in no node is none. A node without messages lends its place to its children.
+    """
+    given = [(id, parent, tuple(messages)) for id, parent, messages in nodes]
+    known = {id for id, _, _ in given if id is not None}
+    stands: dict[str, str | None] = {}  # node -> the entry at which it ends
+    entries: list[Entry] = []
+    for id, parent, messages in _parents_first(given, known):
+        before = stands.get(parent) if parent is not None else None
+        for at, message in enumerate(messages):
+            own = id if at == len(messages) - 1 or id is None else f"{id}#{at}"
+            entries.append(Entry(message=message, id=own, parent_id=before))
+            before = own
+        if id is not None:
+            stands[id] = before
+    return tuple(entries)
+
+
+def _parents_first(nodes: list[Any], known: set[str]) -> Iterator[Any]:
+    """The nodes in their order, but none before its parent; a circle is cut where it is entered."""
+    waiting: dict[str, list[Any]] = {}
+    done: set[str] = set()
+    for node in nodes:
+        if node[1] in known and node[1] not in done and node[1] != node[0]:
+            waiting.setdefault(node[1], []).append(node)
+            continue
+        ready = [node]
+        while ready:
+            one = ready.pop(0)
+            yield one
+            if one[0] is not None and one[0] not in done:
+                done.add(one[0])
+                ready = [*waiting.pop(one[0], ()), *ready]
+    for node in [node for rest in waiting.values() for node in rest]:
+        yield node[0], (node[1] if node[1] in done else None), node[2]
+        done.add(node[0])
+
+
+def ending(entries: Sequence[Entry], id: Any) -> str | None:
+    """The id as a head, if an entry has it."""
+    return id if isinstance(id, str) and any(entry.id == id for entry in entries) else None
+
+
+# --- rounds: what a program shows as one answer may be several responses with results between them -------------------
+
+
+class Pairing:
+    """Gives calls and results of a file the ids that they lack: results answer open calls of their name, in order."""
+
+    def __init__(self) -> None:
+        self._open: list[ToolCall] = []
+        self._names: dict[str, str] = {}
+        self._generated = 0
+
+    def call(self, id: Any, name: Any, arguments: Any, **fields: Any) -> ToolCall:
+        """A call; its arguments are an object, or the text of one."""
+        own = id if isinstance(id, str) and id else self._generate()
+        made = ToolCall(id=own, name=optional(name) or "", **given_arguments(arguments), **fields)
+        self._open.append(made)
+        self._names[own] = made.name
+        return made
+
+    def result(self, id: Any, name: Any, content: Any, is_error: Any = False, **fields: Any) -> ToolResultMessage:
+        """The result of a call."""
+        answered = id if isinstance(id, str) and id else None
+        for call in self._open:
+            if call.id == answered or (answered is None and (not isinstance(name, str) or call.name == name)):
+                self._open.remove(call)
+                answered = call.id
+                break
+        answered = answered or self._generate()
+        named = optional(name) or self._names.get(answered)
+        return ToolResultMessage(
+            tool_call_id=answered, tool_name=named, content=content, is_error=is_error is True, **fields
+        )
+
+    def _generate(self) -> str:
+        self._generated += 1
+        return f"call_{self._generated - 1}"
+
+
+def given_arguments(given: Any) -> dict[str, Any]:
+    """Arguments as fields of a call: an object as it is, text parsed; what is neither is kept as text."""
+    if isinstance(given, dict):
+        return {"arguments": given}
+    if given is None:
+        return {"arguments": {}}
+    if isinstance(given, str):
+        arguments, text, error = parse_arguments(given)
+        return {"arguments": arguments, "arguments_text": text, "parse_error": error}
+    return {"arguments": {}, "arguments_text": str(given), "parse_error": "the arguments are not a JSON object"}
+
+
+def rounds(items: Iterable[Any], first: Mapping[str, Any] = {}, **fields: Any) -> list[Any]:
+    """Blocks and results in their order as answers with the results between them; `first` are of the first answer."""
+    messages: list[Any] = []
+    blocks: list[Block] = []
+    more = dict(first)
+    for item in items:
+        if isinstance(item, ToolResultMessage):
+            if blocks:
+                messages.append(AssistantMessage(content=tuple(blocks), **fields, **more))
+                blocks, more = [], {}
+            messages.append(item)
+        else:
+            blocks.append(item)
+    if blocks or more or not messages:
+        messages.append(AssistantMessage(content=tuple(blocks), **fields, **more))
+    return messages
+
+
+def asked(items: Iterable[Any], **fields: Any) -> list[Any]:
+    """Blocks and results of a user's turn: the results, and what else there is as messages of the user."""
+    messages: list[Any] = []
+    blocks: list[Block] = []
+    for item in items:
+        if isinstance(item, ToolResultMessage):
+            if blocks:
+                messages.append(UserMessage(content=tuple(blocks), **fields))
+                blocks = []
+            messages.append(item)
+        else:
+            blocks.append(item)
+    if blocks or not messages:
+        messages.append(UserMessage(content=tuple(blocks), **fields))
+    return messages
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+
+def anthropic_items(content: Any, api: str, pairs: Pairing, timestamp: int | None = None) -> list[Any]:
+    """Blocks, and results among them, of content in Anthropic's style; a plain text is one block."""
+    if isinstance(content, str):
+        return [TextBlock(text=content)]
+    if isinstance(content, dict):
+        content = [content]
+    return [_anthropic_item(block, api, pairs, timestamp) for block in content or () if block is not None]
+
+
+def _anthropic_item(block: Any, api: str, pairs: Pairing, timestamp: int | None) -> Any:
+    if isinstance(block, str):
+        return TextBlock(text=block)
+    kind = block.get("type") if isinstance(block, dict) else None
+    if kind == "text" and isinstance(block.get("text"), str):
+        return TextBlock(text=block["text"])
+    if kind == "thinking" and isinstance(block.get("thinking"), str):
+        return ThinkingBlock(thinking=block["thinking"], thinking_signature=optional(block.get("signature")))
+    if kind == "redacted_thinking":
+        return ThinkingBlock(thinking="", thinking_signature=optional(block.get("data")), redacted=True)
+    if kind == "tool_use":
+        return pairs.call(block.get("id"), block.get("name"), block.get("input"))
+    if kind == "tool_result":
+        id, name = block.get("tool_use_id"), block.get("name")
+        content = result_content(block.get("content"), api)
+        return pairs.result(id, name, content, block.get("is_error"), timestamp=timestamp)
+    if kind == "image":
+        return image_of(block.get("source")) or OpaqueBlock(dialect=api, value=block)
+    if kind == "document":
+        return _document(fields_of(block.get("source")), block) or OpaqueBlock(dialect=api, value=block)
+    return OpaqueBlock(dialect=api, value=block)
+
+
+def result_content(content: Any, api: str) -> Any:
+    """What a tool gave: text, or blocks of text and pictures; other values as they are."""
+    if content is None or isinstance(content, str):
+        return content
+    items = content if isinstance(content, list) else [content]
+    return tuple(_result_block(item, api) for item in items)
+
+
+def _result_block(item: Any, api: str) -> Block:
+    if isinstance(item, str):
+        return TextBlock(text=item)
+    if isinstance(item, dict):
+        if isinstance(item.get("text"), str) and item.get("type") in (None, "text", "input_text", "output_text"):
+            return TextBlock(text=item["text"])
+        if item.get("type") in ("image", "image_url", "input_image"):
+            found = image_of(item.get("source") or item.get("image_url") or item)
+            if found is not None:
+                return found
+    return OpaqueBlock(dialect=api, value=item)
+
+
+def image_of(source: Any) -> ImageBlock | None:
+    """A picture as Anthropic, OpenAI, MCP and browsers write it: data, a URL (data URLs included), or a file's id."""
+    if isinstance(source, str):
+        head, comma, data = source.partition(",")
+        if source.startswith("data:") and comma and head.endswith(";base64"):
+            return ImageBlock(data=data, mime_type=head[5:-7])
+        return ImageBlock(url=source)
+    if not isinstance(source, dict):
+        return None
+    if isinstance(source.get("data"), str):
+        mime = source.get("media_type") or source.get("mimeType") or source.get("mime_type")
+        return ImageBlock(data=source["data"], mime_type=optional(mime))
+    if isinstance(source.get("url"), str):
+        return image_of(source["url"])
+    if isinstance(source.get("file_id"), str):
+        return ImageBlock(file_id=source["file_id"])
+    return None
+
+
+def _document(source: dict[str, Any], block: dict[str, Any]) -> DocumentBlock | None:
+    title, mime = optional(block.get("title")), optional(source.get("media_type"))
+    if isinstance(source.get("data"), str):
+        key = "text" if source.get("type") == "text" else "data"
+        return DocumentBlock(**{key: source["data"]}, mime_type=mime, title=title)
+    if isinstance(source.get("url"), str):
+        return DocumentBlock(url=source["url"], title=title)
+    if isinstance(source.get("file_id"), str):
+        return DocumentBlock(file_id=source["file_id"], title=title)
+    return None
+
+
+# --- counts and times ------------------------------------------------------------------------------------------------
+
+
+def seconds(value: Any) -> int | None:
+    """A moment in seconds since 1970 as milliseconds; what is far too large for seconds is milliseconds already."""
+    given = number(value)
+    if given is None or given != given or abs(given) > 1e16:
+        return None
+    return round(given) if abs(given) > 1e11 else round(given * 1000)
+
+
+def openai_usage(wire: Any) -> Usage | None:
+    """Usage in OpenAI's words (chat or responses), in Anthropic's or in Ollama's: whoever served the model wrote it."""
+    if not isinstance(wire, dict):
+        return None
+    if whole(wire.get("prompt_eval_count")) is not None and whole(wire.get("prompt_tokens")) is None:
+        return Usage.of(count(wire, "prompt_eval_count"), count(wire, "eval_count"))
+    if "prompt_tokens" in wire or "completion_tokens" in wire:
+        prompt, output = count(wire, "prompt_tokens"), count(wire, "completion_tokens")
+        details, parts = fields_of(wire.get("prompt_tokens_details")), fields_of(wire.get("completion_tokens_details"))
+    elif "input_tokens" in wire or "output_tokens" in wire:
+        read, written = count(wire, "cache_read_input_tokens"), count(wire, "cache_creation_input_tokens")
+        if read or written or "cache_read_input_tokens" in wire:  # Anthropic counts the cached part beside the input
+            return Usage.of(
+                count(wire, "input_tokens"), count(wire, "output_tokens"), cache_read=read, cache_write=written
+            )
+        prompt, output = count(wire, "input_tokens"), count(wire, "output_tokens")
+        details, parts = fields_of(wire.get("input_tokens_details")), fields_of(wire.get("output_tokens_details"))
+    else:
+        return None
+    read = min(count(details, "cached_tokens"), prompt)
+    written = min(count(details, "cache_creation_tokens") or count(wire, "cache_creation_input_tokens"), prompt - read)
+    return Usage.of(
+        prompt - read - written,
+        output,
+        cache_read=read,
+        cache_write=written,
+        reasoning=whole(parts.get("reasoning_tokens")),
+    )
+
+
+def plain_usage(input: Any, output: Any, cache_read: Any = 0, cache_write: Any = 0) -> Usage | None:
+    """Usage of four disjoint counts; None where all are missing or zero, which programs write for unknown."""
+    counts = [max(whole(value) or 0, 0) for value in (input, output, cache_read, cache_write)]
+    return Usage.of(counts[0], counts[1], cache_read=counts[2], cache_write=counts[3]) if any(counts) else None

@@ -1,0 +1,175 @@
+"""Files of chat programs in editors and terminals: Cursor, GitHub Copilot Chat and CLI, SpecStory."""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlingua as il
+from dialects.files.samples import outline, read, sample
+from interlingua.dialects import FORMATS, dialect
+from interlingua.values.errors import BadWire, InterlinguaError
+
+
+def test_lines_of_cursor_have_results_in_lines_of_the_user() -> None:
+    """They are results of the calls before, not something that a person wrote."""
+    assert outline(read("cursor/transcript.jsonl")) == [
+        "user: <user_query>\nHow many eggs?\n</user_query>",
+        "assistant: I look. Read()",
+        "Read -> 12",
+        "assistant: Twelve.",
+    ]
+
+
+def test_a_torn_line_of_cursor_is_left_out_and_reported(tmp_path: Path) -> None:
+    """The rest is read."""
+    path = tmp_path / "t.jsonl"
+    first, *rest = [json.dumps(line) for line in sample("cursor/transcript.jsonl")]
+    path.write_text("\n".join([first, "{torn", *rest]))
+    (found,) = il.read(path)
+    assert len(found.entries) == 4
+    assert [problem.line for problem in found.problems] == [2]
+
+
+def database(path: Path, **rows: Any) -> Path:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE cursorDiskKV (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)")
+        for key, value in rows.items():
+            connection.execute("INSERT INTO cursorDiskKV VALUES (?, ?)", (key.replace("__", ":"), json.dumps(value)))
+    connection.close()
+    return path
+
+
+def test_chats_of_cursors_database_are_read_in_the_order_of_their_headers(tmp_path: Path) -> None:
+    """A bubble holds its call with the result; a composer without messages is no conversation."""
+    chat = sample("cursor/chat.json")
+    headers = [{"bubbleId": bubble["bubbleId"]} for bubble in chat["bubbles"]]
+    rows = {f"bubbleId__x__{bubble['bubbleId']}": bubble for bubble in reversed(chat["bubbles"])}
+    composer = {**chat["composer"], "fullConversationHeadersOnly": headers}
+    path = database(tmp_path / "state.vscdb", composerData__x=composer, composerData__y={"name": "empty"}, **rows)
+    (found,) = il.read(path)
+    assert outline(found) == [
+        "user: How many eggs?",
+        "assistant:  read_file()",
+        'read_file -> {"contents":"12"}',
+        "assistant: Twelve.",
+    ]
+    assert (found.title, found.model.id) == ("Eggs", "gpt-4")
+    assert found.messages[1].usage == il.Usage.of(10, 4)
+    assert found.messages[1].thinking == "I count."
+
+
+def test_tabs_of_an_old_cursor_are_chats(tmp_path: Path) -> None:
+    """The panel of old versions, in the table that VS Code has for everything."""
+    path = tmp_path / "state.vscdb"
+    tabs = [{"tabId": "t", "chatTitle": "Eggs", "bubbles": [{"type": "user", "text": "How many?"}]}]
+    tabs[0]["bubbles"].append({"type": "ai", "text": "Twelve.", "modelType": "gpt-4"})
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE ItemTable (key TEXT, value BLOB)")
+        key = "workbench.panel.aichat.view.aichat.chatdata"
+        connection.execute("INSERT INTO ItemTable VALUES (?, ?)", (key, json.dumps({"tabs": tabs})))
+    connection.close()
+    (found,) = il.read(path)
+    assert outline(found) == ["user: How many?", "assistant: Twelve."]
+    assert found.title == "Eggs"
+
+
+def test_another_programs_database_is_not_cursors(tmp_path: Path) -> None:
+    """It is refused, not read as empty."""
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE people (name TEXT)")
+    connection.close()
+    with pytest.raises(InterlinguaError, match="no known format"):
+        list(il.read(path))
+
+
+def test_rounds_of_copilot_chat_are_responses_with_their_results() -> None:
+    """Text, trees of prompt pieces and pictures; the context is the program's."""
+    conversation = read("copilot-chat/session.json")
+    assert outline(conversation) == [
+        "program: <environment_info>\nmacOS\n</environment_info>",
+        "user: How many eggs?",
+        "assistant:  read_file() list_dir()",
+        "read_file -> 12",
+        "list_dir -> eggs.txt",
+        "assistant: Twelve.",
+        "user: Sure?",
+        "assistant: Yes.",
+    ]
+    assert (conversation.title, conversation.model.id) == ("Eggs", "copilot/gpt-4.1")
+    assert conversation.messages[2].thinking == "I look."
+
+
+def test_a_log_of_copilot_chat_is_what_its_lines_amount_to() -> None:
+    """Values that are set, appended, and cut before they are appended."""
+    conversation = read("copilot-chat/log.jsonl")
+    assert outline(conversation) == ["user: How many eggs?", "assistant: Twelve."]
+    assert conversation.title == "Eggs"
+
+
+def test_results_of_copilot_cli_stand_beside_their_calls() -> None:
+    """In the order of the calls, failures as such; what no message asked for is the program's own."""
+    conversation = read("copilot-cli/events.jsonl")
+    assert outline(conversation) == [
+        "user: How many eggs?",
+        "assistant:  task() view()",
+        "task -> 12",
+        "view -> no such file",
+        "assistant: Twelve.",
+    ]
+    assert [message.is_error for message in conversation.messages[2:4]] == [False, True]
+    assert conversation.system == "You are the CLI."
+
+
+def test_tokens_of_copilot_cli_are_counted_once_for_the_session() -> None:
+    """By model; their input includes the cached part."""
+    usage = read("copilot-cli/events.jsonl").usage
+    assert (usage.input, usage.output, usage.cache_read, usage.cache_write) == (37, 21, 60, 10)
+
+
+def test_a_sub_agent_of_copilot_cli_is_a_branch() -> None:
+    """It starts at the message that called it."""
+    conversation = read("copilot-cli/events.jsonl")
+    (entry,) = [entry for entry in conversation.entries if getattr(entry.message, "text", "") == "12 eggs"]
+    assert entry.parent_id == "e3"
+    assert entry not in conversation.path()
+
+
+def test_history_that_was_rewound_stays_beside_the_path_of_copilot_cli() -> None:
+    """What came after the event is in the tree, what follows hangs on what came before it."""
+    lines = sample("copilot-cli/events.jsonl")
+    again = {**lines[2], "id": "again", "data": {"content": "How many hens?"}}
+    rewound = [*lines, {**lines[0], "id": "r", "type": "session.snapshot_rewind", "data": {"upToEventId": "e2"}}, again]
+    conversation = dialect("copilot-cli").decode(rewound)
+    assert outline(conversation) == ["user: How many hens?"]
+    assert len(conversation.entries) == 7
+
+
+def test_turns_of_specstory_have_times_and_models() -> None:
+    """What tools did stays in the text; a rule inside a turn is the turn's."""
+    conversation = read("specstory/session.md")
+    assert [type(message).__name__ for message in conversation.messages] == [
+        "UserMessage",
+        "AssistantMessage",
+        "UserMessage",
+    ]
+    asked, answer, thanks = conversation.messages
+    assert (asked.text, asked.timestamp) == ("How many eggs are in a dozen?", 1778148000000)
+    assert answer.text.endswith("</details></tool-use>\n\nTwelve.")
+    assert (answer.model, thanks.text, conversation.title) == ("claude-opus-4-6", "---\nThanks", "Eggs")
+
+
+@pytest.mark.parametrize("name", ["cursor", "copilot-chat", "copilot-cli"])
+@pytest.mark.parametrize("body", [[], [{}], {"requests": []}, [{"role": "user", "content": "Hi"}], {"type": "user"}])
+def test_a_look_alike_is_not_taken(name: str, body: Any) -> None:
+    """Messages, events and requests of others."""
+    assert not FORMATS[name].detect(body)
+
+
+def test_plain_markdown_is_no_session_of_specstory() -> None:
+    """It needs a turn."""
+    with pytest.raises(BadWire, match="turns"):
+        dialect("specstory").decode("# Eggs\n\nHow many?")
