@@ -18,12 +18,11 @@ def test_lines_are_entries_of_a_tree() -> None:
     places = {entry.id: entry.parent_id for entry in session.entries if entry.id}
     assert places == {
         "u-1": None,
-        "a-1": "u-1",
-        "a-2": "a-1",
+        "a-2": "u-1",  # a-1 and a-2 are one answer
         "u-2": "a-2",
         "u-3#0": "u-2",
         "u-3": "u-3#0",
-        "x-1": "a-1",
+        "x-1": "a-2",
         "y-1": "u-3",
         "a-9": "y-1",
         "x-2": "x-1",
@@ -35,18 +34,19 @@ def test_a_session_stands_at_its_last_line_that_is_not_a_sub_agents() -> None:
     session = claude_code.decode(SESSION)
     assert session.head == "a-9"
     path = [entry.id for entry in session.path()]
-    assert path == ["u-1", "a-1", "a-2", "u-2", "u-3#0", "u-3", "y-1", "a-9"]
+    assert path == ["u-1", "a-2", "u-2", "u-3#0", "u-3", "y-1", "a-9"]
     assert session.model == il.ModelDescriptor(id="claude-sonnet-4-5", provider="anthropic")
 
 
 def test_messages_are_read_as_the_wire_has_them() -> None:
     """Thinking with its signature, calls, results with their tool's name and what the program was told, usage, time."""
     messages = claude_code.decode(SESSION).messages
-    thought, calls, result, second, words = messages[1:6]
-    assert thought.content == (il.ThinkingBlock(thinking="I should count them.", thinking_signature="c2lnbmF0dXJl"),)
-    assert thought.usage.cache_read == 4000
-    assert thought.response_id == calls.response_id == "msg_1"  # one answer, streamed as several lines
-    assert [call.name for call in calls.tool_calls] == ["Bash", "Read"]
+    answer, result, second, words = messages[1:5]
+    thought = il.ThinkingBlock(thinking="I should count them.", thinking_signature="c2lnbmF0dXJl")
+    assert answer.content[0] == thought  # one answer, streamed as several lines
+    assert answer.usage.cache_read == 4000
+    assert answer.response_id == "msg_1"
+    assert [call.name for call in answer.tool_calls] == ["Bash", "Read"]
     assert (result.tool_name, result.content, result.details["stdout"]) == ("Bash", "12 todo.md", "12 todo.md")
     assert (second.tool_name, second.details) == ("Read", None)
     assert words.content == (il.TextBlock(text="[Request interrupted by user]"),)
@@ -82,3 +82,124 @@ def test_a_session_reaches_the_wire() -> None:
     body = il.convert(SESSION, "anthropic-messages").body
     assert [message["role"] for message in body["messages"]][:2] == ["user", "assistant"]
     assert "toolu_1" in json.dumps(body)
+
+
+def line(uuid: str, parent: str | None, type: str, content: object, **more: object) -> dict[str, object]:
+    inner: dict[str, object] = {"role": type, "content": content}
+    if "id" in more:
+        inner |= {"type": "message", "id": more.pop("id"), "model": "claude-x", "usage": more.pop("usage", USAGE)}
+    return {"uuid": uuid, "parentUuid": parent, "sessionId": "s", "type": type, "message": inner, **more}
+
+
+USAGE = {"input_tokens": 3, "output_tokens": 5}
+
+
+def call(id: str) -> dict[str, object]:
+    return {"type": "tool_use", "id": id, "name": "Bash", "input": {}}
+
+
+def result(id: str) -> dict[str, object]:
+    return {"type": "tool_result", "tool_use_id": id, "content": f"of {id}"}
+
+
+PARALLEL = [
+    line("u", None, "user", "Go"),
+    line(
+        "a1", "u", "assistant", [{"type": "text", "text": "Two at once."}], id="m1", usage={**USAGE, "output_tokens": 1}
+    ),
+    line("a2", "a1", "assistant", [call("c1")], id="m1"),
+    line("r1", "a2", "user", [result("c1")]),
+    line("a3", "a2", "assistant", [call("c2")], id="m1"),
+    line("p", "a3", "progress", None),
+    line("r2", "a3", "user", [result("c2")]),
+    line("n", "r1", "user", "<system-reminder>Note</system-reminder>", isMeta=True),
+    line("b", "r2", "assistant", [{"type": "text", "text": "Done."}], id="m2"),
+]
+
+
+def test_results_of_parallel_calls_follow_one_another() -> None:
+    """In the file they are siblings: each has the line of its own call for a parent."""
+    session = claude_code.decode(PARALLEL)
+    assert ["u", "a3", "r1", "p", "r2", "n", "b"] == [entry.id for entry in session.path()]
+    assert [5, 5] == [m.usage.output for m in session.messages if isinstance(m, il.AssistantMessage) and m.usage]
+    assert PARALLEL == claude_code.encode(session).body
+    for wire in ("anthropic-messages", "openai-completions", "openai-responses"):
+        body = json.dumps(il.encode(session, wire).body)
+        assert "of c1" in body
+        assert "of c2" in body
+        assert "No result was recorded" not in body
+
+
+def test_what_the_program_put_in_is_told_from_what_a_person_wrote() -> None:
+    """By the marks of the line, and by the tags that only the program writes."""
+    session = claude_code.decode(PARALLEL)
+    assert [None, "program"] == [m.origin for m in session.messages if isinstance(m, il.UserMessage)]
+
+
+def test_the_title_is_the_persons_then_the_models_then_a_summary_of_this_session() -> None:
+    """Summaries of other sessions stand at the top of a file."""
+    other, own = (
+        {"type": "summary", "summary": "Other", "leafUuid": "z"},
+        {"type": "summary", "summary": "Own", "leafUuid": "b"},
+    )
+    ai, custom = {"type": "ai-title", "aiTitle": "Model"}, {"type": "custom-title", "customTitle": "Person"}
+    titles = [claude_code.decode([*some, *PARALLEL]).title for some in ([other], [other, own], [own, ai], [custom, ai])]
+    assert [None, "Own", "Model", "Person"] == titles
+
+
+def test_history_before_a_compaction_is_in_the_tree_and_not_on_the_path() -> None:
+    """The model reads the summary in its place."""
+    boundary = {
+        "type": "system",
+        "subtype": "compact_boundary",
+        "uuid": "s",
+        "parentUuid": None,
+        "logicalParentUuid": "b",
+    }
+    summary = line("k", "s", "user", "It was about calls.", isCompactSummary=True)
+    session = claude_code.decode([*PARALLEL, boundary, summary])
+    assert ["s", "k"] == [entry.id for entry in session.path()]
+    assert 9 == len(session.entries)
+
+
+def test_a_sub_agent_is_a_tree_of_its_own_that_names_its_call() -> None:
+    """By what it is asked, in files; by `parent_tool_use_id`, in the program's output."""
+    asked = {"type": "tool_use", "id": "t", "name": "Task", "input": {"prompt": "Look"}}
+    inline = [
+        line("u", None, "user", "Go"),
+        line("a", "u", "assistant", [asked], id="m1"),
+        line("x", None, "user", "Look", isSidechain=True),
+        line("y", "x", "assistant", [{"type": "text", "text": "Seen"}], id="m2", isSidechain=True),
+        line("r", "a", "user", [result("t")]),
+    ]
+    streamed = [
+        {**{k: v for k, v in one.items() if k not in ("parentUuid", "sessionId", "isSidechain")}, "session_id": "s"}
+        for one in inline
+    ]
+    for at in (2, 3):
+        streamed[at]["parent_tool_use_id"] = "t"
+    streamed.append(
+        {"type": "result", "session_id": "s", "usage": {"input_tokens": 70, "output_tokens": 7}, "total_cost_usd": 0.5}
+    )
+    for lines in (inline, streamed):
+        session = claude_code.decode(lines)
+        assert ["u", "a", "r"] == [
+            entry.id for entry in session.path() if isinstance(entry.message, il.values.messages.Spoken)
+        ][:3]
+        (first,) = [entry for entry in session.entries if entry.id == "x"]
+        assert (None, {"entry": "a", "callId": "t"}) == (first.parent_id, first.extra["claude-code"]["~spawnedBy"])
+        assert lines == claude_code.encode(session).body
+    assert (70, 7, 0.5) == (session.usage.input, session.usage.output, session.usage.cost.total)
+
+
+def test_a_working_directory_does_not_make_a_session_a_stream_of_frames() -> None:
+    """`-type` in the first bytes of a file is no header of AWS."""
+    data = json.dumps({**PARALLEL[0], "cwd": "/a:b/content-type"}).encode() + b"\n" + json.dumps(PARALLEL[1]).encode()
+    assert "claude-code" == il.detect(data).dialect
+
+
+def test_an_export_from_the_web_is_read_and_returned() -> None:
+    """Its lines are `loglines` of one object."""
+    export = {"id": "x", "loglines": PARALLEL, "updated": 1}
+    assert "claude-code" == il.detect(export).dialect
+    assert export == il.encode(il.decode(export), "claude-code").body

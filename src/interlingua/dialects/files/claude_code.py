@@ -1,29 +1,40 @@
 """Claude Code's session files: JSON lines, each an event of the session; those of people and models hold a message.
 
-Lines form a tree through `uuid` and `parentUuid`; sub-agents (`isSidechain`) are branches of it. A message is in the
-words of Anthropic's wire, and is read by that dialect: an answer as it streamed, so that several lines may share one
-`message.id`; results of tools in lines of the user, with what the tool told the program in `toolUseResult`. All other
-lines (summaries, snapshots of files, notices, …) are kept in their places as messages of their own role.
+Lines form a tree through `uuid` and `parentUuid`; sub-agents (`isSidechain`) are trees of their own. A message is in
+the words of Anthropic's wire, and is read by that dialect. An answer is written as it streams, one line a block, all
+with the same `message.id` and usage: here it is one message. Results of tools are lines of the user, with what the tool
+told the program in `toolUseResult`; a result's parent is the line of its call, so results of parallel calls are
+siblings in the file and follow one another here. At a compaction the tree begins anew. All other lines (titles,
+snapshots of files, notices, …) are kept in their places as messages of their own role.
+
+What `claude --output-format stream-json` prints is read as well: the same messages with `session_id`, without parents,
+and a `result` with the usage of the whole; `parent_tool_use_id` marks the lines of sub-agents.
 """
 
+import re
 import sys
+from collections.abc import Container, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.losses import QUIET, Encoded, Lines, Reporter, SupportTable
-from ...values.messages import AssistantMessage, Message, ToolResultMessage
+from ...values.messages import AssistantMessage, Cost, Message, ToolResultMessage, Usage, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
-from ..residual import JOINED, reading
+from ..residual import JOINED, reading, with_residual
 from ..wire import FileFormat
 from . import records as _records
+from .joining import apart, join, place
 from .records import FILE, Records, lines_of, milliseconds, time_in, with_time
 
 API = "claude-code"
 RETURNED = True  # read and returned, not made from other formats
 WIRE = "anthropic-messages"
 
+SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and the `callId` that started it
+WEB = "~web"  # of a conversation: what stands around the lines in an export from the web
+ARRAY = "~array"  # of a conversation: the lines were the items of one list
 SYNTHETIC = "<synthetic>"  # the program's own words in place of an answer
 
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
@@ -34,22 +45,37 @@ def _wire() -> Any:
     return dialect(WIRE)
 
 
+# What the program writes into the turn of the user: notes about commands, their output, notices of background tasks.
+_PROGRAM = re.compile(
+    r"\s*<(local-command-caveat|local-command-std(out|err)|bash-std(out|err)|task-notification|system-reminder"
+    r"|user-prompt-submit-hook|teammate-message|ide_opened_file|ide_selection)[ >]|\[Request interrupted by user"
+)
+
+
 def _decode_line(line: dict[str, Any]) -> list[Any]:
     """The messages in a line; none if it is of another kind."""
-    inner = line.get("message")
-    if line.get("type") not in ("user", "assistant") or not isinstance(inner, dict):
+    inner, kind = line.get("message"), line.get("type")
+    if kind not in ("user", "assistant") or not isinstance(inner, dict) or inner.get("role", kind) != kind:
         return []
-    if inner.get("role") != line["type"]:
+    if kind == "user" and "content" not in inner:
         return []
     when = milliseconds(line.get("timestamp"))
-    if line["type"] == "assistant" and inner.get("type") == "message":
+    if kind == "assistant" and (inner.get("type") == "message" or not inner.keys() <= {"role", "content"}):
         return [_wire().decode_response(inner, provider="anthropic", timestamp=when)]
-    messages = [with_time(message, when) for message in _wire().decode_messages([inner])]
+    messages = [with_time(message, when) for message in _wire().decode_messages([{"role": kind, **inner}])]
     messages[0] = _open(messages[0])
     # What a tool told the program belongs to its result; beside several results, to none of them in particular.
     if len(messages) == 1 and isinstance(messages[0], ToolResultMessage):
         messages = [replace(messages[0], details=line.get("toolUseResult"))]
-    return messages
+    return [_attributed(message, line) for message in messages]
+
+
+def _attributed(message: Any, line: dict[str, Any]) -> Any:
+    """A message of the user that a program put in, as such."""
+    if not isinstance(message, UserMessage):
+        return message
+    put_in = line.get("isMeta") is True or line.get("isCompactSummary") is True
+    return replace(message, origin="program") if put_in or _PROGRAM.match(message.text) else message
 
 
 def _open(message: Any) -> Any:
@@ -84,48 +110,193 @@ def _records_of() -> Records:
 
 @reading(API)
 def decode(data: Any) -> Conversation:
-    """A session file: text, bytes, or the values of its lines."""
+    """A session file, what `--output-format stream-json` printed, or an export from the web."""
+    envelope, lines = _opened(data)
     records = _records_of()
     entries: list[Entry] = []
-    head: str | None = None
-    model: str | None = None
-    for line in lines_of(data, API):
+    owners: list[dict[str, Any]] = []  # the line of each entry
+    for line in lines:
         kind = line.get("type")
         read = records.read(line, kind if isinstance(kind, str) else "line")
         entries += read
-        if read[-1].id is not None and line.get("isSidechain") is not True:
-            head = read[-1].id  # a session stands at the last line that is not a sub-agent's
-            given = getattr(read[-1].message, "model", None)
-            model = given if isinstance(given, str) and given != SYNTHETIC else model
-    last = entries[-1].id if entries else None
+        owners += [line] * len(read)
+    groups = _answers(entries, owners)
+    aliases = {entries[at].id: entries[group[-1]].id for group in groups for at in group}
+    main = [at for at, line in enumerate(owners) if entries[at].id is not None and not _is_sub_agent(line)]
+    main = main or [at for at in range(len(entries)) if entries[at].id is not None]  # a sub-agent's own file
+    head = entries[main[-1]].id if main else None
+    ids = {entry.id for entry in entries if entry.id is not None}
+    sub_agents = {
+        entry.id: line.get("parent_tool_use_id") or ""
+        for entry, line in zip(entries, owners, strict=True)
+        if entry.id is not None and _is_sub_agent(line)
+    }
+    model = None
+    for at in main or range(len(entries)):
+        given = getattr(entries[at].message, "model", None)
+        model = given if isinstance(given, str) and given not in ("", SYNTHETIC) else model
+    linked, tails = _linked(join(entries, groups, API), aliases, sub_agents, _streamed(lines))
+    head = aliases.get(head, head)
+    head = tails.get(head or "", head)
     return Conversation(
-        entries=tuple(entries),
-        head=head if head != last else None,
+        entries=tuple(linked),
+        head=head if not linked or head != linked[-1].id else None,
         model=ModelDescriptor(id=model, provider="anthropic") if model else None,
-        extra={API: {FILE: True}},
+        title=_title(lines, ids),
+        usage=_total(lines),
+        extra={API: {FILE: True, **envelope}},
     )
+
+
+def _opened(data: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The lines, and what stands around them."""
+    if isinstance(data, dict) and isinstance(data.get("loglines"), list):  # an export from the web
+        return {WEB: {key: value for key, value in data.items() if key != "loglines"}}, lines_of(data["loglines"], API)
+    return ({ARRAY: True} if type(data) is list and _streamed(data) else {}), lines_of(data, API)
+
+
+def _streamed(lines: list[Any]) -> bool:
+    """Whether lines are the program's output: it has no parents, every line follows the one before."""
+    return any("session_id" in line and "sessionId" not in line for line in lines)
+
+
+def _is_sub_agent(line: dict[str, Any]) -> bool:
+    return line.get("isSidechain") is True or isinstance(line.get("parent_tool_use_id"), str)
+
+
+def _answers(entries: list[Entry], owners: list[dict[str, Any]]) -> list[list[int]]:
+    """The lines of each answer that was written as several: one a block, with the same `message.id`."""
+    groups: dict[tuple[str, Any], list[int]] = {}
+    seen: set[str] = set()
+    for at, (entry, line) in enumerate(zip(entries, owners, strict=True)):
+        repeated = entry.id in seen  # a line that the file has twice
+        seen |= {entry.id} if entry.id is not None else set()
+        if isinstance(entry.message, AssistantMessage) and entry.message.response_id and not repeated:
+            thread = line.get("agentId") or line.get("parent_tool_use_id") or line.get("isSidechain")
+            groups.setdefault((entry.message.response_id, thread), []).append(at)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _linked(
+    entries: list[Entry], aliases: Mapping[str | None, str | None], sub_agents: Mapping[str, str], streamed: bool
+) -> tuple[list[Entry], dict[str, str]]:
+    """The entries with messages for parents, not lines; and where each chain of results ends, by its members.
+
+    The result of a call has the line of its call for a parent, so the results of parallel calls are siblings in the
+    file. Here they follow one another, and what follows one of them follows the last. `sub_agents` are the entries of
+    sub-agents, with the call that each belongs to where the file tells it.
+    """
+    prompts: dict[Any, tuple[str, str]] = {}  # what a sub-agent is asked -> the answer and the call that ask it
+    tails: dict[str, str] = {}  # answer -> the last entry of its chain
+    member: dict[str, str] = {}  # entry -> the answer in whose chain it stands
+    callers: dict[str, str] = {}  # call -> answer
+    known: set[str] = set()
+    last: dict[str | None, str] = {}  # of each thread
+    out = []
+    for entry in entries:
+        id = entry.id
+        if id is None:
+            out.append(entry)
+            continue
+        parent = aliases.get(entry.parent_id, entry.parent_id)
+        if streamed:  # a line follows the one before, sub-agents in threads of their own
+            parent = last.get(sub_agents.get(id))
+            last[sub_agents.get(id)] = id
+        if parent not in known:
+            parent = None  # in another file
+        message: Any = entry.message
+        if id in sub_agents and parent is None:
+            entry = _spawned(entry, sub_agents[id], callers, prompts)
+        answer = member.get(parent or "", parent if parent in tails else None)
+        asked = callers.get(message.tool_call_id) if isinstance(message, ToolResultMessage) else None
+        turn = isinstance(message, AssistantMessage) or (isinstance(message, UserMessage) and message.origin is None)
+        if answer is not None and parent is not None and (id in sub_agents) == (answer in sub_agents):
+            if asked == answer or (asked is None and not turn and not isinstance(message, ToolResultMessage)):
+                parent = tails[answer]
+                tails[answer] = id
+                member[id] = answer
+            elif parent in member:
+                parent = tails[answer]
+        if isinstance(message, AssistantMessage) and message.tool_calls:
+            tails[id] = id
+            callers.update((call.id, id) for call in message.tool_calls)
+            asked_of = ((call.arguments.get("prompt"), call.id) for call in message.tool_calls)
+            prompts.update((prompt, (id, call)) for prompt, call in asked_of if isinstance(prompt, str))
+        known.add(id)
+        out.append(place(entry, parent, API))
+    return out, {id: tails[answer] for id, answer in member.items()}
+
+
+def _spawned(entry: Entry, call: str, callers: Mapping[str, str], prompts: Mapping[Any, tuple[str, str]]) -> Entry:
+    """The first entry of a sub-agent, with the call that started it: named in the file, or asking the same."""
+    answer = callers.get(call)
+    found = (answer, call) if answer is not None else prompts.get(getattr(entry.message, "text", None))
+    return (
+        entry if found is None else with_residual(entry, API, **{SPAWNED_BY: {"entry": found[0], "callId": found[1]}})
+    )
+
+
+def _title(lines: list[dict[str, Any]], ids: Container[str | None]) -> str | None:
+    """The title that a person gave, or a model; a `summary` is one if it is of this session."""
+    found: dict[str, str] = {}
+    for line in lines:
+        for kind, key in (("custom-title", "customTitle"), ("ai-title", "aiTitle"), ("summary", "summary")):
+            ours = kind != "summary" or line.get("leafUuid") in ids
+            if line.get("type") == kind and isinstance(line.get(key), str) and ours:
+                found[kind] = line[key]
+    return found.get("custom-title") or found.get("ai-title") or found.get("summary")
+
+
+def _total(lines: list[dict[str, Any]]) -> Usage | None:
+    """What the last `result` of the program's output states; messages have the usage of the moment they began."""
+    stated = [line for line in lines if line.get("type") == "result" and isinstance(line.get("usage"), dict)]
+    if not stated:
+        return None
+    cost = stated[-1].get("total_cost_usd")
+    usage: Usage | None = _wire().decode_response({"content": [], "usage": stated[-1]["usage"]}).usage
+    if usage is None or not isinstance(cost, int | float):
+        return usage
+    return replace(usage, cost=Cost(total=cost))
 
 
 def encode(conversation: Conversation) -> Encoded:
     """The lines of a session file that was read."""
-    lines, losses = _records_of().write(conversation)
-    return Encoded(Lines(lines), tuple(losses))
+    envelope = conversation.extra.get(API, {})
+    lines, losses = _records_of().write(replace(conversation, entries=tuple(apart(conversation.entries, API))))
+    if WEB in envelope:
+        return Encoded({**envelope[WEB], "loglines": lines}, tuple(losses))
+    return Encoded(lines if ARRAY in envelope else Lines(lines), tuple(losses))
+
+
+# Lines that no other program writes.
+_KINDS = {
+    "summary": "leafUuid",
+    "file-history-snapshot": "snapshot",
+    "ai-title": "aiTitle",
+    "custom-title": "customTitle",
+}
 
 
 def detect(value: Any) -> str | None:
-    """Whether lines are a session: messages with `uuid` and `sessionId`, or the kinds of lines that only it has."""
+    """Whether lines are a session: messages with a `type` beside them, or the kinds of lines that only it has."""
+    if isinstance(value, dict) and isinstance(value.get("loglines"), list):
+        return "`loglines`" if detect(value["loglines"]) else None
     lines = value if isinstance(value, list) else [value]
     if not all(isinstance(line, dict) for line in lines):
         return None
     for line in lines:
-        encoded = line.get("type") in ("user", "assistant") and isinstance(line.get("message"), dict)
-        encoded = encoded and "parts" not in line["message"]  # those are Qwen Code's
-        if encoded and "sessionId" in line and ("uuid" in line or "parentUuid" in line):
-            return "lines with a `message`, `uuid` and `sessionId`"
-        if line.get("type") == "summary" and "leafUuid" in line:
-            return "a `summary` line with a `leafUuid`"
-        if line.get("type") == "file-history-snapshot" and "snapshot" in line:
-            return "a `file-history-snapshot` line"
+        kind, message = line.get("type"), line.get("message")
+        if kind in ("user", "assistant") and isinstance(message, dict):
+            # Qwen Code has the same lines with Gemini's `parts` in them.
+            if "parts" in message or message.get("role", kind) != kind:
+                return None
+            if "session_id" in line and "sessionId" not in line:
+                return "lines with a `message` and `session_id`"
+            return "lines with a `message`" + (", `uuid` and `sessionId`" if "sessionId" in line else "")
+        if kind in _KINDS and _KINDS[kind] in line:
+            return f"a `{kind}` line with its `{_KINDS[kind]}`"
+        if kind == "system" and line.get("subtype") == "init" and "session_id" in line:
+            return "an `init` line with its `session_id`"
     return None
 
 
