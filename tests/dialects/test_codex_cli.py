@@ -24,7 +24,6 @@ def test_the_parts_of_a_rollout_are_where_they_belong() -> None:
         "UserMessage",
         "event_msg",
         "AssistantMessage",
-        "AssistantMessage",
         "ToolResultMessage",
         "AssistantMessage",
         "ToolResultMessage",
@@ -51,3 +50,104 @@ def test_instructions_that_were_changed_are_said_as_they_are_now() -> None:
     header = codex_cli.encode(changed).body[0]
     assert header["payload"]["base_instructions"] == {"text": "You are a poet."}
     assert header["payload"]["cwd"] == "/home/ada/notes"
+
+
+def item(**payload: object) -> dict[str, object]:
+    return {"timestamp": "2026-01-01T00:00:00.000Z", "type": "response_item", "payload": payload}
+
+
+def event(type: str, **payload: object) -> dict[str, object]:
+    return {"timestamp": "2026-01-01T00:00:00.000Z", "type": "event_msg", "payload": {"type": type, **payload}}
+
+
+def said(role: str, text: str) -> dict[str, object]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    return item(type="message", role=role, content=[{"type": kind, "text": text}])
+
+
+def called(id: str) -> dict[str, object]:
+    return item(type="function_call", call_id=id, name="shell", arguments="{}")
+
+
+def output(id: str) -> dict[str, object]:
+    return item(type="function_call_output", call_id=id, output=f"of {id}")
+
+
+META = {"timestamp": "2026-01-01T00:00:00.000Z", "type": "session_meta", "payload": {"id": "s"}}
+TOTAL = {"input_tokens": 100, "cached_input_tokens": 60, "output_tokens": 9, "reasoning_output_tokens": 4}
+LONG = [
+    META,
+    said("user", "<environment_context>\n<cwd>/</cwd>"),
+    said("user", "Go"),
+    {"timestamp": "2026-01-01T00:00:00.000Z", "type": "turn_context", "payload": {"model": "gpt-x"}},
+    item(type="reasoning", id="rs", summary=[], encrypted_content="abc"),
+    event("agent_message", message="Two."),
+    said("assistant", "Two."),
+    called("c1"),
+    called("c2"),
+    event("token_count", info=None),
+    event("token_count", info={"total_token_usage": TOTAL, "last_token_usage": TOTAL}),
+    output("c1"),
+    output("c2"),
+    said("assistant", "Done."),
+    event("thread_name_updated", thread_name="Two calls"),
+]
+
+
+def test_the_items_of_one_answer_are_one_message() -> None:
+    """Up to the next output: many calls come before the first of them."""
+    session = codex_cli.decode(LONG)
+    answers = [message for message in session.messages if isinstance(message, il.AssistantMessage)]
+    assert [["ThinkingBlock", "TextBlock", "ToolCall", "ToolCall"], ["TextBlock"]] == [
+        [type(block).__name__ for block in answer.content] for answer in answers
+    ]
+    assert ["gpt-x", "gpt-x"] == [answer.model for answer in answers]
+    assert LONG == codex_cli.encode(il.load(il.dump(session))).body
+    again = il.encode(session, "openai-responses").body["input"]
+    assert [one["payload"] for one in LONG[1:] if one["type"] == "response_item"] == again
+
+
+def test_usage_title_and_context_are_read() -> None:
+    """Input includes what was cached; context comes as messages of the user."""
+    session = codex_cli.decode(LONG)
+    assert (40, 9, 60, 4) == (
+        session.usage.input,
+        session.usage.output,
+        session.usage.cache_read,
+        session.usage.reasoning,
+    )
+    assert "Two calls" == session.title
+    assert ["program", None] == [m.origin for m in session.messages if isinstance(m, il.UserMessage)]
+
+
+def test_turns_that_were_rolled_back_are_off_the_path_and_in_the_tree() -> None:
+    """Context that the program wrote begins no turn."""
+    lines = [
+        *LONG,
+        said("user", "Wrong"),
+        said("assistant", "Oh."),
+        event("thread_rolled_back", num_turns=1),
+        said("user", "Right"),
+    ]
+    session = codex_cli.decode(lines)
+    assert ["Go", "Right"] == [m.text for m in session.messages if isinstance(m, il.UserMessage) and not m.origin]
+    assert "Wrong" in [m.text for m in (e.message for e in session.entries) if isinstance(m, il.UserMessage)]
+    assert lines == codex_cli.encode(session).body
+    assert ["<environment_context>\n<cwd>/</cwd>"] == [
+        m.text
+        for m in codex_cli.decode([*lines, event("thread_rolled_back", num_turns=9)]).messages
+        if isinstance(m, il.UserMessage)
+    ]
+
+
+def test_a_file_of_events_alone_is_read_from_them() -> None:
+    """Where there are items, events only repeat them for the screen."""
+    lines = [
+        META,
+        event("user_message", message="Go"),
+        event("agent_reasoning", text="Hm"),
+        event("agent_message", message="Ok", x=1),
+    ]
+    session = codex_cli.decode(lines)
+    assert ["user", "assistant"] == [message.role for message in session.messages]
+    assert lines == codex_cli.encode(session).body

@@ -1,22 +1,39 @@
 """Codex's rollout files: JSON lines of `timestamp`, `type` and `payload`; in old files bare items behind a first line.
 
-A `response_item` holds one item of the Responses wire, and is read by that dialect: each item is a message of its own.
-The first line (`session_meta`) belongs to the whole session, and so do the instructions in it. All other lines (events
-for the screen, the settings of a turn, compactions, …) are kept in their places as messages of their own role.
+A `response_item` holds one item of the Responses wire, and is read by that dialect; the reasoning, messages and calls
+up to the next output or message of the user are one answer. The first line (`session_meta`) belongs to the whole
+session, and so do the instructions in it; `turn_context` names the model, `token_count` what was used (its input
+includes the cached part), and `thread_rolled_back` takes back the last turns, which stay in the tree. Events repeat the
+history for the screen, and are read where a file has nothing else. All other lines are kept in their places as messages
+of their own role.
 """
 
+import bisect
+import re
 import sys
+from collections.abc import Container
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.losses import Encoded, Lines, Reporter, SupportTable
-from ...values.messages import Message, ToolResultMessage, text_of
+from ...values.messages import (
+    AssistantMessage,
+    CustomMessage,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    text_of,
+)
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
-from ..residual import put_back, reading, residual
+from ..residual import count, fields_of, optional, put_back, reading, residual, whole
 from ..wire import FileFormat
 from . import records as _records
+from .joining import apart, join
 from .records import FILE, Records, lines_of, milliseconds, time_in, with_time
 
 API = "codex-cli"
@@ -24,6 +41,7 @@ RETURNED = True  # read and returned, not made from other formats
 WIRE = "openai-responses"
 HEADER = "~header"  # of a conversation: residual of the first line
 OLD = "~old"  # of a conversation: items stand bare in their lines
+EVENT = "~event"  # of a message: the event that it was read from
 OUTPUT = "~output"  # of a result: its output was wrapped with whether the tool succeeded
 
 ITEMS = (
@@ -66,33 +84,75 @@ def _say_item(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]
     return {**item, "output": put_back(_wrapper(message), extra_fields)} if wrapped else item  # type: ignore[arg-type]
 
 
-def _decode_line(line: dict[str, Any]) -> list[Any]:
+# What the program writes into the history for the model: codex-rs/core/src/context/ has a tag or a heading for each.
+_PROGRAM = re.compile(
+    r"\s*(<(environment_context|user_instructions|permissions instructions|collaboration_mode|turn_aborted"
+    r"|user_shell_command|subagent_notification|skill|skills_instructions|apps_instructions|plugins_instructions"
+    r"|app-context|multi_agent_mode|model_switch|personality_spec|hook_prompt)[ >]|# AGENTS\.md instructions"
+    r"|Another language model started to solve this problem)"
+)
+_EVENTS = {"user_message": "message", "agent_message": "message", "agent_reasoning": "text"}
+
+
+def _moment(line: dict[str, Any]) -> int | None:
+    """The time of a line: ISO 8601, or seconds since 1970 in files of other programs."""
+    when = line.get("timestamp")
+    if isinstance(when, int | float) and not isinstance(when, bool) and 0 <= when < 1e11:
+        return round(when * 1000)
+    return milliseconds(when)
+
+
+def _decode_line(line: dict[str, Any], events: Container[str] = ()) -> list[Any]:
     payload = line.get("payload")
-    if line.get("type") != "response_item" or not isinstance(payload, dict) or payload.get("type") not in ITEMS:
+    if not isinstance(payload, dict):
         return []
-    return _decode_item(payload, milliseconds(line.get("timestamp")))
+    kind = payload.get("type")
+    if line.get("type") == "event_msg" and kind in events:
+        return _decode_event(payload, _moment(line))
+    if line.get("type") != "response_item" or kind not in ITEMS:
+        return []
+    return _decode_item(payload, _moment(line))
+
+
+def _decode_event(payload: dict[str, Any], when: int | None) -> list[Any]:
+    """What the screen showed, in a file that has no items of it."""
+    kind = payload["type"]
+    text = payload.get(_EVENTS[kind])
+    if not isinstance(text, str):
+        return []
+    if kind == "user_message":
+        return [UserMessage(content=text, timestamp=when, extra={API: {EVENT: kind}})]
+    block = ThinkingBlock(thinking=text) if kind == "agent_reasoning" else TextBlock(text=text)
+    return [AssistantMessage(content=(block,), timestamp=when, extra={API: {EVENT: kind}})]
 
 
 def _say_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
+    kind = messages[0].extra.get(API, {}).get(EVENT)
+    if kind is not None:
+        message: Any = messages[0]
+        text = message.thinking if kind == "agent_reasoning" else message.text
+        return {**time_in(messages), "type": "event_msg", "payload": {"type": kind, _EVENTS[kind]: text}}
     return {**time_in(messages), "type": "response_item", "payload": _say_item(messages, report)}
 
 
 def _decode_bare(line: dict[str, Any]) -> list[Any]:
-    return _decode_item(line, milliseconds(line.get("timestamp"))) if line.get("type") in ITEMS else []
+    return _decode_item(line, _moment(line)) if line.get("type") in ITEMS else []
 
 
 def _say_bare(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     return {**_say_item(messages, report), **time_in(messages)}
 
 
-def _records_of(old: bool) -> Records:
-    return Records(API, _decode_bare, _say_bare) if old else Records(API, _decode_line, _say_line)
+def _records_of(old: bool, events: Container[str] = ()) -> Records:
+    if old:
+        return Records(API, _decode_bare, _say_bare)
+    return Records(API, lambda line: _decode_line(line, events), _say_line)
 
 
 @reading(API)
 def decode(data: Any) -> Conversation:
     """A rollout file: text, bytes, or the values of its lines."""
-    lines = lines_of(data, API)
+    lines = list(lines_of(data, API))
     old = not any("payload" in line for line in lines)
     extra_fields: dict[str, Any] = {FILE: True, OLD: True} if old else {FILE: True}
     system: str | None = None
@@ -100,20 +160,120 @@ def decode(data: Any) -> Conversation:
         header = lines.pop(0)
         system = _instructions(header, old)
         extra_fields[HEADER] = residual(header, _say_header(system, old))
-    records = _records_of(old)
-    entries: list[Entry] = []
-    model: str | None = None
+    records = _records_of(old, _unrepeated(lines))
+    history = _History()
     for line in lines:
         kind = line.get("record_type" if old and "type" not in line else "type")
-        entries += records.read(line, kind if isinstance(kind, str) else "line")
-        if kind == "turn_context" and isinstance(line.get("payload"), dict):
-            given = line["payload"].get("model")
-            model = given if isinstance(given, str) else model
+        history.add(line, records.read(line, kind if isinstance(kind, str) else "line"))
     return Conversation(
-        entries=tuple(entries),
+        entries=tuple(history.entries()),
         system=system,
-        model=ModelDescriptor(id=model, provider="openai") if model else None,
+        model=ModelDescriptor(id=history.model, provider="openai") if history.model else None,
+        title=history.title,
+        usage=history.total,
         extra={API: extra_fields},
+    )
+
+
+def _unrepeated(lines: list[dict[str, Any]]) -> set[str]:
+    """The events that are read as messages: events repeat the history for the screen, but some files have only them."""
+    return set() if any(line.get("type") == "response_item" for line in lines) else set(_EVENTS)
+
+
+class _History:
+    """The entries of the lines so far: items of one answer together, and what was rolled back off the path."""
+
+    def __init__(self) -> None:
+        self.model: str | None = None
+        self.title: str | None = None
+        self.total: Usage | None = None
+        self._flat: list[Entry] = []
+        self._groups: list[list[int]] = []
+        self._open: list[int] | None = None  # the answer that further items belong to
+        self._usages: list[tuple[int, Usage]] = []  # entry of an answer, what it used
+        self._back: list[tuple[int, int]] = []  # at this entry, so many turns are taken back
+
+    def add(self, line: dict[str, Any], entries: list[Entry]) -> None:
+        fields = fields_of(line.get("payload"))
+        event = fields.get("type") if line.get("type") == "event_msg" else None
+        if line.get("type") == "turn_context":
+            self.model = optional(fields.get("model")) or self.model
+        elif event == "token_count":
+            self._count(fields)
+        elif event == "thread_name_updated":
+            self.title = optional(fields.get("thread_name")) or self.title
+        elif event == "thread_rolled_back":
+            self._back.append((len(self._flat), whole(fields.get("num_turns")) or 0))
+            self._open = None
+        elif line.get("type") == "compacted":
+            self._open = None
+        for entry in entries:
+            self._put(entry)
+
+    def _put(self, entry: Entry) -> None:
+        message: Any = entry.message
+        if isinstance(message, AssistantMessage):
+            entry = replace(entry, message=replace(message, model=self.model))
+            if self._open is None:
+                self._open = []
+                self._groups.append(self._open)
+            self._open.append(len(self._flat))
+        elif not isinstance(message, CustomMessage):
+            self._open = None
+        if isinstance(message, UserMessage) and _PROGRAM.match(message.text):
+            entry = replace(entry, message=replace(message, origin="program"))
+        self._flat.append(entry)
+
+    def _count(self, payload: dict[str, Any]) -> None:
+        """Input includes the cached part, output the reasoning: codex-rs/protocol `TokenUsage`."""
+        info = fields_of(payload.get("info"))
+        total = _usage(info.get("total_token_usage"))
+        if total is not None and total != self.total:
+            last = _usage(info.get("last_token_usage"))
+            if last is not None and self._groups:
+                self._usages.append((self._groups[-1][0], last))
+            self.total = total
+
+    def entries(self) -> list[Entry]:
+        used: dict[int, Usage] = {}
+        for first, usage in self._usages:
+            used.setdefault(first, usage)
+        flat = list(self._flat)
+        for group in self._groups:
+            if group[0] in used:
+                for at in group:
+                    flat[at] = replace(flat[at], message=replace(flat[at].message, usage=used[group[0]]))
+        joined = join(flat, self._groups, API)
+        return self._placed(joined) if self._back else joined
+
+    def _placed(self, joined: list[Entry]) -> list[Entry]:
+        """The entries as a tree, in which turns that were rolled back are branches."""
+        left_out = sorted(at for group in self._groups for at in group[1:])
+        back = {at - bisect.bisect_left(left_out, at): turns for at, turns in self._back}
+        path: list[int] = []
+        out = []
+        for at, entry in enumerate(joined):
+            turns = [n for n, one in enumerate(path) if _begins_turn(joined[one])] if back.get(at) else []
+            if turns:
+                del path[turns[-min(back[at], len(turns))] :]
+            out.append(replace(entry, id=f"line-{at + 1}", parent_id=f"line-{path[-1] + 1}" if path else None))
+            path.append(at)
+        return out
+
+
+def _begins_turn(entry: Entry) -> bool:
+    return isinstance(entry.message, UserMessage) and entry.message.origin is None
+
+
+def _usage(given: Any) -> Usage | None:
+    if not isinstance(given, dict):
+        return None
+    cached = count(given, "cached_input_tokens")
+    return Usage.of(
+        max(count(given, "input_tokens") - cached, 0),
+        count(given, "output_tokens"),
+        cache_read=cached,
+        reasoning=whole(given.get("reasoning_output_tokens")),
     )
 
 
@@ -138,7 +298,8 @@ def encode(conversation: Conversation) -> Encoded:
     """The lines of a rollout file that was read."""
     extra_fields = conversation.extra.get(API, {})
     old = bool(extra_fields.get(OLD))
-    lines, losses = _records_of(old).write(conversation, system=True)
+    parts = replace(conversation, entries=tuple(apart(conversation.entries, API)))
+    lines, losses = _records_of(old, _EVENTS).write(parts, system=True)
     if HEADER in extra_fields:
         system = None if conversation.system is None else text_of(conversation.system)
         lines.insert(0, put_back(_say_header(system, old), extra_fields[HEADER]))

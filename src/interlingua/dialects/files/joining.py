@@ -40,7 +40,12 @@ def _joined(parts: Sequence[Entry], places: Sequence[int], api: str) -> Entry:
     calls = any(message.stop_reason == "toolUse" for message in messages)
     reason = "toolUse" if calls and ended.stop_reason == "stop" else ended.stop_reason
     whole = replace(
-        last, content=content, usage=usage, stop_reason=reason, stop_detail=ended.stop_detail, extra=ended.extra
+        last,
+        content=content,
+        usage=usage,
+        stop_reason=reason,
+        stop_detail=ended.stop_detail,
+        extra=ended.extra,
     )
     hints = []
     for at, part, message in zip(places, parts, messages, strict=True):
