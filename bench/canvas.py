@@ -308,17 +308,17 @@ def search(megabytes: int) -> None:
         size = sum(len(text.encode()) for text in texts)
         store: Store = FileStore(home)
         index = TextIndex(home / "ours.db", {"own": store})
-        began = time.perf_counter()
+        began = time.process_time()  # both work in this process alone, and others may use the machine
         index.follow()
-        own_seconds = time.perf_counter() - began
+        own_seconds = time.process_time() - began
         bare = sqlite3.connect(home / "bare.db")
         bare.execute("pragma journal_mode=wal")
         bare.execute("create virtual table texts using fts5(text)")
-        began = time.perf_counter()
+        began = time.process_time()
         for start in range(0, len(texts), 2000):
             bare.executemany("insert into texts values (?)", ((text,) for text in texts[start : start + 2000]))
             bare.commit()
-        bare_seconds = time.perf_counter() - began
+        bare_seconds = time.process_time() - began
         speed = bare_seconds / own_seconds
         mine, peer = (f"{size / (1 << 20) / one:,.1f} MB/s" for one in (own_seconds, bare_seconds))
         Row(f"indexing {megabytes:,} MB beside bare FTS5", mine, peer, f"≥ 0.7× ({speed:.2f}×)", speed >= 0.7)
@@ -346,9 +346,9 @@ def search(megabytes: int) -> None:
 def _p95(ask: Callable[[str], Any], words: list[str]) -> float:
     times = []
     for word in words:
-        start = time.perf_counter()
+        start = time.process_time()
         ask(word)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return sorted(times)[int(len(times) * 0.95)]
 
 

@@ -1,5 +1,6 @@
 """Search over all sessions: an index that follows the logs, may be deleted, and holds no text of its own."""
 
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,29 @@ def test_following_can_be_stopped_and_taken_up(store: Store, index: TextIndex) -
     partly = index.search(Query(text="needle")).total
     assert 0 < partly < 1000
     assert 1000 == found(index, "needle").total
+
+
+def test_the_index_is_smaller_than_its_texts(store: Store, index: TextIndex, tmp_path: Path) -> None:
+    """Merged segments leave no free pages behind: the file has at most 0.8 of the size of what it finds."""
+    words = [f"w{(at * 7919) % 5000:04}" for at in range(200 * 1500)]
+    texts = [" ".join(words[at : at + 200]) for at in range(0, len(words), 200)]
+    say(store, "s", *map(user, texts))
+    index.follow()
+    index.close()
+    database = sqlite3.connect(tmp_path / "search.db")
+    free, pages = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_count"))
+    database.close()
+    assert free <= pages * 0.05
+    assert (tmp_path / "search.db").stat().st_size <= 0.8 * sum(map(len, texts))
+
+
+def test_totals_are_exact_after_sessions_have_gone(store: Store, index: TextIndex) -> None:
+    """Words that lead to no session are not counted."""
+    say(store, "a", user("needle one"))
+    say(store, "b", user("needle two"))
+    assert (2, 2) == (found(index, "needle").total, found(index, "needle").sessions)
+    index.forget("own", "main", "a")
+    assert (1, 1) == (index.search(Query(text="needle")).total, index.search(Query(text="needle")).sessions)
 
 
 def test_cards_are_kept_with_the_index(store: Store, index: TextIndex) -> None:

@@ -474,9 +474,11 @@ class Session:
     def _marks(self) -> Marks:
         """The marks, updated with new lines; recomputed if the log was rebuilt."""
         generation, seen = self._marked_until
+        size = len(self._log)
+        if (generation, seen) == (self._log.generation, size):
+            return self._marked
         if generation != self._log.generation:
             self._marked, seen = Marks(), 0
-        size = len(self._log)
         if seen == 0:
             numbers: Iterable[int] = self._log.numbers(*_MARKS) if size else ()
         else:
@@ -1017,8 +1019,7 @@ class Session:
     def _entry_at(self, number: int, *, media_in_place: bool = True, as_revised: bool = True) -> Entry:
         raw = self._log.line(number)
         entry = decode_line(raw)
-        parent = self._parent(number)
-        orphan = self._log.place(number).orphan
+        _, parent, orphan = self._log.place(number)
         if entry.id is None or orphan or (parent != ROOT and entry.parent_id is None):
             name = None if parent == ROOT else self._name(parent)
             entry = replace(entry, id=entry.id or tree.positional(number), parent_id=name)

@@ -24,11 +24,15 @@ from .store import SessionInfo, Store
 from .texts import KINDS, Query, Snippet, Term, Text, is_in, message_texts, snippet, spaced, terms_of, texts_of
 from .tree import ENTRY
 
-VERSION = 1
-BATCH_LINES = 400
+VERSION = 2
+BATCH_LINES = 800
 BATCH_CHARS = 4 << 20
+PENDING = 16 << 20  # bytes of terms that FTS5 holds in memory: more than a batch has, so that each is one segment
 COUNTED = 10_000  # hits counted at most
+COUNTED_SESSIONS = 1000  # hits whose sessions are counted
 STALE_SHARE = 0.25  # share of unreferenced rows that triggers a rebuild
+LEFT_ROWS = 1  # the `application_id` of an index in which some words lead to no session
+FREE_SHARE = 0.05  # share of free pages that is returned to the file system
 
 _SCHEMA = f"""
 CREATE TABLE sessions (
@@ -39,6 +43,7 @@ CREATE TABLE texts (
     cost REAL);
 CREATE TABLE names (n INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE VIRTUAL TABLE words USING fts5 (body, tags, content = '', tokenize = 'unicode61 remove_diacritics 2');
+INSERT INTO words (words, rank) VALUES ('hashsize', {PENDING});
 PRAGMA user_version = {VERSION};
 """
 
@@ -56,7 +61,7 @@ class Found(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Hits, the latest first. `total` and `sessions` are counted up to a limit; `next` is the offset of more."""
+    """Hits, the latest first. `total` and `sessions` are counted up to limits; `next` is the offset of more."""
 
     hits: list[Found]
     total: int
@@ -108,6 +113,7 @@ class TextIndex:
                 self._follow_session(name, agent, info, stop)
             done = Progress(number, len(sessions))
             progress(done)
+        self._shrink(stop)
         return done
 
     def _follow_session(self, name: str, agent: str, info: SessionInfo, stop: Callable[[], bool]) -> None:
@@ -255,20 +261,30 @@ class TextIndex:
 
     def _forget(self, number: int) -> None:
         with self._writing() as database:
-            database.execute("DELETE FROM texts WHERE session = ?", (number,))
-            database.execute("DELETE FROM sessions WHERE n = ?", (number,))
+            _delete_rows(database, number)
 
     def _forget_missing(self, there: set[tuple[str, str, str]]) -> None:
         """Removes sessions that no longer exist; deletes the index once too many of its rows are unreferenced."""
         with self._writing() as database:
             for n, *key in database.execute("SELECT n, store, agent, id FROM sessions").fetchall():
                 if tuple(key) not in there and key[0] in self._stores:
-                    database.execute("DELETE FROM texts WHERE session = ?", (n,))
-                    database.execute("DELETE FROM sessions WHERE n = ?", (n,))
+                    _delete_rows(database, n)
             rows = database.execute("SELECT COUNT(*), COALESCE(MAX(n), 0) FROM texts").fetchone()
             highest = database.execute("SELECT COALESCE(MAX(id), 0) FROM words_docsize").fetchone()[0]
         if highest > 1000 and rows[0] < highest * (1 - STALE_SHARE):
             self.delete()
+
+    def _shrink(self, stop: Callable[[], bool]) -> None:
+        """Returns the pages to the file system that merged segments of terms have left, a few at a time."""
+        while not stop():
+            with self._lock:
+                database = self._opened()
+                free, pages = (
+                    database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_count")
+                )
+                if free <= pages * FREE_SHARE:
+                    return
+                database.execute("PRAGMA incremental_vacuum(1000)").fetchall()
 
     def delete(self) -> None:
         """Removes the index; the next `follow` builds it again."""
@@ -299,11 +315,17 @@ class TextIndex:
                 f" ON texts.n = words.rowid WHERE words MATCH ? {where} ORDER BY words.rowid DESC LIMIT ? OFFSET ?",
                 (matching, *values, query.limit + 1, query.offset),
             ).fetchall()
-            total, sessions = database.execute(
-                "SELECT COUNT(*), COUNT(DISTINCT session) FROM (SELECT texts.session FROM words CROSS JOIN texts"
-                f" ON texts.n = words.rowid WHERE words MATCH ? {where} LIMIT ?)",
-                (matching, *values, COUNTED),
-            ).fetchone()
+            joined = f"words CROSS JOIN texts ON texts.n = words.rowid WHERE words MATCH ? {where}"
+            sessions = database.execute(
+                f"SELECT COUNT(DISTINCT session) FROM (SELECT texts.session FROM {joined} LIMIT ?)",
+                (matching, *values, COUNTED_SESSIONS),
+            ).fetchone()[0]
+            # The join is most of the time of counting, and only needed where rows have no session or are filtered.
+            is_whole = not where and database.execute("PRAGMA application_id").fetchone()[0] != LEFT_ROWS
+            counted = "words WHERE words MATCH ?" if is_whole else joined
+            total = database.execute(
+                f"SELECT COUNT(*) FROM (SELECT words.rowid FROM {counted} LIMIT ?)", (matching, *values, COUNTED)
+            ).fetchone()[0]
             names = {
                 n: tuple(rest)
                 for n, *rest in database.execute(
@@ -369,8 +391,13 @@ class TextIndex:
                     text = text_at(opened[number], line, part)
                 except (InterlinguaError, OSError, KeyError):
                     continue
-                if text is not None and is_in(text.text, terms, exact=exact):
-                    yield Found(store, agent, id, title, line, text, snippet(text.text, terms))
+                if text is None:
+                    continue
+                shown = snippet(text.text, terms)
+                # Where the log has been revised or replaced since, the index may speak of another text.
+                is_certain = not text.entry or text.entry not in opened[number].marks.revisions
+                if (is_certain and any(part.is_hit for part in shown)) or is_in(text.text, terms, exact=exact):
+                    yield Found(store, agent, id, title, line, text, shown)
 
     # --- the file ----------------------------------------------------------------------------------------------------
 
@@ -430,6 +457,7 @@ def _open(path: Path) -> sqlite3.Connection:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0), 0o600))
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
         try:
+            database.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only counts before anything else is written
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA journal_size_limit = 4194304")  # else the log stays as large as it ever was
             database.execute("PRAGMA synchronous = NORMAL")  # lines lost in a power cut are indexed again
@@ -453,6 +481,13 @@ def _open(path: Path) -> sqlite3.Connection:
             Path(f"{path}{suffix}").unlink(missing_ok=True)
         time.sleep(0)
     raise InterlinguaError(f"{path}: not usable as a search index; delete it")
+
+
+def _delete_rows(database: sqlite3.Connection, session: int) -> None:
+    """Deletes what leads from words to a session; the words themselves stay until the index is rebuilt."""
+    if database.execute("DELETE FROM texts WHERE session = ?", (session,)).rowcount:
+        database.execute(f"PRAGMA application_id = {LEFT_ROWS}")
+    database.execute("DELETE FROM sessions WHERE n = ?", (session,))
 
 
 def _fts(term: Term, exact: bool) -> str:
