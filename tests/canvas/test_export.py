@@ -16,12 +16,12 @@ import interlingua as il
 from canvas.driving import browsing
 from canvas.sample import courier
 from canvas.test_reading import weather
-from interlingua.canvas import redaction
 from interlingua.canvas.catalog import Describer, Finder
 from interlingua.canvas.export import Choice, finds_of, inert, material_of, redacted, write
 from interlingua.canvas.library import Library
 from interlingua.canvas.trees import Tree
 from interlingua.dialects import DIALECTS
+from interlingua.serving import redaction
 from interlingua.sessions import Session
 
 SECRETS = {

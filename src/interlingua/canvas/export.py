@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from .. import conversion
 from ..dialects import DIALECTS
+from ..serving import redaction
 from ..serving.problems import HttpProblem
 from ..sessions import Session
 from ..values import jsontext
@@ -47,7 +48,6 @@ from ..values.messages import (
     blocks_of,
 )
 from ..values.request import Conversation, Entry
-from . import redaction
 from .catalog import Describer
 from .routing import Call, route
 from .shapes import (

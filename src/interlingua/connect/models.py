@@ -13,7 +13,6 @@ import asyncio
 import functools
 import re
 import threading
-import tomllib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +32,7 @@ from ..values.request import ModelCost, ModelDescriptor
 from . import prices as pricing
 from .prices import BUCKETS, CATALOGUE, FACTORS_FOR_FRESH, ORDINARY_TIERS, TIER_FACTORS, PriceSheet, Rate, Rates, Row
 from .providers import PROVIDERS, Provider
+from .tables import Mistake, convert, read_tables, refuse_unknown, table
 
 # --- the user's file --------------------------------------------------------------------------------------------------
 
@@ -153,84 +153,36 @@ def providers_from(overrides: Overrides) -> list[dict[str, Any]]:
 def load_overrides(path: Path | str | None = None) -> Overrides:
     """The user's file; empty if there is none. Raises FormatError naming the line."""
     place = Path(path) if path is not None else home() / "models.toml"
-    try:
-        text = place.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return Overrides()
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{place}: not UTF-8: {error.reason}") from None
-    try:
-        return _read(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise FormatError(f"{place}: not TOML: {error}") from None
-    except _Mistake as mistake:
-        raise FormatError(f"{place}: line {_line(text, mistake)}: {mistake.said}", mistake.path) from None
+    return read_tables(place, _read) or Overrides()
 
 
-class _Mistake(Exception):
-    """Something in the file that is TOML, but makes no sense here."""
-
-    def __init__(self, text: str, path: str) -> None:
-        super().__init__(text, path)
-        self.said, self.path = text, path
-
-
-def _read(table: dict[str, Any]) -> Overrides:
+def _read(given: dict[str, Any]) -> Overrides:
     """Each part on its own, so that a mistake is named by the keys that lead to it."""
-    for key in table.keys() - {"aliases", "providers"}:
-        raise _Mistake(f"unknown key `{key}`; there are `aliases` and `providers`", "$")
-    aliases = _convert(table.get("aliases", {}), dict[str, str], "$.aliases")
+    refuse_unknown(given, ("aliases", "providers"), "$")
+    aliases = convert(given.get("aliases", {}), dict[str, str], "$.aliases")
     for name, target in aliases.items():
         if "/" not in target:
-            raise _Mistake(f"an alias stands for `provider/model`, not for `{target}`", f"$.aliases.{name}")
+            raise Mistake(f"an alias stands for `provider/model`, not for `{target}`", f"$.aliases.{name}")
     providers: dict[str, ProviderNotes] = {}
-    for name, given in _table(table.get("providers", {}), "$.providers").items():
-        providers[name] = _provider(name, given)
+    for name, notes in table(given.get("providers", {}), "$.providers").items():
+        providers[name] = _provider(name, notes)
     return Overrides(aliases, providers)
 
 
 def _provider(name: str, given: Any) -> ProviderNotes:
     path = f"$.providers.{name}"
-    given = dict(_table(given, path))
+    given = dict(table(given, path))
     corrected = {
-        model: _convert(notes, ModelNotes, f"{path}.overrides.{model}")
-        for model, notes in _table(given.pop("overrides", {}), f"{path}.overrides").items()
+        model: convert(notes, ModelNotes, f"{path}.overrides.{model}")
+        for model, notes in table(given.pop("overrides", {}), f"{path}.overrides").items()
     }
-    notes: ProviderNotes = msgspec.structs.replace(_convert(given, ProviderNotes, path), overrides=corrected)
+    notes: ProviderNotes = msgspec.structs.replace(convert(given, ProviderNotes, path), overrides=corrected)
     if name not in PROVIDERS and notes.api is None and any(given):
-        raise _Mistake("a provider of your own needs `api`, the wire that it speaks", path)
+        raise Mistake("a provider of your own needs `api`, the wire that it speaks", path)
     for model, about in [*((m.id, m) for m in notes.models), *corrected.items()]:
         if about.like is not None and "/" not in about.like:
-            raise _Mistake(f"`like` names `provider/model`, not `{about.like}`", f"{path}.{model}.like")
+            raise Mistake(f"`like` names `provider/model`, not `{about.like}`", f"{path}.{model}.like")
     return notes
-
-
-def _table(value: Any, path: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _Mistake("expected a table", path)
-    return value
-
-
-def _convert(value: Any, kind: Any, path: str) -> Any:
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        text, _, where = str(error).partition(" - at `$")
-        raise _Mistake(text, path + where.rstrip("`")) from None
-
-
-def _line(text: str, mistake: _Mistake) -> int:
-    """The first line with which the file, read up to there, has this mistake."""
-    lines = text.splitlines()
-    for count in range(1, len(lines) + 1):
-        try:
-            _read(tomllib.loads("\n".join(lines[:count])))
-        except tomllib.TOMLDecodeError:
-            continue
-        except _Mistake as found:
-            if found.args == mistake.args:
-                return count
-    return len(lines)
 
 
 # --- the file of this machine ----------------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ def test_own_providers_become_rows(file: Path) -> None:
         ("[aliases]\nfast = 3\n", 2, "Expected `str`, got `int`"),
         ("# mine\n\n[provider.acme]\napi = 'x'\n", 3, "unknown key `provider`"),
         ("[providers.acme]\nbase_url = 'http://x'\n", 2, "needs `api`"),
-        ("[providers.openai]\nlabel = 'x'\nbaseurl = 'y'\n", 3, "unknown field `baseurl`"),
+        ("[providers.openai]\nlabel = 'x'\nbaseurl = 'y'\n", 3, "unknown key `baseurl`; did you mean `base_url`?"),
         (
             "[[providers.openai.models]]\nid='a'\n[[providers.openai.models]]\nname='b'\n",
             3,
