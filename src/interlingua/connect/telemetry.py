@@ -41,6 +41,32 @@ def observed(stream: Stream, request: Request) -> Stream:
     return stream
 
 
+def record(
+    model: ModelDescriptor,
+    request: Request,
+    message: AssistantMessage | None,
+    failure: InterlinguaError | None,
+    *,
+    started: float,
+    first: float | None,
+    finished: float,
+) -> None:
+    """Has one call that is over make its span and measurements, if telemetry is on. Times are seconds since 1970."""
+    telemetry = _telemetry
+    if telemetry is None:
+        return
+    about = _about(model)
+    span = telemetry.tracer.start_span(
+        f"chat {model.id}",
+        kind=telemetry.kind,
+        attributes={**about, **_given(request)},
+        start_time=int(started * 1e9),
+    )
+    if first is not None:
+        telemetry.first.record(first - started, about)
+    telemetry.finish(span, about, request, message, failure, finished - started, end_time=int(finished * 1e9))
+
+
 class _Telemetry:
     """The instruments."""
 
@@ -60,6 +86,32 @@ class _Telemetry:
             "gen_ai.client.operation.time_to_first_chunk", "s", "Time to the first chunk"
         )
 
+    def finish(
+        self,
+        span: Any,
+        about: dict[str, str],
+        request: Request,
+        message: AssistantMessage | None,
+        failure: InterlinguaError | None,
+        seconds: float,
+        end_time: int | None = None,
+    ) -> None:
+        if failure is not None:
+            about = {**about, "error.type": _kind(failure)}
+            span.set_status(self.failed)
+            span.set_attribute("error.type", about["error.type"])
+        usage = message.usage if message is not None else None
+        if message is not None:
+            span.set_attributes(_answer(message))
+            if self.content:
+                span.set_attributes(_content(request, message))
+        if usage is not None:
+            spent = (("input", usage.input + usage.cache_read + usage.cache_write), ("output", usage.output))
+            for kind, count in spent:
+                self.tokens.record(count, {**about, "gen_ai.token.type": kind})
+        self.duration.record(seconds, about)
+        span.end(end_time)
+
 
 class _Observed:
     """One call, from the first look at its stream to its end."""
@@ -70,20 +122,13 @@ class _Observed:
         self._request = request
         self._began = time.perf_counter()
         model = request.model
-        options = {f"gen_ai.request.{name}": getattr(request.options, name) for name in _OPTIONS}
-        given = {name: value for name, value in options.items() if value is not None}
         self._span = telemetry.tracer.start_span(
-            f"chat {model.id}", kind=telemetry.kind, attributes={**self._about(), **given}
+            f"chat {model.id}", kind=telemetry.kind, attributes={**self._about(), **_given(request)}
         )
 
     def _about(self) -> dict[str, str]:
         """Who is asked, as far as is known now: an alias has been looked up, or a fallback taken over."""
-        model: ModelDescriptor = getattr(self._stream.source, "model", self._request.model)
-        return {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": _system(model),
-            "gen_ai.request.model": model.id,
-        }
+        return _about(getattr(self._stream.source, "model", self._request.model))
 
     def began(self) -> None:
         self._telemetry.first.record(time.perf_counter() - self._began, self._about())
@@ -92,19 +137,21 @@ class _Observed:
         about = self._about()
         self._span.update_name(f"chat {about['gen_ai.request.model']}")
         self._span.set_attributes(about)
-        if failure is not None:
-            about["error.type"] = _kind(failure)
-            self._span.set_status(self._telemetry.failed)
-        self._span.set_attributes({**_answer(message), **({"error.type": about["error.type"]} if failure else {})})
-        if self._telemetry.content:
-            self._span.set_attributes(_content(self._request, message))
-        usage = message.usage
-        if usage is not None:
-            spent = (("input", usage.input + usage.cache_read + usage.cache_write), ("output", usage.output))
-            for kind, count in spent:
-                self._telemetry.tokens.record(count, {**about, "gen_ai.token.type": kind})
-        self._telemetry.duration.record(time.perf_counter() - self._began, about)
-        self._span.end()
+        seconds = time.perf_counter() - self._began
+        self._telemetry.finish(self._span, about, self._request, message, failure, seconds)
+
+
+def _about(model: ModelDescriptor) -> dict[str, str]:
+    return {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": _system(model),
+        "gen_ai.request.model": model.id,
+    }
+
+
+def _given(request: Request) -> dict[str, Any]:
+    options = {f"gen_ai.request.{name}": getattr(request.options, name) for name in _OPTIONS}
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _system(model: ModelDescriptor) -> str:

@@ -42,8 +42,10 @@ class KeyGate:
         if not is_limited(key):
             return KeyReservation(self.accounts, None)
         cost = math.ceil((highest_cost or 0.0) * NANO)
+        # An answer that may be longer than a minute's tokens takes all of them, but is not impossible.
+        tokens = max(input_tokens, min(input_tokens + output_tokens, key.tokens_per_minute or 0))
         try:
-            outcome = await self.accounts.admit(key, tokens=input_tokens + output_tokens, cost=cost)
+            outcome = await self.accounts.admit(key, tokens=tokens, cost=cost)
         except StateError as error:
             raise _unavailable("the limits of keys cannot be checked", error) from None
         if isinstance(outcome, Refusal):

@@ -23,6 +23,9 @@ from ..dialects.paths import Route, route
 from ..dialects.provider_errors import as_provider_error
 from ..dialects.registry import WIRES, wire
 from ..dialects.wire import JSON
+from ..serving import guard
+from ..serving.listener import is_loopback
+from ..serving.problems import HttpProblem
 from ..values import jsontext
 from ..values.errors import (
     Aborted,
@@ -121,6 +124,16 @@ class Gateway:
             raise InterlinguaError(f"cannot listen on {where}: {error.strerror}; choose another port") from None
         return self
 
+    async def drain(self, seconds: float) -> None:
+        """Takes no new connections, and waits for the exchanges that are on their way, at most so long."""
+        if self._runner is None:
+            return
+        for site in list(self._runner.sites):
+            await site.stop()
+        deadline = time.monotonic() + seconds
+        while self.open_exchanges and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+
     async def stop(self) -> None:
         """Ends open exchanges after a short while, then the address."""
         if self._runner is not None:
@@ -145,6 +158,10 @@ class Gateway:
     def url(self) -> str:
         """Where it listens."""
         return self._address
+
+    def models(self, key: ClientKey = LOCAL) -> list[str]:
+        """The names of the models that a key may ask for."""
+        return self._router.names(key)
 
     def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
         loop = asyncio.get_running_loop()
@@ -176,6 +193,9 @@ class Gateway:
             exchange.error = error
             status, body, headers = exchange.wire.error_response(as_provider_error(error))
             exchange.status = status
+            if exchange.finished is None:  # refused before it was dispatched
+                exchange.finished = time.time()
+                await self._tell(exchange)
             return web.Response(status=status, body=body, content_type=JSON, headers={**reply.headers(), **headers})
 
     def _exchange(self, http: web.BaseRequest, asked: Route) -> Exchange:
@@ -189,7 +209,10 @@ class Gateway:
         )
 
     async def _identify(self, http: web.BaseRequest) -> ClientKey:
-        return LOCAL if self.gate is None else await self.gate.identify(_secret(http))
+        key = LOCAL if self.gate is None else await self.gate.identify(_secret(http))
+        if key is LOCAL and (self.settings.listen.unix is not None or is_loopback(self.settings.listen.host)):
+            _refuse_pages(http)
+        return key
 
     async def _converse(self, http: web.BaseRequest, asked: Route, exchange: Exchange) -> web.StreamResponse:
         incoming = await self._read(http, asked, exchange)
@@ -315,6 +338,9 @@ class Gateway:
                 await reservation.settle(exchange)
             except Exception:
                 _log.exception("the reservation of %s could not be settled", exchange.id)
+        await self._tell(exchange)
+
+    async def _tell(self, exchange: Exchange) -> None:
         for observer in self.observers:
             try:
                 await observer.observe(exchange)
@@ -373,6 +399,17 @@ def _keep_partial(attempt: Attempt, exchange: Exchange, why: str, *, aborted: bo
 def _cleaned(error: InterlinguaError, place: Place) -> InterlinguaError:
     """The error without the keys of the place in its text."""
     return scrubbed(error, lambda text: scrub(text, secrets=place.secrets))
+
+
+def _refuse_pages(http: web.BaseRequest) -> None:
+    """Without keys a gateway serves the programs of this machine. Web pages can send requests to it, too, and would
+    spend its owner's money: a browser marks them."""
+    try:
+        guard.refuse_foreign_host(http)
+        guard.refuse_foreign_origin(http)
+    except HttpProblem as problem:
+        remedy = problem.remedy or "use the address that was printed"
+        raise AuthFailed(f"{problem}; {remedy}, or make a key for it", status=403, code=problem.code) from None
 
 
 def _secret(http: web.BaseRequest) -> str | None:

@@ -39,7 +39,7 @@ Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger(__name__)
 
 
-def refuse_foreign_host(request: web.Request, names: Collection[str] = ()) -> None:
+def refuse_foreign_host(request: web.BaseRequest, names: Collection[str] = ()) -> None:
     """Refuses a `Host` that is neither an address of this machine's nor one of the given names."""
     host = request.headers.get("Host", "")
     name, port = _split(host)
@@ -48,11 +48,11 @@ def refuse_foreign_host(request: web.Request, names: Collection[str] = ()) -> No
             403, f"the host {host!r} is not this server's", code="bad_host", remedy="use the address that was printed"
         )
     local = request.transport.get_extra_info("sockname") if request.transport is not None else None
-    if name not in names and local is not None and port != local[1]:
+    if name not in names and isinstance(local, tuple) and port != local[1]:  # a Unix socket has no port
         raise HttpProblem(403, f"the host {host!r} has another port than this server", code="bad_host")
 
 
-def refuse_foreign_origin(request: web.Request) -> None:
+def refuse_foreign_origin(request: web.BaseRequest) -> None:
     """Refuses what a browser says comes from another origin than our own pages."""
     origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
@@ -76,7 +76,7 @@ def refuse_browsers(request: web.Request) -> None:
             )
 
 
-def is_private(request: web.Request) -> bool:
+def is_private(request: web.BaseRequest) -> bool:
     """Whether the path shows what belongs to the user: pages and their scripts do not."""
     return request.path.startswith(("/api", "/blobs", "/embed"))
 

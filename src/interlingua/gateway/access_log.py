@@ -1,0 +1,91 @@
+"""One JSON line per request: who asked what, who answered, how it ended. No content, no key, no message of an error."""
+
+import logging
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from ..connect.auth.credentials import Scrubber
+from ..values import jsontext
+from ..values.errors import ProviderError
+from .exchange import Exchange
+
+_log = logging.getLogger(__name__)
+_LONGEST = 200  # characters of a name that a client chose
+
+
+class AccessLog:
+    """Lines on standard error (`-`) or in a file that only its owner can read; `reopen` after it was rotated."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._file: IO[bytes] = self._opened()
+        self._is_failing = False
+
+    def _opened(self) -> IO[bytes]:
+        if self._where == "-":
+            return sys.stderr.buffer
+        path = Path(self._where).expanduser()
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab", buffering=0)
+
+    def reopen(self) -> None:
+        self.close()
+        self._file = self._opened()
+
+    def close(self) -> None:
+        if self._where != "-":
+            self._file.close()
+
+    async def observe(self, exchange: Exchange) -> None:
+        try:
+            self._file.write(jsontext.write(record_of(exchange)) + b"\n")
+            self._file.flush()
+            self._is_failing = False
+        except OSError as error:
+            if not self._is_failing:
+                _log.error("the access log %s cannot be written: %s", self._where, error)
+            self._is_failing = True
+
+
+def record_of(exchange: Exchange) -> dict[str, Any]:
+    """What may be known of an exchange by whoever reads logs."""
+    model, usage, error = exchange.model, exchange.usage, exchange.error
+    found: dict[str, Any] = {
+        "time": datetime.fromtimestamp(exchange.started, UTC).isoformat(timespec="milliseconds"),
+        "id": exchange.id,
+        "key": exchange.key.name,
+        "wire": exchange.wire.api,
+        "asked": _safe(exchange.asked_model),
+        "model": f"{model.provider}/{model.id}" if model is not None else None,
+        "lane": exchange.lane,
+        "stream": exchange.is_stream,
+        "status": exchange.status,
+        "attempts": exchange.attempts,
+        "seconds": _since(exchange, exchange.finished),
+        "first_byte": _since(exchange, exchange.first_byte),
+        "losses": len(exchange.losses) or None,
+        "cost": exchange.cost,
+        "estimated": exchange.is_estimated or None,
+        "aborted": exchange.is_aborted or None,
+        "session": _safe(exchange.session) if exchange.session else None,
+        "error": type(error).__name__ if error is not None else None,
+        "code": _safe(error.code) if isinstance(error, ProviderError) and error.code else None,
+    }
+    if usage is not None:
+        found |= {name: getattr(usage, name) for name in ("input", "output", "cache_read", "cache_write")}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _since(exchange: Exchange, at: float | None) -> float | None:
+    return None if at is None else round(at - exchange.started, 6)
+
+
+def _safe(text: str) -> str:
+    """A name from outside: short, and without what looks like a key."""
+    return _SCRUBBER(text[:_LONGEST])
+
+
+_SCRUBBER = Scrubber(())

@@ -1,0 +1,168 @@
+"""Numbers for Prometheus, in its text format (prometheus.io/docs/instrumenting/exposition_formats).
+
+Labels have few values: keys and models that are known, never what a client made up. Several workers add up their
+numbers through files, since a scrape reaches only one of them.
+"""
+
+import contextlib
+import os
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from ..serving.access import write_private
+from .exchange import Exchange
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)  # seconds
+_PREFIX = "interlingua_gateway"
+_EVERY = 1.0  # seconds between two files of a worker
+
+_HELP = {
+    "requests_total": ("counter", "Requests, by how they ended"),
+    "tokens_total": ("counter", "Tokens in disjoint buckets"),
+    "cost_dollars_total": ("counter", "What answers with a known price cost"),
+    "losses_total": ("counter", "What could not be carried over between formats"),
+    "aborted_total": ("counter", "Requests whose client left"),
+    "estimated_total": ("counter", "Requests whose usage is an estimate"),
+    "attempts_total": ("counter", "Calls of providers"),
+    "request_seconds": ("histogram", "Time from a request to the end of its answer"),
+    "first_byte_seconds": ("histogram", "Time from a request to the first byte of its answer"),
+}
+_LABELS = {
+    "requests_total": ("key", "model", "wire", "lane", "status"),
+    "tokens_total": ("key", "model", "kind"),
+    "cost_dollars_total": ("key", "model"),
+    "losses_total": ("wire", "severity"),
+    "aborted_total": ("wire",),
+    "estimated_total": ("wire",),
+    "attempts_total": ("model",),
+    "request_seconds": ("wire",),
+    "first_byte_seconds": ("wire",),
+}
+
+
+class Histogram(Struct):
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
+    total: float = 0.0
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(BUCKETS, value)] += 1
+        self.total += value
+
+
+class Numbers(Struct):
+    """Everything counted so far; labels in the order of `_LABELS`."""
+
+    counters: dict[str, dict[tuple[str, ...], float]] = field(default_factory=dict)
+    histograms: dict[str, dict[tuple[str, ...], Histogram]] = field(default_factory=dict)
+    open: int = 0
+
+    def count(self, name: str, labels: tuple[str, ...], amount: float = 1.0) -> None:
+        found = self.counters.setdefault(name, {})
+        found[labels] = found.get(labels, 0.0) + amount
+
+    def measure(self, name: str, labels: tuple[str, ...], value: float) -> None:
+        self.histograms.setdefault(name, {}).setdefault(labels, Histogram()).add(max(0.0, value))
+
+    def merge(self, other: "Numbers") -> None:
+        for name, counted in other.counters.items():
+            for labels, amount in counted.items():
+                self.count(name, labels, amount)
+        for name, measured in other.histograms.items():
+            for labels, histogram in measured.items():
+                own = self.histograms.setdefault(name, {}).setdefault(labels, Histogram())
+                own.counts = [a + b for a, b in zip(own.counts, histogram.counts, strict=True)]
+                own.total += histogram.total
+        self.open += other.open
+
+
+class Metrics:
+    """Counts exchanges. `open_exchanges` tells how many are on their way; `folder` is shared by the workers."""
+
+    def __init__(self, open_exchanges: Callable[[], int] = lambda: 0, folder: Path | None = None) -> None:
+        self._numbers = Numbers()
+        self._open = open_exchanges
+        self._file = folder / f"worker-{os.getpid()}.metrics" if folder is not None else None
+        self._written = 0.0
+
+    async def observe(self, exchange: Exchange) -> None:
+        numbers, wire = self._numbers, exchange.wire.api
+        model = f"{exchange.model.provider}/{exchange.model.id}" if exchange.model is not None else "unknown"
+        key = exchange.key.name
+        numbers.count("requests_total", (key, model, wire, exchange.lane, str(exchange.status)))
+        if exchange.attempts:
+            numbers.count("attempts_total", (model,), exchange.attempts)
+        if exchange.usage is not None:
+            for kind in ("input", "output", "cache_read", "cache_write"):
+                if amount := getattr(exchange.usage, kind):
+                    numbers.count("tokens_total", (key, model, kind), amount)
+        if exchange.cost is not None:
+            numbers.count("cost_dollars_total", (key, model), exchange.cost)
+        for loss in exchange.losses:
+            numbers.count("losses_total", (wire, loss.severity))
+        if exchange.is_aborted:
+            numbers.count("aborted_total", (wire,))
+        if exchange.is_estimated:
+            numbers.count("estimated_total", (wire,))
+        if exchange.finished is not None:
+            numbers.measure("request_seconds", (wire,), exchange.finished - exchange.started)
+        if exchange.first_byte is not None:
+            numbers.measure("first_byte_seconds", (wire,), exchange.first_byte - exchange.started)
+        if self._file is not None and time.monotonic() - self._written > _EVERY:
+            self.save()
+
+    def save(self) -> None:
+        """Lets the other workers know."""
+        if self._file is not None:
+            self._written = time.monotonic()
+            self._numbers.open = self._open()
+            with contextlib.suppress(OSError):  # numbers are not worth a request
+                write_private(self._file, msgspec.msgpack.encode(self._numbers))
+
+    def exposition(self) -> bytes:
+        """All numbers, those of the other workers included."""
+        numbers = Numbers()
+        numbers.merge(self._numbers)
+        numbers.open = self._open()
+        for path in self._file.parent.glob("*.metrics") if self._file is not None else ():
+            if path != self._file:
+                with contextlib.suppress(OSError, msgspec.MsgspecError):
+                    numbers.merge(msgspec.msgpack.decode(path.read_bytes(), type=Numbers))
+        return "".join(_lines(numbers)).encode()
+
+
+def _lines(numbers: Numbers) -> Iterable[str]:
+    for name, (kind, text) in _HELP.items():
+        yield f"# HELP {_PREFIX}_{name} {text}\n# TYPE {_PREFIX}_{name} {kind}\n"
+        if kind == "counter":
+            for labels, amount in numbers.counters.get(name, {}).items():
+                yield f"{_PREFIX}_{name}{_text(_LABELS[name], labels)} {amount:.17g}\n"
+        else:
+            for labels, histogram in numbers.histograms.get(name, {}).items():
+                yield from _histogram(name, labels, histogram)
+    yield f"# HELP {_PREFIX}_open_requests Requests on their way\n# TYPE {_PREFIX}_open_requests gauge\n"
+    yield f"{_PREFIX}_open_requests {numbers.open}\n"
+
+
+def _histogram(name: str, labels: tuple[str, ...], histogram: Histogram) -> Iterable[str]:
+    total = 0
+    for limit, count in zip((*BUCKETS, float("inf")), histogram.counts, strict=True):
+        total += count
+        le = "+Inf" if limit == float("inf") else f"{limit:g}"
+        yield f"{_PREFIX}_{name}_bucket{_text((*_LABELS[name], 'le'), (*labels, le))} {total}\n"
+    yield f"{_PREFIX}_{name}_sum{_text(_LABELS[name], labels)} {histogram.total:.17g}\n"
+    yield f"{_PREFIX}_{name}_count{_text(_LABELS[name], labels)} {total}\n"
+
+
+def _text(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True)) + "}"
+
+
+def _escaped(value: str) -> str:
+    # The format's own rules for the value of a label.
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -1,0 +1,222 @@
+"""A gateway as `interlingua serve` runs it: with keys, limits, ledger, log, numbers and records, from one file."""
+
+import asyncio
+import contextlib
+import hmac
+import ipaddress
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from ..connect import telemetry
+from ..serving.listener import is_loopback
+from ..values import jsontext
+from ..values.errors import InterlinguaError
+from .access_log import AccessLog
+from .accounts import READ, Accounts
+from .exchange import Exchange, Observer
+from .gate import KeyGate
+from .keys import ClientKeys
+from .ledger import Ledger
+from .metrics import CONTENT_TYPE, Metrics
+from .recording import Recorder, recorder_of
+from .server import Gateway
+from .settings_file import ServeSettings, load_settings, resolved_address
+from .state import StateError, StateStore, open_state
+
+DRAIN = 30.0  # seconds that open exchanges have after SIGTERM
+_WATCH = 1.0  # seconds between two looks at the settings file
+_PROBE = 1.0  # seconds for which the store's answer to a probe counts
+
+_log = logging.getLogger(__name__)
+
+
+class _Traces:
+    """Each exchange as a span, where telemetry is on."""
+
+    async def observe(self, exchange: Exchange) -> None:
+        if exchange.model is not None and exchange.request is not None and exchange.attempts:
+            telemetry.record(
+                exchange.model,
+                exchange.request,
+                exchange.answer,
+                exchange.error,
+                started=exchange.started,
+                first=exchange.first_byte,
+                finished=exchange.finished or time.time(),
+            )
+
+
+class Service:
+    """Everything around a `Gateway`, started and stopped together. `folder` has the keys, and the ledger unless set."""
+
+    def __init__(
+        self,
+        settings: ServeSettings,
+        folder: Path,
+        *,
+        config: Path | None = None,
+        metrics_folder: Path | None = None,
+        **given: Any,
+    ) -> None:
+        self.settings = settings
+        self._config = config
+        self._config_seen = _changed(config)
+        listen, state = settings.gateway.listen, settings.state
+        is_local = listen.unix is not None or is_loopback(listen.host)
+        database = f"sqlite:{folder / 'gateway.db'}"
+        self.keys = ClientKeys(
+            Path(state.keys).expanduser() if state.keys is not None else folder / "keys.json", is_open=is_local
+        )
+        if not is_local and not self.keys.has_any():
+            raise InterlinguaError(
+                f"without keys the gateway listens on this machine alone, not on {listen.host};"
+                " make one first: interlingua serve keys add NAME"
+            )
+        self.ledger = Ledger(resolved_address(state.ledger or database))
+        self._store: StateStore = open_state(resolved_address(state.limits or database))
+        self.accounts = Accounts(self._store, seed=self.ledger.spent)
+        self.metrics = Metrics(lambda: self.gateway.open_exchanges, metrics_folder)
+        self.recorder: Recorder | None = recorder_of(settings.recording)
+        self._log = AccessLog(settings.log.access) if settings.log.access else None
+        observers: list[Observer | None] = [self.ledger, self.metrics, _Traces(), self._log, self.recorder]
+        self.gateway = Gateway(
+            settings.gateway,
+            gate=KeyGate(self.keys, self.accounts, self.ledger),
+            observers=[one for one in observers if one is not None],
+            **given,
+        )
+        self.gateway.routes |= {
+            ("GET", "/healthz"): self._healthz,
+            ("GET", "/readyz"): self._readyz,
+            ("GET", "/metrics"): self._metrics,
+        }
+        self._is_draining = False
+        self._probed: tuple[float, str | None] = (0.0, None)
+        self._watcher: asyncio.Task[None] | None = None
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        await self.gateway.start()
+        if self._config is not None:
+            self._watcher = asyncio.ensure_future(self._watch())
+
+    async def drain(self, seconds: float = DRAIN) -> None:
+        """Takes no new connections, and waits for the exchanges that are on their way."""
+        self._is_draining = True
+        await self.gateway.drain(seconds)
+
+    async def stop(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.gather(self._watcher, return_exceptions=True)
+        await self.gateway.stop()
+        if self.recorder is not None:
+            await self.recorder.close()
+        await self.accounts.close()
+        await self.ledger.close()
+        await self._store.close()
+        self.metrics.save()
+        if self._log is not None:
+            self._log.close()
+
+    async def __aenter__(self) -> "Service":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    # --- other settings ----------------------------------------------------------------------------------------------
+
+    async def reload(self) -> bool:
+        """Reads the settings file again. What is wrong with it is logged, and the settings stay as they are.
+
+        Exchanges that are on their way end as they began. Where the gateway listens and where it keeps its state do not
+        change while it runs.
+        """
+        if self._log is not None:
+            with contextlib.suppress(OSError):
+                self._log.reopen()
+        if self._config is None:
+            return False
+        try:
+            settings = load_settings(self._config)
+            await self.gateway.reload(settings.gateway)
+        except InterlinguaError as error:
+            _log.error("the settings are not taken: %s", error)
+            return False
+        fixed = [
+            name for name in ("state", "recording", "log") if getattr(settings, name) != getattr(self.settings, name)
+        ]
+        fixed += ["listen"] if settings.gateway.listen != self.settings.gateway.listen else []
+        if fixed:
+            _log.warning("changes of %s count after a restart", ", ".join(f"[{name}]" for name in fixed))
+        self.settings = settings
+        _log.warning("the settings were read again")
+        return True
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_WATCH)
+            seen = _changed(self._config)
+            if seen != self._config_seen:
+                self._config_seen = seen
+                await self.reload()
+
+    # --- how it is ---------------------------------------------------------------------------------------------------
+
+    async def _healthz(self, http: web.BaseRequest) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, http: web.BaseRequest) -> web.Response:
+        """Whether requests can be served. Why not is in the log: whoever asks here has shown no key."""
+        problem = (
+            "draining" if self._is_draining else "ledger" if self.ledger.failure is not None else await self._probe()
+        )
+        body = jsontext.write({"ready": problem is None, **({"problem": problem} if problem else {})})
+        return web.Response(body=body, status=200 if problem is None else 503, content_type="application/json")
+
+    async def _probe(self) -> str | None:
+        at, problem = self._probed
+        if time.monotonic() - at > _PROBE:
+            try:
+                await self._store.swap({"ready": READ})
+                problem = None
+            except StateError as error:
+                _log.error("%s", error)
+                problem = "limits"
+            self._probed = (time.monotonic(), problem)
+        return problem
+
+    async def _metrics(self, http: web.BaseRequest) -> web.Response:
+        if not self._may_read_metrics(http):
+            text = "metrics are read from this machine, or with the token of [log] metrics_token\n"
+            return web.Response(status=403, text=text)
+        return web.Response(body=self.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
+
+    def _may_read_metrics(self, http: web.BaseRequest) -> bool:
+        """They name every key and model: for who runs the gateway, not for its clients."""
+        reference = self.settings.log.metrics_token
+        if reference is not None:
+            sent = http.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+            return hmac.compare_digest(sent.encode(), resolved_address(reference).encode())
+        # A proxy on this machine passes on what comes from elsewhere.
+        if any(name in http.headers for name in ("Forwarded", "X-Forwarded-For", "Via")):
+            return False
+        peer = http.transport.get_extra_info("peername") if http.transport is not None else None
+        if not isinstance(peer, tuple):  # a Unix socket: the file's permissions decide
+            return self.settings.gateway.listen.unix is not None
+        return ipaddress.ip_address(peer[0]).is_loopback
+
+
+def _changed(path: Path | None) -> tuple[int, int] | None:
+    try:
+        found = path.stat() if path is not None else None
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_ino) if found is not None else None

@@ -1,0 +1,234 @@
+"""Recording: traffic as session trees, with branches and sub-agents, redacted, and answered again offline."""
+
+import asyncio
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import interlingua as il
+from gateway.stores import exchange
+from interlingua.gateway.exchange import ClientKey, Exchange
+from interlingua.gateway.recording import AGENT, Recorder, Replay, echo_digest, recorder_of, redactor_of
+from interlingua.gateway.settings_file import RecordingSettings
+from interlingua.sessions import Session, store_at
+from interlingua.values.errors import BadRequest
+from interlingua.values.messages import AssistantMessage, ImageBlock, TextBlock, ThinkingBlock, ToolCall, UserMessage
+from interlingua.values.request import Context, Request
+
+KEY = ClientKey(name="ci")
+SECRET = "sk-ant-api03-AbCdEf0123456789AbCdEf0123456789"
+
+
+def answer(text: str, *calls: ToolCall) -> AssistantMessage:
+    thinking = ThinkingBlock(thinking="hm", thinking_signature="c2ln")
+    return AssistantMessage(
+        content=(thinking, TextBlock(text=text), *calls), api="anthropic-messages", provider="debug", model="m"
+    )
+
+
+def turn(
+    messages: list[Any], reply: AssistantMessage, *, session: str | None = None, system: str = "Be kind."
+) -> Exchange:
+    request = Request(
+        model=il.ModelDescriptor(id="m"),
+        context=Context(
+            system=system, messages=tuple(UserMessage(content=m) if isinstance(m, str) else m for m in messages)
+        ),
+    )
+    return exchange(KEY, request=request, answer=reply, session=session, attempts=1, status=200)
+
+
+def echo(message: AssistantMessage) -> AssistantMessage:
+    """What a client sends back: no thinking, other ids, other spaces."""
+    return AssistantMessage(
+        content=tuple(
+            replace(block, id="other") if isinstance(block, ToolCall) else TextBlock(text=f" {block.text}\n")
+            for block in message.content
+            if isinstance(block, ToolCall | TextBlock)
+        )
+    )
+
+
+_opened: list[Session] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while _opened:
+        _opened.pop().close()
+
+
+def sessions(home: Path) -> list[Session]:
+    """The recorded sessions, open until the test ends."""
+    store = store_at(None, home)
+    found = [Session.open(info.id, agent=AGENT, home=home, read_only=True) for info in store.sessions(AGENT)]
+    _opened.extend(found)
+    return found
+
+
+def recorder(home: Path, **given: Any) -> Recorder:
+    made = recorder_of(RecordingSettings(enabled=True, home=str(home), **given))
+    assert made is not None
+    return made
+
+
+async def record(home: Path, *exchanges: Exchange, **given: Any) -> None:
+    made = recorder(home, **given)
+    for one in exchanges:
+        await made.observe(one)
+    await made.close()
+
+
+async def test_a_conversation_is_one_session_that_grows(tmp_path: Path) -> None:
+    """Each request brings all of the conversation; each message is written once, the answer with its thinking."""
+    first, second = answer("Hi."), answer("Fine.")
+    await record(tmp_path, turn(["Hello"], first), turn(["Hello", echo(first), "How are you?"], second))
+    (session,) = sessions(tmp_path)
+    assert 4 == len(session.messages) == len(list(session.entries()))
+    assert isinstance(session.messages[1], AssistantMessage)
+    assert "c2ln" == session.messages[1].content[0].thinking_signature  # type: ignore[union-attr]
+    assert "Be kind." == session.base.system
+    assert "x1" == list(session.entries())[1].extra["interlingua"]["gateway"]["exchange"]
+
+
+async def test_it_grows_on_after_a_restart(tmp_path: Path) -> None:
+    """Where a message belongs follows from its content, not from what the process remembers."""
+    first = answer("Hi.")
+    await record(tmp_path, turn(["Hello"], first))
+    await record(tmp_path, turn(["Hello", echo(first), "More"], answer("Sure.")))
+    (session,) = sessions(tmp_path)
+    assert 4 == len(session.messages)
+
+
+async def test_edited_and_repeated_turns_are_branches(tmp_path: Path) -> None:
+    """The same question again, with another answer, and another question in its place."""
+    first = answer("Hi.")
+    await record(
+        tmp_path,
+        turn(["Hello"], first),
+        turn(["Hello", echo(first), "A"], answer("a1")),
+        turn(["Hello", echo(first), "A"], answer("a2")),
+        turn(["Hello", echo(first), "B"], answer("b")),
+        turn(["Hello", echo(first), "B"], answer("b")),
+    )
+    (session,) = sessions(tmp_path)
+    assert 3 == len(session.leaves())
+    assert 7 == len(list(session.entries()))
+
+
+async def test_named_conversations_are_apart_and_sub_agents_name_their_call(tmp_path: Path) -> None:
+    """A sub-agent sends the same session id with another system text: a session of its own."""
+    call = ToolCall(id="t1", name="Task", arguments={"prompt": "count the files"})
+    await record(
+        tmp_path,
+        turn(["Hello"], answer("Working.", call), session="s1"),
+        turn(["count the files"], answer("Three."), session="s1", system="You count."),
+        turn(["Hello"], answer("Hi."), session="s2"),
+    )
+    found = {session.base.system: session for session in sessions(tmp_path)}
+    assert 3 == len(list(sessions(tmp_path)))
+    child = found["You count."].about["spawnedBy"]
+    (parent,) = [s for s in sessions(tmp_path) if s.id == child["session"]]
+    assert ("t1", "s1") == (child["callId"], parent.about["gateway"]["session"])
+    assert parent.entry(child["entry"]).message.tool_calls[0].name == "Task"  # type: ignore[union-attr]
+
+
+async def test_secrets_do_not_reach_the_disk(tmp_path: Path) -> None:
+    """Neither in texts, system prompts, calls nor results; a text that was redacted is still the same text."""
+    call = ToolCall(id="t1", name="run", arguments={"command": f"curl -H 'x-api-key: {SECRET}'"})
+    first = answer(f"I use {SECRET}.", call)
+    await record(
+        tmp_path,
+        turn([f"My key is {SECRET}"], first, system=f"key {SECRET}"),
+        turn([f"My key is {SECRET}", echo(first), "card 42-TOP"], answer("Done.")),
+        patterns=("[0-9]+-TOP",),
+    )
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"My key is" in written
+    assert SECRET.encode() not in written and b"42-TOP" not in written
+    (session,) = sessions(tmp_path)
+    assert 4 == len(session.messages)
+
+
+async def test_media_are_kept_once_by_their_hash(tmp_path: Path) -> None:
+    """A picture that comes with every request is one file."""
+    data = base64.b64encode(bytes(range(256)) * 400).decode()
+    picture = UserMessage(content=(ImageBlock(data=data, mime_type="image/png"),))
+    first = answer("A picture.")
+    await record(tmp_path, turn([picture], first), turn([picture, echo(first), picture], answer("Again.")))
+    blobs = [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size >= 102_400]
+    assert 1 == len(blobs)
+    (session,) = sessions(tmp_path)
+    assert data == session.messages[2].content[0].data  # type: ignore[union-attr]
+
+
+async def test_a_sample_has_whole_conversations(tmp_path: Path) -> None:
+    """A conversation is recorded from its first turn to its last, or not at all."""
+    turns = []
+    for number in range(40):
+        first = answer("Hi.")
+        turns += [turn([f"q{number}"], first), turn([f"q{number}", echo(first), "more"], answer("ok"))]
+    await record(tmp_path, *turns, sample=0.5)
+    lengths = [len(session.messages) for session in sessions(tmp_path)]
+    assert 5 < len(lengths) < 35
+    assert {4} == set(lengths)
+
+
+async def test_a_failed_write_costs_one_record_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The gateway goes on; the log names the exchange."""
+    made = recorder(tmp_path)
+    (tmp_path / "agents").write_text("in the way")
+    await made.observe(turn(["Hello"], answer("Hi.")))
+    await asyncio.wait_for(made.close(), 20)
+    assert "x1 is not recorded" in caplog.text
+
+
+async def test_a_recording_answers_again_offline(tmp_path: Path) -> None:
+    """The same requests get the same answers, a repeated one in order; one that is not recorded says how far it is."""
+    first, second = answer("Hi."), answer("Fine.")
+    turns = [
+        turn(["Hello"], first),
+        turn(["Hello"], answer("Hey.")),
+        turn(["Hello", echo(first), "How are you?"], second),
+    ]
+    await record(tmp_path, *turns)
+    replay = Replay(sessions(tmp_path))
+    assert 3 == len(replay)
+
+    def given(at: int) -> str:
+        assert turns[at].request is not None
+        reply = replay(turns[at].request)
+        assert isinstance(reply, AssistantMessage)
+        return "".join(b.text for b in reply.content or () if isinstance(b, TextBlock))
+
+    assert ["Hi.", "Hey.", "Hey.", "Fine."] == [given(at) for at in (0, 1, 1, 2)]
+    unknown = turn(["Hello", echo(first), "Other"], second).request
+    assert unknown is not None
+    missing = replay(unknown)
+    assert isinstance(missing, BadRequest) and "2 of its 3 messages" in str(missing)
+
+
+@given(
+    st.text(max_size=20), st.dictionaries(st.text(max_size=3), st.integers() | st.booleans() | st.text(), max_size=3)
+)
+def test_an_answer_and_its_echo_have_one_digest(text: str, arguments: dict[str, Any]) -> None:
+    """Whatever a client drops or rewrites, and in whatever order the arguments come."""
+    call = ToolCall(id="a", name="f", arguments=arguments)
+    turned = ToolCall(id="b", name="f", arguments=dict(reversed(arguments.items())))
+    assert echo_digest(answer(text, call)) == echo_digest(echo(answer(text, turned)))
+    assert echo_digest(answer(text, call)) != echo_digest(answer(text + "x", call))
+
+
+@pytest.mark.parametrize("redact", ["none", "secrets", "private"])
+def test_each_rule_takes_out_what_it_names(redact: Any) -> None:
+    """Secrets always but with `none`; addresses only with `private`."""
+    clean = redactor_of(RecordingSettings(redact=redact))({"a": f"{SECRET} ada@example.org"})["a"]
+    assert (SECRET in clean) == (redact == "none")
+    assert ("ada@example.org" in clean) == (redact != "private")
