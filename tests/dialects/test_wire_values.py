@@ -20,6 +20,7 @@ ALLOWED = {
     "dialects/files/claude_code.py": "the format holds this wire's messages",
     "dialects/files/codex_cli.py": "the format holds this wire's items",
     "dialects/files/gemini_cli.py": "the format holds this wire's parts",
+    "dialects/files/new_sessions.py": "the sessions hold messages of these wires",
     "dialects/files/openclaw.py": "the format packs items of these wires",
     "dialects/files/vercel_ui.py": "the format holds signatures of this wire's",
     "dialects/files/wire_bodies.py": "batches and logs hold bodies of these wires",

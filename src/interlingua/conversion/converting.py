@@ -4,6 +4,7 @@
 first when the target is another dialect than the conversation's own; what adapting cost is part of the losses.
 """
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -12,11 +13,12 @@ from msgspec.structs import replace
 from ..dialects import DIALECTS, FORMATS, WIRES
 from ..dialects import dialect as find
 from ..dialects.framing import Frame
+from ..dialects.wire import FileFormat
 from ..values.canonical import build, plain
 from ..values.errors import BadWire, Unsupported
 from ..values.folding import fold
 from ..values.losses import Encoded, Loss, Losses, extra_losses, off_path
-from ..values.messages import AssistantMessage
+from ..values.messages import AssistantMessage, UserMessage
 from ..values.request import Conversation, Entry, ModelDescriptor, Request
 from .adapting import adapter
 from .detection import SELF, as_bytes, chunks_of, detect, is_response, stream_kind, text_of_file, value_of
@@ -70,9 +72,9 @@ def encode(conversation: Given, dialect: str, *, strict: bool = False, adapt: bo
     conversation = conversation_of(conversation)
     if dialect == SELF:
         return Encoded(plain(conversation), ())
-    module = find(dialect)
+    find(dialect)
     if dialect not in WIRES:
-        body, losses = module.encode(conversation)
+        body, losses = _encode_file(conversation, FORMATS[dialect])
     else:
         body, losses = _encode_wire(conversation, dialect, adapt and not _is_own(conversation, dialect))
     if strict:
@@ -95,6 +97,32 @@ def _encode_wire(conversation: Conversation, name: str, adapting: bool) -> Encod
     adapted = adapter.adapt(conversation.request(), name)
     body, given = module.encode(Conversation.of(adapted.request))
     return Encoded(body, Losses(lambda: _once(branches, adapted.losses, _seen_from(adapted, given))))
+
+
+def _encode_file(conversation: Conversation, form: FileFormat) -> Encoded:
+    """The file that was read; where there was none, or a message was added since, one that is written anew."""
+    encoded: Encoded
+    if form.write is None:
+        encoded = form.codec.encode(conversation)
+        return encoded
+    if conversation.extra.get(form.name):
+        with contextlib.suppress(Unsupported):
+            encoded = form.codec.encode(conversation)
+            return encoded
+    if form.adapted_for is None:
+        return form.write(conversation)
+    branches = [loss for loss in _unencoded_branches(conversation) if loss.path != "$.title"]
+    # A session may end with an answer, and a request for the next one may not: the next question is put in its place.
+    asked = conversation.request()
+    messages = (*asked.context.messages, UserMessage(content="?"))
+    request = replace(asked, context=replace(asked.context, messages=messages))
+    adapted = adapter.adapt(request, form.adapted_for)
+    session = replace(adapted.request.context, messages=adapted.request.context.messages[:-1])
+    kept = {"title": conversation.title, "options": conversation.options, "extra": conversation.extra}
+    body, given = form.write(replace(Conversation.of(replace(adapted.request, context=session)), **kept))
+    # The options of the call are those of the program that goes on with the session.
+    changed = [loss for loss in adapted.losses if not loss.path.startswith("$.options")]
+    return Encoded(body, Losses(lambda: _once(branches, changed, _seen_from(adapted, given))))
 
 
 def _once(*losses: Iterable[Loss]) -> tuple[Loss, ...]:

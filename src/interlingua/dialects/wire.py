@@ -360,6 +360,9 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     `archive` gives the documents in a zip, from its members by name, and `database` those in an SQLite file, from a
     connection that can only read; both give None where the container is not of this format. Each document is one
     conversation for `decode`.
+
+    `write` makes a file of a conversation that was not read from one, for a format whose codec only returns its own;
+    the conversation is adapted for the wire `adapted_for` before, where one is named.
     """
 
     name: str
@@ -373,4 +376,6 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     lines: bool = False
     text: bool = False
     writable: bool = True
+    write: Callable[[Conversation], Encoded] | None = None
+    adapted_for: str | None = None
     calls_beside: bool = False  # a message has its calls in a field beside the content

@@ -24,6 +24,7 @@ from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
 from ..residual import JOINED, reading, with_residual
 from ..wire import FileFormat
+from . import new_sessions
 from . import records as _records
 from .joining import apart, join, place
 from .records import FILE, Records, lines_of, milliseconds, time_in, with_time
@@ -300,4 +301,11 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name="claude-code", codec=sys.modules[__name__], detect=detect, lines=True, writable=False)
+FORMAT = FileFormat(
+    name="claude-code",
+    codec=sys.modules[__name__],
+    detect=detect,
+    lines=True,
+    write=new_sessions.claude_code,
+    adapted_for=WIRE,
+)

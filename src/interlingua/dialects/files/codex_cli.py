@@ -32,6 +32,7 @@ from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
 from ..residual import count, fields_of, optional, put_back, reading, residual, whole
 from ..wire import FileFormat
+from . import new_sessions
 from . import records as _records
 from .joining import apart, join
 from .records import FILE, Records, lines_of, milliseconds, time_in, with_time
@@ -319,4 +320,11 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name="codex-cli", codec=sys.modules[__name__], detect=detect, lines=True, writable=False)
+FORMAT = FileFormat(
+    name="codex-cli",
+    codec=sys.modules[__name__],
+    detect=detect,
+    lines=True,
+    write=new_sessions.codex_cli,
+    adapted_for=WIRE,
+)

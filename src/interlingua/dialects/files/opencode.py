@@ -24,6 +24,7 @@ from ...values.messages import AssistantMessage, Block, Message, StopReason, Tex
 from ...values.request import Conversation
 from ..residual import count, fields_of, optional, reading
 from ..wire import FileFormat
+from . import new_sessions
 from . import records as _records
 from .program_content import (
     Branches,
@@ -348,5 +349,10 @@ def detect(value: Any) -> str | None:
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, archive=archive, database=database, writable=False
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    archive=archive,
+    database=database,
+    write=new_sessions.opencode,
 )

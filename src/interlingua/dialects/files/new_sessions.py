@@ -1,0 +1,354 @@
+"""Sessions made of any conversation, in the form in which Claude Code, Codex and opencode can resume them.
+
+Each program finds a session by the id in it: Claude Code as `~/.claude/projects/FOLDER/SESSION.jsonl` (`claude -r`),
+Codex as `~/.codex/sessions/YYYY/MM/DD/rollout-TIME-SESSION.jsonl` (`codex resume`), opencode by `opencode import FILE`.
+Ids and missing times are made of the conversation itself, so the same conversation gives the same file. The messages of
+the first two are in the words of a wire, for which the conversation is adapted before it comes here.
+"""
+
+import hashlib
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from ...values.canonical import dump
+from ...values.losses import Encoded, Lines, Loss, Reporter
+from ...values.messages import (
+    AssistantMessage,
+    AudioBlock,
+    Block,
+    CustomMessage,
+    DocumentBlock,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    blocks_of,
+    text_of,
+)
+from ...values.request import Conversation
+from .. import dialect
+from .records import iso
+
+EPOCH = 1_735_689_600_000  # the first of January 2025, for messages of which nobody knows when they were written
+FOLDERS = ("cwd", "directory", "workspaceDirectory", "working_dir", "workDir")  # programs' names for where they ran
+
+
+# --- what they share -------------------------------------------------------------------------------------------------
+
+
+class _Session:
+    """The ids, times and folder of a session."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._seed = hashlib.blake2b(dump(conversation), digest_size=16).digest()
+        self.id = self.uuid("session")
+        self.cwd = next(_folders(conversation.extra), None) or next(_entry_folders(conversation), None) or "/"
+        self.model = conversation.model.id if conversation.model is not None else ""
+        self._time: int | None = None
+
+    def uuid(self, of: Any) -> str:
+        """An id that nothing else in the session has, in the form of a random UUID."""
+        made = hashlib.blake2b(f"{of}".encode(), key=self._seed, digest_size=16).digest()
+        return str(uuid.UUID(bytes=made, version=4))
+
+    def word(self, of: Any, length: int) -> str:
+        """Letters and digits for an id."""
+        return self.uuid(of).replace("-", "")[:length]
+
+    def moment(self, message: Any) -> int:
+        """When a message was written; one that does not say it came a moment after the one before."""
+        stated = getattr(message, "timestamp", None)
+        if stated is None or (self._time is not None and stated < self._time):
+            stated = EPOCH if self._time is None else self._time + 1
+        self._time = stated
+        return int(stated)
+
+
+def _folders(value: Any, depth: int = 6) -> Iterator[str]:
+    """Folders that a program noted, near the top of what was kept of its file."""
+    if isinstance(value, dict) and depth:
+        yield from (item for key, item in value.items() if key in FOLDERS and isinstance(item, str) and item)
+    inside = value.values() if isinstance(value, dict) else value[:5] if isinstance(value, list | tuple) else ()
+    for item in inside if depth else ():
+        yield from _folders(item, depth - 1)
+
+
+def _entry_folders(conversation: Conversation) -> Iterator[str]:
+    for entry in conversation.entries[:20]:
+        message: Any = entry.message
+        yield from _folders(message.fields if isinstance(message, CustomMessage) else entry.extra)
+
+
+def _unsaid(conversation: Conversation, *names: str) -> Iterator[Loss]:
+    """What belongs to a call, and that the program says itself."""
+    for name in names:
+        if getattr(conversation, name) not in (None, (), type(conversation.options)()):
+            yield Loss(f"$.{name}", name, "the program that resumes the session has its own", "dropped")
+
+
+def _spoken(conversation: Conversation) -> list[Message]:
+    return [message for message in conversation.messages if not isinstance(message, CustomMessage)]
+
+
+# --- Claude Code -----------------------------------------------------------------------------------------------------
+
+CLAUDE_VERSION = "2.0.0"
+
+
+def claude_code(conversation: Conversation) -> Encoded:
+    """A line for each message of the user, result, and block of an answer; each is the parent of the next."""
+    session, wire = _Session(conversation), dialect("anthropic-messages")
+    lines, losses = Lines(), list(_unsaid(conversation, "system", "tools", "options"))
+    parent: str | None = None
+    for at, message in enumerate(_spoken(conversation)):
+        report, when = Reporter(f"$.messages[{at}]"), iso(session.moment(message))
+        for number, body in enumerate(_claude_messages(message, at, session, wire, report)):
+            own = session.uuid(f"{at}.{number}")
+            about = {"parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": session.cwd}
+            about |= {"sessionId": session.id, "version": CLAUDE_VERSION, "gitBranch": ""}
+            meta = {"isMeta": True} if isinstance(message, UserMessage) and message.origin is not None else {}
+            asked = {"requestId": f"req_{session.word(at, 24)}"} if body["role"] == "assistant" else {}
+            kind = "assistant" if body["role"] == "assistant" else "user"
+            lines.append({**about, **meta, **asked, "type": kind, "message": body, "uuid": own, "timestamp": when})
+            parent = own
+        losses += report.losses
+    if conversation.title is not None:
+        lines.append({"type": "custom-title", "customTitle": conversation.title, "sessionId": session.id})
+    return Encoded(lines, tuple(losses))
+
+
+def _claude_messages(
+    message: Message, at: int, session: _Session, wire: Any, report: Reporter
+) -> Iterator[dict[str, Any]]:
+    """The wire's message, an answer in as many as it has blocks: they share its id and its usage."""
+    for body in wire.encode_messages((message,), report):
+        if not isinstance(message, AssistantMessage):
+            yield {**body, "role": "user"}
+            continue
+        content = body.get("content")
+        content = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+        about: dict[str, Any] = {"id": f"msg_{session.word(at, 24)}", "type": "message", "role": "assistant"}
+        about["model"] = message.response_model or message.model or session.model or "unknown"
+        stopped = {"stop_reason": "tool_use" if message.tool_calls else "end_turn", "stop_sequence": None}
+        for block in content:
+            yield {**about, "content": [block], **stopped, "usage": _claude_usage(message.usage)}
+
+
+def _claude_usage(usage: Usage | None) -> dict[str, Any]:
+    given = usage or Usage.of()
+    return {
+        "input_tokens": given.input,
+        "cache_creation_input_tokens": given.cache_write,
+        "cache_read_input_tokens": given.cache_read,
+        "output_tokens": given.output,
+        "service_tier": "standard",
+    }
+
+
+# --- Codex -----------------------------------------------------------------------------------------------------------
+
+CODEX_VERSION = "0.50.0"
+
+
+def codex_cli(conversation: Conversation) -> Encoded:
+    """The header, the settings of the turn, and an item a line; what the screen shows again stands beside it."""
+    session, wire = _Session(conversation), dialect("openai-responses")
+    messages = _spoken(conversation)
+    started = iso(session.moment(messages[0] if messages else None))
+    header = {"id": session.id, "timestamp": started, "cwd": session.cwd, "originator": "codex_cli_rs"}
+    header |= {"cli_version": CODEX_VERSION, "instructions": text_of(conversation.system) or None, "source": "cli"}
+    header |= {"model_provider": "openai"}
+    lines = Lines([{"timestamp": started, "type": "session_meta", "payload": header}])
+    # Older versions name the policy's kind `mode`, newer ones `type`; both ignore the other.
+    policy = {"type": "read-only", "mode": "read-only"}
+    settings = {"cwd": session.cwd, "approval_policy": "on-request", "sandbox_policy": policy}
+    settings |= {"model": session.model or "unknown", "summary": "auto"}
+    lines.append({"timestamp": started, "type": "turn_context", "payload": settings})
+    spent, losses = Usage.of(), list(_unsaid(conversation, "tools", "options", "title"))
+    for at, message in enumerate(messages):
+        report, when = Reporter(f"$.messages[{at}]"), iso(session.moment(message))
+        for item in wire.encode_messages((message,), report):  # type: ignore[attr-defined]
+            lines.append({"timestamp": when, "type": "response_item", "payload": _codex_item(item)})
+        shown = _codex_event(message)
+        if shown is not None:
+            lines.append({"timestamp": when, "type": "event_msg", "payload": shown})
+        if isinstance(message, AssistantMessage) and message.usage is not None:
+            spent = _added(spent, message.usage)
+            counted = {"total_token_usage": _codex_usage(spent), "last_token_usage": _codex_usage(message.usage)}
+            event = {"type": "token_count", "info": {**counted, "model_context_window": None}, "rate_limits": None}
+            lines.append({"timestamp": when, "type": "event_msg", "payload": event})
+        losses += report.losses
+    return Encoded(lines, tuple(losses))
+
+
+def _codex_item(item: dict[str, Any]) -> dict[str, Any]:
+    """An item as the program writes it: the content of a message is always a list."""
+    if "role" not in item:
+        return item
+    kind = "output_text" if item["role"] == "assistant" else "input_text"
+    content = item.get("content")
+    if isinstance(content, str):
+        content = [{"type": kind, "text": content}]
+    return {"type": "message", **item, "content": content or []}
+
+
+def _codex_event(message: Message) -> dict[str, Any] | None:
+    if isinstance(message, UserMessage) and message.origin is None:
+        return {"type": "user_message", "message": message.text, "kind": "plain"}
+    if isinstance(message, AssistantMessage) and message.text:
+        return {"type": "agent_message", "message": message.text}
+    return None
+
+
+def _added(one: Usage, other: Usage) -> Usage:
+    return Usage.of(
+        one.input + other.input,
+        one.output + other.output,
+        cache_read=one.cache_read + other.cache_read,
+        cache_write=one.cache_write + other.cache_write,
+        reasoning=(one.reasoning or 0) + (other.reasoning or 0),
+    )
+
+
+def _codex_usage(usage: Usage) -> dict[str, int]:
+    """The input includes what was cached."""
+    whole = usage.input + usage.cache_read + usage.cache_write
+    return {
+        "input_tokens": whole,
+        "cached_input_tokens": usage.cache_read,
+        "output_tokens": usage.output,
+        "reasoning_output_tokens": usage.reasoning or 0,
+        "total_tokens": whole + usage.output,
+    }
+
+
+# --- opencode --------------------------------------------------------------------------------------------------------
+
+OPENCODE_VERSION = "1.0.0"
+
+
+def opencode(conversation: Conversation) -> Encoded:
+    """An exported session: a message for each turn, and a tool part for each call with its result."""
+    session, report = _Session(conversation), Reporter()
+    messages = _spoken(conversation)
+    results = {message.tool_call_id: message for message in messages if isinstance(message, ToolResultMessage)}
+    writer = _OpencodeWriter(session, results, report)
+    for at, message in enumerate(messages):
+        report.message = at
+        if not isinstance(message, ToolResultMessage):
+            writer.add(message, at)
+    times = [entry["info"]["time"]["created"] for entry in writer.messages] or [EPOCH]
+    info = {
+        "id": writer.session,
+        "slug": session.word("slug", 8),
+        "projectID": "global",
+        "directory": session.cwd,
+        "title": conversation.title or "Imported session",
+        "version": OPENCODE_VERSION,
+        "time": {"created": times[0], "updated": times[-1]},
+    }
+    losses = (*report.losses, *_unsaid(conversation, "system", "tools", "options"))
+    return Encoded({"info": info, "messages": writer.messages}, losses)
+
+
+class _OpencodeWriter:
+    def __init__(self, session: _Session, results: dict[str, ToolResultMessage], report: Reporter) -> None:
+        self._session = session
+        self._results = results
+        self._report = report
+        self._count = 0
+        self.session = self._id("ses", EPOCH)
+        self.messages: list[dict[str, Any]] = []
+        self._asked = ""  # the message that the next answers belong to
+
+    def _id(self, prefix: str, when: int) -> str:
+        """Ids sort by time: six bytes of milliseconds and a counter, then what makes them unique."""
+        self._count += 1
+        return f"{prefix}_{((when << 12) + self._count) & (1 << 48) - 1:012x}{self._session.word(self._count, 14)}"
+
+    def add(self, message: Message, at: int) -> None:
+        when = self._session.moment(message)
+        own = self._id("msg", when)
+        model = {
+            "providerID": getattr(message, "provider", None) or "unknown",
+            "modelID": self._session.model or "unknown",
+        }
+        about: dict[str, Any] = {"id": own, "sessionID": self.session, "role": "user", "time": {"created": when}}
+        if isinstance(message, AssistantMessage):
+            usage = message.usage or Usage.of()
+            about |= {"role": "assistant", "parentID": self._asked, "mode": "build", "agent": "build", "cost": 0}
+            about["time"]["completed"] = when
+            about |= {"providerID": model["providerID"], "modelID": message.model or model["modelID"]}
+            about |= {"path": {"cwd": self._session.cwd, "root": self._session.cwd}, "tokens": _opencode_tokens(usage)}
+            about["finish"] = "tool-calls" if message.tool_calls else "stop"
+        else:
+            about |= {"agent": "build", "model": model}
+            self._asked = own
+        parts = list(self._parts(message, when))
+        placed = [{"id": self._id("prt", when), "sessionID": self.session, "messageID": own, **part} for part in parts]
+        self.messages.append({"info": about, "parts": placed})
+
+    def _parts(self, message: Message, when: int) -> Iterator[dict[str, Any]]:
+        put_in = {"synthetic": True} if not isinstance(message, AssistantMessage) and not _is_person(message) else {}
+        for at, block in enumerate(blocks_of(message.content)):
+            self._report.block = at
+            part = self._part(block, when)
+            if part is None:
+                self._report.lost(type(block).__name__, "opencode has no such part")
+            else:
+                yield {**part, **(put_in if part["type"] == "text" else {})}
+        self._report.block = None
+
+    def _part(self, block: Block, when: int) -> dict[str, Any] | None:
+        times = {"start": when, "end": when}
+        match block:
+            case TextBlock():
+                return {"type": "text", "text": block.text}
+            case ThinkingBlock():
+                signed = {"metadata": {"anthropic": {"signature": block.thinking_signature}}}
+                return {
+                    "type": "reasoning",
+                    "text": block.thinking,
+                    "time": times,
+                    **(signed if block.thinking_signature else {}),
+                }
+            case ImageBlock() | AudioBlock() | DocumentBlock():
+                return _opencode_file(block)
+            case ToolCall():
+                return {"type": "tool", "callID": block.id, "tool": block.name, "state": self._state(block, times)}
+        return None
+
+    def _state(self, call: ToolCall, times: dict[str, int]) -> dict[str, Any]:
+        result = self._results.get(call.id)
+        if result is None:  # the program takes it for one that was interrupted
+            return {"status": "running", "input": call.arguments, "time": {"start": times["start"]}}
+        text = result.text
+        if result.is_error:
+            return {"status": "error", "input": call.arguments, "error": text, "time": times}
+        state = {"status": "completed", "input": call.arguments, "output": text, "title": call.name, "metadata": {}}
+        files = [file for block in blocks_of(result.content) if (file := _opencode_file(block)) is not None]
+        return {**state, "time": times, **({"attachments": files} if files else {})}
+
+
+def _is_person(message: Any) -> bool:
+    return isinstance(message, UserMessage) and message.origin is None
+
+
+def _opencode_file(block: Any) -> dict[str, Any] | None:
+    if not isinstance(block, ImageBlock | AudioBlock | DocumentBlock):
+        return None
+    mime = block.mime_type or ("image/png" if isinstance(block, ImageBlock) else "application/octet-stream")
+    url = f"data:{mime};base64,{block.data}" if block.data is not None else block.url
+    name = block.title if isinstance(block, DocumentBlock) else None
+    return None if url is None else {"type": "file", "mime": mime, "url": url, **({"filename": name} if name else {})}
+
+
+def _opencode_tokens(usage: Usage) -> dict[str, Any]:
+    thought = usage.reasoning or 0
+    cache = {"read": usage.cache_read, "write": usage.cache_write}
+    return {"input": usage.input, "output": usage.output - thought, "reasoning": thought, "cache": cache}

@@ -1,0 +1,135 @@
+"""Sessions of Claude Code, Codex and opencode that are made of conversations from elsewhere."""
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlingua as il
+
+WIRE = Path(__file__).parents[2] / "wire"
+WRITTEN = ("claude-code", "codex-cli", "opencode")
+ASKED = il.Conversation(
+    entries=tuple(
+        il.Entry(message=message)
+        for message in (
+            il.UserMessage(content="How many?", timestamp=1_740_000_000_000),
+            il.UserMessage(content="Today is Monday.", origin="program"),
+            il.AssistantMessage(
+                content=(
+                    il.TextBlock(text="I count."),
+                    il.ToolCall(id="call|1", name="ls", arguments={"path": "."}),
+                    il.ToolCall(id="call|2", name="read", arguments={}),
+                ),
+                model="gpt-5",
+                usage=il.Usage.of(10, 5, cache_read=3),
+            ),
+            il.ToolResultMessage(tool_call_id="call|1", tool_name="ls", content="Twelve.", is_error=False),
+            il.ToolResultMessage(tool_call_id="call|2", tool_name="read", content="No such file.", is_error=True),
+            il.AssistantMessage(content="Twelve.", model="gpt-5", usage=il.Usage.of(20, 2)),
+        )
+    ),
+    title="Counting",
+    model=il.ModelDescriptor(id="gpt-5"),
+    extra={"my-program": {"cwd": "/work/project"}},
+)
+
+
+def facts(conversation: il.Conversation) -> tuple[list[str], list[str], list[str]]:
+    """What was asked, which tools were called, and what they gave."""
+    messages = conversation.messages
+    asked = [m.text for m in messages if isinstance(m, il.UserMessage)]
+    calls = [call.name for m in messages if isinstance(m, il.AssistantMessage) for call in m.tool_calls]
+    return asked, calls, [m.text for m in messages if isinstance(m, il.ToolResultMessage)]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_conversation_from_elsewhere_becomes_a_session(name: str) -> None:
+    """It is recognised, and reads as it was: questions, calls and results, in their order."""
+    body = il.encode(ASKED, name).bytes()
+    assert il.detect(body).dialect == name  # type: ignore[union-attr]
+    again = il.decode(body, name)
+    asked, calls, given = facts(again)
+    assert (asked, calls) == facts(ASKED)[:2]
+    # Codex's wire has no mark for a result that is an error: the text says it.
+    assert [text.removeprefix("Error: ") for text in given] == facts(ASKED)[2]
+    assert [m.text for m in again.messages if isinstance(m, il.AssistantMessage)][-1] == "Twelve."
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_the_same_conversation_gives_the_same_session(name: str) -> None:
+    """No clock and no chance: an import that is repeated finds the session that is there."""
+    assert il.encode(ASKED, name).bytes() == il.encode(ASKED, name).bytes()
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("sample", ["kimi/wire.jsonl", "gemini-cli/session.json", "chatgpt-export/conversation.json"])
+def test_a_session_of_one_program_becomes_one_of_another(name: str, sample: str) -> None:
+    """With every answered result in its place."""
+    (conversation,) = il.read(WIRE / sample)
+    again = il.decode(il.encode(conversation, name).bytes(), name)
+    assert set(facts(conversation)[2]) <= set(facts(again)[2])
+
+
+def lines(conversation: il.Conversation, name: str) -> list[Any]:
+    return list(il.encode(conversation, name).body)
+
+
+def test_lines_of_claude_code_form_one_chain_of_one_session() -> None:
+    """As the program writes them: UUIDs, the folder, and an answer's id on each of its lines."""
+    *written, title = lines(ASKED, "claude-code")
+    assert title == {"type": "custom-title", "customTitle": "Counting", "sessionId": written[0]["sessionId"]}
+    assert [line["parentUuid"] for line in written] == [None, *(line["uuid"] for line in written[:-1])]
+    assert {line["sessionId"] for line in written} == {str(uuid.UUID(written[0]["sessionId"]))}
+    assert {line["cwd"] for line in written} == {"/work/project"}
+    answers = [line["message"] for line in written if line["type"] == "assistant"]
+    assert len({answer["id"] for answer in answers[:3]}) == 1
+    assert all(len(answer["content"]) == 1 for answer in answers)
+    assert [line.get("isMeta", False) for line in written[:2]] == [False, True]
+
+
+def test_ids_of_calls_are_those_that_the_program_may_send() -> None:
+    """Anthropic takes letters, digits, `_` and `-`."""
+    blocks = [block for line in lines(ASKED, "claude-code")[:-1] for block in line["message"]["content"]]
+    called = [block["id"] for block in blocks if isinstance(block, dict) and block["type"] == "tool_use"]
+    answered = [b["tool_use_id"] for b in blocks if isinstance(b, dict) and b["type"] == "tool_result"]
+    assert called == answered
+    assert all(id.replace("_", "").replace("-", "").isalnum() for id in called)
+
+
+def test_a_rollout_of_codex_has_its_header_settings_and_items() -> None:
+    """What the screen shows and what was spent stand beside the items."""
+    header, settings, *rest = lines(ASKED, "codex-cli")
+    assert (header["type"], header["payload"]["cwd"]) == ("session_meta", "/work/project")
+    assert uuid.UUID(header["payload"]["id"])
+    assert (settings["type"], settings["payload"]["model"]) == ("turn_context", "gpt-5")
+    items = [line["payload"] for line in rest if line["type"] == "response_item"]
+    assert all(isinstance(item["content"], list) for item in items if item["type"] == "message")
+    counts = [line["payload"]["info"] for line in rest if line["payload"]["type"] == "token_count"]
+    assert counts[-1]["total_token_usage"]["input_tokens"] == 33  # with the cached part
+
+
+def test_ids_of_opencode_sort_as_the_messages_stand() -> None:
+    """The program orders by them."""
+    body = il.encode(ASKED, "opencode").body
+    ids = [message["info"]["id"] for message in body["messages"]]
+    assert ids == sorted(ids)
+    assert (body["info"]["title"], body["info"]["directory"]) == ("Counting", "/work/project")
+    states = [p["state"]["status"] for m in body["messages"] for p in m["parts"] if p["type"] == "tool"]
+    assert states == ["completed", "error"]
+
+
+def test_a_session_that_was_continued_is_written_anew() -> None:
+    """With the messages that were added since."""
+    (conversation,) = il.read(WIRE / "opencode/session.json")
+    more = (*conversation.entries, il.Entry(message=il.UserMessage(content="And now?")))
+    continued = il.Conversation(entries=more, extra=conversation.extra, title=conversation.title)
+    assert facts(il.decode(il.encode(continued, "opencode").body, "opencode"))[0][-1] == "And now?"
+
+
+def test_what_the_program_says_itself_is_reported() -> None:
+    """The system text, the tools and the options are those of the program that goes on."""
+    asked = il.Conversation(entries=ASKED.entries, system="Be brief.", options=il.Options(temperature=0))
+    assert {"$.system", "$.options"} <= {loss.path for loss in il.encode(asked, "claude-code").losses}
+    assert "$.system" not in {loss.path for loss in il.encode(asked, "codex-cli").losses}  # it has a place there
