@@ -1,7 +1,7 @@
 """One conversation format for LLMs, and lossless codecs between it and every wire and transcript format.
 
 Convert    detect decode read encode convert check adapt; dialect wire DIALECTS; dump load fold
-Call       complete stream Client Stream Retry Abort; sync has the same for programs without an event loop
+Call       complete stream embed Client Stream Retry Abort; sync has the same for programs without an event loop
 Work       Agent Limits Session; tool Tool ToolContext ToolResult ToolRegistry; load_plugins create_toolkit
 Messages   UserMessage AssistantMessage ToolResultMessage SystemMessage CustomMessage; Message
 Blocks     TextBlock ThinkingBlock ImageBlock AudioBlock DocumentBlock ToolCall OpaqueBlock; image audio document
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from .agent.agent import Agent
     from .agent.loop import Limits
     from .connect.client import Client, complete, stream
+    from .connect.embeddings import embed
     from .connect.results import Result
     from .connect.retry import Retry
     from .connect.stream import Stream
@@ -120,6 +121,7 @@ _LAZY = {
     "decode": "conversion.converting",
     "detect": "conversion.detection",
     "document": "conversion.attachments",
+    "embed": "connect.embeddings",
     "encode": "conversion.converting",
     "image": "conversion.attachments",
     "load_plugins": "plugins.loading",
@@ -218,6 +220,7 @@ __all__ = [
     "dialect",
     "document",
     "dump",
+    "embed",
     "encode",
     "events",
     "fold",

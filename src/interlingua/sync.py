@@ -1,5 +1,5 @@
 """The same calls for programs without an event loop: `sync.complete`, `sync.stream`; `sync.run` for any coroutine."""
 
-from .connect.blocking import SyncStream, close, complete, run, stream
+from .connect.blocking import SyncStream, close, complete, embed, run, stream
 
-__all__ = ["SyncStream", "close", "complete", "run", "stream"]
+__all__ = ["SyncStream", "close", "complete", "embed", "run", "stream"]

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ..values.events import StreamEvent
@@ -22,6 +22,7 @@ from ..values.messages import AssistantMessage
 if TYPE_CHECKING:
     from ..values.errors import InterlinguaError
     from .call import AskOptions, Model
+    from .embeddings import Embeddings
     from .results import Result
     from .stream import Stream as AsyncStream
 
@@ -339,3 +340,10 @@ def complete(model: "Model", context: Any, *, output: Any = None, **options: "Un
     from .client import complete as ask
 
     return run(ask(model, context, output=output, **options))
+
+
+def embed(model: "Model", texts: str | Sequence[str], **options: Any) -> "Embeddings":
+    """As `interlingua.embed`, without `await`."""
+    from .embeddings import embed as ask
+
+    return run(ask(model, texts, **options))

@@ -143,7 +143,12 @@ class HttpConnector:
         spoken = wire(request.model.api)
         # Some services of a wire give nothing but streams.
         request = replace(request, options=replace(request.options, stream=streamed or spoken.http.only_streams))
-        return Exchange(self, spoken, request, options, self._transport or shared())
+        return Exchange(self, spoken, request, options, self.transport)
+
+    @property
+    def transport(self) -> Transport:
+        """What requests are sent with."""
+        return self._transport or shared()
 
     async def reported_cost(
         self, message: AssistantMessage, model: ModelDescriptor, call: CallOptions
@@ -162,7 +167,7 @@ class HttpConnector:
             headers |= key_header("bearer", auth.api_key or "", auth) if auth else {}
 
         async def fetch(path: str) -> Any:
-            reply = await (self._transport or shared()).send("GET", base + path, headers, None)
+            reply = await self.transport.send("GET", base + path, headers, None)
             body = await whole(reply)
             if reply.status != 200:
                 raise wire(self.api).codec.decode_error(reply.status, body, reply.headers)

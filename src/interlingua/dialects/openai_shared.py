@@ -1,10 +1,13 @@
 """What the two OpenAI wires share: data URLs, types of files, the list of models."""
 
+import base64
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .limits import PDF
+from .wire import EmbeddingRoute
 
 # platform.openai.com/docs/guides/file-inputs, Accepted file types: PDF, text and code, office documents.
 _OFFICE = ("application/vnd.openxmlformats-*", "application/vnd.ms-*", "application/vnd.oasis.*", "application/msword")
@@ -54,3 +57,30 @@ def rate_headers(quotas: Mapping[str, Any]) -> dict[str, str]:
         headers[f"x-ratelimit-remaining-{what}"] = str(quota.remaining)
         headers[f"x-ratelimit-reset-{what}"] = f"{quota.reset:.3f}s"
     return headers
+
+
+# --- embeddings: platform.openai.com/docs/api-reference/embeddings ---------------------------------------------------
+
+
+def _encode_texts(model: str, texts: Sequence[str], dimensions: int | None) -> dict[str, Any]:
+    body: dict[str, Any] = {"model": model, "input": list(texts), "encoding_format": "float"}
+    return body if dimensions is None else {**body, "dimensions": dimensions}
+
+
+def _decode_vectors(body: Any) -> tuple[list[list[float]], int | None]:
+    rows = sorted(body["data"], key=lambda row: row.get("index", 0))
+    return [_vector(row["embedding"]) for row in rows], (body.get("usage") or {}).get("prompt_tokens")
+
+
+def _vector(value: Any) -> list[float]:
+    """A list of numbers, or base64 of little-endian floats, which some hosts send whatever was asked for."""
+    if isinstance(value, str):
+        raw = base64.b64decode(value, validate=True)
+        return list(struct.unpack(f"<{len(raw) // 4}f", raw))
+    return [float(one) for one in value]
+
+
+# The reference allows 2,048 texts and 300,000 tokens in one request; hosts of the wire allow less.
+EMBEDDINGS = EmbeddingRoute(
+    path=lambda model: "/embeddings", encode=_encode_texts, decode=_decode_vectors, batch=lambda model: 256
+)

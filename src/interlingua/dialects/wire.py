@@ -194,6 +194,17 @@ class Count(Struct, frozen=True, kw_only=True):
     answer: Callable[[int], dict[str, Any]]
 
 
+class EmbeddingRoute(Struct, frozen=True, kw_only=True):
+    """How a wire makes vectors of texts. `encode` takes the model's id, the texts and the wanted number of dimensions;
+    `decode` gives the vectors and the tokens that were read, None where the wire does not tell. `batch` is how many
+    texts one request for a model may have."""
+
+    path: Callable[[str], str]
+    encode: Callable[[str, Sequence[str], int | None], dict[str, Any]]
+    decode: Callable[[Any], tuple[list[list[float]], int | None]]
+    batch: Callable[[str], int]
+
+
 class Http(Struct, frozen=True, kw_only=True):
     """One wire over HTTP: what a client and a server must know beside the bodies.
 
@@ -228,6 +239,7 @@ class Http(Struct, frozen=True, kw_only=True):
     unpack_key: Callable[[str, dict[str, Any]], tuple[str, dict[str, Any]]] | None = None
     error_event: Callable[[ProviderError, int, Any], bytes]
     error_headers: Callable[[Any], dict[str, str]] | None = None  # of an error's own, given its body
+    embeddings: EmbeddingRoute | None = None
     # What a client has left of its limits, given `limit`, `remaining` and `reset` (seconds) of `requests`, `tokens`.
     rate_headers: Callable[[Mapping[str, Any]], dict[str, str]] | None = None
     # Where an answer, or an event of a stream, names the model: paths of keys.

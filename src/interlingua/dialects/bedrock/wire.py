@@ -8,6 +8,7 @@ from ..bedrock_http import BEDROCK_HTTP
 from ..limits import DOCX, PDF, WORD, XLSX, NameRule, Refinement, TargetLimits
 from ..usage import items
 from ..wire import Evidence, Http, UsageDetail, Wire
+from .embeddings import EMBEDDINGS
 
 _UNTYPED = frozenset(
     {
@@ -102,6 +103,7 @@ BEDROCK = Wire(
         route_rank=45,
         streaming="converse-stream",
         ping=b"",  # the wire has no keep-alive: a silence is a silence
+        embeddings=EMBEDDINGS,
         **BEDROCK_HTTP,
     ),
     evidence=(

@@ -10,6 +10,7 @@ from ..framing import write_sse
 from ..limits import PDF, NameRule, Refinement, TargetLimits
 from ..usage import items, tier_names
 from ..wire import Count, Evidence, Http, UsageDetail, Wire
+from .embeddings import EMBEDDINGS
 
 _VERBS = "generateContent|streamGenerateContent"
 _MODELS = r"/(?:models|publishers/[^/]+/models)"
@@ -131,6 +132,7 @@ GOOGLE = Wire(
         streaming="streamGenerateContent",
         request_id="x-goog-request-id",
         error_event=_error_event,
+        embeddings=EMBEDDINGS,
         model_paths=(("modelVersion",),),
         count=Count(
             route=r"/((?:models|tunedModels)/[^:]+?):countTokens",
@@ -156,6 +158,7 @@ VERTEX = GOOGLE.variant(
         "model_prefixes": ("publishers/google/models/", "models/"),
         "auth": "google",
         "models_path": None,
+        "embeddings": None,
     },
     aliases=(),
     evidence=_evidence(51),
@@ -172,6 +175,7 @@ GEMINI_CLI = GOOGLE.variant(
         "auth": "bearer",
         "unpack_key": _token_and_project,
         "models_path": None,
+        "embeddings": None,
     },
     evidence=(
         Evidence("event", 40, "an envelope around `candidates`", lambda v: "candidates" in v["response"]),

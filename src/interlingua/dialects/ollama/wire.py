@@ -10,6 +10,7 @@ from ..framing import write_ndjson
 from ..limits import TargetLimits
 from ..wire import NDJSON, Evidence, Http, Wire
 from . import codec
+from .embeddings import EMBEDDINGS
 
 
 def _models(names: Sequence[str]) -> dict[str, Any]:
@@ -65,6 +66,7 @@ OLLAMA = Wire(
         stream_default=True,
         ping=b"\n",
         error_event=_error_event,
+        embeddings=EMBEDDINGS,
         model_paths=(("model",),),
     ),
     evidence=(

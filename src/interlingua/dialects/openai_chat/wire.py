@@ -9,7 +9,7 @@ from ...values.errors import ProviderError
 from .. import openai_chat, shapes
 from ..framing import write_sse
 from ..limits import VISIBLE, CustomTools, NameRule, Refinement, TargetLimits
-from ..openai_shared import FILE_TYPES, OPENAI_HEADERS, openai_models, rate_headers
+from ..openai_shared import EMBEDDINGS, FILE_TYPES, OPENAI_HEADERS, openai_models, rate_headers
 from ..reasoning import EVERY_FORM, Form
 from ..usage import count
 from ..wire import Evidence, Http, UsageDetail, Wire
@@ -119,6 +119,7 @@ OPENAI_CHAT = Wire(
         charset="; charset=utf-8",
         response_id="chatcmpl-",
         error_event=_error_event,
+        embeddings=EMBEDDINGS,
         rate_headers=rate_headers,
         model_paths=(("model",),),
         usage_option=("stream_options", "include_usage"),

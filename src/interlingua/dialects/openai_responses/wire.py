@@ -9,7 +9,7 @@ from ...values.request import Request
 from .. import openai_responses, shapes
 from ..framing import write_sse
 from ..limits import VISIBLE, CustomTools, NameRule, TargetLimits
-from ..openai_shared import FILE_TYPES, OPENAI_HEADERS, openai_models, rate_headers
+from ..openai_shared import EMBEDDINGS, FILE_TYPES, OPENAI_HEADERS, openai_models, rate_headers
 from ..wire import Count, Evidence, Http, Wire
 
 _ITEM = re.compile(r".*_call(_output)?|reasoning|item_reference|compaction|additional_tools")
@@ -97,6 +97,7 @@ OPENAI_RESPONSES = Wire(
         charset="; charset=utf-8",
         response_id="resp_",
         error_event=_error_event,
+        embeddings=EMBEDDINGS,
         complete_body=_sealed,
         rate_headers=rate_headers,
         model_paths=(("model",), ("response", "model")),
@@ -133,7 +134,13 @@ AZURE = OPENAI_RESPONSES.variant(
 CODEX = OPENAI_RESPONSES.variant(
     "openai-codex-responses",
     quirks={"path": "/codex/responses"},
-    http={"route": r"/codex/responses", "route_rank": 20, "base": "/backend-api", "models_path": None}
+    http={
+        "route": r"/codex/responses",
+        "route_rank": 20,
+        "base": "/backend-api",
+        "models_path": None,
+        "embeddings": None,
+    }
     # The backend of ChatGPT refuses a request that does not ask for a stream ("Stream must be set to true").
     | {"only_streams": True, "complete_body": _always_sealed},
     is_detected=False,

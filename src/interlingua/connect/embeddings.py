@@ -1,0 +1,196 @@
+"""Vectors of texts, over the same provider rows, keys and addresses as answers."""
+
+import asyncio
+import hashlib
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..dialects.registry import wire
+from ..dialects.wire import EmbeddingRoute, Wire
+from ..values.errors import BadWire, FormatError, InterlinguaError, TransportError
+from ..values.jsontext import read, write
+from ..values.messages import Usage
+from ..values.request import CallOptions, ModelDescriptor
+from .call import Model, options_of
+from .client import Client, default_client
+from .connector import HttpConnector
+from .debug import DebugConnector
+from .models import warm
+from .retry import Retry
+from .stream import Timeouts, Watch
+
+_BODY_LIMIT = 256 * 1024 * 1024  # of one answer
+_OFFLINE = "embed-1"  # the offline model: the same text has the same vector, and similar texts similar ones
+_OFFLINE_SIZE = 64
+
+
+class Embeddings(Struct, frozen=True, kw_only=True):
+    """One vector for each text, in their order; `usage` counts all requests, with its cost where that is known."""
+
+    vectors: tuple[tuple[float, ...], ...]
+    model: str
+    provider: str
+    usage: Usage | None = None
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def __repr__(self) -> str:
+        size = len(self.vectors[0]) if self.vectors else 0
+        return f"Embeddings({len(self.vectors)} vectors of {size}, model={self.model!r})"
+
+
+async def embed(
+    model: Model,
+    texts: str | Sequence[str],
+    *,
+    dimensions: int | None = None,
+    batch: int | None = None,
+    retry: Retry | int | None = None,
+    client: Client | None = None,
+    **options: Any,
+) -> Embeddings:
+    """The vectors of some texts: `(await il.embed("openai/text-embedding-3-small", ["a", "b"])).vectors`.
+
+    Many texts go in several requests, `batch` at a time (as many as the provider takes). `api_key`, `base_url`,
+    `headers`, `settings`, `timeout` and `signal` are as for `complete`; `retry` counts for each request.
+    `debug/embed-1` works offline.
+    """
+    given = _texts(texts)
+    wire_options, call = options_of(options)
+    if extra := [name for name in wire_options.__struct_fields__ if getattr(wire_options, name) not in (None, {})]:
+        raise InterlinguaError(
+            f"unknown option {extra[0]!r} for embeddings; valid options: dimensions, batch, retry, …"
+        )
+    if dimensions is not None and dimensions < 1:
+        raise FormatError(f"dimensions must be at least 1, not {dimensions}", "dimensions")
+    if batch is not None and batch < 1:
+        raise FormatError(f"batch must be at least 1, not {batch}", "batch")
+    client = client or default_client()
+    connector, found = client.find(model)
+    if isinstance(connector, DebugConnector):
+        return _offline(found, given, dimensions)
+    route = wire(found.api).http.embeddings if isinstance(connector, HttpConnector) else None
+    if route is None or not isinstance(connector, HttpConnector):
+        raise InterlinguaError(f"{connector.provider} has no embeddings over {found.api}; ask another provider")
+    patience = client.retry if retry is None else retry if isinstance(retry, Retry) else Retry(attempts=retry + 1)
+    asking = _Asking(connector, found, route, call, dimensions, patience)
+    size = min(batch or route.batch(found.id), route.batch(found.id))
+    vectors: list[tuple[float, ...]] = []
+    tokens: int | None = 0
+    for at in range(0, len(given), size):
+        some, read_tokens = await asking.ask(given[at : at + size])
+        vectors += some
+        tokens = None if tokens is None or read_tokens is None else tokens + read_tokens
+    usage = None if tokens is None else Usage.of(tokens)
+    if usage is not None and usage.input:
+        cost = (await warm()).cost(usage, found)
+        usage = replace(usage, cost=cost) if cost is not None else usage
+    return Embeddings(vectors=tuple(vectors), model=found.id, provider=found.provider, usage=usage)
+
+
+class _Asking:
+    """Requests for vectors of one model."""
+
+    def __init__(
+        self,
+        connector: HttpConnector,
+        model: ModelDescriptor,
+        route: EmbeddingRoute,
+        call: CallOptions,
+        dimensions: int | None,
+        retry: Retry,
+    ) -> None:
+        self._connector = connector
+        self._model = model
+        self._route = route
+        self._call = call
+        self._dimensions = dimensions
+        self._retry = retry
+
+    async def ask(self, texts: Sequence[str]) -> tuple[list[tuple[float, ...]], int | None]:
+        """One request, tried again where that may help."""
+        tries = 0
+        while True:
+            try:
+                return await self._attempt(texts)
+            except InterlinguaError as failure:
+                tries += 1
+                if tries >= self._retry.attempts or not self._retry.again(failure):
+                    raise
+                await asyncio.sleep(self._retry.wait(failure, tries))
+
+    async def _attempt(self, texts: Sequence[str]) -> tuple[list[tuple[float, ...]], int | None]:
+        spoken = wire(self._model.api)
+        watch = Watch(self._call.signal, Timeouts.of(self._call.timeout))
+        try:
+            status, body, headers = await watch.during(self._send(texts))
+        finally:
+            watch.finish()
+        if status != 200:
+            error = spoken.codec.decode_error(status, body, headers)
+            error.provider = self._model.provider
+            raise error
+        return self._read(spoken, body, len(texts))
+
+    async def _send(self, texts: Sequence[str]) -> tuple[int, bytes, Any]:
+        endpoint = await self._connector.access(self._model, self._call)
+        data = write(self._route.encode(self._model.id, texts, self._dimensions))
+        url = endpoint.base + self._route.path(self._model.id)
+        headers = dict(endpoint.headers)
+        if endpoint.sign is not None:
+            headers |= await endpoint.sign(url, headers, data)
+        reply = await self._connector.transport.send("POST", url, headers, data)
+        try:
+            parts, length = [], 0
+            while chunk := await reply.chunk():
+                length += len(chunk)
+                if length > _BODY_LIMIT:
+                    raise TransportError(f"the answer has more than {_BODY_LIMIT:,} bytes; ask for fewer texts at once")
+                parts.append(chunk)
+        finally:
+            reply.close()
+        return reply.status, b"".join(parts), reply.headers
+
+    def _read(self, spoken: Wire, body: bytes, number: int) -> tuple[list[tuple[float, ...]], int | None]:
+        try:
+            vectors, tokens = self._route.decode(read(body))
+        except (FormatError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BadWire(spoken.api, f"no vectors in the answer: {error!r}") from None
+        if len(vectors) != number:
+            raise BadWire(spoken.api, f"{len(vectors)} vectors for {number} texts")
+        return [tuple(vector) for vector in vectors], tokens if isinstance(tokens, int) else None
+
+
+def _texts(given: Any) -> list[str]:
+    texts = [given] if isinstance(given, str) else list(given) if isinstance(given, list | tuple) else None
+    if texts is None or not all(isinstance(text, str) for text in texts):
+        raise FormatError("texts are strings; give a list of them, or one", "texts")
+    if not texts:
+        raise FormatError("there is nothing to embed: the list is empty", "texts")
+    for at, text in enumerate(texts):
+        if not text.strip():
+            raise FormatError("an empty text has no vector; leave it out", f"texts[{at}]")
+    return texts
+
+
+def _offline(model: ModelDescriptor, texts: Sequence[str], dimensions: int | None) -> Embeddings:
+    """Vectors of hashed words: enough for tests of search, without a network."""
+    if model.id != _OFFLINE:
+        raise InterlinguaError(f"{model.provider} has one model for embeddings, {_OFFLINE!r}, not {model.id!r}")
+    vectors = tuple(_hashed(text, dimensions or _OFFLINE_SIZE) for text in texts)
+    usage = Usage.of(sum(len(text.split()) for text in texts))
+    return Embeddings(vectors=vectors, model=model.id, provider=model.provider, usage=usage)
+
+
+def _hashed(text: str, size: int) -> tuple[float, ...]:
+    vector = [0.0] * size
+    for word in text.lower().split():
+        digest = hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=8).digest()
+        vector[int.from_bytes(digest[:6], "little") % size] += 1.0 if digest[6] & 1 else -1.0
+    length = math.sqrt(sum(one * one for one in vector)) or 1.0
+    return tuple(one / length for one in vector)
