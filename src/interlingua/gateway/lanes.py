@@ -10,7 +10,7 @@ reply's to say (`Reply.begun`).
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -174,7 +174,7 @@ class Attempt:
         transport: Transport,
         *,
         holds: bool,
-        encoder: Any = None,
+        remember: Callable[[Exchange, AssistantMessage], None],
     ) -> None:
         self._place = place
         self._exchange = exchange
@@ -186,7 +186,8 @@ class Attempt:
         self._stamp = int(time.time() * 1000)
         self._upstream: Upstream | None = None
         self._watch: Watch | None = None
-        self.encoder = encoder
+        self._remember = remember
+        self.encoder: Any = None
         self.decoder: Any = None
         self._answer_id = exchange.extra.get("answer_id") or incoming.wire.http.response_id + exchange.id
 
@@ -304,7 +305,7 @@ class Attempt:
         if answer.stop_reason == "error" and (given := error_in(body)) is not None:
             assert self._place.wire is not None
             raise self._place.wire.codec.decode_error(0, {"error": given})
-        self._exchange.answer = answer
+        self._answered(answer)
         if self._exchange.is_stream:
             await self._play(list(unfold(answer)))
         elif made.lane == "same":
@@ -348,7 +349,7 @@ class Attempt:
             raise self.decoder.failure
         assert isinstance(last, Done | Error)
         answer = last.message if isinstance(last, Done) else last.error
-        self._exchange.answer = answer
+        self._answered(answer)
         await self._respond(answer, made.losses)
 
     async def _batches(self, head: bytes, framing: Any, made: Outgoing) -> Any:
@@ -409,7 +410,7 @@ class Attempt:
         if isinstance(event, Start):
             return Start(self._named(event.partial or AssistantMessage(content=())))
         if isinstance(event, Done):
-            self._exchange.answer = event.message
+            self._answered(event.message)
             return Done(event.reason, self._named(event.message))
         assert isinstance(event, Error)
         self._exchange.answer = event.error
@@ -420,9 +421,20 @@ class Attempt:
             raise failure_of(event.error)
         return Error(event.reason, self._named(event.error))  # an answer that ends badly: refused, filtered
 
+    def _answered(self, message: AssistantMessage) -> None:
+        """The answer is whole. It is remembered before the client has its end: the next turn may come at once."""
+        self._exchange.answer = message
+        self._remember(self._exchange, message)
+
     def _named(self, message: AssistantMessage) -> AssistantMessage:
-        """An answer with what clients count on: an id of its own."""
-        return message if message.response_id else replace(message, response_id=self._answer_id)
+        """An answer with what clients count on: an id of its own, and an end in their wire's word."""
+        changes: dict[str, Any] = {}
+        if not message.response_id:
+            changes["response_id"] = self._answer_id
+        if message.stop_reason == "toolUse" and message.stop_detail is not None:
+            # Ollama and Google end calls with their word for a plain end, which other wires have as well.
+            changes["stop_detail"] = None
+        return replace(message, **changes) if changes else message
 
     @property
     def _asked(self) -> Request:
@@ -486,7 +498,7 @@ class Attempt:
         if self._holds and any(type(event) not in _SILENT for event in events):
             self._holds = False
         if type(last) is Done:
-            self._exchange.answer = last.message
+            self._answered(last.message)
             return True
         return ended
 
@@ -542,6 +554,6 @@ class Attempt:
             await batches.aclose()
         if not isinstance(last, Done):
             raise TransportError(CUT_OFF)
-        self._exchange.answer = last.message
         if not self._exchange.is_stream:
+            self._answered(last.message)
             await self._respond(last.message, ())

@@ -40,6 +40,7 @@ from ..values.request import Request
 from ..values.tokens import estimate, taken
 from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Reservation
 from .lanes import Attempt, Incoming, TooLossy
+from .recall import Recall
 from .replying import Reply
 from .routing import Place, Plan, Router
 from .settings import Settings
@@ -79,11 +80,12 @@ class Gateway:
         self._router = Router(settings, self._client, self.breaker)
         self._runner: web.ServerRunner | None = None
         self._address = ""
+        self.recall = Recall(settings.recall_bytes)
         self.open_exchanges = 0
 
     # --- life
 
-    async def start(self) -> Self:
+    async def listen(self) -> None:
         """Resolves every alias, then listens."""
         await self._router.resolve()
         listen, limits = self.settings.listen, self.settings.limits
@@ -122,7 +124,6 @@ class Gateway:
             await self._runner.cleanup()
             where = listen.unix or f"{listen.host}:{listen.port}"
             raise InterlinguaError(f"cannot listen on {where}: {error.strerror}; choose another port") from None
-        return self
 
     async def drain(self, seconds: float) -> None:
         """Takes no new connections, and waits for the exchanges that are on their way, at most so long."""
@@ -149,7 +150,8 @@ class Gateway:
         self._router, self.settings = router, settings
 
     async def __aenter__(self) -> Self:
-        return await self.start()
+        await self.listen()
+        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
@@ -264,7 +266,15 @@ class Gateway:
             (value for name in _SESSION_HEADERS if (value := http.headers.get(name))), None
         )
         as_array = exchange.is_stream and spoken.http.json_streams and http.query.get("alt") != "sse"
-        return Incoming(wire=spoken, request=request, body=body, as_array=as_array, headers=exchange.headers)
+        request, changed = self.recall.restore(exchange.key.name, spoken, request)
+        exchange.request = request
+        return Incoming(
+            wire=spoken,
+            request=request,
+            body=None if changed else body,
+            as_array=as_array,
+            headers=exchange.headers,
+        )
 
     async def _admit(self, exchange: Exchange, plan: Plan, request: Request, input_tokens: int) -> Reservation | None:
         if self.gate is None:
@@ -294,7 +304,9 @@ class Gateway:
             for tries in range(1, retry.attempts + place.keys):
                 exchange.attempts += 1
                 exchange.model = place.model
-                attempt = Attempt(place, exchange, incoming, reply, self._transport, holds=more)
+                attempt = Attempt(
+                    place, exchange, incoming, reply, self._transport, holds=more, remember=self._remember
+                )
                 try:
                     self.breaker.check(place.target)
                     if more:
@@ -326,6 +338,10 @@ class Gateway:
                 break
         assert failure is not None
         await reply.fail(failure, encoder if reply.begun else None)
+
+    def _remember(self, exchange: Exchange, answer: AssistantMessage) -> None:
+        if exchange.request is not None:
+            self.recall.remember(exchange.key.name, exchange.request, answer)
 
     # --- the books
 

@@ -23,7 +23,7 @@ from ...values.messages import (
     ToolResultMessage,
 )
 from ..residual import Ids, given_arguments, media_type, optional, residual_of, say_blocks, string, whole
-from .facts import API, CODE, FAILED_OUTCOMES, GENERATED, PART, PART_NAMES, camel, keeping, restored
+from .facts import API, CODE, FAILED_OUTCOMES, GENERATED, PART, PART_NAMES, URL_SAFE, camel, keeping, restored
 
 # --- wire to ours ----------------------------------------------------------------------------------------------------
 
@@ -64,8 +64,16 @@ def decode_text(part: dict[str, Any], ids: Ids) -> TextBlock | ThinkingBlock:
 
 def _decode_inline(part: dict[str, Any], ids: Ids) -> Block:
     blob = part["inlineData"]
-    mime = media_type(blob.get("mimeType"))
-    return _media_class(mime)(data=string(blob["data"]), mime_type=mime)
+    mime, data = media_type(blob.get("mimeType")), string(blob["data"])
+    # JSON of protocol buffers takes both alphabets of base64, and Google's own client writes the URL-safe one; other
+    # wires take the standard one alone.
+    if ("-" in data or "_" in data) and "+" not in data and "/" not in data:
+        return _media_class(mime)(data=data.translate(_STANDARD), mime_type=mime, extra={API: {URL_SAFE: True}})
+    return _media_class(mime)(data=data, mime_type=mime)
+
+
+_STANDARD = str.maketrans("-_", "+/")
+_URL_SAFE = str.maketrans("+/", "-_")
 
 
 def _decode_file(part: dict[str, Any], ids: Ids) -> Block:
@@ -202,7 +210,9 @@ def _encode_media(block: ImageBlock | AudioBlock | DocumentBlock, report: Report
     mime = {"mimeType": block.mime_type} if block.mime_type is not None else {}
     wire: dict[str, Any]
     if block.data is not None:
-        wire, used = {"inlineData": {**mime, "data": block.data}}, "data"
+        safe = bool(block.extra) and residual_of(block.extra, API).get(URL_SAFE)
+        data = block.data.translate(_URL_SAFE) if safe else block.data
+        wire, used = {"inlineData": {**mime, "data": data}}, "data"
     elif block.url is not None:
         wire, used = {"fileData": {**mime, "fileUri": block.url}}, "url"
     elif text is not None:

@@ -137,6 +137,7 @@ RESPONSE_SUPPORT: SupportTable = {
 }
 
 # Keys of `extra[API]` that only this wire needs.
+URL_SAFE = "~urlSafe"  # the data was in the URL-safe alphabet of base64
 SNAKE = "~snake"  # places of names that the wire spelled in snake_case
 GENERATED = "~minted"  # the wire gave no id
 PART = "~part"  # the kind of part that a call or a result of Google's own tools is

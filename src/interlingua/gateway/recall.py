@@ -1,0 +1,224 @@
+"""What clients cannot send back: answers as we had them, put back in place when the conversation returns.
+
+A client's format may have no room for signatures, sealed reasoning, item ids or citations, and none says who signed a
+thought. Each answer is kept under a digest of what any client echoes of it (its text, its calls, and what it answered),
+and under the ids of its calls. The store is bounded; what has been dropped is simply not put back. Every digest begins
+with the name of the key, so keys never see each other's answers.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..dialects import WIRES
+from ..dialects.wire import Wire
+from ..values import jsontext
+from ..values.messages import (
+    AssistantMessage,
+    Block,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    blocks_of,
+    text_of,
+)
+from ..values.request import Request
+
+_OVERHEAD = 600  # bytes of an entry beside its text
+
+
+class StoredResponse(Struct, frozen=True, kw_only=True):
+    """An answer that a client may refer to by id: what was asked, with all that came before it, and the answer."""
+
+    request: Request
+    given: tuple[Message, ...]  # the input of this request alone
+    answer: AssistantMessage
+    created: float
+
+
+class Recall:
+    """Answers by what is echoed of them, and stored responses by id; the oldest go when `limit` bytes are kept."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: OrderedDict[bytes, tuple[int, AssistantMessage | StoredResponse | tuple[Message, ...]]] = (
+            OrderedDict()
+        )
+        self._size = 0
+
+    # --- answers
+
+    def remember(self, key: str, request: Request, answer: AssistantMessage) -> None:
+        """Keeps an answer that came to its end, where there is anything to put back."""
+        if self._limit <= 0 or answer.stop_reason in ("error", "aborted") or not _holds_more(answer):
+            return
+        size = _OVERHEAD + sum(map(_length, blocks_of(answer.content)))
+        self._put(_digest(key, _before(request.context.messages, len(request.context.messages)), answer), answer, size)
+        for call in answer.tool_calls:
+            self._put(_name(key, "call", call.id), answer, _OVERHEAD)
+
+    def restore(self, key: str, wire: Wire, request: Request) -> tuple[Request, bool]:
+        """The request with every known answer as we had it; and whether that says anything but who answered."""
+        messages = request.context.messages
+        if not self._kept or not any(isinstance(message, AssistantMessage) for message in messages):
+            return request, False
+        restored: list[Message] = []
+        ids: dict[str, str] = {}
+        changed = found = False
+        for at, message in enumerate(messages):
+            if isinstance(message, ToolResultMessage) and message.tool_call_id in ids:
+                message = replace(message, tool_call_id=ids[message.tool_call_id])
+            elif isinstance(message, AssistantMessage):
+                ids = {}
+                answer = self._find(key, _before(messages, at), message)
+                if answer is not None:
+                    found = True
+                    api = answer.api or ""
+                    maker = WIRES[api].base if api in WIRES else api
+                    if maker == wire.base:  # the client's own wire holds everything: only who answered is not in it
+                        message = replace(message, provider=answer.provider, model=answer.model, api=answer.api)
+                    else:
+                        changed = True
+                        message, ids = _put_back(message, answer)
+            restored.append(message)
+        if not found:
+            return request, False
+        return replace(request, context=replace(request.context, messages=tuple(restored))), changed
+
+    def _find(self, key: str, before: bytes, echo: AssistantMessage) -> AssistantMessage | None:
+        known = self._get(_digest(key, before, echo))
+        if known is None:
+            for call in echo.tool_calls:
+                known = self._get(_name(key, "call", call.id))
+                if isinstance(known, AssistantMessage) and _calls(known) == _calls(echo):
+                    break
+                known = None
+        return known if isinstance(known, AssistantMessage) else None
+
+    # --- responses and conversations that are referred to by id
+
+    def store(self, key: str, id: str, response: StoredResponse) -> None:
+        messages = (*response.request.context.messages, response.answer)
+        size = _OVERHEAD + sum(_length(block) for message in messages for block in blocks_of(message.content))
+        self._put(_name(key, "response", id), response, size)
+
+    def stored(self, key: str, id: str) -> StoredResponse | None:
+        found = self._get(_name(key, "response", id))
+        return found if isinstance(found, StoredResponse) else None
+
+    def delete(self, key: str, id: str) -> bool:
+        """Forgets a stored response; False where there is none."""
+        return self._drop(_name(key, "response", id))
+
+    def conversation(self, key: str, id: str) -> tuple[Message, ...] | None:
+        found = self._get(_name(key, "conversation", id))
+        return found if isinstance(found, tuple) else None
+
+    def extend(self, key: str, id: str, messages: tuple[Message, ...]) -> None:
+        """Sets what a conversation holds."""
+        size = _OVERHEAD + sum(_length(block) for message in messages for block in blocks_of(message.content))
+        self._put(_name(key, "conversation", id), messages, size)
+
+    def delete_conversation(self, key: str, id: str) -> bool:
+        return self._drop(_name(key, "conversation", id))
+
+    # --- the store
+
+    def _put(self, name: bytes, value: AssistantMessage | StoredResponse | tuple[Message, ...], size: int) -> None:
+        if size > self._limit:
+            return
+        self._drop(name)
+        self._kept[name] = (size, value)
+        self._size += size
+        while self._size > self._limit:
+            _, (dropped, _) = self._kept.popitem(last=False)
+            self._size -= dropped
+
+    def _get(self, name: bytes) -> AssistantMessage | StoredResponse | tuple[Message, ...] | None:
+        found = self._kept.get(name)
+        if found is None:
+            return None
+        self._kept.move_to_end(name)
+        return found[1]
+
+    def _drop(self, name: bytes) -> bool:
+        found = self._kept.pop(name, None)
+        if found is not None:
+            self._size -= found[0]
+        return found is not None
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+def _holds_more(answer: AssistantMessage) -> bool:
+    """Whether some client would send less back than there is: anything beside plain text and calls, or a signer."""
+    return any(
+        not isinstance(block, TextBlock | ToolCall)
+        or bool(block.extra)
+        or (isinstance(block, TextBlock) and bool(block.citations or block.text_signature))
+        or isinstance(block, ToolCall)  # their ids and signatures
+        for block in blocks_of(answer.content)
+    )
+
+
+def _put_back(echo: AssistantMessage, answer: AssistantMessage) -> tuple[AssistantMessage, dict[str, str]]:
+    """The answer in place of its echo, with the echo's cache marker; and the results' ids for its calls."""
+    ids = {
+        theirs.id: ours.id for theirs, ours in zip(echo.tool_calls, answer.tool_calls, strict=False) if theirs != ours
+    }
+    content = list(blocks_of(answer.content))
+    marker = next((m for block in reversed(blocks_of(echo.content)) if (m := getattr(block, "cache", None))), None)
+    if marker is not None:
+        for at in range(len(content) - 1, -1, -1):
+            if isinstance(content[at], TextBlock | ToolCall):
+                content[at] = replace(content[at], cache=marker)
+                break
+    return replace(answer, content=tuple(content), timestamp=echo.timestamp or answer.timestamp), ids
+
+
+def _digest(key: str, before: bytes, message: AssistantMessage) -> bytes:
+    digest = hashlib.blake2b(digest_size=20)
+    text = "".join(block.text for block in blocks_of(message.content) if isinstance(block, TextBlock)).strip()
+    for part in (key.encode(), before, text.encode("utf-8", "replace"), _calls(message)):
+        digest.update(len(part).to_bytes(8) + part)
+    return digest.digest()
+
+
+def _calls(message: AssistantMessage) -> bytes:
+    """The calls of a message, without ids: some formats have none."""
+    return jsontext.write([[call.name, _sorted(call.arguments)] for call in message.tool_calls])
+
+
+def _sorted(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _before(messages: Sequence[Message], at: int) -> bytes:
+    """What a message answers: the text of those before it, back to the assistant's last one."""
+    texts = []
+    while at > 0 and not isinstance(messages[at - 1], AssistantMessage):
+        at -= 1
+        texts.append(text_of(messages[at].content).strip())
+    return "\0".join(reversed(texts)).encode("utf-8", "replace")
+
+
+def _name(key: str, kind: str, id: str) -> bytes:
+    return hashlib.blake2b(jsontext.write([key, kind, id]), digest_size=20).digest()
+
+
+def _length(block: Block) -> int:
+    if isinstance(block, TextBlock):
+        return len(block.text)
+    if isinstance(block, ThinkingBlock):
+        return len(block.thinking) + len(block.thinking_signature or "")
+    if isinstance(block, ToolCall):
+        return len(jsontext.write(block.arguments)) + len(block.name)
+    return len(getattr(block, "data", None) or "") + 200

@@ -1,0 +1,166 @@
+"""Every vendor's package as a client, in front of every upstream wire: content, calls, stop reason, usage, errors."""
+
+import base64
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+import interlingua as il
+from gateway.conftest import WIRES, settings_for
+from gateway.sdks import CLIENTS, PNG, Client
+from interlingua.gateway import Gateway
+from interlingua.testing import Server
+from interlingua.testing.threads import LoopThread
+from interlingua.values.messages import text_of
+
+PAIRS = [(client, upstream, stream) for client in CLIENTS for upstream in WIRES for stream in (False, True)]
+IDS = [f"{client.wire}-to-{upstream}{'+stream' if stream else ''}" for client, upstream, stream in PAIRS]
+Opening = Callable[[type[Client], str, bool], Any]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server(strict=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def address(server: Server) -> Iterator[str]:
+    thread = LoopThread("gateway-under-test")
+    gateway = Gateway(settings_for(server))
+    thread.start(gateway.listen())
+    yield gateway.url
+    thread.run(gateway.stop())
+    thread.stop()
+
+
+@pytest.fixture
+def open_client(server: Server, address: str) -> Opening:
+    server.clear()
+    return lambda kind, upstream, stream: closing(kind(address, upstream, stream=stream))
+
+
+@pytest.mark.parametrize(("kind", "upstream", "stream"), PAIRS, ids=IDS)
+def test_text_stop_reason_usage_and_names_arrive(
+    kind: type[Client], upstream: str, stream: bool, server: Server, open_client: Opening
+) -> None:
+    """
+    The answer's text, end, counts, the asked model's name and an id, whoever answered.
+    """
+    server.say("Hello, dear friend of mine, and a good morning!")
+    with open_client(kind, upstream, stream) as client:
+        answer = client.say("Hi there")
+    assert answer.text == "Hello, dear friend of mine, and a good morning!"
+    assert answer.stop == kind.stops[0]
+    sent = server.last.message
+    assert sent is not None and sent.usage is not None
+    assert answer.usage == (sent.usage.input, sent.usage.output)
+    assert server.last.request is not None and server.last.request.model.id == "test-model"
+    if answer.model is not None:
+        assert answer.model == upstream
+    assert answer.id is None or answer.id
+
+
+@pytest.mark.parametrize(("kind", "upstream", "stream"), PAIRS, ids=IDS)
+def test_parallel_calls_and_their_results_pair_up(
+    kind: type[Client], upstream: str, stream: bool, server: Server, open_client: Opening
+) -> None:
+    """
+    Two calls at once arrive whole; their results reach the upstream beside them, each with its call.
+    """
+    server.answer(
+        (
+            il.TextBlock(text="Let me look."),
+            il.ToolCall(id="call_a", name="weather", arguments={"city": "Oslo"}),
+            il.ToolCall(id="call_b", name="weather", arguments={"city": "Rome", "days": [1, 2]}),
+        )
+    )
+    server.say("Both are fine.")
+    with open_client(kind, upstream, stream) as client:
+        answer = client.say("How is the weather?", tools=True)
+        assert [(call.name, call.arguments) for call in answer.calls] == [
+            ("weather", {"city": "Oslo"}),
+            ("weather", {"city": "Rome", "days": [1, 2]}),
+        ]
+        assert (answer.text, answer.stop) == ("Let me look.", kind.stops[1])
+        client.results({call.id: f"sunny in {call.arguments['city']}" for call in answer.calls}, answer.calls)
+        assert client.ask(tools=True).text == "Both are fine."
+    request = server.last.request
+    assert request is not None
+    messages = request.context.messages
+    asked = {
+        call.id: call.arguments["city"]
+        for message in messages
+        if isinstance(message, il.AssistantMessage)
+        for call in message.tool_calls
+    }
+    given = {m.tool_call_id: text_of(m.content) for m in messages if isinstance(m, il.ToolResultMessage)}
+    assert {id: f"sunny in {city}" for id, city in asked.items()} == given
+
+
+@pytest.mark.parametrize(("kind", "upstream", "stream"), PAIRS, ids=IDS)
+def test_pictures_reach_the_model(
+    kind: type[Client], upstream: str, stream: bool, server: Server, open_client: Opening
+) -> None:
+    """
+    A picture arrives with the bytes that the client sent.
+    """
+    with open_client(kind, upstream, stream) as client:
+        client.say("What is this?", picture=PNG)
+    request = server.last.request
+    assert request is not None
+    content = request.context.messages[0].content
+    pictures = [block for block in content if isinstance(block, il.ImageBlock)]
+    assert [base64.b64decode(picture.data or "") for picture in pictures] == [PNG]
+
+
+@pytest.mark.parametrize(("kind", "upstream", "stream"), PAIRS, ids=IDS)
+def test_a_schema_for_the_answer_reaches_the_model(
+    kind: type[Client], upstream: str, stream: bool, server: Server, open_client: Opening
+) -> None:
+    """
+    Structured output is asked for in the upstream's way.
+    """
+    server.say('{"city": "Oslo"}')
+    with open_client(kind, upstream, stream) as client:
+        assert client.say("Which city?", schema=True).text == '{"city": "Oslo"}'
+    request = server.last.request
+    assert request is not None and request.options.output_schema is not None
+    assert request.options.output_schema.schema["properties"] == {"city": {"type": "string"}}
+
+
+FAILURES = [
+    il.RateLimited("slow down", status=429, retry_after=2.0),
+    il.Overloaded("too busy", status=503),
+    il.AuthFailed("wrong key", status=401),
+    il.ContextTooLong("prompt is too long: 300000 tokens > 200000 maximum", status=400),
+    il.BadRequest("no such thing", status=400),
+]
+
+
+@pytest.mark.parametrize(("kind", "upstream", "stream"), PAIRS, ids=IDS)
+def test_errors_before_the_answer_are_the_clients_own(
+    kind: type[Client], upstream: str, stream: bool, server: Server, open_client: Opening
+) -> None:
+    """
+    The package raises its exception for the status, with the upstream's text.
+    """
+    for failure in FAILURES:
+        server.clear()
+        server.answer(failure)
+        with open_client(kind, upstream, stream) as client, pytest.raises(Exception) as caught:
+            client.say("Hi")
+        assert failure.message in str(caught.value)
+        status = _status(caught.value)
+        assert status == failure.status, (failure, caught.value)
+
+
+def _status(error: Any) -> int | None:
+    for name in ("status_code", "code"):
+        value = getattr(error, name, None)
+        if isinstance(value, int):
+            return value
+    response = getattr(error, "response", None)
+    return response["ResponseMetadata"]["HTTPStatusCode"] if isinstance(response, dict) else None
