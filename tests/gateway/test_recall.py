@@ -29,7 +29,7 @@ def server() -> Iterator[Server]:
 def address(server: Server) -> Iterator[str]:
     thread = LoopThread("gateway-under-test")
     gateway = Gateway(settings_for(server))
-    thread.start(gateway.listen())
+    thread.start(gateway.start())
     yield gateway.url
     thread.run(gateway.stop())
     thread.stop()

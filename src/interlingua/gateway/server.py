@@ -85,7 +85,7 @@ class Gateway:
 
     # --- life
 
-    async def listen(self) -> None:
+    async def start(self) -> None:
         """Resolves every alias, then listens."""
         await self._router.resolve()
         listen, limits = self.settings.listen, self.settings.limits
@@ -150,7 +150,7 @@ class Gateway:
         self._router, self.settings = router, settings
 
     async def __aenter__(self) -> Self:
-        await self.listen()
+        await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
