@@ -188,6 +188,11 @@ def split(value: Any, name: str | None = None) -> list[Any]:
         parts = form.split(value) if form.split is not None else None
         if parts is not None:
             return list(parts)
+    # A set of requests or of lists of messages, which no format claims as a whole.
+    if name is None and isinstance(value, list) and value and all(map(_is_whole, value)):
+        found = detect(value)
+        if found is None or found.dialect in WIRES:
+            return list(value)
     return [value]
 
 

@@ -65,6 +65,13 @@ _FORMATS: dict[str, str] = {
     "litellm-log": "files.litellm_log:FORMAT",
     "otel": "files.otel:FORMAT",
     "alpaca": "files.alpaca:FORMAT",
+    "llama-factory": "files.llama_factory:FORMAT",
+    "trl": "files.trl:FORMAT",
+    "bedrock-finetune": "files.bedrock_finetune:FORMAT",
+    "langchain": "files.langchain:FORMAT",
+    "openai-assistants": "files.openai_assistants:FORMAT",
+    "lm-studio": "files.lm_studio:FORMAT",
+    "silly-tavern": "files.silly_tavern:FORMAT",
 }
 _BUILT_IN = _WIRES | _FORMATS
 DEFAULT_WIRE = "anthropic-messages"  # for views of a conversation that names no wire

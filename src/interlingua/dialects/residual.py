@@ -355,7 +355,10 @@ def decode_conversation(data: Any, api: str, decode_request: Callable[..., Reque
     if isinstance(body, list):
         request = decode_request({field: body})
         return Conversation.of(with_residual(request, api, **{BARE: True}))
-    return Conversation.of(decode_request(an_object(body, api)))
+    conversation = Conversation.of(decode_request(an_object(body, api)))
+    # No request has a title; programs that keep their conversations as requests write one beside the messages.
+    title = body.get("title")
+    return replace(conversation, title=title) if isinstance(title, str) else conversation
 
 
 def encode_conversation(

@@ -1,8 +1,8 @@
 """Alpaca: a row of a training set, an `instruction` with its `input` and the `output` that is wanted.
 
-`system` and `history` (pairs of earlier turns) are LLaMA-Factory's and ms-swift's. The question is the instruction and,
-on the next line, the input. Of a row with `chosen` and `rejected` answers the chosen one is on the path and the other a
-branch beside it.
+`system` and `history` (pairs of earlier turns) are LLaMA-Factory's and ms-swift's, as are `query` and `response`. The
+question is the instruction and, on the next line, the input. Of a row with `chosen` and `rejected` answers the chosen
+one is on the path and the other a branch beside it.
 """
 
 import sys
@@ -25,7 +25,7 @@ FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 def _entries(row: dict[str, Any]) -> Iterator[Entry]:
     history = row.get("history")
     turns = [text for pair in history for text in pair] if isinstance(history, list) else []
-    asked = [row["instruction"], row.get("input")]
+    asked = [row.get("instruction", row.get("query")), row.get("input")]
     turns.append("\n".join(text for text in asked if isinstance(text, str) and text) if asked[1] else asked[0])
     before = None
     for at, text in enumerate(turns):
@@ -49,7 +49,9 @@ def _answers(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _is_row(value: Any) -> bool:
-    if not isinstance(value, dict) or not isinstance(value.get("instruction"), str) or "messages" in value:
+    if not isinstance(value, dict) or "messages" in value:
+        return False
+    if not isinstance(value.get("instruction", value.get("query")), str):
         return False
     history = value.get("history")
     if history is not None and not (isinstance(history, list) and all(map(_is_pair, history))):

@@ -456,7 +456,8 @@ def detect(value: Any) -> str | None:
         return "messages with the role `toolResult`"
     if any(_is_typed(block, "toolCall") for message in messages for block in _items(message.get("content"))):
         return "`toolCall` blocks"
-    if isinstance(value, dict) and isinstance(value.get("systemPrompt"), str):
+    spoken = all("role" in message for message in messages)  # LM Studio has versions of messages beside the same name
+    if spoken and isinstance(value, dict) and isinstance(value.get("systemPrompt"), str):
         return "`messages` beside a `systemPrompt`"
     return None
 

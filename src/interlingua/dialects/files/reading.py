@@ -311,3 +311,20 @@ def plain_usage(input: Any, output: Any, cache_read: Any = 0, cache_write: Any =
     """Usage of four disjoint counts; None where all are missing or zero, which programs write for unknown."""
     counts = [max(whole(value) or 0, 0) for value in (input, output, cache_read, cache_write)]
     return Usage.of(counts[0], counts[1], cache_read=counts[2], cache_write=counts[3]) if any(counts) else None
+
+
+# --- rows of two answers ---------------------------------------------------------------------------------------------
+
+
+def preference(chosen: Sequence[Any], rejected: Sequence[Any] = ()) -> tuple[tuple[Entry, ...], str | None]:
+    """Entries of the chosen messages, with the rejected ones as a branch where they part; and the head."""
+    shared = 0
+    while shared < min(len(chosen), len(rejected)) and chosen[shared] == rejected[shared]:
+        shared += 1
+    entries: list[Entry] = []
+    for name, messages, start in (("chosen", chosen, 0), ("rejected", rejected, shared)):
+        before = f"chosen-{start - 1}" if start else None
+        for at in range(start, len(messages)):
+            entries.append(Entry(message=messages[at], id=f"{name}-{at}", parent_id=before))
+            before = f"{name}-{at}"
+    return tuple(entries), f"chosen-{len(chosen) - 1}" if chosen else None

@@ -2,7 +2,8 @@
 
 Turns are from `human`, `gpt`, `system`, `function_call` (the call as JSON text), or `observation` (what it gave), and
 in other words for these. Calls have no ids: results answer them in their order. A call right after words of the model
-is one message with them. What else a turn or a set holds is kept; turns of other kinds are messages of their own role.
+is one message with them. A row may have two answers beside its turns (`chosen`, `rejected`): the chosen one is on the
+path, the other a branch. What else a turn or a set holds is kept; turns of other kinds are messages of their own role.
 """
 
 import sys
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
-from ...values.losses import Encoded, SupportTable, dropped, kept, record, some
+from ...values.losses import Encoded, Losses, SupportTable, dropped, kept, record, some
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -67,6 +68,7 @@ KINDS = {
 CALLS = "~calls"  # of an answer: residual of the turn that holds its calls
 LISTED = "~listed"  # of a conversation: its tools are a list, not the text of one
 SYSTEM = "~system"  # of a conversation: residual of the first turn, the system text
+ANSWER = "~answer"  # of an entry: it stands under `chosen` or `rejected`, which name is here
 AS = "~as"  # of a tool: the wrapper that said it
 
 _CALLS_WHY = "a call is its name and its arguments"
@@ -291,8 +293,13 @@ def decode(data: Any) -> Conversation:
         raise BadWire(API, "expected `conversations`, a list of turns", "$.conversations")
     reader = _Reader()
     each(wire["conversations"], "conversations", API, reader.read)
+    answers = [_answer(wire.get(name), name) for name in ANSWERS]
+    if all(answers):
+        reader.entries = _with_answers(reader.entries, answers)
     tools = _decode_tools(wire.get("tools"))
-    conversation = Conversation(entries=tuple(reader.entries), system=optional(wire.get("system")), tools=tools)
+    head = ANSWERS[0] if all(answers) else None
+    system = optional(wire.get("system"))
+    conversation = Conversation(entries=tuple(reader.entries), head=head, system=system, tools=tools)
     hints: dict[str, Any] = {BARE: True} if bare else {}
     if tools is not None and isinstance(wire["tools"], list):
         hints[LISTED] = True
@@ -308,6 +315,31 @@ def decode(data: Any) -> Conversation:
     return with_residual(conversation, API, **extra_fields) if extra_fields else conversation
 
 
+ANSWERS = ("chosen", "rejected")
+
+
+def _answer(turn: Any, name: str) -> Entry | None:
+    """One of two answers: a turn of the model."""
+    if (
+        not isinstance(turn, dict)
+        or KINDS.get(str(turn.get("from"))) != "gpt"
+        or not isinstance(turn.get("value"), str)
+    ):
+        return None
+    message = AssistantMessage(content=turn["value"])
+    extra_fields = residual(turn, {"from": "gpt", "value": turn["value"]})
+    message = with_residual(message, API, **extra_fields) if extra_fields else message
+    return Entry(message=message, id=name, extra={API: {ANSWER: name}})
+
+
+def _with_answers(turns: list[Entry], answers: list[Any]) -> list[Entry]:
+    """The turns with two branches after the last of them."""
+    entries = [
+        replace(entry, id=f"turn_{at}", parent_id=f"turn_{at - 1}" if at else None) for at, entry in enumerate(turns)
+    ]
+    return entries + [replace(answer, parent_id=entries[-1].id if entries else None) for answer in answers]
+
+
 def encode(conversation: Conversation) -> Encoded:
     """The conversation as one line of a set; the bare turns, if that is what was read and all there is to say."""
     encoded, places = _say(conversation)
@@ -315,7 +347,15 @@ def encode(conversation: Conversation) -> Encoded:
     body: Any = put_back(encoded, extra_fields)
     if extra_fields.get(BARE) and body.keys() == {"conversations"}:
         body = body["conversations"]
-    return Encoded(body, losses_of(conversation, places, lambda: decode(body), FIELD_SUPPORT, API))
+    losses = losses_of(conversation, places, lambda: decode(body), FIELD_SUPPORT, API)
+    beside = {f"$.entries[{at}]" for at, entry in enumerate(conversation.entries) if _answers_to(entry) in body}
+    return Encoded(
+        body, Losses(lambda: tuple(loss for loss in losses if loss.path not in beside)) if beside else losses
+    )
+
+
+def _answers_to(entry: Entry) -> Any:
+    return entry.extra.get(API, {}).get(ANSWER) if isinstance(entry.message, AssistantMessage) else None
 
 
 def _say(conversation: Conversation) -> tuple[dict[str, Any], list[int]]:
@@ -330,9 +370,14 @@ def _say(conversation: Conversation) -> tuple[dict[str, Any], list[int]]:
             turns.append(put_back({"from": "system", "value": text}, extra_fields[SYSTEM]))
         else:
             encoded["system"] = text
-    for at, entry in enumerate(conversation.path()):
+    path = conversation.path()
+    answers = {_answers_to(entry): entry for entry in conversation.entries}
+    two = bool(path) and _answers_to(path[-1]) == ANSWERS[0] and ANSWERS[1] in answers and len(answers) == 3
+    for at, entry in enumerate(path):
         message: Any = entry.message
-        if not isinstance(message, CustomMessage):
+        if two and entry is path[-1]:
+            encoded |= {name: next(_say_turns(answers[name].message)) for name in ANSWERS}
+        elif not isinstance(message, CustomMessage):
             turns += _say_turns(message)
         elif entry.extra.get(API, {}).get(OWN):
             turns.append(put_back(dict(message.fields), entry.extra[API]))

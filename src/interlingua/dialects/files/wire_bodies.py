@@ -8,11 +8,12 @@ from ...values.request import Conversation, ModelDescriptor
 from .. import dialect
 from ..residual import fields_of, optional
 
-CHAT, RESPONSES, MESSAGES, GOOGLE = (
+CHAT, RESPONSES, MESSAGES, GOOGLE, CONVERSE = (
     "openai-completions",
     "openai-responses",
     "anthropic-messages",
     "google-generative-ai",
+    "bedrock-converse-stream",
 )
 
 

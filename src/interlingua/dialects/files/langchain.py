@@ -1,0 +1,174 @@
+"""LangChain: messages as `messages_to_dict`, as `langchain_core.load.dumpd`, or as their own fields.
+
+The three are `{"type": "ai", "data": {…}}`, `{"lc": 1, "type": "constructor", "id": […, "AIMessage"], "kwargs": {…}}`
+and `{"type": "ai", "content": …, "additional_kwargs": {}, …}`, in a list or under `messages`, as a state of LangGraph
+has them. `usage_metadata` counts the cached part in its input.
+"""
+
+import sys
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, Block, OpaqueBlock, SystemMessage, TextBlock, ThinkingBlock, Usage
+from ...values.request import Conversation, Entry, ModelDescriptor
+from ..residual import body_of, count, fields_of, optional, reading, whole
+from ..wire import FileFormat
+from . import records, templates
+from .reading import Pairing, anthropic_items, asked, image_of, kept_record, result_content
+
+API = "langchain"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+CLASSES = {
+    "HumanMessage": "human",
+    "AIMessage": "ai",
+    "AIMessageChunk": "ai",
+    "SystemMessage": "system",
+    "ToolMessage": "tool",
+    "FunctionMessage": "function",
+    "ChatMessage": "chat",
+}
+KINDS = {**{kind: kind for kind in CLASSES.values()}, "AIMessageChunk": "ai", "HumanMessageChunk": "human"}
+ROLES = {"user": "human", "assistant": "ai", "system": "system"}  # of a ChatMessage
+
+
+def _fields(value: Any) -> tuple[str, dict[str, Any]] | None:
+    """The kind of a message and its fields, whichever way it is written."""
+    if not isinstance(value, dict):
+        return None
+    path, kwargs = value.get("id"), value.get("kwargs")
+    if value.get("lc") is not None and isinstance(path, list) and path and isinstance(kwargs, dict):
+        kind = CLASSES.get(str(path[-1]))
+        return (kind, kwargs) if kind else None
+    kind = KINDS.get(value["type"]) if isinstance(value.get("type"), str) else None
+    if kind is None:
+        return None
+    if isinstance(value.get("data"), dict) and "content" in value["data"]:
+        return kind, value["data"]
+    return (
+        (kind, value) if "content" in value and ("additional_kwargs" in value or "response_metadata" in value) else None
+    )
+
+
+def _messages(value: Any, pairs: Pairing) -> list[Any]:
+    found = _fields(value)
+    if found is None:
+        return [kept_record(API, "record", value)]
+    kind, fields = found
+    kind = ROLES.get(str(fields.get("role")), "human") if kind == "chat" else kind
+    content = fields.get("content")
+    if kind in ("tool", "function"):
+        given = result_content(content, API)
+        return [pairs.result(fields.get("tool_call_id"), fields.get("name"), given, fields.get("status") == "error")]
+    items = [_block(item) for item in anthropic_items(content, API, pairs)]
+    if kind == "human":
+        return asked(items)
+    if kind == "system":
+        return [SystemMessage(content=tuple(items))]
+    return [_answer(fields, items, pairs)]
+
+
+def _block(item: Any) -> Any:
+    """The blocks that LangChain has beside Anthropic's: OpenAI's pictures, and its own names for thoughts and data."""
+    if not isinstance(item, OpaqueBlock):
+        return item
+    wire = fields_of(item.value)
+    if wire.get("type") in ("image_url", "image"):
+        return image_of(wire.get("image_url") or {**wire, "data": wire.get("base64") or wire.get("data")}) or item
+    thought = wire.get("reasoning") or wire.get("reasoning_content") or wire.get("thinking")
+    thought = thought.get("text") if isinstance(thought, dict) else thought
+    if wire.get("type") in ("reasoning", "reasoning_content", "thinking") and isinstance(thought, str):
+        return ThinkingBlock(thinking=thought)
+    return item
+
+
+def _answer(fields: dict[str, Any], items: list[Any], pairs: Pairing) -> AssistantMessage:
+    more, about = fields_of(fields.get("additional_kwargs")), fields_of(fields.get("response_metadata"))
+    blocks: list[Block] = [block for block in items if not (isinstance(block, TextBlock) and not block.text)]
+    if isinstance(more.get("reasoning_content"), str):
+        blocks.insert(0, ThinkingBlock(thinking=more["reasoning_content"]))
+    made = {getattr(block, "id", None) for block in blocks}
+    calls = fields.get("tool_calls") or []
+    blocks += [
+        pairs.call(call.get("id"), call.get("name"), call.get("args"))
+        for call in map(fields_of, calls if isinstance(calls, list) else ())
+        if call.get("id") is None or call["id"] not in made
+    ]
+    if not calls:
+        for call in map(fields_of, more.get("tool_calls") or ()):
+            function = fields_of(call.get("function"))
+            blocks.append(pairs.call(call.get("id"), function.get("name"), function.get("arguments")))
+    return AssistantMessage(
+        content=tuple(blocks) or tuple(items),
+        model=optional(about.get("model_name")) or optional(about.get("model")) or None,
+        usage=_usage(fields.get("usage_metadata")),
+        stop_detail=optional(about.get("finish_reason")) or optional(about.get("stop_reason")),
+        response_id=optional(fields.get("id")),
+    )
+
+
+def _usage(wire: Any) -> Usage | None:
+    if not isinstance(wire, dict):
+        return None
+    inner, outer = fields_of(wire.get("input_token_details")), fields_of(wire.get("output_token_details"))
+    read, written = count(inner, "cache_read"), count(inner, "cache_creation")
+    fresh = max(count(wire, "input_tokens") - read - written, 0)
+    reasoning = whole(outer.get("reasoning"))
+    return Usage.of(fresh, count(wire, "output_tokens"), cache_read=read, cache_write=written, reasoning=reasoning)
+
+
+def _listed(value: Any) -> list[Any] | None:
+    """The messages of a document: a list, one under `messages`, or the one list of a run's batch."""
+    found = value.get("messages") if isinstance(value, dict) and "lc" not in value else value
+    if isinstance(found, list) and len(found) == 1 and isinstance(found[0], list):
+        found = found[0]
+    found = found if isinstance(found, list) else [found]
+    return found if found and all(_fields(item) is not None for item in found) else None
+
+
+def split(value: Any) -> list[Any] | None:
+    """The conversations of a list of several."""
+    several = (
+        isinstance(value, list)
+        and len(value) > 1
+        and all(isinstance(item, list | dict) and _fields(item) is None and _listed(item) is not None for item in value)
+    )
+    return value if several else None
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One list of messages."""
+    body = body_of(data, API)
+    listed = _listed(body)
+    if listed is None:
+        raise BadWire(API, 'expected messages of LangChain, such as {"type": "human", "data": …}')
+    pairs = Pairing()
+    messages = [message for item in listed for message in _messages(item, pairs)]
+    system = None
+    if messages and isinstance(messages[0], SystemMessage):
+        texts = [block for block in messages.pop(0).content or () if isinstance(block, TextBlock)]
+        system = texts[0].text if len(texts) == 1 else tuple(texts) or None
+    models = [message.model for message in messages if isinstance(message, AssistantMessage)]
+    model = next((name for name in reversed(models) if name), None)
+    conversation = Conversation(
+        entries=tuple(Entry(message=message) for message in messages),
+        system=system,
+        model=ModelDescriptor(id=model) if model else None,
+    )
+    return templates.keep(conversation, body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The messages that were read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a document is messages of LangChain."""
+    return "messages of LangChain" if _listed(value) is not None or split(value) else None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=25)

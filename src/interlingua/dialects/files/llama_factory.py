@@ -1,0 +1,145 @@
+"""LLaMA-Factory v1: a training row of `messages` whose `content` is a list of `type` and `value`.
+
+`loss_weight` says which messages are trained on. A call is JSON text (`tool_call`), what a tool gave a message of the
+role `tool`; the tools on offer are JSON text beside the messages or in the system message. A preference row has
+`chosen_messages` and `rejected_messages`: the chosen ones are the path, and where the others part from it they are a
+branch. llamafactory.readthedocs.io
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from ...values import jsontext
+from ...values.errors import BadWire, FormatError
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import Block, OpaqueBlock, SystemMessage, TextBlock, ThinkingBlock
+from ...values.request import Conversation, ToolSpec
+from ..residual import body_of, fields_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+from .reading import Pairing, asked, image_of, preference, rounds
+
+API = "llama-factory"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+PAIR = ("chosen_messages", "rejected_messages")
+
+
+def _messages(record: dict[str, Any], pairs: Pairing) -> list[Any]:
+    role, blocks = record.get("role"), [*_blocks(record.get("content"), pairs)]
+    if role == "system":
+        return [SystemMessage(content=tuple(blocks))]
+    if role in ("tool", "observation"):
+        return [pairs.result(record.get("tool_call_id"), record.get("name"), tuple(blocks))]
+    return rounds(blocks) if role in ("assistant", "gpt") else asked(blocks)
+
+
+def _blocks(content: Any, pairs: Pairing) -> Iterator[Block]:
+    if isinstance(content, str):
+        yield TextBlock(text=content)
+    for part in content if isinstance(content, list) else ():
+        kind, value = fields_of(part).get("type"), fields_of(part).get("value")
+        if kind == "text" and isinstance(value, str):
+            yield TextBlock(text=value)
+        elif kind in ("reasoning", "thinking") and isinstance(value, str):
+            yield ThinkingBlock(thinking=value)
+        elif kind == "tool_call" and isinstance(call := _read(value), dict):
+            yield pairs.call(call.get("id"), call.get("name"), call.get("arguments"))
+        elif kind in ("image", "image_url") and (found := image_of(value)) is not None:
+            yield found
+        elif part is not None:
+            yield OpaqueBlock(dialect=API, value=part)
+
+
+def _read(value: Any) -> Any:
+    try:
+        return jsontext.read(value) if isinstance(value, str) else value
+    except FormatError:
+        return None
+
+
+def _tools(row: dict[str, Any], messages: list[Any]) -> tuple[ToolSpec, ...] | None:
+    """The tools on offer, beside the messages or in the first of them."""
+    first = fields_of(messages[0] if messages else None).get("content")
+    inside = [fields_of(part).get("value") for part in first if fields_of(part).get("type") == "tools"] if first else []
+    listed = _read(row.get("tools") if "tools" in row else next(iter(inside), None))
+    specs = [fields_of(fields_of(item).get("function") or item) for item in listed] if isinstance(listed, list) else []
+    return (
+        tuple(
+            ToolSpec(
+                name=spec["name"], description=optional(spec.get("description")), input_schema=spec.get("parameters")
+            )
+            for spec in specs
+            if isinstance(spec.get("name"), str)
+        )
+        or None
+    )
+
+
+def _said(wire: list[Any]) -> list[Any]:
+    pairs = Pairing()
+    return [message for record in wire if isinstance(record, dict) for message in _messages(record, pairs)]
+
+
+def _text(system: SystemMessage | None) -> Any:
+    """The system text: one text, or several blocks."""
+    texts = tuple(block for block in (system.content if system else None) or () if isinstance(block, TextBlock))
+    return texts[0].text if len(texts) == 1 else texts or None
+
+
+def _is_message(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("role"), str):
+        return False
+    content = value.get("content")
+    if not isinstance(content, list):
+        return isinstance(content, str) and "loss_weight" in value
+    return all(isinstance(part, dict) and isinstance(part.get("type"), str) and "value" in part for part in content)
+
+
+def _is_row(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    lists = [value.get(key) for key in (PAIR if PAIR[0] in value else ("messages",))]
+    return all(isinstance(items, list) and items and all(map(_is_message, items)) for items in lists)
+
+
+def split(value: Any) -> list[Any] | None:
+    """The rows of a set, if there are several."""
+    return value if isinstance(value, list) and len(value) > 1 and all(map(_is_row, value)) else None
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One row, or a set of one."""
+    body = body_of(data, API)
+    row = body[0] if isinstance(body, list) and len(body) == 1 else body
+    if split(row):
+        raise BadWire(API, f"a set of {len(row)} rows: take one of them")
+    if not _is_row(row):
+        raise BadWire(API, "expected `messages` whose `content` has a `type` and a `value`", "$.messages")
+    chosen = row[PAIR[0]] if PAIR[0] in row else row["messages"]
+    rejected = row[PAIR[1]] if PAIR[0] in row else []
+    path, other = _said(chosen), _said(rejected)
+    system = None
+    if path and isinstance(path[0], SystemMessage) and (not other or other[0] == path[0]):
+        system, path, other = path[0], path[1:], other[1:]
+    entries, head = preference(path, other)
+    conversation = Conversation(entries=entries, head=head, system=_text(system), tools=_tools(row, chosen))
+    return templates.keep(conversation, body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The row that was read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a value is a row, or a set of them."""
+    if _is_row(value) or (isinstance(value, list) and value and all(map(_is_row, value))):
+        return "`messages` whose `content` has a `type` and a `value`"
+    return None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=30)

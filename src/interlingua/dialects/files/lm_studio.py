@@ -1,0 +1,152 @@
+"""LM Studio: a conversation as it is kept in `conversations/*.conversation.json`.
+
+A message has `versions` of which one is selected; the others are branches beside it. An answer is a `multiStep`
+version: its content blocks are steps, each with what the model used (`genInfo`), and calls and results of tools among
+them.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from ...values import jsontext
+from ...values.errors import BadWire, FormatError
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import ImageBlock, OpaqueBlock, SystemMessage, TextBlock, ThinkingBlock
+from ...values.request import Conversation, ModelDescriptor
+from ..residual import body_of, fields_of, optional, reading, whole
+from ..wire import FileFormat
+from . import records, templates
+from .reading import Node, Pairing, asked, entries_of, plain_usage, result_content, rounds
+
+API = "lm-studio"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+
+def _nodes(messages: list[Any]) -> Iterator[Node]:
+    before: str | None = None
+    for at, message in enumerate(messages):
+        versions = message.get("versions") if isinstance(message, dict) else None
+        chosen = _chosen(message) if isinstance(versions, list) else 0
+        for number, version in enumerate(versions if isinstance(versions, list) else ()):
+            if isinstance(version, dict):
+                yield f"{at}.{number}", before, _version(version)
+        before = f"{at}.{chosen}" if isinstance(versions, list) and versions else before
+
+
+def _chosen(message: dict[str, Any]) -> int:
+    number = whole(message.get("currentlySelected")) or 0
+    return number if 0 <= number < len(message["versions"]) else len(message["versions"]) - 1
+
+
+def _version(version: dict[str, Any]) -> list[Any]:
+    role, pairs = version.get("role"), Pairing()
+    steps = version.get("steps")
+    if role == "user":
+        return asked(_items(version.get("content"), pairs))
+    if role == "system":
+        return [SystemMessage(content=tuple(_items(version.get("content"), pairs)))]
+    if not isinstance(steps, list):
+        named = optional(fields_of(version.get("senderInfo")).get("senderName"))
+        return rounds(_items(version.get("content"), pairs), model=named)
+    messages: list[Any] = []
+    blocks: list[Any] = []
+    about: dict[str, Any] = {}
+    for step in steps:
+        if fields_of(step).get("type") != "contentBlock":
+            continue
+        items = [*_items(step.get("content"), pairs, fields_of(step.get("style")).get("type") == "thinking")]
+        known = fields_of(step.get("genInfo"))
+        if known and about and known is not about:  # the step of another response
+            messages += _answer(blocks, about)
+            blocks, about = [], {}
+        about = known or about
+        blocks += items
+    return messages + (_answer(blocks, about) if blocks or not messages else [])
+
+
+def _answer(blocks: list[Any], about: dict[str, Any]) -> list[Any]:
+    stats = fields_of(about.get("stats"))
+    usage = plain_usage(stats.get("promptTokensCount"), stats.get("predictedTokensCount"))
+    model = optional(about.get("identifier")) or optional(about.get("indexedModelIdentifier"))
+    return rounds(blocks, {"usage": usage, "stop_detail": optional(stats.get("stopReason"))}, model=model)
+
+
+def _items(content: Any, pairs: Pairing, thought: bool = False) -> Iterator[Any]:
+    if isinstance(content, str):
+        yield TextBlock(text=content)
+    for part in content if isinstance(content, list) else ():
+        kind, text = fields_of(part).get("type"), fields_of(part).get("text")
+        if kind == "text" and isinstance(text, str):
+            yield ThinkingBlock(thinking=text) if thought else TextBlock(text=text)
+        elif kind == "toolCallRequest":
+            id = part.get("toolCallRequestId") or part.get("callId")
+            yield pairs.call(str(id) if id is not None else None, part.get("name"), part.get("parameters"))
+        elif kind == "toolCallResult":
+            id = part.get("toolCallRequestId") or part.get("callId")
+            given = _result(part.get("content"))
+            yield pairs.result(str(id) if id is not None else None, None, given)
+        elif kind == "file" and part.get("fileType") == "image":
+            yield ImageBlock(file_id=optional(part.get("fileIdentifier")) or optional(part.get("identifier")) or "")
+        elif part is not None:
+            yield OpaqueBlock(dialect=API, value=part)
+
+
+def _result(content: Any) -> Any:
+    """What a tool gave: the text of a list of blocks, or text."""
+    if isinstance(content, str) and content[:1] == "[":
+        try:
+            return result_content(jsontext.read(content), API)
+        except FormatError:
+            return content
+    return result_content(content, API)
+
+
+def _is_conversation(value: Any) -> bool:
+    messages = value.get("messages") if isinstance(value, dict) else None
+    if not isinstance(messages, list) or not messages:
+        return isinstance(messages, list) and "perChatPredictionConfig" in value
+    return all(isinstance(item, dict) and isinstance(item.get("versions"), list) for item in messages)
+
+
+def _system(wire: dict[str, Any]) -> str | None:
+    fields = fields_of(wire.get("perChatPredictionConfig")).get("fields")
+    for field in map(fields_of, fields if isinstance(fields, list) else ()):
+        if field.get("key") == "llm.prediction.systemPrompt" and isinstance(field.get("value"), str):
+            return field["value"] or None
+    return optional(wire.get("systemPrompt")) or None
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One conversation."""
+    body = body_of(data, API)
+    if not _is_conversation(body):
+        raise BadWire(API, "expected `messages` that have `versions`", "$.messages")
+    messages = body["messages"]
+    entries = entries_of(_nodes(messages))
+    last = next((at for at in reversed(range(len(messages))) if messages[at]["versions"]), None)
+    head = f"{last}.{_chosen(messages[last])}" if last is not None else None
+    model = optional(fields_of(body.get("lastUsedModel")).get("identifier"))
+    conversation = Conversation(
+        entries=entries,
+        head=head if any(entry.id == head for entry in entries) else None,
+        title=optional(body.get("name")),
+        system=_system(body),
+        model=ModelDescriptor(id=model) if model else None,
+    )
+    return templates.keep(conversation, body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The conversation that was read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a document is a conversation of this program."""
+    return "`messages` that have `versions`" if _is_conversation(value) else None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False, rank=20)

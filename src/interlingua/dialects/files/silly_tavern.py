@@ -1,0 +1,129 @@
+"""SillyTavern: a chat, one message a line behind a header with the names of the user and the character.
+
+`mes` is the text that is shown; `swipes` are all answers that were made, of which `swipe_id` is shown: the others are
+branches. A line with `is_system` is a note of the program that no model reads. The model and what it thought are in
+`extra`. The header's `chat_metadata` may hold a note of the author's, which is no message.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, UserMessage
+from ...values.request import Conversation, ModelDescriptor
+from ..residual import fields_of, optional, reading, whole
+from ..wire import FileFormat
+from . import records, templates
+from .reading import Node, entries_of, image_of, kept_record, seconds
+from .records import lines_of, milliseconds
+
+API = "silly-tavern"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+# Times as the program has written them: `2024-01-31@15h04m05s678ms`, `January 31, 2024 3:04pm`.
+OWN = re.compile(r"(\d{4})-(\d\d?)-(\d\d?) ?@ ?(\d\d?)h ?(\d\d?)m ?(\d\d?)s ?(\d{1,3})?(?:ms)?")
+SHOWN = "%B %d, %Y %I:%M%p"
+
+
+def _moment(value: Any) -> int | None:
+    if not isinstance(value, str):
+        return seconds(value)
+    own = OWN.fullmatch(value)
+    try:
+        if own:
+            *parts, fraction = (int(part or 0) for part in own.groups())
+            when = datetime(*parts, microsecond=fraction * 1000, tzinfo=UTC)  # type: ignore[arg-type, misc]
+        else:
+            when = datetime.strptime(value, SHOWN).replace(tzinfo=UTC)
+        return round(when.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return milliseconds(value)
+
+
+def _nodes(lines: list[Any]) -> Iterator[Node]:
+    before: str | None = None
+    for at, line in enumerate(lines):
+        if _is_header(line):
+            continue
+        chosen = f"{at}"
+        if not isinstance(line.get("mes"), str) or line.get("is_system") is True:
+            yield chosen, before, [kept_record(API, "note", line)]
+        elif line.get("is_user") is True:
+            content = (*_pictures(line), TextBlock(text=line["mes"]))
+            yield chosen, before, [UserMessage(content=content, timestamp=_moment(line.get("send_date")))]
+        else:
+            yield chosen, before, [_answer(line["mes"], fields_of(line.get("extra")), line.get("send_date"))]
+            yield from _swipes(line, at, before)
+        before = chosen
+
+
+def _swipes(line: dict[str, Any], at: int, before: str | None) -> Iterator[Node]:
+    swipes, infos = line.get("swipes"), line.get("swipe_info")
+    for number, text in enumerate(swipes if isinstance(swipes, list) else ()):
+        if number != (whole(line.get("swipe_id")) or 0) and isinstance(text, str):
+            info = fields_of(infos[number] if isinstance(infos, list) and number < len(infos) else None)
+            message = _answer(text, fields_of(info.get("extra")), info.get("send_date"))
+            yield f"{at}.{number}", before, [message]
+
+
+def _answer(text: str, extra: dict[str, Any], when: Any) -> AssistantMessage:
+    blocks: list[Block] = [TextBlock(text=text)]
+    if isinstance(extra.get("reasoning"), str) and extra["reasoning"]:
+        blocks.insert(0, ThinkingBlock(thinking=extra["reasoning"]))
+    return AssistantMessage(content=tuple(blocks), model=optional(extra.get("model")) or None, timestamp=_moment(when))
+
+
+def _pictures(line: dict[str, Any]) -> Iterator[Block]:
+    image = fields_of(line.get("extra")).get("image")
+    found = image_of(image) if isinstance(image, str) and image else None
+    if found is not None:
+        yield found
+
+
+def _is_header(value: Any) -> bool:
+    return isinstance(value, dict) and "mes" not in value and "user_name" in value
+
+
+def _is_line(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("mes"), str) and "is_user" in value
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """The lines of one chat."""
+    lines = lines_of(data, API)
+    if not any(_is_header(line) or _is_line(line) for line in lines):
+        raise BadWire(API, "expected lines with `mes` and `is_user`")
+    entries = entries_of(_nodes(lines))
+    shown = [entry for entry in entries if "." not in (entry.id or "")]
+    models = [entry.message.model for entry in shown if isinstance(entry.message, AssistantMessage)]
+    model = next((name for name in reversed(models) if name), None)
+    header = next((line for line in lines if _is_header(line)), {})
+    conversation = Conversation(
+        entries=entries,
+        head=shown[-1].id if shown else None,
+        title=optional(header.get("character_name")),
+        model=ModelDescriptor(id=model) if model else None,
+    )
+    return templates.keep(conversation, lines, API, lines=True)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The chat that was read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a document is a chat: lines with `mes` and `is_user`, perhaps behind a header."""
+    lines = [value] if isinstance(value, dict) else value
+    if isinstance(lines, list) and lines and all(_is_line(line) or _is_header(line) for line in lines):
+        return "lines with `mes` and `is_user`"
+    return None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=20)

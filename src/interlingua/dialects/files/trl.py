@@ -1,0 +1,89 @@
+"""Rows of TRL's training sets: a `prompt` with its `completion`, or with a `chosen` and a `rejected` answer.
+
+Each is text or a list of messages; `chosen` and `rejected` may hold the prompt themselves. The chosen answer is on the
+path, the rejected one a branch that begins where they part. A row of prompt and completion may have a `label` (KTO).
+The first fine-tuning rows of OpenAI and those of Bedrock are `prompt` and `completion`, too.
+huggingface.co/docs/trl/dataset_formats
+"""
+
+import sys
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, SystemMessage, UserMessage
+from ...values.request import Conversation
+from ..residual import body_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+from .reading import preference
+from .wire_bodies import CHAT, request_in
+
+API = "trl"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+
+def _said(value: Any, role: type = AssistantMessage) -> list[Any]:
+    """A text as a message of its role, or the messages of a list."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [role(content=value)]
+    conversation = request_in(value if isinstance(value, list) else [value], CHAT)
+    system = [] if conversation.system is None else [SystemMessage(content=conversation.system)]
+    return [*system, *(entry.message for entry in conversation.entries)]
+
+
+def _is_said(value: Any) -> bool:
+    items = value if isinstance(value, list) else [value]
+    return isinstance(value, str) or (
+        bool(items) and all(isinstance(item, dict) and isinstance(item.get("role"), str) for item in items)
+    )
+
+
+def _is_row(value: Any) -> bool:
+    if not isinstance(value, dict) or "instruction" in value:
+        return False
+    if _is_said(value.get("chosen")) and _is_said(value.get("rejected")):
+        # Two texts without a prompt would be answers to nothing.
+        return _is_said(value.get("prompt")) or ("prompt" not in value and not isinstance(value["chosen"], str))
+    return _is_said(value.get("prompt")) and _is_said(value.get("completion"))
+
+
+def split(value: Any) -> list[Any] | None:
+    """The rows of a set, if there are several."""
+    return value if isinstance(value, list) and len(value) > 1 and all(map(_is_row, value)) else None
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One row, or a set of one."""
+    body = body_of(data, API)
+    row = body[0] if isinstance(body, list) and len(body) == 1 else body
+    if split(row):
+        raise BadWire(API, f"a set of {len(row)} rows: take one of them")
+    if not _is_row(row):
+        raise BadWire(API, "expected a `prompt` with a `completion`, or `chosen` and `rejected` answers", "$.prompt")
+    prompt = _said(row.get("prompt"), UserMessage)
+    answers = [_said(row[key]) for key in ("chosen", "rejected", "completion") if _is_said(row.get(key))]
+    if len(answers) > 1 and prompt and answers[0][: len(prompt)] == prompt == answers[1][: len(prompt)]:
+        prompt = []  # the answers hold it themselves
+    entries, head = preference(*([*prompt, *answer] for answer in answers[:2]))
+    system = optional(row.get("system")) or None
+    return templates.keep(Conversation(entries=entries, head=head, system=system), body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The row that was read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a value is a row, or a set of them."""
+    if _is_row(value) or (isinstance(value, list) and value and all(map(_is_row, value))):
+        return "a `prompt` with a `completion`, or `chosen` and `rejected` answers"
+    return None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=45)

@@ -1,0 +1,117 @@
+"""Rows of training sets: LLaMA-Factory v1, TRL, Bedrock, pairs of ShareGPT, and plain arrays."""
+
+import json
+from typing import Any
+
+import pytest
+
+import interlingua as il
+from dialects.files.samples import outline, read, sample
+from interlingua.dialects import FORMATS, dialect
+from interlingua.values.errors import BadWire
+
+
+def test_a_row_of_llama_factory_has_calls_as_text() -> None:
+    """Calls and results are paired in order; the tools on offer are JSON text, too."""
+    conversation = read("llama-factory/row.json")
+    assert outline(conversation) == ["user: How many eggs?", "assistant:  count()", "count -> 12", "assistant: Twelve."]
+    assert conversation.messages[1].tool_calls[0].arguments == {"what": "eggs"}
+    assert conversation.messages[1].thinking == "I count."
+    assert (conversation.system, conversation.tools[0].name) == ("Be brief.", "count")
+
+
+PAIRS = ["llama-factory/pair.json", "trl/pair.json", "trl/implicit.json"]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_rejected_answer_is_a_branch_where_they_part(name: str) -> None:
+    """The chosen one is on the path; both answer the same question."""
+    conversation = read(name)
+    assert outline(conversation)[-2:] == ["user: How many eggs?", "assistant: Twelve."]
+    (other,) = [entry for entry in conversation.entries if entry not in conversation.path()]
+    assert other.message.text == "Ten."
+    assert other.parent_id == conversation.path()[-2].id
+
+
+def test_a_prompt_and_its_completion_are_a_turn() -> None:
+    """As text; the label stays with the row."""
+    assert outline(read("trl/label.json")) == ["user: How many eggs?", "assistant: Twelve."]
+    assert il.encode(read("trl/label.json"), "trl").body["label"] is True
+
+
+def test_a_row_of_bedrock_is_a_request_of_converse() -> None:
+    """With its system text."""
+    conversation = read("bedrock-finetune/row.json")
+    assert outline(conversation) == ["user: How many eggs?", "assistant: Twelve."]
+    assert conversation.system[0].text == "Be brief."
+
+
+PAIR = {
+    "conversations": [{"from": "system", "value": "Be brief."}, {"from": "human", "value": "How many eggs?"}],
+    "chosen": {"from": "gpt", "value": "Twelve.", "score": 2},
+    "rejected": {"from": "gpt", "value": "Ten."},
+    "id": 7,
+}
+
+
+def test_a_pair_of_sharegpt_comes_back_with_both_answers() -> None:
+    """The chosen answer is on the path, and nothing is reported as lost."""
+    conversation = il.decode(PAIR)
+    assert outline(conversation) == ["user: How many eggs?", "assistant: Twelve."]
+    body, losses = il.encode(conversation, "sharegpt")
+    assert (body, list(losses)) == (PAIR, [])
+    assert [len(list(il.read(json.dumps([PAIR] * rows).encode()))) for rows in (1, 3)] == [1, 3]
+
+
+def test_a_pair_of_sharegpt_in_other_words_is_kept() -> None:
+    """An answer that is no turn of the model stays beside the turns as it is."""
+    odd = {**PAIR, "rejected": {"from": "human", "value": "Ten."}}
+    conversation = il.decode(odd)
+    assert outline(conversation) == ["user: How many eggs?"]
+    assert il.encode(conversation, "sharegpt").body == odd
+
+
+MESSAGES = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}]
+ROWS: list[Any] = [
+    {"messages": MESSAGES},
+    {"messages": MESSAGES, "label": True},
+    {"messages": MESSAGES, "images": ["a.jpg"]},
+    {"system": "Be brief.", "messages": MESSAGES},
+    MESSAGES,
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_array_of_conversations_is_read_one_by_one(row: Any, count: int) -> None:
+    """As the same rows are when they are lines."""
+    array, lines = json.dumps([row] * count), "\n".join([json.dumps(row)] * count)
+    for text in (array, lines):
+        found = list(il.read(text.encode()))
+        assert [outline(one) for one in found] == [["user: Hi", "assistant: Yes"]] * count
+
+
+def test_a_title_beside_messages_is_the_conversations() -> None:
+    """Programs that keep conversations as requests write one; it goes back where it stood."""
+    body = {"id": "1", "title": "Greeting", "messages": MESSAGES}
+    conversation = il.decode(body)
+    assert conversation.title == "Greeting"
+    assert il.encode(conversation, "openai-completions").body == body
+
+
+@pytest.mark.parametrize("name", ["llama-factory", "trl", "bedrock-finetune"])
+@pytest.mark.parametrize("body", [{}, [], {"messages": MESSAGES}, {"prompt": "Hi"}, {"chosen": "a", "rejected": "b"}])
+def test_what_is_no_row_is_refused(name: str, body: Any) -> None:
+    """With the place, and never read as an empty conversation."""
+    assert not FORMATS[name].detect(body)
+    with pytest.raises(BadWire):
+        dialect(name).decode(body)
+
+
+def test_rows_of_a_set_must_be_taken_one_by_one() -> None:
+    """`decode` is for one row."""
+    for name, file in (("llama-factory", "row"), ("trl", "pair")):
+        rows = [sample(f"{name}/{file}.json")] * 2
+        with pytest.raises(BadWire, match="take one of them"):
+            dialect(name).decode(rows)
+        assert len(list(il.read(json.dumps(rows).encode()))) == 2
