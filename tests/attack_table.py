@@ -43,6 +43,7 @@ ROWS = (
     Row("terminal sequences in output of commands", ("tools/exec/test_output.py",)),
     # sessions and files
     Row("links, FIFOs and hostile indexes in place of sessions; full disks", ("sessions/test_attacks.py",)),
+    Row("durable runs: ids that are paths, poison, exits, locks, logs", ("durable/test_attacks.py",)),
     # web
     Row("addresses that are not public (SSRF)", ("tools/web/test_addresses.py", "tools/web/test_fetch.py")),
     Row("pages that instruct the model", ("tools/web/test_untrusted.py",)),

@@ -114,3 +114,33 @@ async def limited(session: Session, *, file: str, turns: int) -> Agent:
     agent = marker(session, file=file, turns=50, width=1)
     agent.limits = Limits(turns=turns)
     return agent
+
+
+@durable.agent("quitter")
+async def quitter(session: Session, *, how: str) -> Agent:
+    """Ends in each way that is no ordinary exception."""
+    ways: dict[str, BaseException] = {
+        "exit": SystemExit(3),
+        "interrupt": KeyboardInterrupt(),
+        "close": GeneratorExit(),
+        "cancel": asyncio.CancelledError(),
+        "group": BaseExceptionGroup("several", [SystemExit(1), ValueError("x")]),
+        "own": type("Own", (BaseException,), {})("an exception of its own"),
+    }
+
+    async def fail(way: str) -> None:
+        raise ways[way]
+
+    where, _, way = how.rpartition(" ")
+    if where == "task":
+        await asyncio.gather(asyncio.create_task(fail(way)))
+    if where == "callback":
+
+        def later() -> None:
+            raise ways[way]
+
+        asyncio.get_running_loop().call_soon(later)
+        await asyncio.sleep(0.2)
+        return echo(session)
+    await fail(way)
+    raise AssertionError

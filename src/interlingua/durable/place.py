@@ -1,17 +1,22 @@
 """Storage of runs and their sessions: a SQLite file and session files by default, PostgreSQL for many machines."""
 
 import contextlib
+import os
 import sqlite3
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
 from ..sessions import Session, SessionBusy, SessionError
+from ..sessions.files import check_name
 from ..sessions.lease import Lease
+from ..values.errors import TimedOut
 from ..values.places import home as default_home
+from ..values.regular import open_regular
 from .orders import Order, RunError
 
 if TYPE_CHECKING:
@@ -19,6 +24,9 @@ if TYPE_CHECKING:
 
 NAME = "interlingua"
 AGENT = "durable"  # whose sessions they are
+TIMEOUT = 30.0  # seconds for one operation on the database
+
+T = TypeVar("T")
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -60,17 +68,53 @@ class Place(Struct, frozen=True, kw_only=True):
         """A connection to the database, which is created if missing."""
         with dbos_at_hand():
             from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
-            from sqlalchemy.exc import DBAPIError
 
-        try:
+        _hide_parameters(self.url)
+
+        def opened() -> DBOSClient:
             with self._alone():
                 DBOS.migrate(self.url)
             return DBOSClient(
-                system_database_url=self.url, serializer=DBOSPortableJSONSerializer(), application_name=NAME
+                system_database_url=self.url,
+                serializer=DBOSPortableJSONSerializer(),
+                application_name=NAME,
+                retry_connection_errors=False,
             )
-        except (DBAPIError, sqlite3.Error, OSError) as error:
-            where = self.file or "PostgreSQL"
-            raise RunError(f"{where}: not usable as a run database: {_first_line(error)}") from error
+
+        return self.within(2 * TIMEOUT, opened, "not usable as a run database: ")
+
+    @property
+    def where(self) -> str:
+        """The database in messages."""
+        return str(self.file or "the PostgreSQL database")
+
+    def within(self, seconds: float, operation: Callable[[], T], what: str = "") -> T:
+        """The result of an operation on the database; raises TimedOut if there is none in time, RunError if it fails.
+
+        DBOS repeats an operation on a locked database for ever; here it goes on in its thread, and nobody waits.
+        """
+        result: list[T] = []
+        failure: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                result.append(operation())
+            except BaseException as error:  # raised below, where the caller is
+                failure.append(error)
+
+        thread = threading.Thread(target=run, name="interlingua-database", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if thread.is_alive():
+            raise TimedOut(
+                f"{self.where}: locked or unreachable for {seconds:g} s; end who locks it and try again"
+                " (with the same id it stays one run)"
+            )
+        for error in failure:
+            if not isinstance(error, Exception) or isinstance(error, RunError | SessionError | TimedOut):
+                raise error
+            raise RunError(f"{self.where}: {what}{_first_line(error)}") from error
+        return result[0]
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -78,7 +122,13 @@ class Place(Struct, frozen=True, kw_only=True):
         if self.file is None:
             yield
             return
-        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = open_regular(self.file, os.O_RDWR | os.O_CREAT)  # orders quote conversations: for the owner alone
+        try:
+            if os.fstat(handle).st_uid == os.geteuid():
+                os.fchmod(handle, 0o600)
+        finally:
+            os.close(handle)
         lease = _waited_for(self.file.with_name(f"{self.file.name}.setup.lock"))
         try:
             with contextlib.closing(sqlite3.connect(self.file)) as connection:
@@ -89,16 +139,17 @@ class Place(Struct, frozen=True, kw_only=True):
 
     def session(self, order: Order) -> Session:
         """The session of a run, for writing. Every line is on disk before the next tool starts."""
+        check_name(order.session, "session")  # not a path: whoever may enqueue may not choose where to write
         return Session.open(order.session, agent=AGENT, home=self.home, store=self.sessions, sync="always")
 
     @property
     def troubles(self) -> tuple[type[Exception], ...]:
-        """The exceptions of a temporarily unreachable session store."""
+        """The exceptions of a database or session store that cannot be reached for a time."""
         if self.sessions is None or not self.sessions.startswith("postgres"):
-            return (SessionError, OSError, sqlite3.Error)
+            return (SessionError, TimedOut, OSError, sqlite3.Error)
         import psycopg
 
-        return (SessionError, OSError, psycopg.Error)
+        return (SessionError, TimedOut, OSError, psycopg.Error)
 
 
 @contextlib.contextmanager
@@ -118,6 +169,27 @@ def _waited_for(path: Path, seconds: float = 60) -> Lease:
             if time.monotonic() > until:
                 raise
             time.sleep(0.02)
+
+
+_hidden: set[tuple[Any, ...]] = set()  # host, port and name of our databases
+
+
+def _hide_parameters(url: str) -> None:
+    """Keeps the parameters of statements, which quote conversations, out of messages and logs about this database."""
+    from sqlalchemy import Engine, event, make_url
+
+    if not _hidden:
+
+        @event.listens_for(Engine, "handle_error")
+        def hide(context: Any) -> None:
+            if context.engine is not None and _name_of(context.engine.url) in _hidden:
+                context.sqlalchemy_exception.hide_parameters = True
+
+    _hidden.add(_name_of(make_url(url)))
+
+
+def _name_of(url: Any) -> tuple[Any, ...]:
+    return url.host, url.port, url.database
 
 
 def _first_line(error: Any) -> str:

@@ -4,7 +4,11 @@ No clock is involved: a slow worker is not taken for a dead one. If a lock is lo
 the session still keeps a second worker from the run.
 """
 
+import contextlib
 import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +19,8 @@ from .place import Place
 if TYPE_CHECKING:
     import psycopg
 
+_WORKER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}")
+
 # The server drops the connection of a vanished machine after 30 s.
 _KEEPALIVE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=4"
 
@@ -22,8 +28,8 @@ _KEEPALIVE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keep
 class Presence(Protocol):
     """This worker's liveness lock, and those of others."""
 
-    def is_dead(self, worker: str) -> bool:
-        """Whether a worker certainly no longer runs."""
+    def grave(self, worker: str) -> AbstractContextManager[bool]:
+        """Whether a worker certainly no longer runs; until the end of the context no other worker asks for it."""
         ...
 
     def keep(self) -> None:
@@ -51,12 +57,20 @@ class _Locks:
     def _file(self, worker: str) -> Path:
         return self._folder / f"{worker}.lock"
 
-    def is_dead(self, worker: str) -> bool:
+    @contextlib.contextmanager
+    def grave(self, worker: str) -> Iterator[bool]:
+        if not _WORKER.fullmatch(worker):  # no worker of ours, and no file name
+            yield True
+            return
         try:
-            Lease.take(self._file(worker)).release()
+            lease = Lease.take(self._file(worker))
         except SessionBusy:
-            return False
-        return True
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lease.release()
 
     def keep(self) -> None:
         if not self._lease.is_held:
@@ -83,12 +97,16 @@ class _Advisory:
         connection.execute("SELECT pg_advisory_lock(%s)", [self._key])
         return connection
 
-    def is_dead(self, worker: str) -> bool:
+    @contextlib.contextmanager
+    def grave(self, worker: str) -> Iterator[bool]:
         taken = self._connection.execute("SELECT pg_try_advisory_lock(%s)", [_key(worker)]).fetchone()
         if not taken or not taken[0]:
-            return False
-        self._connection.execute("SELECT pg_advisory_unlock(%s)", [_key(worker)])
-        return True
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self._connection.execute("SELECT pg_advisory_unlock(%s)", [_key(worker)])
 
     def keep(self) -> None:
         try:

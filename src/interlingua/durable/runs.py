@@ -1,20 +1,27 @@
-"""`Runs`: the client side of durable runs: enqueue, status, result, cancel, list."""
+"""`Runs`: the client side of durable runs: enqueue, status, result, cancel, list, delete."""
 
 import itertools
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..agent.agent import Prompt
+from ..sessions import SessionError
+from ..sessions.files import check_name
 from ..values import jsontext
 from ..values.canonical import build, plain
-from ..values.errors import TimedOut
+from ..values.errors import InterlinguaError, TimedOut
 from ..values.messages import TextBlock, UserMessage
 from .orders import QUEUE, WORKFLOW, Order, Outcome, Run, RunError, RunFailed, State
-from .place import Place
+from .place import TIMEOUT, Place
+
+if TYPE_CHECKING:
+    import builtins
+
+T = TypeVar("T")
 
 _STATES: dict[str, State] = {
     "ENQUEUED": "queued",
@@ -33,13 +40,20 @@ _LOOK = 0.2  # seconds between two looks at a run that is waited for
 class Runs:
     """The runs of a database. Use it as a context manager, or call `close()`.
 
-    `database` is `sqlite:FILE` or `postgresql://HOST/NAME`; by default a SQLite file under `home`.
+    `database` is `sqlite:FILE` or `postgresql://HOST/NAME`; by default a SQLite file under `home`. An operation on a
+    database that is locked or unreachable for `timeout` seconds raises TimedOut.
     """
 
     def __init__(
-        self, database: str | None = None, *, sessions: str | None = None, home: str | Path | None = None
+        self,
+        database: str | None = None,
+        *,
+        sessions: str | None = None,
+        home: str | Path | None = None,
+        timeout: float = TIMEOUT,
     ) -> None:
         self.place = Place.of(database, sessions, home)
+        self.timeout = timeout
         self._client = self.place.client()
 
     def enqueue(
@@ -57,27 +71,40 @@ class Runs:
         `agent` is a name that the workers know, or `module:factory`; `arguments` are JSON, for the factory. Without a
         `session` the run gets one of its own, with the id of the run. The same `id` twice is one run.
         """
-        name = id or _new_id()
+        name = _new_id() if id is None else id
+        for given, what in ((name, "run"), (name if session is None else session, "session"), (queue, "queue")):
+            _check(given, what)
+        if not isinstance(agent, str):
+            raise RunError(f"invalid agent {agent!r}; give the name of an agent, or module:factory")
         order = Order(
             id=name,
             agent=agent,
-            session=session or name,
+            session=name if session is None else session,
             prompt=_messages(prompt),
             queue=queue,
             arguments=arguments or {},
         )
-        made: str = self._client.enqueue(
-            {"workflow_name": WORKFLOW, "queue_name": queue, "workflow_id": name, "queue_partition_key": order.session},
-            jsontext.read(jsontext.write(plain(order))),
-        ).get_workflow_id()
+        data = jsontext.read(jsontext.write(plain(order)))
+        where = {
+            "workflow_name": WORKFLOW,
+            "queue_name": queue,
+            "workflow_id": name,
+            "queue_partition_key": order.session,
+        }
+        made: str = self._ask(lambda: self._client.enqueue(where, data).get_workflow_id())  # type: ignore[arg-type]
         return made
 
     def status(self, id: str) -> Run:
         """The state of a run."""
-        found = self._client.list_workflows(workflow_ids=[id], name=WORKFLOW)
+        return _run(self.row(id))
+
+    def row(self, id: str) -> Any:
+        """The run as the database has it."""
+        _check(id, "run")
+        found = self._ask(lambda: self._client.list_workflows(workflow_ids=[id], name=WORKFLOW))
         if not found:
-            raise RunError(f"no run {id!r} in {self._where}")
-        return _run(found[0])
+            raise RunError(f"no run {id!r} in {self.place.where}")
+        return found[0]
 
     def result(self, id: str, *, timeout: float | None = None) -> Outcome:
         """Waits until a run has ended. Raises RunFailed if it failed or was cancelled, TimedOut after `timeout`."""
@@ -93,7 +120,21 @@ class Runs:
     def cancel(self, id: str) -> None:
         """Cancels a run: its worker stops the answer and the tools. A finished run is not changed."""
         self.status(id)
-        self._client.cancel_workflow(id)
+        self._ask(lambda: self._client.cancel_workflow(id))
+
+    def delete(self, id: str) -> None:
+        """Deletes a finished run; its session stays. Raises RunError if it is queued or running: cancel it first."""
+        if (run := self.status(id)).state in _OPEN:
+            raise RunError(f"run {id} is {run.state}; cancel it before deleting it")
+        self._ask(lambda: self._client.delete_workflow(id))
+
+    def delete_finished(self, *, older_than: float = 0) -> int:
+        """Deletes the runs that ended more than `older_than` seconds ago and returns how many; their sessions stay."""
+        before = (time.time() - older_than) * 1000
+        ended = [run.id for run in self._all(None) if run.state not in _OPEN and (run.updated or 0) <= before]
+        for first in range(0, len(ended), _PAGE):
+            self._ask(lambda: self._client.delete_workflows(ended[first : first + _PAGE]))  # noqa: B023
+        return len(ended)
 
     def list(
         self, *, state: State | None = None, queue: str | None = None, session: str | None = None, limit: int = 100
@@ -106,12 +147,38 @@ class Runs:
     def _all(self, state: State | None) -> Iterator[Run]:
         statuses = [status for status, meaning in _STATES.items() if state in (None, meaning)]
         for offset in itertools.count(step=_PAGE):
-            rows = self._client.list_workflows(
-                name=WORKFLOW, status=statuses, sort_desc=True, limit=_PAGE, offset=offset
-            )
+            rows = self._page(statuses, offset)
             yield from map(_run, rows)
             if len(rows) < _PAGE:
                 return
+
+    def _page(self, statuses: "builtins.list[str]", offset: int) -> "builtins.list[Any]":
+        return self._ask(
+            lambda: self._client.list_workflows(
+                name=WORKFLOW, status=statuses, sort_desc=True, limit=_PAGE, offset=offset
+            )
+        )
+
+    def running(self) -> "builtins.list[Any]":
+        """The rows of runs that a worker has, without what was said."""
+        return self._ask(
+            lambda: self._client.list_workflows(name=WORKFLOW, status="PENDING", load_input=False, load_output=False)
+        )
+
+    def resume(self, id: str, queue: str) -> None:
+        """Puts a run whose worker is dead back into its queue."""
+        self._ask(lambda: self._client.resume_workflow(id, queue_name=queue))
+
+    def count(self, id: str, **counts: int) -> None:
+        """Saves how often a run began (`lives`) and was left in order (`left`)."""
+        self._ask(lambda: self._client.update_workflow_attributes(id, {**counts}, merge=True))
+
+    def register_queue(self, name: str, **how: Any) -> None:
+        """Creates a queue, or changes its limits."""
+        self._ask(lambda: self._client.register_queue(name, **how))
+
+    def _ask(self, operation: Callable[[], T]) -> T:
+        return self.place.within(self.timeout, operation)
 
     def close(self) -> None:
         self._client.destroy()
@@ -124,33 +191,49 @@ class Runs:
     ) -> None:
         self.close()
 
-    @property
-    def _where(self) -> str:
-        return str(self.place.file or "the PostgreSQL database")
-
 
 def _run(row: Any) -> Run:
-    order: Order = build(row.input["args"][0], Order)
-    state = _STATES[row.status]
+    state = _STATES.get(row.status, "failed")
+    outcome, error = None, _error(row) if state == "failed" else None
+    try:
+        order: Order = build(row.input["args"][0], Order)
+        outcome = build(row.output, Outcome) if state == "done" else None
+    except (InterlinguaError, LookupError, TypeError) as problem:  # one bad row does not hide the others
+        order = Order(id=row.workflow_id, agent="", session=row.queue_partition_key or "", prompt=())
+        state = "failed" if state == "done" else state
+        error = error or f"the stored run is unreadable: {problem}"
     return Run(
         id=row.workflow_id,
         state=state,
         agent=order.agent,
         session=order.session,
-        queue=order.queue,
-        lives=row.recovery_attempts or 0,
+        queue=row.queue_name or order.queue,
+        lives=counts_of(row)[0],
         worker=row.executor_id,
         created=row.created_at,
         updated=row.updated_at,
-        outcome=build(row.output, Outcome) if state == "done" else None,
-        error=_error(row) if state == "failed" else None,
+        outcome=outcome,
+        error=error,
     )
 
 
+def counts_of(row: Any) -> tuple[int, int]:
+    """How often a run began, and how often a worker left it in order; the other times its worker died."""
+    found = row.attributes if isinstance(row.attributes, dict) else {}
+    lives, left = found.get("lives"), found.get("left")
+    return lives if isinstance(lives, int) else 0, left if isinstance(left, int) else 0
+
+
 def _error(row: Any) -> str:
-    if row.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
-        return f"given up after {row.recovery_attempts} workers died with it; its session records what was done"
     return str(row.error) or type(row.error).__name__
+
+
+def _check(name: str, what: str) -> None:
+    """Raises RunError for a name that could not be a file name: runs, sessions and workers have files."""
+    try:
+        check_name(name, what)
+    except SessionError as error:
+        raise RunError(str(error)) from None
 
 
 def _ended(run: Run) -> str:

@@ -12,7 +12,7 @@ import secrets
 import signal as signals
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,17 +20,23 @@ from typing import Any
 from ..sessions import Session, SessionBusy, SessionError
 from ..values.abort import Abort
 from ..values.canonical import build, plain
+from ..values.errors import InterlinguaError
+from ..values.interop import describe
 from .execution import executed
 from .orders import QUEUE, WORKFLOW, Order, Outcome, RunError, RunFailed, load
 from .place import NAME, Place
 from .presence import presence
-from .runs import Runs
+from .runs import Runs, counts_of
 
 _log = logging.getLogger(__name__)
 
 VERSION = "interlingua-1"  # of what a run is in the database: workers of one version understand each other
 _BUSY = 0.5  # seconds between two tries for a session that another program writes
 _TRIES = 4  # for a session that cannot be written
+_SUSPECT = 2  # deaths after which a run begins alone in its worker, so that it can take no other run with it
+_ALONE = 600.0  # seconds that a suspect is alone, once it began
+_WAIT_ALONE = 60.0  # seconds that it waits to be alone
+_NO_LIMIT = 1_000_000  # of DBOS: a resumed run counts as new there; `give_up` is ours
 _REPORTED_HERE = "Exception encountered in background workflow"
 
 
@@ -97,6 +103,8 @@ class Worker:
         self._grace = grace
         self._give_up = give_up
         self._lives: dict[str, _Life] = {}
+        self._begun: set[str] = set()  # runs that are executed
+        self._suspects: list[str] = []  # runs that wait to be alone, or are
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._watch: threading.Thread | None = None
@@ -126,7 +134,7 @@ class Worker:
 
         logging.getLogger("dbos").addFilter(_unreported)
         # A queue partition per session: one run at a time, in order.
-        self._runs._client.register_queue(
+        self._runs.register_queue(
             self._queue,
             partition_concurrency=1,
             worker_concurrency=self._concurrency,
@@ -151,7 +159,7 @@ class Worker:
             return self._execute_run(order_data)
 
         try:
-            DBOS.workflow(name=WORKFLOW, max_recovery_attempts=self._give_up)(execute_run)
+            DBOS.workflow(name=WORKFLOW, max_recovery_attempts=_NO_LIMIT)(execute_run)
             DBOS.listen_queues([self._queue])
             DBOS.launch()
         except BaseException:
@@ -213,6 +221,9 @@ class Worker:
         except Exception as error:
             _log.info("%s: failed: %s", order.id, error)
             raise
+        except BaseException as error:  # DBOS would leave the run as it is: running, for ever
+            _log.info("%s: failed: %s", order.id, describe(error))
+            raise RunFailed(f"ended by {describe(error)}") from error
         if outcome is None:
             raise _Left
         _log.info("%s: %s", order.id, outcome.reason)
@@ -233,8 +244,15 @@ class Worker:
                     raise RunFailed(_text(error)) from error
             if life.left is not None:
                 _log.info("%s: left: %s", order.id, life.left)
+                self._note_left(order.id)
                 return None
             return outcome
+
+    def _note_left(self, id: str) -> None:
+        """A run that was left in order killed nobody."""
+        with contextlib.suppress(InterlinguaError):
+            lives, left = counts_of(self._runs.row(id))
+            self._runs.count(id, lives=lives, left=left + 1)
 
     @contextlib.contextmanager
     def _having(self, life: _Life) -> Iterator[None]:
@@ -254,7 +272,8 @@ class Worker:
         while True:
             try:
                 with await self._session(order, life) as life.session:
-                    return await executed(order, life.session, life.signal)
+                    async with self._turn(order, life):
+                        return await executed(order, life.session, life.signal)
             except self.place.troubles as error:
                 failures += 1
                 if failures == _TRIES or life.left is not None:
@@ -274,6 +293,52 @@ class Worker:
                 await _pause(_BUSY, life.signal)
         raise RunError(life.left)
 
+    @contextlib.asynccontextmanager
+    async def _turn(self, order: Order, life: _Life) -> AsyncIterator[None]:
+        """Begins a run, counted; one that several workers died with is alone for a time.
+
+        Whoever waits here has not begun, and is not blamed if the worker dies.
+        """
+        lives, left = await asyncio.to_thread(lambda: counts_of(self._runs.row(order.id)))
+        deaths = lives - left
+        if deaths > self._give_up:
+            raise RunFailed(f"given up after {deaths} workers died with it; its session records what was done")
+        is_suspect = deaths >= max(1, min(_SUSPECT, self._give_up))
+        await self._admitted(life, is_suspect)
+        timer = asyncio.get_running_loop().call_later(_ALONE, self._trust, life.id)
+        try:
+            await asyncio.to_thread(self._runs.count, order.id, lives=lives + 1, left=left)
+            yield
+        finally:
+            timer.cancel()
+            self._trust(life.id)
+            with self._changed:
+                self._begun.discard(life.id)
+
+    async def _admitted(self, life: _Life, is_suspect: bool) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _WAIT_ALONE
+        if is_suspect:
+            with self._changed:
+                self._suspects.append(life.id)
+        while True:
+            with self._changed:
+                first = self._suspects[:1] == [life.id]
+                may_begin = first and not self._begun if is_suspect else not self._suspects
+                if may_begin or (first and loop.time() > until):
+                    self._begun.add(life.id)
+                    return
+            if life.left is not None:
+                self._trust(life.id)
+                raise RunError(life.left)
+            await _pause(self._poll / 4, life.signal)
+
+    def _trust(self, id: str) -> None:
+        """Lets others run beside a suspect."""
+        with self._changed:
+            if id in self._suspects:
+                self._suspects.remove(id)
+
     # --- supervision -----------------------------------------------------------------------------------------------
 
     def _look_after(self) -> None:
@@ -288,17 +353,21 @@ class Worker:
     def _look(self) -> None:
         self._presence.keep()
         mine = [*self._lives.values()]
-        owners = {row.workflow_id: row.executor_id for row in self._running()}
+        owners = {row.workflow_id: row.executor_id for row in self._runs.running()}
         for life in mine:
             if owners.get(life.id) != self.name:
                 self._let_go(life)
-        others = {owner for owner in owners.values() if owner not in (None, self.name)}
-        dead = [worker for worker in sorted(others) if self._presence.is_dead(worker)]
-        if dead:
-            from dbos import DBOS
+        for worker in sorted({owner for owner in owners.values() if owner not in (None, self.name)}):
+            with self._presence.grave(worker) as is_dead:
+                if is_dead:
+                    self._resume_runs_of(worker)
 
-            _log.info("resuming the runs of %s", ", ".join(dead))
-            DBOS._recover_pending_workflows(dead)  # back into the queue, unless another worker was faster
+    def _resume_runs_of(self, worker: str) -> None:
+        """Back into the queue; listed again, since another worker may have been faster."""
+        for row in self._runs.running():
+            if row.executor_id == worker:
+                _log.info("%s: resumed, its worker %s died", row.workflow_id, worker)
+                self._runs.resume(row.workflow_id, row.queue_name or self._queue)
 
     def _let_go(self, life: _Life) -> None:
         """Leaves a run that is no longer ours: cancelled, or reassigned because our lock was lost."""
@@ -307,12 +376,6 @@ class Worker:
             life.leave("it was cancelled")
         elif state in ("queued", "running"):
             life.leave("it was given to another worker", silently=True)
-
-    def _running(self) -> list[Any]:
-        found: list[Any] = self._runs._client.list_workflows(
-            name=WORKFLOW, status="PENDING", load_input=False, load_output=False
-        )
-        return found
 
 
 def run_worker(database: str | None = None, *, drain: bool = False, **how: Any) -> None:

@@ -362,10 +362,12 @@ class FileStore:
         self._folder = folder
 
     def folder(self, agent: str) -> Path:
-        return self._folder if self._folder is not None else self.home / "agents" / _named(agent, "agent") / "sessions"
+        return (
+            self._folder if self._folder is not None else self.home / "agents" / check_name(agent, "agent") / "sessions"
+        )
 
     def path(self, agent: str, id: str) -> Path:
-        return self.folder(agent) / f"{_named(id, 'session')}{ENDING}"
+        return self.folder(agent) / f"{check_name(id, 'session')}{ENDING}"
 
     def agents(self) -> list[str]:
         base = self.home / "agents"
@@ -417,7 +419,7 @@ class FileStore:
         return one
 
     def _trash_path(self, agent: str, one: Deleted) -> Path:
-        return self.path(agent, one.id).with_name(f"{_named(one.id, 'session')}{ENDING}{_DELETED}{one.at}")
+        return self.path(agent, one.id).with_name(f"{check_name(one.id, 'session')}{ENDING}{_DELETED}{one.at}")
 
     def trashed(self, agent: str) -> list[Deleted]:
         folder = self.folder(agent)
@@ -544,7 +546,8 @@ def _lines(path: Path) -> Iterator[bytes]:
         yield from stream
 
 
-def _named(name: str, what: str) -> str:
+def check_name(name: str, what: str) -> str:
+    """The name of an agent or a session, which becomes a file name; raises SessionError for any other text."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise SessionError(f"invalid {what} name {name!r}; use letters, digits and ._-")
     return name
