@@ -3,7 +3,8 @@ PYTHON ?= python3
 UV_VERSION := 0.13.7
 BIN := .venv/bin
 JOBS ?= 2
-KILLS ?= 200
+KILLS ?= 1000
+MINUTES ?= 60
 SLOW := laws fuzz sdk cli test_corpus.py test_docs.py test_typing.py testing connect sessions agent chat durable plugins mcp_tools \
 	tools/exec tools/fs tools/web canvas gateway
 # Programs that some tests use beside Python, and Debian's packages for them.

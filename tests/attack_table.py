@@ -44,6 +44,9 @@ ROWS = (
     # sessions and files
     Row("links, FIFOs and hostile indexes in place of sessions; full disks", ("sessions/test_attacks.py",)),
     Row("durable runs: ids that are paths, poison, exits, locks, logs", ("durable/test_attacks.py",)),
+    # bombs
+    Row("bodies that are small to send and large to read", ("connect/test_bombs.py",)),
+    Row("schemas that take for ever", ("tools/test_schema_cost.py",)),
     # web
     Row("addresses that are not public (SSRF)", ("tools/web/test_addresses.py", "tools/web/test_fetch.py")),
     Row("pages that instruct the model", ("tools/web/test_untrusted.py",)),

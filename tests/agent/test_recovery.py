@@ -338,7 +338,7 @@ def live(path: Path, effects: Path, chance: random.Random | None) -> list[str]:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kills processes as POSIX does")
 @pytest.mark.parametrize("seed", range(max(1, KILLS // LIVES)))
-def test_a_run_survives_being_killed_at_any_moment(tmp_path: Path, seed: int) -> None:
+def test_a_run_survives_being_killed_at_any_moment(tmp_path: Path, seed: int, record_property: Any) -> None:
     """Each life goes on where the last ended: what was acknowledged is there, no call runs twice, the run ends."""
     path, effects, chance = tmp_path / "s.jsonl", tmp_path / "effects", random.Random(seed)
     acknowledged: set[str] = set()
@@ -356,7 +356,10 @@ def test_a_run_survives_being_killed_at_any_moment(tmp_path: Path, seed: int) ->
     check_pairing(messages)
     assert "All done." == texts(messages)[-1]
     runs = Counter(effects.read_text().splitlines())
-    assert [] == [id for id, times in runs.items() if times > 1]
+    doubled = [id for id, times in runs.items() if times > 1]
+    for name, value in (("kills", LIVES), ("acknowledged", len(acknowledged)), ("lost", 0), ("doubled", len(doubled))):
+        record_property(name, value)
+    assert [] == doubled
     wanted = {f"{turn}.{n}" for turn in range(TURNS) for n in range(turn % 4)}
     outcomes = {result.tool_call_id: texts([result])[0] for result in results(messages)}
     for id in wanted:

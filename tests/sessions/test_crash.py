@@ -3,22 +3,27 @@
 INTERLINGUA_KILLS says how often; the normal run does it a few dozen times.
 """
 
+import importlib.util
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import interlingua as il
-from interlingua.sessions import Session
+from interlingua.sessions import Session, SessionBusy
 from interlingua.sessions.repair import examine
-from interlingua.sessions.sqlite import sqlite_store
+from interlingua.sessions.session import store_at
 from sessions.making import texts, user
 
+ROOT = Path(__file__).parents[2]
 KILLS = int(os.environ.get("INTERLINGUA_KILLS", "50"))
 
 # Runs turns with tools as an agent would, and says each line that was acknowledged.
@@ -65,13 +70,13 @@ LIVES = 5  # of one session
 
 
 @pytest.mark.parametrize("seed", range(-(-KILLS // LIVES)))
-def test_every_acknowledged_line_survives_a_kill(tmp_path: Path, seed: int) -> None:
+def test_every_acknowledged_line_survives_a_kill(tmp_path: Path, seed: int, record_property: Any) -> None:
     """Each life begins where the last ended; after each, the file is whole, paired but for the call under way."""
     path, chance, promised = tmp_path / "x.jsonl", random.Random(seed), set[str]()
     for _ in range(LIVES):
         promised.update(run_and_kill(str(path), "", chance))
         with Session.open(path) as session:
-            assert promised <= {entry.id for entry in session.entries()}
+            check(session, promised, record_property)
             assert [] == [
                 problem for problem in session.problems if problem.line and "truncated" not in problem.message
             ]
@@ -83,16 +88,55 @@ def test_every_acknowledged_line_survives_a_kill(tmp_path: Path, seed: int) -> N
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kills processes as POSIX does")
-def test_sqlite_survives_a_kill_as_well(tmp_path: Path) -> None:
+def test_sqlite_survives_a_kill_as_well(tmp_path: Path, record_property: Any) -> None:
     """The same, in a database."""
-    place, chance, promised = tmp_path / "s.db", random.Random(8), set[str]()
-    for _ in range(max(5, KILLS // 10)):
-        promised.update(run_and_kill("s", f"sqlite:{place}", chance))
-        store = sqlite_store(place)
-        with Session.open("s", store=store) as session:
-            assert promised <= {entry.id for entry in session.entries()}
-            assert () == session.problems
-        store.close()
+    survive(f"sqlite:{tmp_path}/s.db", record_property)
+
+
+@pytest.mark.skipif(not shutil.which("initdb") or sys.platform == "win32", reason="no PostgreSQL server is installed")
+def test_postgresql_survives_a_kill_as_well(record_property: Any) -> None:
+    """The same, on a server that goes on."""
+    spec = importlib.util.spec_from_file_location("postgres_sessions", ROOT / "interop/postgres_sessions.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    place = module.programs()
+    assert place is not None
+    with module.server(place) as address:
+        survive(address, record_property)
+
+
+def survive(address: str, record_property: Any) -> None:
+    """Kills the agent of one session of a database again and again, and looks at the session after each."""
+    chance, promised = random.Random(8), set[str]()
+    store = store_at(address)
+    for _ in range(max(5, KILLS if "INTERLINGUA_KILLS" in os.environ else 5)):
+        promised.update(run_and_kill("s", address, chance))
+        session = until_free(store)
+        check(session, promised, record_property)
+        assert () == session.problems
+        session.close()
+    store.close()
+
+
+def until_free(store: Any) -> Session:
+    """The session for writing: a server notices a moment later that a client died."""
+    for _ in range(200):
+        try:
+            return Session.open("s", store=store)
+        except SessionBusy:
+            time.sleep(0.05)
+    raise AssertionError("the session of a killed writer stayed busy")
+
+
+def check(session: Session, promised: set[str], record_property: Any) -> None:
+    """Each promised line is there, once; the table of `make crash` adds up what is recorded."""
+    there = Counter(entry.id for entry in session.entries())
+    lost = [id for id in promised if id not in there]
+    doubled = [id for id, times in there.items() if times > 1]
+    for name, value in (("kills", 1), ("lost", len(lost)), ("doubled", len(doubled)), ("acknowledged", len(promised))):
+        record_property(name, value)
+    assert ([], []) == (lost, doubled)
 
 
 def test_a_kill_in_the_middle_of_a_write_is_mended(tmp_path: Path) -> None:

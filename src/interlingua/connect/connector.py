@@ -28,6 +28,7 @@ from ..dialects.provider_errors import failure_of
 from ..dialects.registry import wire
 from ..dialects.wire import Decoding
 from ..values.canonical import build
+from ..values.decompression import MAX_BODY
 from ..values.errors import Aborted, BadWire, DialectError, InterlinguaError, ProviderError
 from ..values.events import Done, Error, StreamEvent
 from ..values.folding import unfold
@@ -46,7 +47,9 @@ _log = logging.getLogger(__name__)
 
 USER_AGENT = f"interlingua/{__version__}"
 LONGEST_MESSAGE = 4000
-LARGEST_ANSWER = 256 * 1024 * 1024  # of one that comes whole: it may hold pictures
+LARGEST_ANSWER = MAX_BODY  # of one that comes whole: it may hold pictures
+_LARGE_ANSWER = 256 * 1024  # bytes from which an answer is parsed in a thread
+_MOST_VALUES = 2_000_000  # in a large answer: `[],[],…` becomes twenty times its size in memory
 _LONGEST_PAGE = 16 * 1024
 # Bytes that are decoded at a time: few at first, so that the first event does not wait for the rest of a burst.
 _FIRST_PIECE, _LARGEST_PIECE = 2048, 16 * 1024
@@ -602,7 +605,18 @@ class Exchange:
 
     async def _whole_answer(self, watch: Watch) -> Batch:
         """The events of an answer that comes in one piece; the last alone where nobody wants the others."""
-        codec, model, body = self._wire.codec, self._request.model, await self._whole(watch, LARGEST_ANSWER)
+        body = await self._whole(watch, LARGEST_ANSWER + 1)
+        if len(body) <= _LARGE_ANSWER:
+            return self._decoded(body)
+        if len(body) > LARGEST_ANSWER or body.count(b",") + body.count(b"[") > _MOST_VALUES:
+            raise BadWire(
+                self._wire.codec.API,
+                f"the answer has more than {LARGEST_ANSWER >> 20} MB or {_MOST_VALUES:,} values; ask for a stream",
+            )
+        return await watch.during(asyncio.to_thread(self._decoded, body))
+
+    def _decoded(self, body: bytes) -> Batch:
+        codec, model = self._wire.codec, self._request.model
         fields = {"model": model.id, "provider": self._connector.provider, "timestamp": self._timestamp}
         more = {"mint": unique_id, "quirks": quirks_of(self._wire, model)}
         takes = parameters_of(getattr(codec.decode_response, "func", codec.decode_response))
@@ -619,7 +633,7 @@ class Exchange:
         assert self._reply is not None
         head, self._head = self._head, b""
         try:
-            return head + await whole(self._reply, limit)
+            return head + await whole(self._reply, limit - len(head))
         except InterlinguaError as error:
             raise watch.why or error from None
 

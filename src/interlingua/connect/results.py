@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct, field
@@ -14,6 +15,7 @@ from ..values.messages import AgentMessage, AssistantMessage, Cost, TextBlock, U
 from ..values.partials import partial_value
 from ..values.python_types import Mismatch, convert, is_object, schema_of
 from ..values.request import OutputSchema
+from ..values.schema_cost import is_costly
 
 if TYPE_CHECKING:
     import typing_extensions  # which knows defaults: an agent without `output` has any
@@ -164,10 +166,10 @@ class OutputType(Generic[T]):
             return Reading(value) if isinstance(value, dict) else Reading(problem="it is not a JSON object.")
         if self._is_wrapped and not (isinstance(value, dict) and value.keys() == {_WRAPPER}):
             value = {_WRAPPER: value}  # some models leave the object around it out
-        problems = [
-            f"{'/'.join(map(str, error.instance_path)) or '(root)'}: {error.message}"
-            for error in self._validator.iter_errors(value)
-        ]
+        try:
+            problems = self._problems(value)
+        except FormatError as error:
+            return Reading(problem=f"it cannot be checked ({error.message}).")
         if problems:
             return Reading(problem=f"it does not match the schema: {'; '.join(problems[:5])}.")
         if self._hint is None:
@@ -176,6 +178,14 @@ class OutputType(Generic[T]):
             return Reading(convert(value[_WRAPPER] if self._is_wrapped else value, self._hint))
         except Mismatch as error:
             return Reading(problem=f"it does not match the schema: {error}.")
+
+    def _problems(self, value: Any) -> list[str]:
+        if is_costly(jsontext.write(self.schema.schema), self.schema.schema, value):
+            return [] if self._validator.is_valid(value) else ["(root): it differs in many places"]
+        return [
+            f"{'/'.join(map(str, error.instance_path)) or '(root)'}: {error.message}"
+            for error in islice(self._validator.iter_errors(value), 5)
+        ]
 
 
 def correction(problem: str, timestamp: int | None = None) -> UserMessage:

@@ -10,9 +10,10 @@ import functools
 import os
 import ssl
 import threading
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..values.decompression import Decompressor, is_compressed
 from ..values.errors import TimedOut, TransportError
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class HttpTransport:
             connector=aiohttp.TCPConnector(limit=0, ssl=self._trust(), keepalive_timeout=30),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect),
             trust_env=False,  # it would also send what a .netrc says
-            auto_decompress=True,
+            auto_decompress=False,  # it sets no limit; `_Reply` does
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("User-Agent", "Accept"),
         )
@@ -157,19 +158,36 @@ class _Keeper:
 class _Reply:
     """An aiohttp response behind the protocol above."""
 
-    __slots__ = ("_response", "headers", "status")
+    __slots__ = ("_decompressor", "_pieces", "_response", "headers", "status")
 
     def __init__(self, response: "aiohttp.ClientResponse") -> None:
         self._response = response
         self.status = response.status
         self.headers = response.headers
+        encoding = response.headers.get("Content-Encoding")
+        self._decompressor = Decompressor(encoding) if encoding and is_compressed(encoding) else None
+        self._pieces: Iterator[bytes] = iter(())
 
     @property
     def ended(self) -> bool:
         """Whether the whole body has been read."""
-        return self._response.content.at_eof()
+        return self._response.content.at_eof() and self._decompressor is None
 
     async def chunk(self) -> bytes:
+        return await (self._received() if self._decompressor is None else self._decompressed(self._decompressor))
+
+    async def _decompressed(self, decompressor: Decompressor) -> bytes:
+        while True:
+            await asyncio.sleep(0)  # a few bytes may stand for many: let timeouts count
+            for piece in self._pieces:
+                return piece
+            received = await self._received()
+            if not received:
+                decompressor.close()
+                return b""
+            self._pieces = decompressor.feed(received)
+
+    async def _received(self) -> bytes:
         import aiohttp
 
         try:

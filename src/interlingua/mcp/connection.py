@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import httpx2
@@ -14,6 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import ProgressFnT
 
 from .._version import __version__
+from ..values.decompression import Decompressor, is_compressed
 from ..values.errors import TimedOut, TransportError
 from .stdio import Ending, HttpServer, Server, stdio_transport
 
@@ -192,34 +193,49 @@ class _SessionLost(TransportError):
 @contextlib.asynccontextmanager
 async def _http_transport(server: HttpServer, max_bytes: int) -> AsyncGenerator[Any, None]:
     timeout = httpx2.Timeout(30.0, read=None)  # the session has its own clock
-    async with httpx2.AsyncClient(headers=server.headers, timeout=timeout) as client:
+    headers = {"Accept-Encoding": "identity", **server.headers}
+    async with httpx2.AsyncClient(headers=headers, timeout=timeout) as client:
         client.event_hooks = {"response": [_bounding(max_bytes)]}
         async with streamable_http_client(server.url, http_client=client, max_sse_event_size=max_bytes) as streams:
             yield streams
 
 
 def _bounding(max_bytes: int) -> Any:
-    """Limits the size of responses. Events are limited one by one elsewhere."""
+    """Limits the size of responses, decompressed. Events are limited one by one elsewhere."""
 
     async def bound(response: httpx2.Response) -> None:
-        if not response.headers.get("content-type", "").startswith("text/event-stream"):
-            response.stream = _Bounded(response.stream, max_bytes)
+        encoding = response.headers.pop("content-encoding", None)
+        decompressor = Decompressor(encoding, 16 * max_bytes) if encoding and is_compressed(encoding) else None
+        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        if decompressor is not None or not is_stream:
+            response.stream = _Bounded(response.stream, None if is_stream else max_bytes, decompressor)
 
     return bound
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    def __init__(self, stream: Any, limit: int) -> None:
+    def __init__(self, stream: Any, limit: int | None, decompressor: Decompressor | None) -> None:
         self._stream = stream
         self._limit = limit
+        self._decompressor = decompressor
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
         seen = 0
         async for chunk in self._stream:
-            seen += len(chunk)
-            if seen > self._limit:
-                raise httpx2.StreamError(f"the response exceeds {self._limit:,} bytes")
-            yield chunk
+            for piece in (chunk,) if self._decompressor is None else self._decompressed(chunk):
+                seen += len(piece)
+                if self._limit is not None and seen > self._limit:
+                    raise httpx2.StreamError(f"the response exceeds {self._limit:,} bytes")
+                yield piece
+                if self._decompressor is not None:
+                    await asyncio.sleep(0)  # a few bytes may stand for many: let timeouts count
+
+    def _decompressed(self, chunk: bytes) -> Iterator[bytes]:
+        assert self._decompressor is not None
+        try:
+            yield from self._decompressor.feed(chunk)
+        except TransportError as error:
+            raise httpx2.StreamError(str(error)) from None
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -12,6 +12,7 @@ from jsonschema_rs import ValidationErrorKind as Kind
 
 from ..values import jsontext
 from ..values.errors import FormatError
+from ..values.schema_cost import is_costly
 from .params import number_text
 
 _ERRORS = 50_000  # errors considered for repair
@@ -31,8 +32,12 @@ def validated(schema: Any, arguments: dict[str, Any]) -> tuple[dict[str, Any], l
     """
     if not isinstance(schema, dict):
         return arguments, []
-    validator = _validator(jsontext.write(schema))
+    text = jsontext.write(schema)
+    validator = _validator(text)
     whole = _whole(schema, arguments)
+    if is_costly(text, schema, whole):
+        is_valid = validator.is_valid(whole)
+        return (whole, []) if is_valid else (arguments, ["(arguments): do not match the schema"])
     errors = _errors(validator, whole)
     if not errors:
         return whole, []

@@ -49,7 +49,7 @@ def fold(events: Iterable[StreamEvent]) -> AssistantMessage:
 
     The terminal event's message where there is one; else what came before the cut, as an error.
     """
-    log: Log = []
+    log = Log()
     for event in events:
         if isinstance(event, _DELTA_EVENTS):
             log += (event.content_index, event.delta)
@@ -130,7 +130,7 @@ class Recorder:
 
     def __init__(self, base: AssistantMessage) -> None:
         self.base = base
-        self.log: Log = [base]
+        self.log = Log([base])
         self.out: list[StreamEvent] = []
         self.content: list[Block] = []
         self.started = False

@@ -8,41 +8,96 @@ A decoder appends to one list; nothing is joined or parsed until somebody asks. 
 - `AssistantMessage`: the fields beside the content, as known from here on.
 """
 
-from typing import Any, TypeAlias
+from collections.abc import Iterable
+from typing import Any
 
 import jiter
 from msgspec.structs import replace
 
 from .messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
 
-Log: TypeAlias = list[Any]
+
+class Log(list[Any]):
+    """The entries, and the message as last asked for: whoever reads the partial of each event reads each entry once."""
+
+    __slots__ = ("_latest",)
+
+    def __init__(self, entries: Iterable[Any] = ()) -> None:
+        super().__init__(entries)
+        self._latest: list[
+            _Snapshot
+        ] = []  # at most one; taken out while it is advanced, so that threads do not share it
+
+    def taken(self, at: int) -> "_Snapshot":
+        """The latest snapshot, if it is not beyond `at`; else a new one."""
+        try:
+            latest = self._latest.pop()
+        except IndexError:
+            return _Snapshot()
+        if latest.at <= at:
+            return latest
+        self.keep(latest)
+        return _Snapshot()
+
+    def keep(self, one: "_Snapshot") -> None:
+        if not self._latest or self._latest[-1].at < one.at:
+            self._latest[:] = [one]
 
 
 def snapshot(log: Log, at: int) -> AssistantMessage:
     """The message after the first `at` entries of the log."""
-    base = AssistantMessage(content=())
-    blocks: dict[int, Block] = {}
-    pieces: dict[int, list[str]] = {}
-    current = 0
-    for entry in log[:at]:
-        kind = type(entry)
-        if kind is str:
-            pieces[current].append(entry)
-        elif kind is int:
-            current = entry
-        elif kind is tuple:
-            index, block, is_open = entry
-            blocks[index] = block
-            if is_open:
-                pieces[index] = []
-                current = index
+    found = log.taken(at)
+    message = found.advanced(log, at)
+    log.keep(found)
+    return message
+
+
+class _Snapshot:
+    """The message after some entries, and what is needed to go on from there."""
+
+    __slots__ = ("_base", "_blocks", "_content", "_current", "_texts", "at")
+
+    def __init__(self) -> None:
+        self.at = 0
+        self._base = AssistantMessage(content=())
+        self._blocks: dict[int, Block] = {}  # as opened or closed, in the order of their indexes
+        self._content: dict[int, Block] = {}  # the same, with the text that has come so far
+        self._texts: dict[int, str] = {}  # of open blocks
+        self._current = 0
+
+    def advanced(self, log: Log, at: int) -> AssistantMessage:
+        fresh: dict[int, list[str]] = {}
+        current = self._current
+        for entry in log[self.at : at]:
+            kind = type(entry)
+            if kind is str:
+                fresh.setdefault(current, []).append(entry)
+            elif kind is int:
+                current = entry
+            elif kind is tuple:
+                index, block, is_open = entry
+                if fresh.pop(index, None) is not None and index not in self._texts:
+                    raise KeyError(index)
+                self._put(index, block, is_open)
+                current = index if is_open else current
             else:
-                pieces.pop(index, None)
+                self._base = entry
+        for index, pieces in fresh.items():
+            text = self._texts[index] = self._texts[index] + "".join(pieces)
+            self._content[index] = grown(self._blocks[index], text)
+        self.at, self._current = at, current
+        return replace(self._base, content=tuple(self._content.values()))
+
+    def _put(self, index: int, block: Block, is_open: bool) -> None:
+        is_last = not self._blocks or index in self._blocks or index > next(reversed(self._blocks))
+        self._blocks[index] = self._content[index] = block
+        if is_open:
+            self._texts[index] = ""
         else:
-            base = entry
-    for index, texts in pieces.items():
-        blocks[index] = grown(blocks[index], "".join(texts))
-    return replace(base, content=tuple(blocks[index] for index in sorted(blocks)))
+            self._texts.pop(index, None)
+        if not is_last:
+            self._blocks = {key: self._blocks[key] for key in sorted(self._blocks)}
+            self._content = {key: self._content[key] for key in self._blocks}
 
 
 def grown(block: Block, text: str) -> Block:
