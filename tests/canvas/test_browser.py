@@ -13,6 +13,7 @@ import interlingua as il
 from canvas.histories import SESSION, append, claude_sub_agent, claude_task
 from canvas.sample import courier
 from canvas.tabs import Tab, Threaded, expect, needs_chromium
+from interlingua.sessions import Session
 from interlingua.values.messages import AgentMessage
 
 pytestmark = needs_chromium
@@ -422,6 +423,79 @@ def test_paper_has_the_whole_path_unfolded(tab: Tab) -> None:
         assert text in printed, text
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     expect(page.locator("article", has_text="43: line of the worker")).to_have_count(0)
+
+
+def test_b6_every_tree_begins_at_the_origin_and_no_card_covers_another(chromium: Any, tmp_path: Path) -> None:
+    """Whatever was open before; a tree of one message stays where it is, and a fork has a lane of its own."""
+    home = tmp_path / "home"
+    courier(home)
+    with Session.open("one", home=home) as session:
+        session.append(il.UserMessage(content="Alone"), id="alone")
+    with Threaded(home) as server, Tab(chromium, server) as tab:
+        page = tab.go(f"/s/{KEY}/canvas?at=q")
+        expect(tab.card("q")).to_be_visible()
+        page.evaluate(
+            "history.pushState(null, '', '/s/own~main~one/canvas'); dispatchEvent(new PopStateEvent('popstate'))"
+        )
+        expect(tab.card("alone")).to_be_visible()
+        before = tab.card("alone").bounding_box()
+        with Session.open("one", home=home) as session:
+            for number in range(3):
+                session.append(il.AssistantMessage(content="word " * 80, model="m"), id=f"a{number}", parent_id="alone")
+        for number in range(3):
+            expect(tab.card(f"a{number}")).to_be_visible()
+        assert tab.card("alone").bounding_box() == before
+        boxes = [card.bounding_box() for card in page.locator("[data-card]").all()]
+        for number, one in enumerate(boxes):
+            for other in boxes[number + 1 :]:
+                beside = one["x"] + one["width"] <= other["x"] or other["x"] + other["width"] <= one["x"]
+                above = one["y"] + one["height"] <= other["y"] or other["y"] + other["height"] <= one["y"]
+                assert beside or above, (one, other)
+
+
+def test_b7_keys_that_delete_elsewhere_remove_nothing(tab: Tab) -> None:
+    """The drawing is what the log has."""
+    tab.go(f"/s/{KEY}/canvas?at=lease4")
+    expect(tab.card("lease4")).to_be_visible()
+    count = tab.page.locator("[data-card]").count()
+    tab.card("lease4").click()
+    tab.press("Delete", "Backspace", "Control+a", "Delete")
+    expect(tab.card("lease4")).to_be_visible()
+    assert tab.page.locator("[data-card]").count() == count
+
+
+def test_case_36_numbers_in_arguments_are_shown_with_every_digit(chromium: Any, tmp_path: Path) -> None:
+    """On the way through the page's own JSON too: beside their call, as raw JSON, and on the wire."""
+    digits = "9007199254740993"
+    with Session.open("digits", home=tmp_path) as session:
+        session.append(il.UserMessage(content="Count"), id="q")
+        call = il.ToolCall(id="c", name="count", arguments={"to": int(digits)})
+        session.append(il.AssistantMessage(content=(call,), model="m", stop_reason="toolUse"), id="a")
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        page = tab.go("/s/own~main~digits/transcript?at=a")
+        tab.turn("a").locator("button", has_text="count").first.click()
+        expect(tab.turn("a")).to_contain_text(digits)
+        tab.press("r")
+        expect(page.get_by_role("dialog")).to_contain_text(digits)
+        page = tab.go("/s/own~main~digits/wire?at=a&as=openai-completions&part=answer")
+        expect(page.locator(".json")).to_contain_text(digits)
+
+
+def test_case_116_code_out_of_view_is_not_drawn(chromium: Any, tmp_path: Path) -> None:
+    """Three hundred answers with code: only those near the view have elements, and only they are highlighted."""
+    with Session.open("code", home=tmp_path) as session:
+        for number in range(300):
+            text = f"Answer {number}\n\n```python\n" + "def f(x):\n    return x + 1\n" * 12 + "```\n"
+            session.append(il.AssistantMessage(content=text, model="m", stop_reason="stop"), id=f"a{number}")
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        page = tab.go("/s/own~main~code/transcript?at=a299")
+        expect(tab.turn("a299").locator("pre span").first).to_be_visible()
+        drawn = page.locator("article.turn").count()
+        assert 0 < drawn < 40
+        assert page.locator("article.turn pre").count() <= drawn
+        tab.press("g")
+        expect(tab.turn("a0").locator("pre span").first).to_be_visible()
+        expect(tab.turn("a299")).to_have_count(0)
 
 
 def test_a_phone_reads_first_and_has_the_tree_below_a_map(chromium: Any, server: Threaded) -> None:

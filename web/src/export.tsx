@@ -6,9 +6,10 @@ import "./app.css";
 
 import { createRoot } from "react-dom/client";
 
+import { parse } from "./exact";
 import { Exported } from "./exported";
 
 const data = document.getElementById("canvas-data")?.textContent;
 const root = createRoot(document.getElementById("root")!);
 if (data === undefined || data === null) root.render(<p className="empty">This page is the shell of an export; it holds no conversation.</p>);
-else root.render(<Exported data={JSON.parse(data)} />);
+else root.render(<Exported data={parse(data) as never} />);

@@ -1,5 +1,6 @@
 /** Talks to the server: JSON in and out, one error type, the CSRF token on every write. */
 
+import { parse } from "./exact";
 import { answered } from "./filled";
 import type { Me } from "./types";
 
@@ -64,7 +65,7 @@ export async function download(path: string, body: unknown): Promise<{ name: str
 async function request<T>(path: string, init: RequestInit): Promise<T> {
   const answer = await fetch(path, { credentials: "same-origin", ...init });
   if (!answer.ok) throw await failure(answer);
-  return answer.status === 204 ? (undefined as T) : (answered(path, await answer.json()) as T);
+  return answer.status === 204 ? (undefined as T) : (answered(path, parse(await answer.text()) as never) as T);
 }
 
 async function failure(answer: Response): Promise<ApiError> {

@@ -2,6 +2,7 @@
 
 import { useSyncExternalStore } from "react";
 
+import { parse } from "./exact";
 import { ApiError, get } from "./http";
 import { happened } from "./filled";
 import { TreeModel } from "./tree";
@@ -169,7 +170,7 @@ export class SessionStore {
     };
     for (const [name, handle] of Object.entries(this.#handlers))
       source.addEventListener(name, (event) => {
-        handle(happened(name, JSON.parse((event as MessageEvent<string>).data)) as never);
+        handle(happened(name, parse((event as MessageEvent<string>).data) as never) as never);
         this.changed();
       });
   }

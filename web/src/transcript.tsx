@@ -71,28 +71,27 @@ export function Transcript(props: TranscriptProps) {
   useEffect(() => {
     store.want(items.map((item) => rows[item.index]!.id));
   });
-  // The page scrolls to what was selected elsewhere, and never by itself.
+  // The page scrolls to what was selected elsewhere, and never by itself. Heights are guesses until a message is drawn and
+  // its contents have come, so what was scrolled to is held in view until the reader scrolls.
   const shown = useRef<string>(undefined);
+  const held = useRef<string>(undefined);
   useEffect(() => {
-    if (selected === undefined || shown.current === selected) return;
-    const holder = store.tree.callers.get(selected) ?? selected;
-    const at = rows.findIndex((row) => row.id === holder);
-    if (at < 0) return;
-    const box = scroller.current;
-    const there = items.find((item) => item.index === at);
-    const inView = box !== null && there !== undefined && there.start >= box.scrollTop && there.end <= box.scrollTop + box.clientHeight;
-    if (!inView) {
-      // Heights above it are guesses until they are drawn, so one jump may land beside it.
-      virtual.scrollToIndex(at, { align: "center" });
-      for (const ms of [60, 200, 500]) window.setTimeout(() => shown.current === selected && virtual.scrollToIndex(at, { align: "center" }), ms);
-    }
+    if (shown.current !== selected) held.current = selected === undefined ? undefined : (store.tree.callers.get(selected) ?? selected);
     shown.current = selected;
-  }, [selected, rows]); // eslint-disable-line
+    const box = scroller.current;
+    const at = held.current === undefined ? -1 : rows.findIndex((row) => row.id === held.current);
+    if (at < 0 || box === null) return;
+    const there = items.find((item) => item.index === at);
+    const whole = there !== undefined && there.start >= box.scrollTop && there.end <= box.scrollTop + box.clientHeight;
+    const over = there !== undefined && there.start <= box.scrollTop && there.end >= box.scrollTop + box.clientHeight;
+    if (!whole && !over) virtual.scrollToIndex(at, { align: there !== undefined && there.size > box.clientHeight ? "start" : "center" });
+  });
+  const release = () => { held.current = undefined; };
 
   if (printing)
     return <div className="read"><div className="page"><Title store={store} />{rows.map((row, at) => <Turn key={row.id} row={row} {...props} selected={undefined} on={on} first={at === 0} last={at === rows.length - 1} />)}</div></div>;
   return (
-    <div className={narrow ? "flow" : "read"} ref={scroller} tabIndex={0} aria-label="transcript">
+    <div className={narrow ? "flow" : "read"} ref={scroller} tabIndex={0} aria-label="transcript" onWheel={release} onPointerDown={release} onTouchMove={release} onKeyDown={release}>
       <div className={narrow ? "narrowpage" : "page"} style={{ height: virtual.getTotalSize() + (live.length > 0 ? 0 : 40) }}>
         {items.map((item) => {
           const row = rows[item.index]!;
