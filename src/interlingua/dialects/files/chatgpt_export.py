@@ -6,9 +6,14 @@ tool, and messages of the role `tool` are what it gave; neither has an id of its
 Nodes without a message, and messages of other kinds, are kept in their places as messages of their own role.
 """
 
+import re
 import sys
+from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
+from ...values import jsontext
 from ...values.errors import BadWire, Unsupported
 from ...values.folding import arguments_text, parse_arguments
 from ...values.losses import Encoded, Reporter, SupportTable
@@ -41,12 +46,14 @@ from ..residual import (
 )
 from ..wire import FileFormat
 from . import records as _records
-from .records import FILE, Records, is_null
+from .joining import apart, place
+from .records import FILE, Records, is_null, milliseconds
 
 API = "chatgpt-export"
 RETURNED = True  # read and returned, not made from other formats
 
 KIND = "~kind"  # of a message: its content type, where that is not `text`
+FIELD = "~field"  # of a message: where its content has its words, where that is not the place for its kind
 NAMELESS = "~nameless"  # of an entry: its node stands under its id and does not repeat it
 PLACES = "~places"  # of a conversation: the order of the nodes, where children stand before their parents
 INPUT = "input"  # the one argument of a call whose words are no JSON object
@@ -58,18 +65,30 @@ FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 # --- content ---------------------------------------------------------------------------------------------------------
 
 
+# Where the words of a content are, by its kind; a kind that is not here has them in one of these places, too.
+_FIELDS = {"thoughts": "thoughts", "tether_browsing_display": "result", "user_editable_context": "user_instructions"}
+_FIELDS |= dict.fromkeys(("code", "execution_output", "tether_quote", "system_error"), "text")
+_CONTEXT = ("user_profile", "user_instructions")  # what a person set for all conversations
+
+
+def _field_of(content: dict[str, Any]) -> str:
+    named = _FIELDS.get(content.get("content_type", ""), "parts")
+    return next((field for field in (named, "parts", "text", "result") if field in content), named)
+
+
 def _decode_content(content: dict[str, Any]) -> tuple[Block, ...]:
     """The parts of a content, whichever of its kinds it is."""
-    kind = string(content["content_type"])
-    if kind in ("text", "multimodal_text"):
-        return tuple(map(_decode_part, content["parts"]))
-    if kind in ("code", "execution_output", "tether_quote", "system_error"):
-        return (TextBlock(text=string(content["text"])),)
-    if kind == "thoughts":
-        return tuple(map(_decode_thought, content["thoughts"]))
+    kind = content.get("content_type")
     if kind == "reasoning_recap":
-        return (ThinkingBlock(thinking=string(content["content"])),)
-    raise ValueError(f"unknown content_type {kind!r}")
+        raise ValueError("shown on the screen, and never read by a model")
+    if kind == "user_editable_context":
+        return tuple(TextBlock(text=string(content[field])) for field in _CONTEXT if field in content)
+    field = _field_of(content)
+    if field == "parts":
+        return tuple(map(_decode_part, content["parts"]))
+    if field == "thoughts":
+        return tuple(map(_decode_thought, content["thoughts"]))
+    return (TextBlock(text=string(content[field])),)
 
 
 def _decode_part(part: Any) -> Block:
@@ -80,14 +99,26 @@ def _decode_part(part: Any) -> Block:
         if isinstance(where, str):
             image = ImageBlock(url=where) if where.startswith("https:") else ImageBlock(file_id=where)
             return keeping(image, API, part, _say_image(image))
+    if (
+        isinstance(part, dict)
+        and part.get("content_type") == "audio_transcription"
+        and isinstance(part.get("text"), str)
+    ):
+        spoken = TextBlock(text=part["text"], extra={API: {KIND: "audio_transcription"}})
+        return keeping(spoken, API, part, _say_transcription(spoken))
     return OpaqueBlock(dialect=API, value=part)
 
 
 def _decode_thought(wire: Any) -> Block:
-    if not isinstance(wire, dict) or not isinstance(wire.get("content"), str):
+    key = next((key for key in ("content", "text") if isinstance(wire, dict) and isinstance(wire.get(key), str)), None)
+    if key is None:
         return OpaqueBlock(dialect=API, value=wire)
-    block = ThinkingBlock(thinking=wire["content"])
-    return keeping(block, API, wire, {"content": block.thinking})
+    block = ThinkingBlock(thinking=wire[key], extra={API: {KIND: key}} if key != "content" else {})
+    return keeping(block, API, wire, {key: block.thinking})
+
+
+def _say_transcription(block: TextBlock) -> dict[str, Any]:
+    return {"content_type": "audio_transcription", "text": block.text}
 
 
 def _say_image(block: ImageBlock) -> dict[str, Any]:
@@ -96,7 +127,8 @@ def _say_image(block: ImageBlock) -> dict[str, Any]:
 
 
 def _say_content(message: Message, report: Reporter) -> dict[str, Any]:
-    kind = message.extra.get(API, {}).get(KIND, "text")
+    hints = message.extra.get(API, {})
+    kind = hints.get(KIND, "text")
     blocks = message.content if isinstance(message.content, tuple) else (TextBlock(text=message.content or ""),)
     parts = []
     for at, block in enumerate(blocks):
@@ -105,20 +137,24 @@ def _say_content(message: Message, report: Reporter) -> dict[str, Any]:
         if part is not None or is_null(block, API):
             parts.append(part)
     report.block = None
-    if kind in ("text", "multimodal_text"):
-        return {"content_type": kind, "parts": parts}
-    if kind == "thoughts":
-        return {"content_type": kind, "thoughts": parts}
-    text = "".join(part["content"] if isinstance(part, dict) else part for part in parts)
-    return {"content_type": kind, "content" if kind == "reasoning_recap" else "text": text}
+    named = {} if kind is None else {"content_type": kind}
+    if kind == "user_editable_context":
+        return {**named, **dict(zip(hints.get(FIELD, _CONTEXT), parts, strict=False))}
+    field = hints.get(FIELD, _FIELDS.get(kind or "", "parts"))
+    if field in ("parts", "thoughts"):
+        return {**named, field: parts}
+    return {**named, field: "".join(part for part in parts if isinstance(part, str))}
 
 
 def _say_part(block: Block, report: Reporter) -> Any:
     match block:
+        case TextBlock() if block.extra.get(API, {}).get(KIND) == "audio_transcription":
+            return restored(_say_transcription(block), block.extra, API)
         case TextBlock():
             return block.text
         case ThinkingBlock():
-            return restored({"content": block.thinking}, block.extra, API)
+            key = block.extra.get(API, {}).get(KIND, "content")
+            return restored({key: block.thinking}, block.extra, API)
         case ImageBlock() if block.file_id is not None or block.url is not None:
             return restored(_say_image(block), block.extra, API)
         case ToolCall():
@@ -138,11 +174,12 @@ def _say_part(block: Block, report: Reporter) -> Any:
 class _Nodes:
     """Reads nodes, and knows which call of a tool came last on the way to each."""
 
-    def __init__(self) -> None:
-        self.calls: dict[str, dict[str, str]] = {}  # node -> tool name -> id of the call
+    def __init__(self, parents: Mapping[str, str | None]) -> None:
+        self._parents = parents
+        self.calls: dict[str, dict[str, str]] = {}  # node -> tool name -> id of the call; "" is the last of them
 
     def decode(self, node: dict[str, Any]) -> list[Any]:
-        parent = node.get("parent")
+        parent = self._parents.get(node.get("id", ""))
         known = self.calls.get(parent, {}) if isinstance(parent, str) else {}
         if isinstance(node.get("id"), str):
             self.calls[node["id"]] = known
@@ -151,7 +188,7 @@ class _Nodes:
             return []
         message = self._decode_message(node, wire, known)
         for call in message.tool_calls if isinstance(message, AssistantMessage) else ():
-            self.calls[node["id"]] = {**known, call.name: call.id}
+            self.calls[node["id"]] = {**known, call.name: call.id, "": call.id}
         return [message]
 
     def _decode_message(self, node: dict[str, Any], wire: dict[str, Any], known: dict[str, str]) -> Any:
@@ -159,17 +196,26 @@ class _Nodes:
         blocks = _decode_content(content)
         created = number(wire.get("create_time"))
         moment = None if created is None or abs(created) > LATEST else round(created * 1000)
-        fields: dict[str, Any] = {"timestamp": moment}
-        if content["content_type"] != "text":
-            fields["extra"] = {API: {KIND: content["content_type"]}}
+        fields: dict[str, Any] = {"timestamp": moment or milliseconds(wire.get("create_time"))}
+        kind = optional(content.get("content_type"))
+        hints: dict[str, Any] = {} if kind == "text" else {KIND: kind}
+        if kind == "user_editable_context":
+            hints[FIELD] = [field for field in _CONTEXT if field in content]
+        elif _field_of(content) != _FIELDS.get(kind or "", "parts"):
+            hints[FIELD] = _field_of(content)
+        if hints:
+            fields["extra"] = {API: hints}
+        metadata = wire["metadata"] if isinstance(wire.get("metadata"), dict) else {}
         if role == "user":
-            return UserMessage(content=blocks, **fields)
+            hidden = metadata.get("is_visually_hidden_from_conversation") is True or kind == "user_editable_context"
+            return UserMessage(content=blocks, origin="program" if hidden else None, **fields)
         if role == "system":
             return SystemMessage(content=blocks, **fields)
         if role == "tool":
             name = optional(wire["author"].get("name"))
             # A tool answers under its own name where it was called by one of its functions.
-            call = known.get(name or "") or next((known[key] for key in known if key.split(".")[0] == name), None)
+            related = (known[key] for key in reversed(known) if key.split(".")[0] == (name or "").split(".")[0])
+            call = known.get(name or "") or next(related, known.get(""))
             return ToolResultMessage(
                 tool_call_id=call or string(node["id"]), tool_name=name, content=blocks, is_error=False, **fields
             )
@@ -178,9 +224,7 @@ class _Nodes:
         tool = wire.get("recipient")
         if isinstance(tool, str) and tool != "all" and len(blocks) == 1 and isinstance(blocks[0], TextBlock):
             blocks = (_call(string(node["id"]), tool, blocks[0].text),)
-        metadata = wire.get("metadata")
-        model = optional(metadata.get("model_slug")) if isinstance(metadata, dict) else None
-        return AssistantMessage(content=blocks, model=model, **fields)
+        return AssistantMessage(content=blocks, model=optional(metadata.get("model_slug")), **fields)
 
 
 def _call(id: str, tool: str, message: str) -> ToolCall:
@@ -210,8 +254,8 @@ def _say_node(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]
     return {"message": {"author": author, "content": _say_content(message, report), **encoded}}
 
 
-def _records_of() -> Records:
-    return Records(API, _Nodes().decode, _say_node, keys=("id", "parent"))
+def _records_of(parents: Mapping[str, str | None] = {}) -> Records:
+    return Records(API, _Nodes(parents).decode, _say_node, keys=("id", "parent"))
 
 
 # --- conversations ---------------------------------------------------------------------------------------------------
@@ -219,9 +263,21 @@ def _records_of() -> Records:
 
 def split(value: Any) -> list[Any] | None:
     """The conversations of a whole export, if that is what the value is."""
-    if isinstance(value, list) and value and all(map(_is_conversation, value)):
-        return value
-    return None
+    return value if isinstance(value, list) and len(value) > 1 and all(map(_is_conversation, value)) else None
+
+
+_EXPORT = re.compile(r"(.*/)?conversations(-\d+)?\.json")
+
+
+def archive(members: Mapping[str, bytes]) -> list[Any] | None:
+    """The conversations of a zipped export, which may be divided over several files."""
+    found: list[Any] = []
+    for name in sorted(filter(_EXPORT.fullmatch, members)):
+        value = jsontext.read(members[name])
+        if not isinstance(value, list) or not all(map(_is_conversation, value)):
+            return None
+        found += value
+    return found or None
 
 
 def _is_conversation(value: Any) -> bool:
@@ -246,11 +302,13 @@ def decode(data: Any) -> Conversation:
         body = body[0]
     wire = an_object(body, API)
     mapping = an_object(wire.get("mapping"), API, "$.mapping")
-    records = _records_of()
-    entries: list[Entry] = []
     nodes = {key: node for key, node in mapping.items() if isinstance(node, dict) and node.get("id", key) == key}
-    for key in _in_order(nodes):
+    parents = _parents(nodes)
+    records = _records_of(parents)
+    entries: list[Entry] = []
+    for key in _in_order(parents):
         (entry,) = records.read({**nodes[key], "id": key}, "node")
+        entry = place(entry, parents[key], API)
         entries.append(entry if "id" in nodes[key] else with_residual(entry, API, **{NAMELESS: True}))
     head = optional(wire.get("current_node"))
     conversation = Conversation(entries=tuple(entries), head=head, model=_model(wire, entries))
@@ -260,6 +318,7 @@ def decode(data: Any) -> Conversation:
         entries=conversation.entries,
         head=head,
         model=conversation.model,
+        title=optional(wire.get("title")),
         extra={API: {FILE: "list" if alone else "one", **places, **extra_fields}},
     )
 
@@ -275,7 +334,16 @@ def _say_about(conversation: Conversation) -> dict[str, Any]:
     return {} if conversation.head is None else {"current_node": conversation.head}
 
 
-def _in_order(nodes: dict[str, Any]) -> list[str]:
+def _parents(nodes: dict[str, Any]) -> dict[str, str | None]:
+    """The parent of each node, which some exports state only as children of the other."""
+    above = {
+        child: key for key, node in nodes.items() for child in node.get("children") or () if isinstance(child, str)
+    }
+    parents = {key: optional(node.get("parent")) or above.get(key) for key, node in nodes.items()}
+    return {key: parent if parent in nodes else None for key, parent in parents.items()}
+
+
+def _in_order(nodes: dict[str, str | None]) -> list[str]:
     """The nodes with parents before their children; otherwise as they stand."""
     out: dict[str, None] = {}
     for start in nodes:
@@ -283,7 +351,7 @@ def _in_order(nodes: dict[str, Any]) -> list[str]:
         key: Any = start
         while isinstance(key, str) and key in nodes and key not in out and key not in chain:
             chain[key] = None
-            key = nodes[key].get("parent")
+            key = nodes[key]
         out.update(dict.fromkeys(reversed(chain)))
     return list(out)
 
@@ -293,7 +361,7 @@ def encode(conversation: Conversation) -> Encoded:
     extra_fields = conversation.extra.get(API, {})
     if FILE not in extra_fields:
         raise Unsupported(API, f"a conversation of this format {_records.WHY}")
-    records, losses = _records_of().write(conversation)
+    records, losses = _records_of().write(replace(conversation, entries=tuple(apart(conversation.entries, API))))
     nodes = {record["id"]: record for record in records}
     for entry, record in zip(conversation.entries, records, strict=True):
         if entry.extra[API].get(NAMELESS):
@@ -306,8 +374,11 @@ def encode(conversation: Conversation) -> Encoded:
 
 def detect(value: Any) -> str | None:
     """Whether a document is a conversation of an export, or a whole export."""
-    found = split(value if isinstance(value, list) else [value])
+    values = value if isinstance(value, list) else [value]
+    found = values and all(map(_is_conversation, values))
     return "a `mapping` of nodes with `message` and `children`" if found else None
 
 
-FORMAT = FileFormat(name="chatgpt-export", codec=sys.modules[__name__], detect=detect, split=split, writable=False)
+FORMAT = FileFormat(
+    name="chatgpt-export", codec=sys.modules[__name__], detect=detect, split=split, archive=archive, writable=False
+)
