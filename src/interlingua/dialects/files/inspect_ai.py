@@ -5,9 +5,12 @@ system, user, assistant and tool; reasoning, pictures and what the provider's ow
 calls stand beside it. A tool's message says of its error what kind it is.
 """
 
+import re
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ...values import jsontext
 from ...values.errors import BadWire, Unsupported
 from ...values.losses import Encoded, Reporter, SupportTable
 from ...values.messages import (
@@ -25,12 +28,26 @@ from ...values.messages import (
     ThinkingBlock,
     ToolCall,
     ToolResultMessage,
+    Usage,
     UserMessage,
     blocks_of,
     text_of,
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
-from ..residual import an_object, body_of, keeping, optional, put_back, reading, residual, restored, string
+from ..residual import (
+    an_object,
+    body_of,
+    count,
+    fields_of,
+    keeping,
+    optional,
+    put_back,
+    reading,
+    residual,
+    restored,
+    same,
+    string,
+)
 from ..wire import FileFormat
 from . import records as _records
 from .records import FILE, Records
@@ -42,6 +59,8 @@ CALL = "~call"  # of a block: an item of `tool_calls` that is no call
 ERROR = "~error"  # of a result: its words are those of the error
 BLOCKS = "~blocks"  # of an answer with calls: its words are a list of parts
 SYSTEM = "~system"  # of a conversation: residual of its first message, the system text
+ATTACHED = "~attached"  # of a conversation: its messages name attachments
+EMPTY = "~empty"  # of a conversation: the log has no sample
 LOG = "~log"  # of a conversation: residual of the log around its one sample
 
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
@@ -263,6 +282,73 @@ def split(value: Any) -> list[Any] | None:
     return None
 
 
+def archive(members: Mapping[str, bytes]) -> Iterator[Any] | None:
+    """The samples of a zipped log (`.eval`): each a file of its own, the rest of the log in `header.json`.
+
+    A run that is not finished has no header yet; what there is of it stands in `_journal/start.json`.
+    """
+    samples = [name for name in members if re.fullmatch(r"samples/[^/]+\.json", name)]
+    about = next((name for name in ("header.json", "_journal/start.json") if name in members), None)
+    if about is None:
+        return None
+    header = jsontext.read(members[about])
+    if not isinstance(header, dict) or not isinstance(header.get("eval"), dict):
+        return None
+    return ({**header, "samples": [jsontext.read(members[name])]} for name in samples)
+
+
+# Long texts and media of a sample stand in its `attachments`, by their digest.
+_ATTACHED = re.compile(r"attachment://([0-9a-f]{32})")
+
+
+def _replaced(value: Any, find: Callable[[str], str]) -> Any:
+    """A JSON value with each string replaced by what `find` gives for it."""
+    if isinstance(value, str):
+        return find(value)
+    if isinstance(value, list):
+        return [_replaced(item, find) for item in value]
+    if isinstance(value, dict):
+        return {key: _replaced(item, find) for key, item in value.items()}
+    return value
+
+
+def _attached(messages: list[Any], attachments: Any) -> list[Any]:
+    """The messages with the attachments that they name."""
+    if not isinstance(attachments, dict) or not attachments:
+        return messages
+
+    def find(text: str) -> str:
+        named = _ATTACHED.fullmatch(text)
+        given = attachments.get(named[1]) if named else None
+        return given if isinstance(given, str) else text
+
+    found: list[Any] = _replaced(messages, find)
+    return found if same(_detached(found, attachments), messages) else messages
+
+
+def _detached(messages: list[Any], attachments: Mapping[str, Any]) -> list[Any]:
+    """The inverse: the names of the attachments in the place of what they are."""
+    names = {text: f"attachment://{digest}" for digest, text in attachments.items() if isinstance(text, str)}
+    found: list[Any] = _replaced(messages, lambda text: names.get(text, text))
+    return found
+
+
+def _total(wire: dict[str, Any]) -> Usage | None:
+    """What the sample used, over all models. Some providers count the cached part as input: then the total is less."""
+    every = [given for given in fields_of(wire.get("model_usage")).values() if isinstance(given, dict)]
+    if not every:
+        return None
+    buckets = [0, 0, 0, 0]
+    for given in every:
+        fresh, out = count(given, "input_tokens"), count(given, "output_tokens")
+        read, written = count(given, "input_tokens_cache_read"), count(given, "input_tokens_cache_write")
+        if (read or written) and count(given, "total_tokens") == fresh + out:
+            fresh = max(fresh - read - written, 0)
+        buckets = [sum(pair) for pair in zip(buckets, (fresh, out, read, written), strict=True)]
+    reasoning = sum(count(given, "reasoning_tokens") for given in every)
+    return Usage.of(buckets[0], buckets[1], cache_read=buckets[2], cache_write=buckets[3], reasoning=reasoning or None)
+
+
 def _is_log(value: Any) -> bool:
     return (
         isinstance(value, dict)
@@ -283,6 +369,8 @@ def decode(data: Any) -> Conversation:
     about: dict[str, Any] = {}
     if isinstance(wire.get("samples"), list):
         samples = wire["samples"]
+        if not samples:
+            return Conversation(extra={API: {FILE: True, LOG: residual(wire, {"samples": samples}), EMPTY: True}})
         if len(samples) != 1:
             raise BadWire(API, f"a log of {len(samples)} samples: take one of them", "$.samples")
         about[LOG] = residual(wire, {"samples": samples})
@@ -294,17 +382,20 @@ def decode(data: Any) -> Conversation:
         raise BadWire(API, "a sample has `messages`", "$.messages")
     records = _records_of()
     entries: list[Entry] = []
+    given, messages = messages, _attached(messages, wire.get("attachments"))
+    if messages is not given:
+        about[ATTACHED] = True
     for at, message in enumerate(messages):
         role = an_object(message, API, f"$.messages[{at}]").get("role")
         entries += records.read(message, role if isinstance(role, str) else "message")
     named = optional(evaluated.get("model")) if isinstance(evaluated, dict) else None
-    about |= {FILE: True, **residual(wire, {"messages": messages})}
+    about |= {FILE: True, **residual(wire, {"messages": given})}
     first = entries[0].message if entries else None
     system = first.content if isinstance(first, SystemMessage) and isinstance(first.content, str) else None
     if system is not None:
         about[SYSTEM] = entries.pop(0).extra[API]
     model = ModelDescriptor(id=named) if named else None
-    return Conversation(entries=tuple(entries), system=system, model=model, extra={API: about})
+    return Conversation(entries=tuple(entries), system=system, model=model, usage=_total(wire), extra={API: about})
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -316,6 +407,10 @@ def encode(conversation: Conversation) -> Encoded:
     if conversation.system is not None:
         encoded = {"role": "system", "content": text_of(conversation.system)}
         records.insert(0, put_back(encoded, extra_fields.get(SYSTEM, {})))
+    if ATTACHED in extra_fields and isinstance(extra_fields.get("attachments"), dict):
+        records = _detached(records, extra_fields["attachments"])
+    if EMPTY in extra_fields and not records:
+        return Encoded(put_back({"samples": []}, extra_fields[LOG]), tuple(losses))
     sample = put_back({"messages": records}, extra_fields)
     body = put_back({"samples": [sample]}, extra_fields[LOG]) if LOG in extra_fields else sample
     return Encoded(body, tuple(losses))
@@ -335,6 +430,7 @@ FORMAT = FileFormat(
     codec=sys.modules[__name__],
     detect=detect,
     split=split,
+    archive=archive,
     writable=False,
     calls_beside=True,
 )
