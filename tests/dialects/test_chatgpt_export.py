@@ -1,10 +1,13 @@
 """ChatGPT's exports: trees of nodes."""
 
+import io
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
 
+import interlingua as il
 from dialects.trips import returned
 from interlingua.dialects.files import chatgpt_export
 from interlingua.values.errors import BadWire
@@ -59,3 +62,69 @@ def test_an_export_is_taken_apart() -> None:
     assert chatgpt_export.split(SAMPLE) is None
     with pytest.raises(BadWire, match="take one"):
         chatgpt_export.decode([SAMPLE, SAMPLE])
+
+
+def node(id: str, parent: str | None, role: str, content: object, **message: object) -> dict[str, object]:
+    author = {"role": role, "name": message.pop("name", None)}
+    return {"id": id, "parent": parent, "children": [], "message": {"author": author, "content": content, **message}}
+
+
+def words(*parts: object) -> dict[str, object]:
+    return {"content_type": "text", "parts": list(parts)}
+
+
+SPOKEN = {"content_type": "audio_transcription", "text": "Hello", "direction": "in"}
+CONVERSATION = {
+    "title": "A title",
+    "mapping": {
+        "c": node(
+            "c",
+            None,
+            "user",
+            {"content_type": "user_editable_context", "user_profile": "", "user_instructions": "Be brief"},
+        ),
+        "u": node("u", "c", "user", {"content_type": "multimodal_text", "parts": [SPOKEN, {"content_type": "other"}]}),
+        "t": node("t", "u", "assistant", {"content_type": "thoughts", "thoughts": [{"content": "Hm", "summary": "S"}]}),
+        "r": node("r", "t", "assistant", {"content_type": "reasoning_recap", "content": "Thought for 2 s"}),
+        "b": node("b", "r", "assistant", {"content_type": "code", "text": "search(1)"}, recipient="browser.search"),
+        "x": node("x", "b", "tool", {"content_type": "tether_browsing_display", "result": "Found"}, name="browser"),
+        "y": node("y", "x", "tool", {"content_type": "text", "parts": ["More"]}, name="other"),
+        "a": node("a", "y", "assistant", {"parts": ["Hi"]}),
+    },
+    "current_node": "a",
+}
+
+
+def test_what_a_person_sees_is_told_from_what_the_model_read() -> None:
+    """Voice is text, settings are the program's, a recap is shown and never read."""
+    session = chatgpt_export.decode(CONVERSATION)
+    assert "A title" == session.title
+    users = [m for m in session.messages if isinstance(m, il.UserMessage)]
+    assert [("Be brief", "program"), ("Hello", None)] == [(m.text, m.origin) for m in users]
+    answers = [m for m in session.messages if isinstance(m, il.AssistantMessage)]
+    assert ["ThinkingBlock", "ToolCall", "TextBlock"] == [type(m.content[0]).__name__ for m in answers]
+    assert ["b", "b"] == [m.tool_call_id for m in session.messages if isinstance(m, il.ToolResultMessage)]
+    assert CONVERSATION == chatgpt_export.encode(session).body
+
+
+def test_a_tree_that_states_only_children_is_a_tree() -> None:
+    """And one that states only parents, and one without a current node."""
+    up = {"u": node("u", None, "user", words("Hi")), "a": node("a", "u", "assistant", words("Yes"))}
+    down = {key: {**{k: v for k, v in one.items() if k != "parent"}} for key, one in up.items()}
+    down["u"]["children"] = ["a"]
+    for mapping in (up, down):
+        session = chatgpt_export.decode({"mapping": mapping})
+        assert ["Hi", "Yes"] == [m.text for m in session.messages]
+        assert {"mapping": mapping} == chatgpt_export.encode(session).body
+
+
+def test_a_zipped_export_may_be_divided() -> None:
+    """Other files stand beside the conversations."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("user.json", "{}")
+        archive.writestr("conversations-000.json", json.dumps([CONVERSATION, CONVERSATION]))
+        archive.writestr("conversations-001.json", json.dumps([CONVERSATION]))
+    found = list(il.read(out.getvalue()))
+    assert ["A title"] * 3 == [session.title for session in found]
+    assert [()] * 3 == [session.problems for session in found]

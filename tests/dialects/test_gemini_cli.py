@@ -58,3 +58,63 @@ def test_what_is_neither_is_refused(value: Any) -> None:
     """One error that names the place."""
     with pytest.raises(BadWire):
         gemini_cli.decode(value)
+
+
+HEADER = {"sessionId": "s", "projectHash": "p", "startTime": "2026-01-01T00:00:00Z"}
+
+
+def record(id: str, type: str, content: str, **more: object) -> dict[str, object]:
+    return {"id": id, "type": type, "content": content, "timestamp": "2026-01-01T00:00:00.000Z", **more}
+
+
+LOGS = {
+    "written twice": [
+        HEADER,
+        record("u", "user", "Go"),
+        record("a", "gemini", "O"),
+        record("b", "user", "On"),
+        record("a", "gemini", "Ok"),
+    ],
+    "rewound": [
+        HEADER,
+        record("u", "user", "Go"),
+        record("a", "gemini", "Ok"),
+        record("x", "user", "No"),
+        {"$rewindTo": "x"},
+        record("b", "user", "On"),
+    ],
+    "set": [
+        HEADER,
+        record("x", "user", "No"),
+        {"$set": {"messages": [record("u", "user", "Go"), record("a", "gemini", "O")]}},
+        record("a", "gemini", "Ok"),
+        record("b", "user", "On"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_log_says_what_counts_last(name: str) -> None:
+    """What was replaced, rewound or set anew is in the tree and not on the path; the lines come back."""
+    lines = [*LOGS[name], {"$set": {"summary": "A title"}}]
+    session = gemini_cli.decode(lines)
+    assert ["Go", "Ok", "On"] == [m.text for m in session.messages if not isinstance(m, il.CustomMessage)]
+    assert "A title" == session.title
+    assert lines == list(gemini_cli.encode(il.load(il.dump(session))).body)
+
+
+def test_a_log_that_was_rewound_to_an_unknown_record_is_empty() -> None:
+    """As the program reads it."""
+    lines = [HEADER, record("u", "user", "Go"), {"$rewindTo": "nowhere"}]
+    session = gemini_cli.decode(lines)
+    assert [] == [m for m in session.messages if isinstance(m, il.UserMessage)]
+    assert lines == list(gemini_cli.encode(session).body)
+
+
+def test_a_call_without_an_id_is_a_call() -> None:
+    """Its made up id never goes back."""
+    call = {"name": "read", "args": {"path": "a"}, "status": "success"}
+    body = {"sessionId": "s", "projectHash": "p", "messages": [record("a", "gemini", "", toolCalls=[call, call])]}
+    session = gemini_cli.decode(body)
+    assert ["a-0", "a-1"] == [one.id for one in session.messages[0].tool_calls]
+    assert body == gemini_cli.encode(session).body

@@ -1,6 +1,8 @@
 """Samples of Inspect's evaluation logs."""
 
+import io
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,50 @@ def test_system_text_that_was_changed_is_said_as_it_is_now() -> None:
     """It is the first message again, with what stood beside it."""
     changed = il.load(il.dump(inspect_ai.decode(SAMPLE)).replace(b"You may use bash.", b"Use your head."))
     assert inspect_ai.encode(changed).body["messages"][0] == {"id": "m0", "content": "Use your head.", "role": "system"}
+
+
+ATTACHING = {
+    "id": 1,
+    "epoch": 1,
+    "input": "?",
+    "target": "x",
+    "messages": [{"role": "user", "content": "attachment://" + "a" * 32}, {"role": "assistant", "content": "Yes"}],
+    "model_usage": {
+        "m/one": {"input_tokens": 100, "output_tokens": 5, "total_tokens": 105, "input_tokens_cache_read": 60},
+        "m/two": {"input_tokens": 10, "output_tokens": 1, "total_tokens": 18, "input_tokens_cache_read": 7},
+    },
+    "attachments": {"a" * 32: "A long text"},
+}
+
+
+def test_attachments_stand_where_messages_name_them() -> None:
+    """And are named again on the way back."""
+    session = inspect_ai.decode(ATTACHING)
+    assert "A long text" == session.messages[0].text
+    assert ATTACHING == inspect_ai.encode(session).body
+
+
+def test_usage_is_that_of_the_sample_whether_or_not_input_includes_the_cached_part() -> None:
+    """The total tells."""
+    usage = inspect_ai.decode(ATTACHING).usage
+    assert (50, 6, 67) == (usage.input, usage.output, usage.cache_read)
+
+
+def test_a_zipped_log_is_read_sample_by_sample() -> None:
+    """Also while the run goes on, when it has no header yet."""
+    for header in ("header.json", "_journal/start.json"):
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:
+            archive.writestr(header, json.dumps({"eval": {"model": "m/one"}}))
+            archive.writestr("samples/1_epoch_1.json", json.dumps(ATTACHING))
+            archive.writestr("samples/1_epoch_2.json", json.dumps({**ATTACHING, "epoch": 2}))
+            archive.writestr("summaries.json", "[]")
+        found = list(il.read(out.getvalue()))
+        assert ["m/one", "m/one"] == [session.model.id for session in found]
+
+
+def test_a_log_without_samples_is_a_log() -> None:
+    """It holds nothing, and comes back."""
+    log = {"eval": {"model": "m"}, "samples": [], "status": "error"}
+    assert "inspect-ai" == il.detect(log).dialect
+    assert log == il.encode(il.decode(log), "inspect-ai").body

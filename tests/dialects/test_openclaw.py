@@ -446,3 +446,29 @@ def test_anything_is_read_or_refused(value: Any) -> None:
 def test_session_files_are_told_from_other_lines(value: Any, is_it: bool) -> None:
     """Only what a session file alone would have is claimed."""
     assert (openclaw.detect(value) is not None) is is_it
+
+
+def test_the_title_and_the_time_of_an_entry_are_read() -> None:
+    """An entry and its message have a time each, and either may be missing."""
+    lines = [
+        {"type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T00:00:00.000Z"},
+        {
+            "type": "message",
+            "id": "a",
+            "parentId": None,
+            "timestamp": "2026-01-01T00:00:01.000Z",
+            "message": {"role": "user", "content": "Hi"},
+        },
+        {
+            "type": "session_info",
+            "id": "b",
+            "parentId": "a",
+            "timestamp": "2026-01-01T00:00:02.000Z",
+            "name": "A title",
+        },
+    ]
+    session = openclaw.decode(lines)
+    assert ("A title", 1767225601000) == (session.title, session.messages[0].timestamp)  # type: ignore[union-attr]
+    encoded = openclaw.encode(session)
+    assert lines == list(encoded.body)
+    assert not [loss for loss in encoded.losses if loss.path == "$.title"]

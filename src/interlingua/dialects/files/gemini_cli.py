@@ -1,6 +1,8 @@
 """Gemini CLI's session files (messages of `type` user, gemini, info, …), and its checkpoints (contents of the wire).
 
-A session is one document with `messages` or, from newer versions, JSON lines: a header, then a message a line.
+A session is one document with `messages` or, from newer versions, JSON lines: a header, then a log of records. A record
+is written again as it grows: the last of an id counts, in the place of the first. `{"$set": …}` changes the header, and
+its `messages` replace all; `{"$rewindTo": id}` takes back that record and all after it.
 
 An answer in a session holds its text, its thoughts, and its tool calls with what they gave; here that is an assistant's
 message followed by the results, put together again on the way back. Parts are in the words of Google's wire, and are
@@ -20,6 +22,7 @@ from ...values.messages import (
     AssistantMessage,
     Block,
     Content,
+    CustomMessage,
     Message,
     OpaqueBlock,
     TextBlock,
@@ -47,12 +50,14 @@ from ..residual import (
 )
 from ..wire import FileFormat
 from . import records as _records
-from .records import FILE, Records, is_null, lines_of, milliseconds, time_in, with_time
+from .records import FILE, RECORD, Records, is_null, lines_of, milliseconds, time_in, with_time
 
 API = "gemini-cli"
 RETURNED = True  # read and returned, not made from other formats
 WIRE = "google-generative-ai"
 
+ORDER = "~order"  # of a conversation: the lines of its records, where these are not in order
+MADE = "~made"  # of an entry: it was read from a line that stands as another entry
 LINE = "~line"  # of a conversation: its messages are lines
 CONTENTS = "~contents"  # of a conversation: a checkpoint, and where its contents stand ("" for a bare list)
 CALL = "~call"  # of what a tool gave: which of the answer's calls it belongs to
@@ -134,12 +139,13 @@ def _say_thought(block: ThinkingBlock) -> dict[str, Any]:
     return {"subject": subject, "description": description}
 
 
-def _decode_call(wire: Any) -> ToolCall | OpaqueBlock:
+def _decode_call(wire: Any, id: str) -> ToolCall | OpaqueBlock:
+    """A call; `id` is for one that has none."""
     if not isinstance(wire, dict) or not isinstance(wire.get("args"), dict):
         return OpaqueBlock(dialect=API, value=wire, extra={API: {EXTRA: "toolCalls"}})
-    if not isinstance(wire.get("id"), str) or not isinstance(wire.get("name"), str):
+    if not isinstance(wire.get("id", ""), str) or not isinstance(wire.get("name"), str):
         return OpaqueBlock(dialect=API, value=wire, extra={API: {EXTRA: "toolCalls"}})
-    call = ToolCall(id=wire["id"], name=wire["name"], arguments=wire["args"])
+    call = ToolCall(id=wire.get("id") or id, name=wire["name"], arguments=wire["args"])
     return keeping(call, API, wire, _say_call(call))
 
 
@@ -202,7 +208,7 @@ def _decode_record(record: dict[str, Any]) -> list[Any]:
     text = _decode_content(record.get("content"))
     thoughts, calls = record.get("thoughts"), _list(record.get("toolCalls"))
     blocks: list[Block] = [_decode_thought(item) for item in _list(thoughts)]
-    made = [_decode_call(item) for item in calls]
+    made = [_decode_call(item, f"{record.get('id', 'call')}-{at}") for at, item in enumerate(calls)]
     content: Content = text
     if blocks or made:
         blocks += [] if text == "" else blocks_of(text)
@@ -299,7 +305,8 @@ def decode(data: Any) -> Conversation:
             if isinstance(body.get(key), list):
                 return _decode_contents(body, key)
         raise BadWire(API, "expected a session with `messages`, or a checkpoint with `history`")
-    return _conversation(body["messages"], {FILE: True, **residual(body, {"messages": body["messages"]})}, "messages")
+    about = {FILE: True, **residual(body, {"messages": body["messages"]})}
+    return replace(_conversation(body["messages"], about, "messages"), title=optional(body.get("summary")))
 
 
 def _body_of(data: Any) -> Any:
@@ -318,7 +325,109 @@ def _is_header(value: Any) -> bool:
 
 
 def _decode_lines(lines: list[Any]) -> Conversation:
-    return _conversation(lines, {FILE: True, LINE: True}, "")
+    """A log: the last record of an id counts, in the place of the first; `$rewindTo` and `$set` change the list."""
+    title = None
+    changes: list[int] = []  # lines that are no records
+    seen: dict[str, int] = {}  # id -> its first line
+    for at, line in enumerate(lines):
+        if not isinstance(line, dict):
+            raise BadWire(API, f"expected an object, got {type(line).__name__}", f"$[{at}]")
+        given: dict[str, Any] = line["$set"] if isinstance(line.get("$set"), dict) else line
+        title = optional(given.get("summary")) or title
+        repeated = seen.setdefault(line["id"], at) != at if isinstance(line.get("id"), str) else False
+        changes += [at] if repeated or "$rewindTo" in line or "messages" in given else []
+    about = {FILE: True, LINE: True}
+    if not changes:
+        return replace(_conversation(lines, about, ""), title=title)
+    return replace(_Log().read(lines, about), title=title)
+
+
+class _Log:
+    """The entries of a log whose records were replaced, rewound or set anew; what no longer counts is off the path."""
+
+    def __init__(self) -> None:
+        self._records = _records_of()
+        self._live: list[tuple[str, dict[str, Any], int]] = []  # id, record, line
+        self._dead: list[tuple[int, list[tuple[str, dict[str, Any], int]]]] = []  # where it stood, what was rewound
+        self._places: dict[str, int] = {}  # id -> its place among what is live
+        self._beside: list[tuple[dict[str, Any], int]] = []  # headers, changes and what was replaced
+
+    def read(self, lines: list[dict[str, Any]], about: dict[str, Any]) -> Conversation:
+        for at, line in enumerate(lines):
+            change = line.get("$set")
+            if isinstance(change, dict) and isinstance(change.get("messages"), list):
+                self._drop(0)
+                for n, one in enumerate(change["messages"]):
+                    if isinstance(one, dict):
+                        self._put(str(one.get("id", f"{at}.{n}")), one, -1)
+            elif "$rewindTo" in line:
+                self._drop(self._places.get(str(line["$rewindTo"]), 0))
+            elif isinstance(line.get("id"), str) and isinstance(line.get("type"), str):
+                self._put(line["id"], line, at)
+                continue
+            self._beside.append((line, at))
+        return self._conversation(about)
+
+    def _drop(self, place: int) -> None:
+        if self._live[place:]:
+            self._dead.append((place, self._live[place:]))
+            for id, _, _ in self._live[place:]:
+                del self._places[id]
+            del self._live[place:]
+
+    def _put(self, id: str, record: dict[str, Any], at: int) -> None:
+        if id not in self._places:
+            self._places[id] = len(self._live)
+            self._live.append((id, record, at))
+            return
+        _, before, line = self._live[self._places[id]]
+        self._live[self._places[id]] = (id, record, at)
+        if line >= 0:
+            self._beside.append((before, line))
+
+    def _conversation(self, about: dict[str, Any]) -> Conversation:
+        entries: list[Entry] = []
+        order: list[int] = []
+        path: list[str] = []
+        for record, at in self._beside:
+            entries.append(self._aside(record, at))
+            order.append(at)
+        for _, record, at in self._live:
+            entries += self._placed(record, at, order, path[-1] if path else None)
+            path.append(entries[-1].id or "")
+        head = path[-1] if path else None
+        for place, dropped in self._dead:
+            parent = path[place - 1] if 0 < place <= len(path) else None
+            for _, record, at in dropped:
+                if at >= 0:
+                    entries += self._placed(record, at, order, parent)
+                    parent = entries[-1].id
+        models = [entry.message.model for entry in entries if isinstance(entry.message, AssistantMessage)]
+        named = next((model for model in reversed(models) if model), None)
+        model = ModelDescriptor(id=named, provider="google") if named else None
+        if not path:  # all of it was taken back
+            entries.append(Entry(message=CustomMessage("head", {"target": None}), extra={API: {MADE: True}}))  # type: ignore[arg-type]
+        return Conversation(entries=tuple(entries), head=head, model=model, extra={API: {**about, ORDER: order}})
+
+    def _placed(self, record: dict[str, Any], at: int, order: list[int], parent: str | None) -> list[Entry]:
+        """The entries of a record, which follow one another below its parent."""
+        kind = record.get("type")
+        out = []
+        for n, entry in enumerate(self._records.read(record, kind if isinstance(kind, str) else "record")):
+            id = f"line-{at + 1}.{n}" if at >= 0 else f"set-{record.get('id', '')}.{n}"
+            entry = replace(entry, id=id, parent_id=parent)
+            out.append(entry if at >= 0 else with_residual(entry, API, **{MADE: True}))
+            parent = id
+        if at >= 0:
+            order.append(at)
+        return out
+
+    def _aside(self, record: dict[str, Any], at: int) -> Entry:
+        """A line that is no message, or none any more, on its own beside the tree."""
+        id = f"aside-{at + 1}"
+        custom: Any = CustomMessage("record", {key: value for key, value in record.items() if key != "role"})
+        extra: dict[str, Any] = {RECORD: True, **({"role": record["role"]} if "role" in record else {})}
+        return Entry(message=custom, id=id, extra={API: extra})
 
 
 def _conversation(wire: list[Any], extra_fields: dict[str, Any], place: str) -> Conversation:
@@ -355,7 +464,11 @@ def encode(conversation: Conversation) -> Encoded:
         return Encoded(body, tuple(report.losses))
     if FILE not in extra_fields:
         raise Unsupported(API, f"a conversation of this format {_records.WHY}")
-    records, losses = _records_of().write(conversation)
+    written = tuple(entry for entry in conversation.entries if MADE not in entry.extra.get(API, {}))
+    records, losses = _records_of().write(replace(conversation, entries=written))
+    order = extra_fields.get(ORDER, ())
+    if len(order) == len(records):
+        records = [record for _, record in sorted(zip(order, records, strict=True), key=lambda pair: pair[0])]
     body = Lines(records) if extra_fields.get(LINE) else put_back({"messages": records}, extra_fields)
     return Encoded(body, tuple(losses))
 

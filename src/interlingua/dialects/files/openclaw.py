@@ -12,7 +12,7 @@ the way back; the message's `api` says whose it is.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -74,7 +74,7 @@ from ..residual import (
 )
 from ..targets import owner as owner_of
 from ..wire import FileFormat
-from .records import NO_CALL, is_null, lines_of
+from .records import NO_CALL, is_null, lines_of, milliseconds
 
 API = "openclaw"
 
@@ -88,6 +88,7 @@ STOP_REASONS = ("stop", "length", "toolUse", "error", "aborted")
 
 # Hints of ours in `extra[API]`.
 TREE = "~tree"  # of a conversation: its entries are wrapped
+TIMED = "~timed"  # of an entry: the time of its message, which only the entry has
 LINE = "~line"  # of an entry: not a message but another kind of line
 BARE = "~bare"  # of an entry: a message without its wrapper, among wrapped ones
 WRAPPED = "~wrapped"  # the reverse
@@ -616,7 +617,16 @@ def decode(data: Any) -> Conversation:
     entries: list[Entry] = []
     for at, line in enumerate(lines, offset):
         entries.append(_decode_line(line, at, tree, calls, entries[-1] if entries else None))
-    return Conversation(entries=tuple(entries), extra={API: extra_fields} if extra_fields else {})
+    return Conversation(
+        entries=tuple(entries), title=_title(entries), extra={API: extra_fields} if extra_fields else {}
+    )
+
+
+def _title(entries: Iterable[Entry]) -> str | None:
+    """The name that the last `session_info` gives; an empty one takes it back."""
+    infos: list[Any] = [e.message for e in entries if getattr(e.message, "role", "") == "session_info"]
+    names = [info.fields["name"] for info in infos if isinstance(info.fields.get("name"), str)]
+    return names[-1] or None if names else None
 
 
 def _decode_line(line: dict[str, Any], number: int, tree: bool, calls: _Calls, before: Entry | None) -> Entry:
@@ -648,7 +658,7 @@ def _decode_wrapped(line: dict[str, Any], tree: bool, calls: _Calls, before: Ent
     files; behind one without an id it can only do so without an id of its own.
     """
     message = line.get("message")
-    hints = {} if tree else {WRAPPED: True}
+    hints: dict[str, Any] = {} if tree else {WRAPPED: True}
     if isinstance(line.get("timestamp"), str):
         hints["timestamp"] = line["timestamp"]
     place = {"id": optional(line.get("id")), "parent_id": optional(line.get("parentId"))}
@@ -657,7 +667,10 @@ def _decode_wrapped(line: dict[str, Any], tree: bool, calls: _Calls, before: Ent
             {"id": place["id"], "parent_id": before.id} if before.id is not None else {"id": None, "parent_id": None}
         )
     if line["type"] == "message" and isinstance(message, dict) and isinstance(message.get("role"), str):
-        entry = Entry(message=decode_message(message, calls), **place)  # type: ignore[arg-type]
+        inner, moment = decode_message(message, calls), milliseconds(hints.get("timestamp"))
+        if moment is not None and getattr(inner, "timestamp", moment) is None and "timestamp" not in message:
+            inner, hints[TIMED] = replace(inner, timestamp=moment), moment  # type: ignore[type-var]
+        entry = Entry(message=inner, **place)  # type: ignore[arg-type]
         entry = with_residual(entry, API, **hints) if hints else entry
         return _kept(entry, {**line, "message": None}, {**_wrapper(entry), "message": None})
     fields = {key: value for key, value in line.items() if key not in ("type", "id", "parentId", "role")}
@@ -687,12 +700,12 @@ def _wrapper(entry: Entry) -> dict[str, Any]:
     return wire
 
 
-def _iso(milliseconds: int | None) -> str | None:
+def _iso(moment_ms: int | None) -> str | None:
     """The time of an entry, from that of its message: ISO 8601, where messages count milliseconds."""
-    if milliseconds is None:
+    if moment_ms is None:
         return None
     try:
-        moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+        moment = datetime.fromtimestamp(moment_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return None
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
@@ -719,6 +732,8 @@ def encode(conversation: Conversation) -> Encoded:
 def _encode_entry(entry: Entry, tree: bool, report: Reporter, calls: _Calls) -> dict[str, Any]:
     message: Any = entry.message
     extra_fields = entry.extra.get(API, {}) if entry.extra else {}
+    if TIMED in extra_fields and getattr(message, "timestamp", None) == extra_fields[TIMED]:
+        message = replace(message, timestamp=None)  # its entry has the time
     if extra_fields.get(LINE) and isinstance(message, CustomMessage):
         return put_back(_line(entry), extra_fields)
     if isinstance(message, CustomMessage):
@@ -748,6 +763,8 @@ def _report_rest(conversation: Conversation, report: Reporter) -> None:
 def _unreported(conversation: Conversation) -> Iterator[Loss]:
     """What the table says is lost, except what was packed."""
     packed = set(_executed(conversation))
+    if conversation.title == _title(conversation.entries):
+        packed.add("$.title")
     return (loss for loss in static_losses(conversation, FIELD_SUPPORT, API) if loss.path not in packed)
 
 
