@@ -24,6 +24,7 @@ COMMANDS = {
     "auth": "List, store, remove and check keys and logins.",
     "tools": "List, show, run or serve (MCP) the tools.",
     "canvas": "View, search, compare and continue conversations in the browser.",
+    "serve": "Serve any model to programs of any format, from one address.",
     "sessions": "List, show, import, export, fork, compact and clean up sessions.",
     "doctor": "Diagnose a session file, and repair it into a new one.",
     "worker": "Execute durable runs from a shared queue.",

@@ -66,7 +66,7 @@ def record_of(exchange: Exchange) -> dict[str, Any]:
         "attempts": exchange.attempts,
         "seconds": _since(exchange, exchange.finished),
         "first_byte": _since(exchange, exchange.first_byte),
-        "losses": len(exchange.losses) or None,
+        "losses": sum(loss.severity != "record" for loss in exchange.losses) or None,
         "cost": exchange.cost,
         "estimated": exchange.is_estimated or None,
         "aborted": exchange.is_aborted or None,

@@ -23,6 +23,9 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
+from ..connect.client import Client
+from ..connect.debug import DebugConnector
+from ..connect.registry import ConnectorRegistry
 from ..serving import redaction
 from ..sessions import Session, SessionBusy, SessionError, SessionNotFound, store_at
 from ..sessions.store import Store
@@ -41,6 +44,8 @@ from ..values.messages import (
 )
 from ..values.request import Context, Conversation, Request
 from .exchange import Exchange
+from .server import Gateway
+from .settings import Alias, Listen, Rule, Settings, Target
 from .settings_file import RecordingSettings, resolved_address
 
 SECRETS = frozenset({"private key", "key", "token", "password", "secret"})  # kinds of finds
@@ -391,3 +396,15 @@ class Replay:
         at = self._given.get(ids[-1], 0)
         self._given[ids[-1]] = at + 1
         return answers[min(at, len(answers) - 1)]
+
+
+def replay_gateway(answers: Replay, *, host: str = "127.0.0.1", port: int = 0) -> Gateway:
+    """A gateway that answers every model from recordings, and reaches no provider."""
+    connectors = ConnectorRegistry([DebugConnector(answers, provider="replay", label="Recordings")])
+    settings = Settings(
+        aliases=(Alias(name="recording", targets=(Target(model="replay/script"),), retries=0),),
+        rules=(Rule(model="*", to="recording"),),
+        open_models=False,
+        listen=Listen(host=host, port=port),
+    )
+    return Gateway(settings, client=Client(connectors=connectors))

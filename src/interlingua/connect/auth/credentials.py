@@ -412,7 +412,7 @@ _KNOWN_SHAPES = re.compile(
     r"|((?:[?&]|%3F|%26)(?:key|token|code|sig|signature|secret)(?:=|%3D))[^\s\"'&#<>]+"
     r"|(\bbearer\s{1,4})[\w.~+/=-]+"
     r"|(://)[^\s/@?#\"']+(?=@))"
-    r"|(?:\b|(?<=%[0-9A-Fa-f]{2}))(?:sk-|gsk_|xai-|hf_|gh[opsu]_|github_pat_|AIza|ya29\.)[\w.-]{12,}"
+    r"|(?:\b|(?<=%[0-9A-Fa-f]{2}))(?:il-(?=[\w-]{43})|sk-|gsk_|xai-|hf_|gh[opsu]_|github_pat_|AIza|ya29\.)[\w.-]{12,}"
 )
 _SHORTEST = 4  # a shorter secret would blank ordinary words
 

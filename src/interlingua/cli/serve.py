@@ -1,0 +1,625 @@
+"""`interlingua serve`: one address where programs of any format reach any model; keys, usage, checks, replays."""
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec.structs import replace
+from rich.table import Table
+from rich.text import Text
+
+from ..values.errors import InterlinguaError
+from ..values.places import home as default_home
+from . import output
+
+if TYPE_CHECKING:
+    from ..gateway.keys import ClientKeys
+    from ..gateway.ledger import Column
+    from ..gateway.service import Service
+    from ..gateway.settings_file import ServeSettings
+
+PORT = 8321
+HOME = click.option("--home", type=click.Path(path_type=Path, file_okay=False), help="The directory of Interlingua.")
+CONFIG = click.option(
+    "-c",
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The settings; default: gateway.toml in home.",
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+
+# Who reads which variable, and what it holds; `{url}` is the gateway's address.
+POINTERS = (
+    ("Anthropic SDKs, Claude Code", {"ANTHROPIC_BASE_URL": "{url}"}),
+    ("OpenAI SDKs, Codex", {"OPENAI_BASE_URL": "{url}/v1"}),
+    ("Google SDKs, Gemini CLI", {"GOOGLE_GEMINI_BASE_URL": "{url}"}),
+    ("AWS SDKs (Bedrock)", {"AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "{url}"}),
+    ("Ollama", {"OLLAMA_HOST": "{url}"}),
+)
+# Variables in which those programs look for a key. A program that the gateway starts gets the gateway's own in all.
+KEY_VARIABLES = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "AWS_BEARER_TOKEN_BEDROCK",
+    "OLLAMA_API_KEY",
+)
+
+
+class _Serve(click.Group):
+    """Runs `run`, unless the first argument is a command."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        given = args if args and args[0] in (*self.commands, "--help", "-h") else ["run", *args]
+        return super().parse_args(context, given)
+
+
+@click.group("serve", cls=_Serve)
+def command() -> None:
+    """Serve any model to programs of any format, from one address.
+
+    Without a command, `run`: interlingua serve [OPTIONS] [-- PROGRAM [ARGUMENTS]…]. With a program, the gateway runs as
+    long as the program, which is pointed at it: interlingua serve -- claude
+    """
+
+
+# --- run -------------------------------------------------------------------------------------------------------------
+
+
+@command.command("run", context_settings={"ignore_unknown_options": False})
+@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM [ARGUMENTS]…]")
+@CONFIG
+@click.option("--host", help="The address to listen on, default 127.0.0.1; other than local needs keys.")
+@click.option("--port", type=click.IntRange(0, 65535), help=f"The port, default {PORT}; 0 takes any that is free.")
+@click.option("--unix", type=click.Path(path_type=Path), help="Listen on a Unix socket at this path.")
+@click.option("--tls-cert", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="The certificate (PEM).")
+@click.option("--tls-key", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Its key (PEM).")
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes that serve.")
+@click.option("--record/--no-record", default=None, help="Keep the traffic as sessions.")
+@click.option("--access-log", metavar="FILE|-", help="One JSON line per request.")
+@click.option(
+    "--drain", type=click.FloatRange(0), default=30.0, show_default=True, help="Seconds to end open requests."
+)
+@click.option("--metrics-folder", type=click.Path(path_type=Path), hidden=True)
+@click.option("--worker", is_flag=True, hidden=True)
+@HOME
+def run(
+    program: tuple[str, ...],
+    config: Path | None,
+    workers: int,
+    drain: float,
+    metrics_folder: Path | None,
+    worker: bool,
+    home: Path | None,
+    **given: Any,
+) -> None:
+    """Listen, and serve. Prints how to point SDKs and programs at it."""
+    folder = _home(home)
+    config = config or (folder / "gateway.toml" if (folder / "gateway.toml").exists() else None)
+    settings = _settings(config, given, is_private=bool(program), reuse_port=worker)
+    if home is not None:
+        os.environ["INTERLINGUA_HOME"] = str(folder)
+    if workers > 1 and not worker:
+        if program:
+            raise click.UsageError("a program is served by one worker; leave out --workers")
+        sys.exit(_Workers(workers, settings, drain).run())
+
+    def made() -> "Service":
+        from ..gateway.service import Service
+
+        return Service(settings, folder / "gateway", config=config, metrics_folder=metrics_folder)
+
+    code = _run(lambda: _serve(made, program, drain, is_quiet=worker))
+    if code:
+        sys.exit(code)
+
+
+def _home(home: Path | None) -> Path:
+    return home.expanduser().absolute() if home is not None else default_home()
+
+
+def _settings(
+    config: Path | None, given: dict[str, Any], *, is_private: bool, reuse_port: bool = False
+) -> "ServeSettings":
+    """The file's settings, with what the command line says."""
+    from ..gateway.settings_file import ServeSettings, load_settings
+
+    settings = load_settings(config) if config is not None else ServeSettings()
+    listen: dict[str, Any] = {"reuse_port": reuse_port}
+    listen |= {name: given[name] for name in ("host", "port") if given.get(name) is not None}
+    listen |= {name: str(given[name]) for name in ("unix", "tls_cert", "tls_key") if given.get(name) is not None}
+    if is_private:
+        listen = {"host": "127.0.0.1", "port": 0, "unix": None} | listen
+    settings = replace(settings, gateway=replace(settings.gateway, listen=replace(settings.gateway.listen, **listen)))
+    if given.get("record") is not None:
+        settings = replace(settings, recording=replace(settings.recording, enabled=given["record"]))
+    if given.get("access_log") is not None:
+        settings = replace(settings, log=replace(settings.log, access=given["access_log"]))
+    return settings
+
+
+def _run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Runs on uvloop, where it is installed."""
+    try:
+        from uvloop import new_event_loop  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        new_event_loop = None
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(main())
+
+
+async def _serve(made: "Callable[[], Service]", program: Sequence[str], drain: float, *, is_quiet: bool) -> int:
+    from ..serving.listener import until_signalled
+
+    service = made()
+    reloading: set[asyncio.Task[bool]] = set()
+
+    def reload() -> None:
+        reloading.add(asyncio.ensure_future(service.reload()))
+
+    if hasattr(signal, "SIGHUP"):
+        with contextlib.suppress(NotImplementedError, ValueError):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+    async with until_signalled() as stop:
+        try:
+            await service.start()
+            if program:
+                return await _accompany(service, program)
+            if not is_quiet:
+                _print_pointers(service)
+            await stop.wait()
+            if not is_quiet:
+                click.echo("draining…", err=True)
+            await service.drain(drain)
+        finally:
+            await service.stop()
+    return 0
+
+
+def _print_pointers(service: "Service") -> None:
+    url = service.gateway.url
+    click.echo(url)
+    out = output.console(err=True)
+    names = [name for name in service.gateway.models() if not name.partition("/")[0].endswith("debug")]
+    providers = list(dict.fromkeys(name.partition("/")[0] for name in names if "/" in name))
+    found = (
+        f"{len(names)} models ({', '.join(providers)})" if names else "no keys found; set one, or use interlingua auth"
+    )
+    out.print(Text(f"models: {found}; always debug/… (offline)"))
+    if not url.startswith("unix:"):
+        table = Table(box=None, show_header=False)
+        for who, variables in POINTERS:
+            for name, value in variables.items():
+                table.add_row(Text(who), Text(f"{name}={value.format(url=url)}"))
+        out.print(table)
+        out.print(Text("or start a program with it: interlingua serve -- claude", "dim"))
+    if not service.keys.has_any():
+        out.print(Text("no keys: whoever is on this machine may use it (interlingua serve keys add NAME)", "dim"))
+    sys.stdout.flush()
+
+
+# --- a program -------------------------------------------------------------------------------------------------------
+
+
+def program_environment(url: str, secret: str, environment: dict[str, str]) -> dict[str, str]:
+    """The environment of a program that shall use the gateway: its address, and its key in place of the providers'."""
+    addresses = {name: value.format(url=url) for _, variables in POINTERS for name, value in variables.items()}
+    return {**environment, **addresses, **dict.fromkeys(KEY_VARIABLES, secret), "NO_PROXY": _no_proxy(environment)}
+
+
+def _no_proxy(environment: dict[str, str]) -> str:
+    given = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
+    return ",".join(filter(None, [given, "127.0.0.1", "localhost"]))
+
+
+def program_arguments(program: Sequence[str], url: str) -> list[str]:
+    """The command line of a program; Codex takes the address of a provider from its settings, not from a variable."""
+    if Path(program[0]).name != "codex":
+        return list(program)
+    provider = f'{{name="Interlingua",base_url="{url}/v1",wire_api="responses",env_key="OPENAI_API_KEY"}}'
+    options = ["-c", 'model_provider="interlingua"', "-c", f"model_providers.interlingua={provider}"]
+    return [program[0], *options, *program[1:]]
+
+
+async def _accompany(service: "Service", program: Sequence[str]) -> int:
+    """Runs a program that is pointed at the gateway, to its end; its exit code."""
+    if shutil.which(program[0]) is None:
+        raise InterlinguaError(f"no program {program[0]!r} on PATH; install it, or give its path")
+    url, secret = service.gateway.url, service.keys.own_secret()
+    environment = program_environment(url, secret, dict(os.environ))
+    if Path(program[0]).name == "claude":  # with a key of its own it would ask the user whether to use it
+        environment.pop("ANTHROPIC_API_KEY")
+    process = await asyncio.create_subprocess_exec(*program_arguments(program, url), env=environment)
+    try:
+        return await process.wait()
+    except asyncio.CancelledError:
+        process.terminate()
+        raise
+
+
+# --- workers ---------------------------------------------------------------------------------------------------------
+
+
+class _Workers:
+    """Several processes on one port. The kernel shares out the connections; one that ends is started again."""
+
+    def __init__(self, count: int, settings: "ServeSettings", drain: float) -> None:
+        listen = settings.gateway.listen
+        if listen.unix is not None or not hasattr(socket, "SO_REUSEPORT"):
+            raise InterlinguaError("workers need a port that they can share; leave out --unix, or use one worker")
+        self._count = count
+        self._drain = drain
+        self._host = listen.host
+        # Bound and never listened to: it keeps the port for this user's processes.
+        self._socket = socket.socket(socket.AF_INET6 if ":" in listen.host else socket.AF_INET)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        try:
+            self._socket.bind((listen.host, listen.port))
+        except OSError as error:
+            raise InterlinguaError(
+                f"cannot listen on {listen.host}:{listen.port}: {error.strerror}; choose another port"
+            ) from None
+        self._port = self._socket.getsockname()[1]
+        self._scheme = "https" if listen.tls_cert is not None else "http"
+        self._processes: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
+        self._is_stopping = False
+
+    def run(self) -> int:
+        with tempfile.TemporaryDirectory(prefix="interlingua-workers-") as folder:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, self._forward)
+            for at in range(self._count):
+                self._start(at, folder)
+            if self._is_listening():
+                host = f"[{self._host}]" if ":" in self._host else self._host
+                click.echo(f"{self._scheme}://{host}:{self._port}")
+                sys.stdout.flush()
+            return self._keep(folder)
+
+    def _is_listening(self) -> bool:
+        """Waits for the first worker; False where one ended instead."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)
+        while all(process.poll() is None for process, _ in self._processes.values()):
+            with contextlib.suppress(OSError), socket.create_connection((host, self._port), 1):
+                return True
+            time.sleep(0.05)
+        return False
+
+    def _start(self, at: int, folder: str) -> None:
+        arguments = [sys.executable, "-c", "from interlingua.cli import main; main()", *_without_workers(sys.argv[1:])]
+        options = ["--worker", "--metrics-folder", folder, "--port", str(self._port)]
+        place = arguments.index("serve") + 1
+        if arguments[place : place + 1] == ["run"]:
+            place += 1
+        self._processes[at] = (
+            subprocess.Popen([*arguments[:place], "run", *options, *arguments[place:]]),
+            time.monotonic(),
+        )
+
+    def _keep(self, folder: str) -> int:
+        """Until all have ended after a signal. One that cannot even start ends them all."""
+        while self._processes:
+            for at, (process, started) in list(self._processes.items()):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    code = process.wait(0.1)
+                    del self._processes[at]
+                    if self._is_stopping:
+                        continue
+                    if code and time.monotonic() - started < 2:
+                        self._forward(signal.SIGTERM)
+                        return self._keep(folder) or code
+                    self._start(at, folder)
+        return 0
+
+    def _forward(self, number: int, _: Any = None) -> None:
+        self._is_stopping = self._is_stopping or number != signal.SIGHUP
+        for process, _started in self._processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
+
+
+def _without_workers(arguments: list[str]) -> list[str]:
+    """The command line for one worker: the parent decides on their number and port."""
+    kept, skip = [], False
+    for argument in arguments:
+        if skip:
+            skip = False
+        elif argument in ("--workers", "--port"):
+            skip = True
+        elif not argument.startswith(("--workers=", "--port=")):
+            kept.append(argument)
+    return kept
+
+
+# --- check, usage, replay --------------------------------------------------------------------------------------------
+
+
+@command.command("check")
+@CONFIG
+@JSON
+@HOME
+def check(config: Path | None, as_json: bool, home: Path | None) -> None:
+    """Check the settings: every alias, its price and fallbacks, and what is lost between formats."""
+    from ..gateway.checking import check_settings
+    from ..gateway.settings_file import load_settings, resolved_address
+
+    path = config or _home(home) / "gateway.toml"
+    settings = load_settings(path)
+    for address in (settings.state.limits, settings.state.ledger, settings.recording.store, settings.log.metrics_token):
+        if address is not None:
+            resolved_address(address)
+    found = asyncio.run(check_settings(settings.gateway))
+    if as_json:
+        import msgspec
+
+        output.say_json([msgspec.to_builtins(report) for report in found])
+    else:
+        table = Table(box=None)
+        for title in ("alias", "target", "role", "format", "context", "price", "problem"):
+            table.add_column(title)
+        for report in found:
+            table.add_row(
+                Text(report.alias),
+                Text(report.target),
+                report.role,
+                report.wire or "?",
+                f"{report.context_window:,}" if report.context_window else "?",
+                "known" if report.has_price else "unknown",
+                Text(report.problem or "", "red"),
+            )
+        output.console().print(table)
+        for report in found:
+            for wire, fields in report.losses.items():
+                output.console().print(Text(f"{report.target}: from {wire} loses {', '.join(fields)}", "dim"))
+    if any(report.problem for report in found):
+        raise InterlinguaError(f"{path}: {sum(report.problem is not None for report in found)} targets cannot be used")
+
+
+@command.command("usage")
+@click.option("--by", default="day,key,model", show_default=True, help="Columns: day, key, model.")
+@click.option("--since", metavar="DAY", help="The first day, as 2026-01-31.")
+@click.option("--until", metavar="DAY", help="The last day.")
+@click.option("--key", help="Only this key.")
+@click.option("--model", help="Only this model (provider/model).")
+@CONFIG
+@JSON
+@HOME
+def usage(
+    by: str,
+    since: str | None,
+    until: str | None,
+    key: str | None,
+    model: str | None,
+    config: Path | None,
+    as_json: bool,
+    home: Path | None,
+) -> None:
+    """Show what was used and what it cost, by day, key and model."""
+    from ..gateway.ledger import COLUMNS, Ledger
+    from ..gateway.settings_file import resolved_address
+
+    columns: list[Any] = [name.strip() for name in by.split(",") if name.strip()]
+    for name in columns:
+        if name not in COLUMNS:
+            raise click.UsageError(f"unknown column {name!r}; choose from {', '.join(COLUMNS)}")
+    for day in (since, until):
+        if day is not None and not re.fullmatch(r"\d{4}-\d{2}-\d{2}", day):
+            raise click.UsageError(f"{day!r} is no day; write it as 2026-01-31")
+    folder = _home(home)
+    config = config or (folder / "gateway.toml" if (folder / "gateway.toml").exists() else None)
+    address = _settings(config, {}, is_private=False).state.ledger
+
+    async def rows() -> list[Any]:
+        ledger = Ledger(resolved_address(address) if address else f"sqlite:{folder / 'gateway' / 'gateway.db'}")
+        try:
+            return await ledger.usage(columns, since=since, until=until, key=key, model=model)
+        finally:
+            await ledger.close()
+
+    _show_usage(asyncio.run(rows()), columns, as_json)
+
+
+def _show_usage(rows: list[Any], columns: "list[Column]", as_json: bool) -> None:
+    if as_json:
+        import msgspec
+
+        output.say_json([msgspec.to_builtins(row) for row in rows])
+        return
+    if not rows:
+        output.console().print("nothing was used")
+        return
+    table = Table(box=None)
+    for column in columns:
+        table.add_column(column)
+    numbers = ("calls", "errors", "input", "output", "cache_read", "cache_write", "cost")
+    for title in numbers:
+        table.add_column(title.replace("_", " "), justify="right")
+    table.add_column("")
+    for row in rows:
+        notes = [f"{getattr(row, name)} {name}" for name in ("unpriced", "estimated", "aborted") if getattr(row, name)]
+        cells = [f"${row.cost:,.4f}" if name == "cost" else f"{getattr(row, name):,}" for name in numbers]
+        table.add_row(*(Text(str(getattr(row, column))) for column in columns), *cells, Text(", ".join(notes), "dim"))
+    output.console().print(table)
+
+
+@command.command("replay")
+@click.argument("sessions", nargs=-1, metavar="[SESSION…]")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="The port.")
+@click.option("--store", help="sqlite:FILE or postgresql://… in place of files.")
+@click.option("--agent", default="gateway", show_default=True, help="Whose sessions: recordings are the gateway's.")
+@HOME
+def replay(sessions: tuple[str, ...], port: int, store: str | None, agent: str, home: Path | None) -> None:
+    """Answer from recordings, offline: the same requests get the same answers, in any format.
+
+    Without SESSION, from all recorded sessions.
+    """
+    _run(lambda: _replay(sessions, port, store, agent, home))
+
+
+async def _replay(ids: tuple[str, ...], port: int, store: str | None, agent: str, home: Path | None) -> int:
+    from ..gateway.recording import Replay, replay_gateway
+    from ..serving.listener import until_signalled
+    from ..sessions import Session, store_at
+
+    place = store_at(store, _home(home) if store is None else None)
+    opened: list[Session] = []
+    try:
+        for id in ids or [info.id for info in place.sessions(agent)]:
+            opened += [Session.open(id, agent=agent, store=place, create=False, read_only=True)]
+        answers = await asyncio.to_thread(Replay, opened)
+    finally:
+        for session in opened:
+            session.close()
+    if not len(answers):
+        raise InterlinguaError("nothing is recorded; record with: interlingua serve --record")
+    async with until_signalled() as stop, replay_gateway(answers, port=port) as gateway:
+        click.echo(gateway.url)
+        click.echo(f"{len(answers)} recorded answers", err=True)
+        sys.stdout.flush()
+        await stop.wait()
+    return 0
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+@command.group("keys")
+def keys() -> None:
+    """Add, list, rotate and revoke the keys of the gateway's clients.
+
+    A client sends its key where it would send the provider's. With at least one key, `--host` may be an address that
+    other machines can reach.
+    """
+
+
+def _keys(home: Path | None, config: Path | None) -> "ClientKeys":
+    from ..gateway.keys import ClientKeys
+
+    folder = _home(home)
+    config = config or (folder / "gateway.toml" if (folder / "gateway.toml").exists() else None)
+    own = _settings(config, {}, is_private=False).state.keys
+    return ClientKeys(Path(own).expanduser() if own is not None else folder / "gateway" / "keys.json")
+
+
+@keys.command("add")
+@click.argument("name")
+@click.option("--model", "models", multiple=True, help="An alias or provider/model pattern it may use; default: all.")
+@click.option("--losses", type=click.Choice(["any", "minor", "none"]), default="any", help="What conversion may lose.")
+@click.option("--rpm", type=click.IntRange(1), help="Requests a minute.")
+@click.option("--tpm", type=click.IntRange(1), help="Tokens a minute.")
+@click.option("--concurrency", type=click.IntRange(1), help="Open requests.")
+@click.option("--budget", type=click.FloatRange(0), help="Dollars, in a --period.")
+@click.option("--period", type=click.Choice(["day", "month", "total"]), default="total", help="Of the budget.")
+@click.option("--expires", metavar="WHEN", help="A duration (90d, 12h) or a date (2027-01-31, UTC).")
+@click.option("--passthrough", is_flag=True, help="May use paths that are only passed on, such as embeddings.")
+@CONFIG
+@HOME
+def add_key(
+    name: str,
+    models: tuple[str, ...],
+    losses: Any,
+    rpm: int | None,
+    tpm: int | None,
+    concurrency: int | None,
+    budget: float | None,
+    period: Any,
+    expires: str | None,
+    passthrough: bool,
+    config: Path | None,
+    home: Path | None,
+) -> None:
+    """Create a key and print it, once: only its digest is stored."""
+    from ..gateway.exchange import ClientKey
+
+    made = ClientKey(
+        name=name,
+        models=models or None,
+        max_losses=losses,
+        requests_per_minute=rpm,
+        tokens_per_minute=tpm,
+        concurrency=concurrency,
+        budget=budget,
+        budget_period=period,
+        expires=None if expires is None else _end(expires),
+        passthrough=passthrough,
+    )
+    click.echo(_keys(home, config).add(made))
+
+
+def _end(given: str) -> float:
+    """The time that a duration or a date names, in seconds since 1970."""
+    duration = re.fullmatch(r"(\d{1,6})([smhdw])", given)
+    if duration is not None:
+        return time.time() + int(duration[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}[duration[2]]
+    try:
+        found = datetime.fromisoformat(given)
+    except ValueError:
+        raise click.UsageError(f"{given!r} is no time; write 90d, 12h or 2027-01-31") from None
+    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+
+
+@keys.command("list")
+@CONFIG
+@JSON
+@HOME
+def list_keys(config: Path | None, as_json: bool, home: Path | None) -> None:
+    """List the keys with their limits; the keys themselves are not stored."""
+    import msgspec
+
+    found = _keys(home, config).keys()
+    if as_json:
+        output.say_json([{**msgspec.to_builtins(key.client), "created": int(key.created * 1000)} for key in found])
+        return
+    if not found:
+        output.console().print("no keys")
+        return
+    table = Table(box=None)
+    for title in ("name", "models", "losses", "rpm", "tpm", "open", "budget", "expires"):
+        table.add_column(title)
+    for key in found:
+        client = key.client
+        numbers = (client.requests_per_minute, client.tokens_per_minute, client.concurrency)
+        table.add_row(
+            Text(client.name),
+            Text(", ".join(client.models) if client.models is not None else "all"),
+            client.max_losses,
+            *("" if number is None else f"{number:,}" for number in numbers),
+            "" if client.budget is None else f"${client.budget:,.2f} {client.budget_period}",
+            "" if client.expires is None else time.strftime("%Y-%m-%d %H:%M", time.gmtime(client.expires)),
+        )
+    output.console().print(table)
+
+
+@keys.command("rotate")
+@click.argument("name")
+@click.option("--grace", default="0s", help="How long the former key stays good (1h).")
+@CONFIG
+@HOME
+def rotate_key(name: str, grace: str, config: Path | None, home: Path | None) -> None:
+    """Replace a key by a new one with the same limits, and print it once."""
+    click.echo(_keys(home, config).rotate(name, grace=max(0.0, _end(grace) - time.time())))
+
+
+@keys.command("revoke")
+@click.argument("name")
+@CONFIG
+@HOME
+def revoke_key(name: str, config: Path | None, home: Path | None) -> None:
+    """Revoke a key: it is refused from the next request on."""
+    if not _keys(home, config).remove(name):
+        raise InterlinguaError(f"no key {name!r}; see: interlingua serve keys list")

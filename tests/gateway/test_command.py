@@ -1,0 +1,189 @@
+"""`interlingua serve` as people run it: processes with signals, a program that is pointed at it, keys and usage."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gateway.stores import used
+from interlingua.cli.serve import POINTERS, command, program_arguments, program_environment
+from interlingua.gateway.exchange import ClientKey
+from interlingua.gateway.keys import ClientKeys
+from interlingua.gateway.ledger import Ledger
+
+MAIN = [sys.executable, "-c", "from interlingua.cli import main; main()", "serve"]
+
+
+def invoke(home: Path, *arguments: str) -> Any:
+    return CliRunner().invoke(command, [*arguments, "--home", str(home)])
+
+
+@contextlib.contextmanager
+def running(home: Path, *arguments: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    process = subprocess.Popen(
+        [*MAIN, *arguments, "--home", str(home)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        yield process.stdout.readline().strip(), process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def post(url: str, key: str = "x") -> dict[str, Any]:
+    body = {"model": "debug/echo", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+    request = urllib.request.Request(f"{url}/v1/messages", json.dumps(body).encode(), {"x-api-key": key})
+    with urllib.request.urlopen(request, timeout=20) as reply:
+        found: dict[str, Any] = json.loads(reply.read())
+        return found
+
+
+def test_keys_are_added_listed_rotated_and_revoked(tmp_path: Path) -> None:
+    """The secret is printed once, and listed never."""
+    limits = ["--rpm", "5", "--budget", "2.5", "--period", "day", "--model", "debug/*", "--expires", "90d"]
+    secret = invoke(tmp_path, "keys", "add", "ci", *limits).output.strip()
+    keys = ClientKeys(tmp_path / "gateway" / "keys.json")
+    found = keys.identify(secret)
+    assert (5, 2.5, "day", ("debug/*",)) == (found.requests_per_minute, found.budget, found.budget_period, found.models)
+    listed = invoke(tmp_path, "keys", "list").output
+    assert "ci" in listed and "$2.50 day" in listed and secret not in listed
+    (plain,) = json.loads(invoke(tmp_path, "keys", "list", "--json").output)
+    assert 5 == plain["requests_per_minute"] and "digest" not in plain
+    fresh = invoke(tmp_path, "keys", "rotate", "ci", "--grace", "1h").output.strip()
+    assert "ci" == keys.identify(fresh).name == keys.identify(secret).name
+    assert 0 == invoke(tmp_path, "keys", "revoke", "ci").exit_code
+    assert "no key 'ci'" in str(invoke(tmp_path, "keys", "revoke", "ci").exception)
+    assert 2 == invoke(tmp_path, "keys", "add", "x", "--expires", "soon").exit_code
+
+
+def test_usage_is_a_table_or_json(tmp_path: Path) -> None:
+    """By the columns that are asked for."""
+
+    async def fill() -> None:
+        ledger = Ledger(f"sqlite:{tmp_path / 'gateway' / 'gateway.db'}")
+        await ledger.observe(used(ClientKey(name="ci"), "a", 0.125))
+        await ledger.observe(used(ClientKey(name="ci"), "b", None, is_aborted=True))
+        await ledger.close()
+
+    asyncio.run(fill())
+    table = invoke(tmp_path, "usage", "--by", "key").output
+    assert "ci" in table and "$0.1250" in table and "1 unpriced, 1 aborted" in table
+    (row,) = json.loads(invoke(tmp_path, "usage", "--by", "key,model", "--json").output)
+    assert ("ci", "debug/test-model", 2, 0.125) == (row["key"], row["model"], row["calls"], row["cost"])
+    assert "nothing was used" in invoke(tmp_path, "usage", "--since", "2999-01-01").output
+    assert 2 == invoke(tmp_path, "usage", "--by", "hour").exit_code
+    assert 2 == invoke(tmp_path, "usage", "--since", "yesterday").exit_code
+
+
+def test_check_reports_and_fails_for_what_cannot_be_used(tmp_path: Path) -> None:
+    """Each target with its price; a wrong one is named and the exit code is not zero."""
+    (tmp_path / "gateway.toml").write_text("[aliases]\na = 'debug/echo'\n")
+    good = invoke(tmp_path, "check", "--json")
+    assert 0 == good.exit_code and "debug/echo" == json.loads(good.output)[0]["target"]
+    (tmp_path / "gateway.toml").write_text("[aliases]\na = 'nowhere/x'\nb = 'debug/echo'\n")
+    bad = invoke(tmp_path, "check")
+    assert "1 targets cannot be used" in str(bad.exception) and "debug/echo" in bad.output
+
+
+def test_with_no_configuration_it_serves_and_tells_how_to_use_it(tmp_path: Path) -> None:
+    """Address first, then each SDK's variable; SIGTERM ends it with exit code 0."""
+    with running(tmp_path, "--port", "0") as (url, process):
+        assert url.startswith("http://127.0.0.1:")
+        assert "hi" in post(url)["content"][0]["text"]
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=30)
+        assert 0 == process.returncode
+    for _, variables in POINTERS:
+        for name in variables:
+            assert f"{name}={url}" in told
+    assert "debug/…" in told
+
+
+def test_two_workers_serve_one_port_and_end_together(tmp_path: Path) -> None:
+    """They share keys and ledger; the address is printed when it answers."""
+    with running(tmp_path, "--port", "0", "--workers", "2") as (url, process):
+        for _ in range(10):
+            post(url)
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(timeout=60)
+    (row,) = json.loads(invoke(tmp_path, "usage", "--by", "model", "--json").output)
+    assert 10 == row["calls"]
+
+
+PROGRAM = """
+import json, os, sys, urllib.request
+body = {"model": "debug/echo", "messages": [{"role": "user", "content": "from a program"}]}
+request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(body).encode(),
+                                 {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]})
+print(json.loads(urllib.request.urlopen(request).read())["choices"][0]["message"]["content"])
+print(os.environ["ANTHROPIC_BASE_URL"])
+sys.exit(7)
+"""
+
+
+def test_a_program_is_started_and_pointed_at_the_gateway(tmp_path: Path) -> None:
+    """It needs no settings, also where the gateway has keys; its exit code is the command's."""
+    ClientKeys(tmp_path / "gateway" / "keys.json").add(ClientKey(name="other"))
+    done = subprocess.run(
+        [*MAIN, "--home", str(tmp_path), "--", sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "OPENAI_API_KEY": "sk-the-users-own-key-0123456789"},
+    )
+    assert 7 == done.returncode, done.stderr
+    assert "from a program" in done.stdout and "http://127.0.0.1:" in done.stdout
+
+
+def test_the_program_gets_no_key_of_a_provider() -> None:
+    """What the gateway uses stays with the gateway."""
+    made = program_environment("http://x", "il-own", {"ANTHROPIC_API_KEY": "real", "HOME": "/h"})
+    assert "real" not in made.values()
+    assert ("http://x/v1", "il-own", "/h") == (made["OPENAI_BASE_URL"], made["OPENAI_API_KEY"], made["HOME"])
+    assert 'base_url="http://x/v1"' in program_arguments(["codex", "exec"], "http://x")[4]
+    assert ["claude", "-p"] == program_arguments(["claude", "-p"], "http://x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--config", "/nonexistent.toml"], "no such file"),
+        (["--host", "0.0.0.0"], "make one first"),
+        (["--", "no-such-program-here"], "no program"),
+        (["replay"], "nothing is recorded"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
+    """Exit code 1, no traceback, with the remedy."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    given = [*arguments[:at], "--home", str(tmp_path), *arguments[at:]]
+    done = subprocess.run([*MAIN, *given], capture_output=True, text=True, timeout=60)
+    assert 1 == done.returncode
+    assert message in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    """With the remedy."""
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [*MAIN, "--home", str(tmp_path), "--port", str(port)], capture_output=True, text=True, timeout=60
+        )
+    assert 1 == done.returncode and f"127.0.0.1:{port}" in done.stderr and "choose another port" in done.stderr

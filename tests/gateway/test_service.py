@@ -1,0 +1,304 @@
+"""The gateway as it is run: keys at the door, numbers, health, reload and drain that cut no stream, TLS, sockets."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import trustme
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client.parser import text_string_to_metric_families
+
+from interlingua.connect import telemetry
+from interlingua.connect.client import Client
+from interlingua.connect.debug import DebugConnector
+from interlingua.connect.registry import ConnectorRegistry
+from interlingua.gateway.exchange import ClientKey
+from interlingua.gateway.keys import ClientKeys
+from interlingua.gateway.metrics import Metrics
+from interlingua.gateway.recording import Replay, replay_gateway
+from interlingua.gateway.service import Service
+from interlingua.gateway.settings import Listen, Settings
+from interlingua.gateway.settings_file import LogSettings, RecordingSettings, ServeSettings, load_settings
+from interlingua.gateway.state import StateError
+from interlingua.sessions import Session, store_at
+from interlingua.values.errors import InterlinguaError
+
+BODY = {"model": "debug/echo", "max_tokens": 64, "messages": [{"role": "user", "content": "hello"}]}
+
+
+@contextlib.asynccontextmanager
+async def serving(folder: Path, settings: ServeSettings | None = None, **given: Any) -> AsyncIterator[Service]:
+    settings = settings or ServeSettings(gateway=Settings(listen=Listen(port=0)))
+    async with Service(settings, folder, **given) as service:
+        yield service
+
+
+async def ask(service: Service, key: str | None = None, path: str = "/v1/messages", **body: Any) -> tuple[int, Any]:
+    headers = {"x-api-key": key} if key is not None else {}
+    async with (
+        aiohttp.ClientSession() as client,
+        client.post(service.gateway.url + path, json={**BODY, **body}, headers=headers) as reply,
+    ):
+        return reply.status, await reply.json(content_type=None)
+
+
+async def get(service: Service, path: str, **headers: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as client, client.get(service.gateway.url + path, headers=headers) as reply:
+        return reply.status, await reply.text()
+
+
+class Slow:
+    """A model whose answer goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+        self.go = asyncio.Event()
+
+    def client(self) -> Client:
+        return Client(connectors=ConnectorRegistry([DebugConnector(), _Waiting(self)]))
+
+
+class _Waiting(DebugConnector):
+    def __init__(self, slow: Slow) -> None:
+        super().__init__(["the end"], provider="slow")
+        self._slow = slow
+
+    def stream(self, model: Any, context: Any, options: Any = None) -> Any:
+        inner = super().stream(model, context, options)
+
+        async def events() -> AsyncIterator[Any]:
+            self._slow.began.set()
+            await self._slow.go.wait()
+            async for event in inner:
+                yield event
+
+        return events()
+
+
+async def test_without_keys_it_listens_on_this_machine_alone(tmp_path: Path) -> None:
+    """Another address needs a key first; the message says how to make one."""
+    settings = ServeSettings(gateway=Settings(listen=Listen(host="0.0.0.0", port=0)))
+    with pytest.raises(InterlinguaError, match="serve keys add"):
+        Service(settings, tmp_path)
+    secret = ClientKeys(tmp_path / "keys.json").add(ClientKey(name="ci"))
+    async with serving(tmp_path, settings) as service:
+        url = service.gateway.url.replace("0.0.0.0", "127.0.0.1")
+        async with aiohttp.ClientSession() as client:
+            async with client.post(f"{url}/v1/messages", json=BODY) as reply:
+                assert 401 == reply.status
+            async with client.post(f"{url}/v1/messages", json=BODY, headers={"x-api-key": secret}) as reply:
+                assert 200 == reply.status
+
+
+async def test_limits_hold_at_the_door_and_clients_are_told_in_their_own_form(tmp_path: Path) -> None:
+    """One request a minute: the second gets its wire's error with the time to wait; the ledger has one call."""
+    async with serving(tmp_path) as service:
+        secret = service.keys.add(ClientKey(name="ci", requests_per_minute=1))
+        assert 200 == (await ask(service, secret))[0]
+        status, body = await ask(service, secret)
+        assert (429, "rate_limit_error") == (status, body["error"]["type"])
+        assert [("ci", "debug/echo", 1)] == [(row.key, row.model, row.calls) for row in await service.ledger.usage()]
+
+
+async def test_a_key_that_is_revoked_is_refused_with_the_next_request(tmp_path: Path) -> None:
+    """No restart is needed."""
+    async with serving(tmp_path) as service:
+        secret = service.keys.add(ClientKey(name="ci"))
+        assert 200 == (await ask(service, secret))[0]
+        service.keys.remove("ci")
+        assert 401 == (await ask(service, secret))[0]
+        assert 401 == (await ask(service))[0]
+
+
+async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
+    """Its own parser accepts them; requests, tokens and times are counted; names are escaped."""
+    async with serving(tmp_path) as service:
+        secret = service.keys.add(ClientKey(name='od"d\\name'))
+        await ask(service, secret)
+        await ask(service, "wrong")
+        status, text = await get(service, "/metrics")
+        assert 200 == status
+        found = {family.name: family for family in text_string_to_metric_families(text)}
+        requests = found["interlingua_gateway_requests"].samples
+        assert {('od"d\\name', "200", 1.0), ("local", "401", 1.0)} == {
+            (sample.labels["key"], sample.labels["status"], sample.value) for sample in requests
+        }
+        buckets = [s for s in found["interlingua_gateway_request_seconds"].samples if s.name.endswith("_bucket")]
+        assert sorted(s.value for s in buckets) == [s.value for s in buckets]
+        assert "+Inf" == buckets[-1].labels["le"]
+        assert secret not in text
+
+
+async def test_metrics_are_for_who_runs_the_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not through a proxy; with a token, only with the token."""
+    async with serving(tmp_path) as service:
+        assert 403 == (await get(service, "/metrics", **{"X-Forwarded-For": "1.2.3.4"}))[0]
+    monkeypatch.setenv("METRICS", "let-me-see")
+    settings = ServeSettings(gateway=Settings(listen=Listen(port=0)), log=LogSettings(metrics_token="env:METRICS"))
+    async with serving(tmp_path, settings) as service:
+        assert 403 == (await get(service, "/metrics"))[0]
+        assert 200 == (await get(service, "/metrics", Authorization="Bearer let-me-see"))[0]
+
+
+async def test_workers_add_up_their_numbers(tmp_path: Path) -> None:
+    """Whichever worker is asked tells the sum."""
+    from gateway.stores import used
+
+    one, other = Metrics(folder=tmp_path), Metrics(folder=tmp_path)
+    other._file = tmp_path / "worker-other.metrics"
+    for number, metrics in enumerate((one, other, other)):
+        await metrics.observe(used(ClientKey(name="ci"), f"x{number}", 0.5))
+    other.save()
+    families = {f.name: f for f in text_string_to_metric_families(one.exposition().decode())}
+    assert 3.0 == families["interlingua_gateway_requests"].samples[0].value
+    assert 1.5 == families["interlingua_gateway_cost_dollars"].samples[0].value
+
+
+async def test_health_and_readiness(tmp_path: Path) -> None:
+    """Healthy while it runs; ready while its stores answer and it is not draining; no detail for strangers."""
+    async with serving(tmp_path) as service:
+        assert (200, "ok\n") == await get(service, "/healthz")
+        assert 200 == (await get(service, "/readyz"))[0]
+        service.ledger.failure = StateError("disk /secret/place is full")
+        status, text = await get(service, "/readyz")
+        assert 503 == status and "secret" not in text
+        assert 503 == (await ask(service))[0]
+        service.ledger.failure = None
+
+
+async def test_the_access_log_has_every_request_and_no_key(tmp_path: Path) -> None:
+    """JSON lines with the request's id, also for what was refused; names from outside are cleaned."""
+    log = tmp_path / "access.log"
+    settings = ServeSettings(gateway=Settings(listen=Listen(port=0)), log=LogSettings(access=str(log)))
+    async with serving(tmp_path, settings) as service:
+        secret = service.keys.add(ClientKey(name="ci"))
+        await ask(service, secret)
+        await ask(service, "sk-ant-api03-wrongwrongwrongwrong0123456789")
+        await ask(service, secret, model=f"{secret}\n{{}}")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(200, "ci"), (401, "local"), (404, "ci")] == [(line["status"], line["key"]) for line in lines]
+    assert 3 == len({line["id"] for line in lines}) and (0o600 == log.stat().st_mode & 0o777)
+    assert secret not in log.read_text() and "wrongwrong" not in log.read_text()
+
+
+async def test_spans_are_made_where_telemetry_is_on(tmp_path: Path) -> None:
+    """One client span per exchange, with the model and the tokens."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    telemetry.enable(tracer_provider=provider, meter_provider=MeterProvider())
+    try:
+        async with serving(tmp_path) as service:
+            await ask(service)
+    finally:
+        telemetry.disable()
+    (span,) = exporter.get_finished_spans()
+    assert "chat echo" == span.name and span.attributes is not None
+    assert span.attributes["gen_ai.usage.output_tokens"]
+
+
+async def test_a_drain_ends_open_exchanges_and_takes_no_new_ones(tmp_path: Path) -> None:
+    """The stream that was on its way arrives whole; a new connection is refused meanwhile."""
+    slow = Slow()
+    async with serving(tmp_path, client=slow.client()) as service:
+        asking = asyncio.ensure_future(ask(service, model="slow/script"))
+        await slow.began.wait()
+        draining = asyncio.ensure_future(service.drain(30))
+        while True:
+            try:
+                await ask(service)
+            except aiohttp.ClientConnectorError:
+                break
+        assert not draining.done()
+        slow.go.set()
+        status, body = await asking
+        assert (200, "the end") == (status, body["content"][0]["text"])
+        await draining
+
+
+async def test_other_settings_count_without_cutting_a_stream(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The file is looked at; a call under the old settings ends under them; a mistake changes nothing."""
+    caplog.set_level(logging.WARNING)
+    config = tmp_path / "gateway.toml"
+    config.write_text("[listen]\nport = 0\n[aliases]\nname = 'slow/script'\n")
+    slow = Slow()
+    async with serving(tmp_path, load_settings(config), config=config, client=slow.client()) as service:
+        asking = asyncio.ensure_future(ask(service, model="name"))
+        await slow.began.wait()
+        config.write_text("[listen]\nport = 0\n[aliases]\nname = 'debug/echo'\n")
+        assert await service.reload()
+        assert 200 == (await ask(service, model="name"))[0]  # does not wait for the slow one
+        config.write_text("[lisen]\nport = 0\n")
+        assert not await service.reload()
+        assert "did you mean `listen`?" in caplog.text
+        assert 200 == (await ask(service, model="name"))[0]
+        slow.go.set()
+        assert "the end" == (await asking)[1]["content"][0]["text"]
+
+
+async def test_a_changed_file_is_read_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No signal is needed."""
+    from interlingua.gateway import service as module
+
+    monkeypatch.setattr(module, "_WATCH", 0.01)
+    config = tmp_path / "gateway.toml"
+    config.write_text("[listen]\nport = 0\n")
+    async with serving(tmp_path, load_settings(config), config=config) as service:
+        assert 404 == (await ask(service, model="name"))[0]
+        config.write_text("[listen]\nport = 0\n[aliases]\nname = 'debug/echo'\n")
+        while (await ask(service, model="name"))[0] == 404:
+            await asyncio.sleep(0.01)
+
+
+async def test_it_listens_on_a_unix_socket_and_with_tls(tmp_path: Path) -> None:
+    """Both serve; a socket has no port that a page could reach."""
+    authority = trustme.CA()
+    certificate = authority.issue_cert("localhost", "127.0.0.1")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    listen = Listen(port=0, tls_cert=str(tmp_path / "cert.pem"), tls_key=str(tmp_path / "key.pem"))
+    async with (
+        serving(tmp_path, ServeSettings(gateway=Settings(listen=listen))) as service,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting)) as client,
+        client.post(f"{service.gateway.url}/v1/messages", json=BODY) as reply,
+    ):
+        assert service.gateway.url.startswith("https://") and 200 == reply.status
+    path = str(tmp_path / "s.sock")
+    async with (
+        serving(tmp_path, ServeSettings(gateway=Settings(listen=Listen(unix=path)))),
+        aiohttp.ClientSession(connector=aiohttp.UnixConnector(path)) as client,
+        client.post("http://localhost/v1/messages", json=BODY) as reply,
+    ):
+        assert 200 == reply.status
+
+
+async def test_traffic_is_recorded_and_answers_again_in_another_format(tmp_path: Path) -> None:
+    """Recorded from an Anthropic client, replayed to an OpenAI client; what is not recorded is a 404 of its wire."""
+    settings = ServeSettings(
+        gateway=Settings(listen=Listen(port=0)), recording=RecordingSettings(enabled=True, home=str(tmp_path))
+    )
+    async with serving(tmp_path / "gateway", settings) as service:
+        _, first = await ask(service)
+    store = store_at(None, tmp_path)
+    (info,) = store.sessions("gateway")
+    with Session.open(info.id, agent="gateway", store=store, read_only=True) as session:
+        answers = Replay([session])
+    async with replay_gateway(answers) as gateway, aiohttp.ClientSession() as client:
+        body = {"model": "gpt-5", "messages": [{"role": "user", "content": "hello"}]}
+        async with client.post(f"{gateway.url}/v1/chat/completions", json=body) as reply:
+            assert first["content"][0]["text"] == (await reply.json())["choices"][0]["message"]["content"]
+        body["messages"][0]["content"] = "other"  # type: ignore[index]
+        async with client.post(f"{gateway.url}/v1/chat/completions", json=body) as reply:
+            assert (404, "not_recorded") == (reply.status, (await reply.json())["error"]["code"])
