@@ -69,6 +69,7 @@ STOPS = {
     "azure-openai-responses": ["content_filter"],
     "bedrock-converse-stream": ["guardrail_intervened", "content_filtered"],
     "bedrock-invoke-anthropic": ["refusal"],
+    "vertex-anthropic": ["refusal"],
     "google-generative-ai": ["SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR"],
     "google-vertex": ["SAFETY", "MODEL_ARMOR", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"],
 }

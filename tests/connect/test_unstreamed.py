@@ -106,6 +106,7 @@ UNSTREAMED_PATHS = {
     "google-gemini-cli": ":generateContent",
     "bedrock-converse-stream": "/converse",
     "bedrock-invoke-anthropic": "/invoke",
+    "vertex-anthropic": ":rawPredict",
 }
 
 

@@ -72,6 +72,7 @@ def test_events_from_elsewhere_report_their_losses_at_the_end(name: str) -> None
 PLACES = {  # where a body and a stream say the id and the model
     "anthropic-messages": (("id", "model"), "message"),
     "bedrock-invoke-anthropic": (("id", "model"), "message"),
+    "vertex-anthropic": (("id", "model"), "message"),
     "openai-completions": (("id", "model"), None),
     "openai-responses": (("id", "model"), "response"),
     "azure-openai-responses": (("id", "model"), "response"),

@@ -186,6 +186,7 @@ async def test_headers_are_the_providers(api: str) -> None:
 async def test_models_are_listed(api: str) -> None:
     """The names are in the list, whatever its shape."""
     where = {"ollama-chat": "/api/tags", "anthropic-messages": "/v1/models"}
+    where["vertex-anthropic"] = "/publishers/anthropic/models"
     path = where.get(api, "/foundation-models" if "bedrock" in api else "/models")
     with Server(models=["one", "two"]) as server:
         async with aiohttp.ClientSession() as session, session.get(server.base_url(api) + path) as response:
@@ -239,6 +240,7 @@ PLAIN = [
     ("/v1internal:generateContent", "google-gemini-cli"),
     ("/model/m/converse", "bedrock-converse-stream"),
     ("/model/m/invoke", "bedrock-invoke-anthropic"),
+    ("/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", "vertex-anthropic"),
     ("/api/chat", "ollama-chat"),
 ]
 

@@ -269,6 +269,19 @@ ROWS: tuple[Provider, ...] = (
         prices="google",
     ),
     Provider(
+        id="vertex-anthropic",
+        label="Claude on Google Vertex AI",
+        telemetry="gcp.vertex_ai",
+        api="vertex-anthropic",
+        base_url="https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}",
+        env=("GOOGLE_CLOUD_API_KEY",),
+        settings={
+            "project": Setting(("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT")),
+            "location": Setting(("CLOUD_ML_REGION", "GOOGLE_CLOUD_LOCATION"), "us-east5"),
+        },
+        prices="anthropic",
+    ),
+    Provider(
         id="google-gemini-cli",
         label="Google Cloud Code Assist",
         telemetry="gcp.gemini",

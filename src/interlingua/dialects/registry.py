@@ -19,6 +19,7 @@ _WIRES: dict[str, str] = {
     "google-gemini-cli": "google.wire:GEMINI_CLI",
     "bedrock-converse-stream": "bedrock.wire:BEDROCK",
     "bedrock-invoke-anthropic": "anthropic.wire:BEDROCK_INVOKE",
+    "vertex-anthropic": "anthropic.wire:VERTEX",
     "ollama-chat": "ollama.wire:OLLAMA",
 }
 _FORMATS: dict[str, str] = {

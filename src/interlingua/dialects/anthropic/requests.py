@@ -181,7 +181,7 @@ def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[st
     """The body of a Messages request."""
     report = Reporter()
     context, options = request.context, request.options
-    hosted = bool(quirks and quirks.get("hosted"))  # the host says model and stream in the URL
+    hosted = quirks.get("hosted") if quirks else None  # the host says the model in the URL, and whether to stream
     body: dict[str, Any] = {}
     if request.model.id and not hosted:
         body["model"] = request.model.id
@@ -195,7 +195,7 @@ def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[st
     if context.tools is not None:
         body["tools"] = say_tools(context.tools, API, _encode_tool, report)
     _encode_options(body, options, report)
-    if options.stream is not None and not hosted:
+    if options.stream is not None and (not hosted or quirks["says_stream"]):  # type: ignore[index]
         body["stream"] = options.stream
     if hosted:
         body["anthropic_version"] = quirks["version"]  # type: ignore[index]
@@ -305,7 +305,7 @@ def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -
     if (own := own_path(quirks, model)) is not None:
         return own
     if quirks and quirks.get("hosted"):
-        return f"/model/{quote(model, safe='')}/invoke{'-with-response-stream' if stream else ''}"
+        return str(quirks["hosted"][stream]).format(quote(model, safe="@"))  # `@` is before the date on Vertex
     return "/v1/messages"
 
 

@@ -1,4 +1,4 @@
-"""Anthropic's wire as one value, and the same bodies in AWS frames (Bedrock's InvokeModel)."""
+"""Anthropic's wire as one value, the same bodies in AWS frames (Bedrock's InvokeModel) and on Vertex (`rawPredict`)."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -209,7 +209,11 @@ ANTHROPIC = Wire(
 
 BEDROCK_INVOKE = ANTHROPIC.variant(
     "bedrock-invoke-anthropic",
-    quirks={"hosted": True, "version": "bedrock-2023-05-31"},
+    quirks={
+        "hosted": ("/model/{}/invoke", "/model/{}/invoke-with-response-stream"),
+        "says_stream": False,
+        "version": "bedrock-2023-05-31",
+    },
     framing=lambda content_type: framing_for(content_type, AWSChunks),
     reframe=chunked,
     # On Amazon Bedrock media come as base64 only, and a picture has at most 3.75 MB.
@@ -235,4 +239,41 @@ BEDROCK_INVOKE = ANTHROPIC.variant(
         ),
     ),
     telemetry="aws.bedrock",
+)
+
+# docs.claude.com/en/api/claude-on-vertex-ai: the model is in the URL, `anthropic_version` in the body, which also says
+# whether to stream; a request has at most 30 MB, and media come as base64 only.
+VERTEX = ANTHROPIC.variant(
+    "vertex-anthropic",
+    quirks={
+        "hosted": (
+            "/publishers/anthropic/models/{}:rawPredict",
+            "/publishers/anthropic/models/{}:streamRawPredict",
+        ),
+        "says_stream": True,
+        "version": "vertex-2023-10-16",
+    },
+    limits={"images": ("data",), "documents": ("data", "text"), "media_bytes": 28_000_000},
+    http={
+        "route": r"/publishers/anthropic/models/([^/:]+):(rawPredict|streamRawPredict)",
+        "route_rank": 30,
+        "base": "/v1/projects/test/locations/us-east5",
+        "auth": "google",
+        "headers": {},
+        "models_route": r"/publishers/anthropic/models",
+        "models_path": None,
+        "list_models": lambda names: {"publisherModels": [{"name": f"publishers/anthropic/models/{n}"} for n in names]},
+        "streaming": "streamRawPredict",
+        "response_id": "msg_vrtx_",
+        "count": None,
+    },
+    evidence=(
+        Evidence(
+            "request",
+            50,
+            "an `anthropic_version` in the body",
+            lambda v: "messages" in v and v["anthropic_version"].startswith("vertex"),
+        ),
+    ),
+    telemetry="gcp.vertex_ai",
 )
