@@ -26,7 +26,7 @@ NODE = ENVIRONMENTS / "mcp-node" / "node_modules" / ".bin"
 
 @asynccontextmanager
 async def opened(server, **options):
-    async with mcp_tools(server, **options) as tools:
+    async with mcp_tools(server, trusted=True, **options) as tools:
         specs, _ = extract_tool_schemas(tools, "google-generative-ai")
         assert len(specs) == len(tools) > 0
         yield {tool.name: tool for tool in tools}

@@ -50,6 +50,8 @@ ROWS = (
     # web
     Row("addresses that are not public (SSRF)", ("tools/web/test_addresses.py", "tools/web/test_fetch.py")),
     Row("pages that instruct the model", ("tools/web/test_untrusted.py",)),
+    Row("hidden text and terminal sequences", ("test_visible_text.py",)),
+    Row("printers given hostile text", ("cli/test_hostile_text.py",)),
     # plugins and MCP
     Row("hostile plugins", ("plugins/test_attacks.py",)),
     Row("hostile MCP servers", ("mcp_tools/test_client.py",)),

@@ -178,7 +178,7 @@ async def test_a_token_is_asked_for() -> None:
                 refused = await client.post(url, json={}, headers=headers)
                 assert (401, "Bearer") == (refused.status_code, refused.headers["www-authenticate"])
         server = {"url": url, "headers": {"Authorization": "Bearer s3cret"}}
-        async with mcp_tools(server) as (found,):
+        async with mcp_tools(server, trusted=True) as (found,):
             assert "HI" == (await call_tool(found, "1", {"text": "hi"})).text
 
 

@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from typing import Any, TextIO
 
 from msgspec.structs import replace
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from ..tools.results import visible
 from ..values.events import AgentEvent, MessageEnd, MessageStart, MessageUpdate, TextDelta, TextEnd
@@ -22,6 +22,7 @@ from ..values.messages import AssistantMessage, UserMessage, text_of
 from .chat import Chat
 from .display import Display
 from .rendering import safe
+from .terminal import safe_console
 
 _WIDTH = 100
 
@@ -194,7 +195,7 @@ class PlainScreen:
 def plainly(parts: "tuple[RenderableType, ...] | list[RenderableType]") -> str:
     """Parts as text without escape sequences and trailing spaces."""
     out = io.StringIO()
-    console = Console(file=out, force_terminal=False, color_system=None, width=_WIDTH, highlight=False)
+    console = safe_console(file=out, force_terminal=False, color_system=None, width=_WIDTH)
     for part in parts:
         console.print(part)
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())

@@ -40,7 +40,7 @@ from prompt_toolkit.output import Output
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from ..values.events import AgentEvent
@@ -48,6 +48,7 @@ from .chat import Chat
 from .command import Command, place
 from .display import Display
 from .rendering import one_line
+from .terminal import safe_console
 
 _MENU = 8  # lines for completions
 _TICK = 0.5  # seconds between looks at the clock, while something runs
@@ -281,7 +282,7 @@ class TerminalScreen:
 def drawn(parts: Any, width: int) -> str:
     """Parts as text with escapes, for this terminal."""
     out = io.StringIO()
-    console = Console(file=out, force_terminal=True, width=width, highlight=False, legacy_windows=False)
+    console = safe_console(file=out, force_terminal=True, width=width, legacy_windows=False)
     for part in parts:
         console.print(part)
     return out.getvalue()

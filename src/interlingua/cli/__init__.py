@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ..chat.terminal import install_safe_streams, safe_streams
 from ..values.errors import InterlinguaError
 
 COMMANDS = {
@@ -40,6 +41,11 @@ _MODULES = {name: ("formats", f"{name}_command") for name in ("check", "detect",
 class _Group(click.Group):
     """Imports a command's module when the command is used."""
 
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Runs a command with safe output: text of models, files and servers does not steer the terminal."""
+        with safe_streams():
+            return super().main(*arguments, **options)
+
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -65,6 +71,7 @@ def main(arguments: list[str] | None = None) -> Any:
     """The entry point: expected errors are one line on stderr."""
     if arguments is None:
         _use_utf8()
+        install_safe_streams()  # to the end: for tracebacks, too
     try:
         return group(args=arguments, prog_name="interlingua", standalone_mode=True)
     except InterlinguaError as error:
@@ -100,5 +107,6 @@ _TERMINAL = "interlingua-terminal"  # a `-X` option of Python: the terminal's en
 
 
 def fail(message: str) -> None:
-    print(f"interlingua: {message}", file=sys.stderr)
+    with safe_streams():
+        print(f"interlingua: {message}", file=sys.stderr)
     sys.exit(1)

@@ -13,6 +13,7 @@ from ..chat import opening
 from ..chat.chat import Chat, Screen, Settings
 from ..chat.commands import COMMANDS, model_names
 from ..chat.plain import PlainScreen
+from ..chat.terminal import behind
 from ..dialects import DIALECTS
 from ..sessions import Session
 from ..tools.policy import ALLOW, ASK, READ_ONLY
@@ -95,6 +96,8 @@ def _screen(settings: Settings) -> Screen:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
         return PlainScreen(sys.stdin.fileno(), sys.stdout, sys.stderr, interactive=sys.stdin.isatty())
+    from prompt_toolkit.output import create_output
+
     from ..chat.screen import ChatCompleter, TerminalScreen
 
     arguments = {
@@ -102,4 +105,8 @@ def _screen(settings: Settings) -> Screen:
         "export": lambda: sorted(DIALECTS),
         "resume": lambda: [info.id for info in opening.recent()],
     }
-    return TerminalScreen(history=home() / "chat-history", completer=ChatCompleter(COMMANDS, settings.root, arguments))
+    return TerminalScreen(
+        history=home() / "chat-history",
+        completer=ChatCompleter(COMMANDS, settings.root, arguments),
+        output=create_output(behind(sys.stdout)),
+    )

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..chat.terminal import safe_console
 from ..conversion.sources import Problem
 from ..values.errors import FormatError
 from ..values.losses import Loss
@@ -17,7 +18,7 @@ from ..values.losses import Loss
 def console(*, err: bool = False) -> Console:
     """A console with colours and wrapping only on a terminal."""
     terminal = (sys.stderr if err else sys.stdout).isatty()
-    return Console(stderr=err, highlight=False, soft_wrap=True, width=None if terminal else _WIDE)
+    return safe_console(stderr=err, soft_wrap=True, width=None if terminal else _WIDE)
 
 
 _WIDE = 4000  # columns without a terminal: nothing is truncated or wrapped

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import click
 from msgspec.structs import replace
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from .. import conversion
+from ..chat.terminal import safe_console
 from ..conversion import local_files, sources
 from ..sessions import Session, SessionError, SessionInfo, SessionNotFound, save, store_at, tree
 from ..sessions import compaction as compacting
@@ -208,7 +208,7 @@ def _say(conversation: Conversation, view: _View, as_json: bool) -> None:
     if as_json:
         sys.stdout.buffer.write(conversion.encode(conversation, conversion.SELF).bytes() + b"\n")
         return
-    out = Console(highlight=False)
+    out = safe_console()
     for part in view.conversation(conversation):
         out.print(part)
 

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from .. import conversion
+from ..chat.terminal import safe_console
 from ..conversion import sources
 from ..values import jsontext
 from ..values.errors import InterlinguaError
@@ -53,7 +54,7 @@ def command(
 ) -> None:
     """Show conversations in the terminal: thinking folded, tool calls with their results."""
     problems: list[sources.Problem] = []
-    out = Console(highlight=False)
+    out = safe_console()
     view = _View(thinking=thinking, full=full, plain=plain)
     found = _conversations(inputs, origin, problems)
     if as_json:

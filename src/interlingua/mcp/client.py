@@ -10,11 +10,12 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import mcp_types as types
+from msgspec.structs import replace
 
 from ..conversion.resizing import sniff
 from ..tools.calling import failure
 from ..tools.policy import core_tool_names
-from ..tools.results import visible
+from ..tools.results import untrusted, visible
 from ..tools.tool import ContentBlock, Execute, Tool, ToolResult, ToolUpdateCallback
 from ..values import jsontext
 from ..values.abort import Abort
@@ -26,6 +27,7 @@ from .stdio import Server, server_of
 MAX_MESSAGE = 32 * 1024 * 1024
 MAX_TEXT = 400_000  # characters of a result that the model reads
 MAX_DESCRIPTION = 8_000
+MAX_LABEL = 200
 TIMEOUT = 120.0
 _BETWEEN_UPDATES = 0.05
 
@@ -40,21 +42,23 @@ async def mcp_tools(
     exclude: Collection[str] = (),
     timeout: float = TIMEOUT,
     max_bytes: int = MAX_MESSAGE,
+    trusted: bool = False,
 ) -> AsyncGenerator[list[Tool], None]:
     """The tools of a server, by name, within the context.
 
     `server` is a `StdioServer`, an `HttpServer`, an address, or a mapping with `command` or `url`. Names get the
     `prefix`, if there is one; a name that is `taken`, or that of a core tool, is changed. `include` and `exclude` take
-    the server's own names. `timeout` is how long the server may be silent about one call.
+    the server's own names. `timeout` is how long the server may be silent about one call. What a server says is data
+    of a stranger and stands between marks, like a web page, unless the server is `trusted`.
     """
     async with Connection(server_of(server), timeout=timeout, max_bytes=max_bytes) as connection:
         listed = await connection.list_tools()
         selected = [tool for tool in listed if (include is None or tool.name in include) and tool.name not in exclude]
-        yield _tools(connection, selected, prefix, taken)
+        yield _tools(connection, selected, prefix, taken, trusted)
 
 
 def _tools(
-    connection: Connection, listed: Iterable[types.Tool], prefix: str | None, taken: Collection[str]
+    connection: Connection, listed: Iterable[types.Tool], prefix: str | None, taken: Collection[str], trusted: bool
 ) -> list[Tool]:
     used = {*taken, *core_tool_names()}
     made = []
@@ -64,13 +68,22 @@ def _tools(
         made.append(
             Tool(
                 name=name,
-                label=tool.title or tool.name,
+                label=visible(tool.title or tool.name)[:MAX_LABEL],
                 description=visible(tool.description or "")[:MAX_DESCRIPTION],
-                parameters=tool.input_schema,
-                execute=_execute(connection, tool.name, name),
+                parameters=_visible(tool.input_schema),
+                execute=_execute(connection, tool.name, name, trusted),
             )
         )
     return made
+
+
+def _visible(value: Any) -> Any:
+    """A value with all its texts made visible: what the model reads of a schema is the server's text, too."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {visible(key): _visible(item) for key, item in value.items()}
+    return [_visible(item) for item in value] if isinstance(value, list) else value
 
 
 def _plain(name: str) -> str:
@@ -85,7 +98,7 @@ def _free(name: str, used: Collection[str]) -> str:
     return next(candidate for candidate in candidates if candidate not in used)
 
 
-def _execute(connection: Connection, theirs: str, ours: str) -> Execute:
+def _execute(connection: Connection, theirs: str, ours: str, trusted: bool) -> Execute:
     async def execute(
         tool_call_id: str,
         params: dict[str, Any],
@@ -99,7 +112,7 @@ def _execute(connection: Connection, theirs: str, ours: str) -> Execute:
         forget = signal.on_abort(lambda: loop.call_soon_threadsafe(stop)) if signal is not None else None
         try:
             await asyncio.wait({calling})
-            return result_of(calling.result())
+            return result_of(calling.result(), trusted=trusted)
         except TransportError as error:
             return failure(ours, str(error), 502)
         except asyncio.CancelledError:
@@ -133,7 +146,7 @@ class _Progress:
         if now - self._last < _BETWEEN_UPDATES and progress != total:
             return
         self._last = now
-        given = message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
+        given = visible(message or "") or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
         details = {"progress": progress, "total": total, "message": message}
         self._callback(ToolResult(content=(TextBlock(text=given[:MAX_TEXT]),), details=details))
 
@@ -141,7 +154,7 @@ class _Progress:
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-def result_of(answer: types.CallToolResult) -> ToolResult:
+def result_of(answer: types.CallToolResult, *, trusted: bool = False) -> ToolResult:
     """A server's response as a result: text and media for the model, the rest in `details`.
 
     `details` holds `structuredContent`, if there is any, and under `content` what the blocks cannot say of links and
@@ -160,7 +173,16 @@ def result_of(answer: types.CallToolResult) -> ToolResult:
     described = [_described(block) for block in answer.content if isinstance(block, _REFERRING)]
     if described:
         details["content"] = described
-    return ToolResult(content=_bounded(blocks), details=details or None, is_error=answer.is_error)
+    content = tuple(_cleaned(block, trusted) for block in _bounded(blocks))
+    return ToolResult(content=content, details=details or None, is_error=answer.is_error)
+
+
+def _cleaned(block: ContentBlock, trusted: bool) -> ContentBlock:
+    """A block without hidden characters; a text of a server that is not trusted stands between marks."""
+    if isinstance(block, TextBlock):
+        text = visible(block.text)
+        return TextBlock(text=text if trusted or not text.strip() else untrusted(text, "an MCP server"))
+    return replace(block, title=visible(block.title)) if isinstance(block, DocumentBlock) and block.title else block
 
 
 def _block(block: types.ContentBlock) -> ContentBlock:

@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from ..tools.sandbox import scrubbed
 from ..values.errors import FormatError
+from ..values.visible_text import visible
 
 # MCP servers: a command to run, or a URL.
 
@@ -96,7 +97,7 @@ class Ending:
         self.reason = self.reason or reason
 
     def __str__(self) -> str:
-        text = self._text.decode(errors="replace").strip()
+        text = visible(self._text.decode(errors="replace")).strip()
         return "".join((f": {self.reason}" if self.reason else "", f"; stderr: {text}" if text else ""))
 
 

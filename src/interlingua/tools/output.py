@@ -6,17 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from ..values.visible_text import ESCAPES
+
 HEAD_BYTES = 16 * 1024
 TAIL_BYTES = 64 * 1024
 LINE_BYTES = 64 * 1024
 
-# ECMA-48: a string (OSC, DCS, SOS, PM, APC) runs to ST or BEL, a control sequence to its final byte; then two-character
-# escapes. Each also has a one-character form above U+0080. An unfinished one loses its introducer only.
-_ESCAPES = re.compile(
-    r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
-    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
-    r"|\x1b[ -/]*[0-~]?"
-)
 _OVERSTRIKE = re.compile(r"[^\n\x08]\x08")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BINARY_SHARE = 0.3
@@ -111,7 +106,7 @@ def plain(data: bytes) -> str:
     text = data.decode("utf-8", "replace")
     if _looks_binary(text):
         return f"(binary output, {len(data):,} bytes)"
-    text = _ESCAPES.sub("", text.replace("\r\n", "\n"))
+    text = ESCAPES.sub("", text.replace("\r\n", "\n"))
     if "\r" in text:
         text = "\n".join(_last_state(line) for line in text.split("\n"))
     if "\b" in text:

@@ -24,14 +24,6 @@ def test_the_word_is_another_each_time():
     assert 1000 == len({untrusted("x", "y") for _ in range(1000)})
 
 
-@given(st.text(st.characters(exclude_categories=("Cc", "Cs", "Cf", "Mn"))))
-def test_what_can_be_seen_stays(text):
-    """
-    Letters, signs and spaces of any script.
-    """
-    assert text == visible(text)
-
-
 def test_what_cannot_be_seen_goes():
     """
     Escapes, direction marks, tags, halves of characters; line ends become one kind.
