@@ -39,6 +39,7 @@ ROWS = (
     # commands
     Row("commands: keys, escapes, floods, leftovers", ("tools/exec/test_attacks.py",)),
     Row("command lines that hide what they run", ("tools/test_policy.py",)),
+    Row("programs told to run another one", ("tools/test_carriers.py",)),
     Row("arguments that take long to judge", ("tools/test_policy_time.py",)),
     Row("terminal sequences in output of commands", ("tools/exec/test_output.py",)),
     # sessions and files

@@ -46,7 +46,73 @@ _WRAPPERS = _names(
     "sudo doas env nice ionice chrt taskset nohup setsid timeout xargs command builtin exec time stdbuf unbuffer "
     "chroot unshare nsenter setarch linux32 linux64 flock strace ltrace gdb valgrind perf runuser setpriv capsh "
     "prlimit systemd-run firejail bwrap proot fakeroot faketime rlwrap dbus-run-session xvfb-run pkexec sg newgrp entr "
-    "find fd fdfind git-bisect hyperfine direnv poetry pipenv uv npx bunx pnpx docker podman kubectl nerdctl lxc"
+    "find fd fdfind git-bisect hyperfine direnv poetry pipenv uv npx bunx pnpx docker podman kubectl nerdctl lxc jobs "
+    "run-parts start-stop-daemon chronic catchsegv uname26 i386 x86_64 cpulimit numactl chpst softlimit setuidgid "
+    "envdir gosu su-exec tini dumb-init torsocks torify proxychains proxychains4 machinectl systemd-nspawn "
+    "systemd-inhibit ip dtach abduco tsp ts coproc lldb rr heaptrack memusage sem pexec dbus-launch gtk-launch xdg-open"
+)
+# Programs that take commands of their own language, some of which run others, from arguments, files or their input.
+_COMMANDED = _names(
+    "vi vim view ex nvim vimdiff rvim ed red emacs emacsclient nano less more most man info mail mailx mutt m4 dc "
+    "gnuplot "
+    "octave sqlite3 psql mysql mariadb mongo mongosh redis-cli socat nc ncat netcat telnet ftp sftp lftp xterm rxvt "
+    "gnome-terminal konsole alacritty kitty gdb lldb compgen jshell irb iex erl ghci guile sbcl clisp racket swipl "
+    "maxima sage ipython crontab"
+)
+_JOINED = re.compile(r"^-\w")  # an option and its value in one word
+_LOADER = re.compile(r"ld(-linux[\w.-]*|64|-musl[\w.-]*)?\.so(\.\d+)*$")
+# Options by which a program is told to run another one, or to read settings that say so: of any program, by their
+# words; and of programs that spell them in other ways.
+_EXECUTING = re.compile(
+    r"-{1,2}(?:[\w-]*-)?(?:exec(?:ute|path|dir|-batch|-path)?|command|cmd|eval|filter|pre|program|prog|shell|rsh|script"
+    r"|hook|hooks|pager|editor|askpass|proxy-?command|upload-pack|receive-pack|ext-diff|textconv|open-files-in-pager"
+    r"|diff-program|checkpoint-action|wrapper|launcher|runner|plugin|preload|load|require|import|init-file|rcfile"
+    r"|startup-file|use-askpass|hostname-bin|to-command|action|handler|callback|interpreter|config-env|config|settings)"
+    r"(?:=.*)?$",
+    re.DOTALL | re.IGNORECASE,
+)
+_OPTIONS = {
+    **dict.fromkeys(
+        ("git",),
+        r"-c|-C|--exec-path.*|--git-dir.*|--work-tree.*|--config-env.*|-O.*|-x|--extcmd.*|ext::.*|foreach|bisect|config"
+        r"|filter-branch|difftool|mergetool|send-email|instaweb|-c\w+.*",
+    ),
+    **dict.fromkeys(("make", "gmake", "bmake"), r"[\w.]+[:?+]?=.*|-\w*[fCEI].*|--file.*|--makefile.*|--directory.*"),
+    **dict.fromkeys(("npm", "pnpm", "yarn"), r"--script-shell.*|--node-options.*|exec|x|explore|dlx|set|config"),
+    **dict.fromkeys(("go", "cargo", "rustc"), r"-exec.*|-toolexec.*|-vettool.*|generate|tool|-C.*|--config.*"),
+    **dict.fromkeys(
+        ("apt", "apt-get", "dpkg", "rpm", "dnf", "yum"), r"-o.*|-c.*|--eval.*|--setopt.*|-E|--define.*|-D.*"
+    ),
+    **dict.fromkeys(
+        ("tar", "bsdtar", "gtar", "star"), r"-\w*[IF].*|[a-zA-Z]*[IF]\w*|--info-script.*|--new-volume-script.*"
+    ),
+    **dict.fromkeys(("rsync", "scp", "sshfs"), r"-\w*[eSo].*|--rsh.*|--rsync-path.*"),
+    **dict.fromkeys(("sort", "gsort"), r"--compress.*"),
+    **dict.fromkeys(("split", "gsplit"), r"--fil.*"),
+    **dict.fromkeys(("zip",), r"-\w*T.*|--unzip-command.*"),
+    **dict.fromkeys(("tcpdump", "dumpcap", "tshark"), r"-\w*z.*|-X.*"),
+    **dict.fromkeys(("sed", "gsed", "ssed"), r".*"),
+    **dict.fromkeys(
+        ("curl", "wget", "wget2", "aria2c", "yt-dlp", "ffmpeg"), r"-K.*|-o|-O|--on-.*|-e|--output.*|--use-.*"
+    ),
+    **dict.fromkeys(("openssl",), r"-engine|-provider.*|engine|-loadeach.*"),
+    **dict.fromkeys(
+        ("gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "as"), r"-wrapper.*|-B.*|-fplugin.*|-specs.*|@.*"
+    ),
+    **dict.fromkeys(("java", "javac", "kotlin", "scala"), r"-agent.*|-javaagent.*|-XX:On.*|-J.*|@.*|-processor.*"),
+    **dict.fromkeys(("pytest", "py.test"), r"-p|-c|-o|--rootdir.*|--confcutdir.*|-W.*"),
+    **dict.fromkeys(("hg", "svn", "bzr", "fossil"), r"--config.*|--diff-cmd.*|--editor-cmd.*|-R"),
+    **dict.fromkeys(("logrotate", "logger", "dig", "rndc", "rg", "ag", "ack"), r"-s|--pager.*|--pre.*|--search-zip|-z"),
+    **dict.fromkeys(("bat", "delta", "fzf", "sk"), r"--preview.*|--bind.*|--pager.*|--lessopen.*"),
+    **dict.fromkeys(("file", "troff", "groff", "pic", "xdvi"), r"-z|-Z|-U|-\w*[Ux]\w*"),
+    **dict.fromkeys(("ctags", "etags", "gtags"), r"--options.*|--_?echo.*"),
+}
+_OPTION_PATTERNS = {name: re.compile(pattern, re.DOTALL) for name, pattern in _OPTIONS.items()}
+# A sed script that only prints, deletes and substitutes, without the flags `e` (execute) and `w` (write).
+_HARMLESS_SED = re.compile(
+    r"-[nErsuz]+|-i?|--(?:quiet|silent|regexp-extended|separate|null-data|posix|debug|help|version)"
+    r"|(?:\d*|\$)(?:,(?:\d+|\$))?[pdqP=]|s(?P<mark>[/|#,:])(?:(?!(?P=mark))[^\n\\]|\\.)*(?P=mark)"
+    r"(?:(?!(?P=mark))[^\n\\]|\\.)*(?P=mark)[gIip\d]*"
 )
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|osascript|pwsh)[\d.]*$")
 _CODE_OPTIONS = re.compile(r"-\w*[ceErRpn]\w*$|--(eval|execute|command|print|run)\b")
@@ -104,6 +170,34 @@ def runs_others(command: Command) -> bool:
     if command.name in SEARCHERS:
         return any(not word.fixed or _FIND_ACTIONS.match(word.text) for word in command.words[1:])
     return command.name in _WRAPPERS
+
+
+def executing_option(command: Command) -> str | None:
+    """The argument by which a program may be told to run another one; None if there is none.
+
+    An allow rule for a command grants the program, not what it can be told to execute.
+    """
+    name, arguments = command.name.casefold(), command.words[1:]
+    if name in _COMMANDED or _LOADER.match(name):
+        return name if arguments or name in _COMMANDED else None
+    own = _OPTION_PATTERNS.get(name)
+    for word in arguments:
+        if _EXECUTING.match(word.text):
+            return word.text
+        if name in ("sed", "gsed", "ssed"):
+            if not word.fixed or not (_HARMLESS_SED.fullmatch(word.text) or _is_operand(word, command)):
+                return word.text
+        elif own is not None and own.fullmatch(word.text):
+            return word.text
+        elif name == "git" and word.text.startswith("-u") and arguments[0].text in ("clone", "ls-remote"):
+            return word.text  # there it is short for --upload-pack
+    return None
+
+
+def _is_operand(word: Word, command: Command) -> bool:
+    """Whether a word of sed is a file: it follows the script and is no option."""
+    plain = [one for one in command.words[1:] if not one.text.startswith("-")]
+    return word in plain[1:] and not any(re.match(r"-\w*[ef]|--(?:exp|file)", one.text) for one in command.words[1:])
 
 
 class _Reader:
@@ -199,11 +293,25 @@ class _Reader:
             _INTERPRETERS.match(name.casefold()) and any(_CODE_OPTIONS.match(word.text) for word in arguments)
         ):
             self.doubts(f"{name} runs code that is not a command")
+        option = executing_option(command)
+        if option is not None:
+            self.doubts(f"{name} can be told to run another program ({option[:40]})")
+        if option is not None or (runs_others(command) and name not in SEARCHERS):
+            for word in arguments[:MAX_EXECUTED]:  # one word may be a command line: `env -S`, `--to-command=`
+                forms = (word.text, word.text.rpartition("=")[2], word.text.lstrip("!"), _JOINED.sub("", word.text))
+                for text in dict.fromkeys(forms):
+                    if " " in text or "\t" in text or text != word.text:
+                        self._carried(text)
         if runs_others(command) or name.casefold() in _SHELLS:
             if len(command.words) > MAX_EXECUTED:
                 self.doubts("it has too many words to be judged")
             for at in range(1, min(len(command.words), MAX_EXECUTED)):
                 self._suffix(Command(command.words[at : at + MAX_EXECUTED], inner=True))
+
+    def _carried(self, text: str) -> None:
+        """Reads a word that may be a command line, for rules that forbid; it leaves doubt for those that allow."""
+        self.doubts("it may carry a command line in a word")
+        self.read(text, inner=True)
 
     def _suffix(self, command: Command) -> None:
         """A possible command within a command: any of the following words may be its name."""
