@@ -70,6 +70,8 @@ bench: setup ## Speed beside the limits and the peers, each peer in an environme
 	$(BIN)/python bench/sessions.py
 	@$(MAKE) --no-print-directory interop/.envs/llm_canvas/ready
 	$(BIN)/python bench/canvas.py
+	@$(MAKE) --no-print-directory web/node_modules/.package-lock.json bench/.envs/inspect/ready
+	$(BIN)/python bench/browser.py
 
 interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama.cpp, moto, PostgreSQL, llm-canvas
 	@test -x interop/.envs/ray/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/ray
@@ -92,6 +94,11 @@ interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama
 	$(BIN)/python interop/litellm_proxy.py
 	$(BIN)/python interop/llama_cpp_server.py
 	$(BIN)/python interop/bedrock_signing.py
+
+bench/.envs/inspect/ready: bench/envs/inspect.lock
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python bench/.envs/inspect
+	@$(BIN)/uv pip install --quiet --python bench/.envs/inspect/bin/python --require-hashes -r $<
+	@touch $@
 
 interop/.envs/llm_canvas/ready: interop/llm_canvas.lock
 	@for python in $$HOME/.pyenv/versions/3.12*/bin/python 3.12 $(BIN)/python; do \

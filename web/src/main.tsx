@@ -10,6 +10,7 @@ import { Gallery } from "./gallery";
 import { Mark } from "./icons";
 import { useRoute } from "./route";
 import { SessionPage } from "./session";
+import { prefetch } from "./store";
 import { applyTheme } from "./theme";
 import type { Me } from "./types";
 
@@ -31,4 +32,6 @@ function App() {
 }
 
 applyTheme();
+const key = /^\/s\/([^/]+)/.exec(window.location.pathname)?.[1];
+if (key !== undefined) prefetch(key);
 createRoot(document.getElementById("root")!).render(<StrictMode><App /></StrictMode>);

@@ -14,7 +14,9 @@ function sorted(placed: ReadonlyMap<string, Placed>): Places {
 export function usePlaces(nodes: readonly Sized[]): Places {
   const large = nodes.length > LARGE;
   const small = useMemo(() => (large ? undefined : sorted(layout(nodes))), [nodes, large]);
-  const [far, setFar] = useState<Places>(() => sorted(new Map()));
+  const [far, setFar] = useState<Places>();
+  const last = useRef<Places>(undefined); // until the worker has answered for the first time
+  if (small !== undefined) last.current = small;
   const worker = useRef<Worker>(undefined);
   const job = useRef(0);
   useEffect(() => () => worker.current?.terminate(), []);
@@ -28,5 +30,5 @@ export function usePlaces(nodes: readonly Sized[]): Places {
     };
     worker.current.postMessage({ job: mine, nodes });
   }, [nodes, large]);
-  return small ?? far;
+  return small ?? far ?? (last.current ??= sorted(new Map()));
 }

@@ -75,7 +75,11 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
 
   // Results that stand in the row of their call are no step of their own.
   const steps = useMemo(() => path.filter((id) => !tree.callers.has(id) || tree.rows.get(id)?.call?.error === true), [path, tree]);
-  const here = steps.findLastIndex((id) => path.indexOf(id) <= path.indexOf(selected ?? ""));
+  const here = useMemo(() => {
+    const place = new Map(path.map((id, at) => [id, at]));
+    const now = place.get(selected ?? "") ?? -1;
+    return steps.findLastIndex((id) => place.get(id)! <= now);
+  }, [path, steps, selected]);
   const select = useCallback(
     (entry: string) => {
       const row = tree.rows.get(entry);

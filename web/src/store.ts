@@ -19,8 +19,19 @@ import type {
 } from "./types";
 
 export type Connection = "connecting" | "open" | "lost";
+const FIRST = 300; // rows: soon there, and more than a screen shows
 const PAGE = 5000;
 const ENTRIES = 100;
+
+const rowsFrom = (key: string, since: number) => get<Tree>(`/api/sessions/${key}/tree`, { since, limit: since === 0 ? FIRST : PAGE });
+const early = new Map<string, Promise<Tree>>();
+
+/** Asks for the first rows of a session before the page around them is drawn. */
+export function prefetch(key: string): void {
+  const asked = rowsFrom(key, 0);
+  asked.catch(() => undefined); // whoever opens the session says what is wrong
+  early.set(key, asked);
+}
 
 export class SessionStore {
   readonly key: string;
@@ -101,7 +112,9 @@ export class SessionStore {
     const rows: Row[] = [];
     let since: number | undefined = from;
     while (since !== undefined && !this.#closed) {
-      const page: Tree = await get<Tree>(`/api/sessions/${this.key}/tree`, { since, limit: PAGE });
+      const ahead = since === 0 ? early.get(this.key) : undefined;
+      early.delete(this.key);
+      const page: Tree = await (ahead ?? rowsFrom(this.key, since));
       if (again) rows.push(...page.rows);
       else this.tree.put(page.rows);
       since = page.next;
