@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import zstandard
 
-from ..dialects.registry import FORMATS
+from ..dialects.registry import FORMATS, ordered
 from ..values.errors import InterlinguaError
 
 ZIP = b"PK\x03\x04"
@@ -38,12 +38,14 @@ class Members(Mapping[str, bytes]):
     """The files in a zip by name, each read when it is asked for. Nothing is ever written to disk.
 
     Members count towards `limit` by the bytes that they really unpack to, so an archive that claims less is found out.
+    The last one is kept: several formats look at the same member to see whether it is theirs.
     """
 
     def __init__(self, file: IO[bytes], name: str, limit: int) -> None:
         self._name = name
         self._left = limit
         self._limit = limit
+        self._last: tuple[str, bytes] = ("", b"")
         try:
             self._zip = zipfile.ZipFile(file)
         except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError, struct.error) as error:
@@ -64,6 +66,8 @@ class Members(Mapping[str, bytes]):
 
     def __getitem__(self, member: str) -> bytes:
         info = self._infos[member]
+        if member == self._last[0]:
+            return self._last[1]
         try:
             with self._open(info) as stream:
                 data = stream.read(self._left + 1)
@@ -75,6 +79,7 @@ class Members(Mapping[str, bytes]):
             message = f"unpacks to more than {self._limit >> 20} MB; raise --max-size if that is right"
             raise SourceError(f"{self._name}: {member}: {message}")
         self._left -= len(data)
+        self._last = (member, data)
         return data
 
     def _open(self, info: zipfile.ZipInfo) -> IO[bytes]:
@@ -112,7 +117,7 @@ def in_database(connection: sqlite3.Connection, dialect: str | None) -> tuple[st
 def _asked(dialect: str | None) -> list[Any]:
     if dialect is not None:
         return [FORMATS[dialect]] if dialect in FORMATS else []
-    return sorted(FORMATS.values(), key=lambda form: form.rank)
+    return list(ordered().formats)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ..dialects import DIALECTS, FORMATS, WIRES
 from ..dialects import dialect as find
 from ..dialects.framing import Frame
+from ..dialects.registry import ordered
 from ..dialects.wire import FileFormat
 from ..values.canonical import build, plain
 from ..values.errors import BadWire, Unsupported
@@ -184,7 +185,7 @@ def split(value: Any, name: str | None = None) -> list[Any]:
     """The conversations in one JSON document: an export or a log may hold many."""
     if name is not None and (name == SELF or name in WIRES):
         return [value]
-    for form in FORMATS.values() if name is None else (FORMATS[name],):
+    for form in ordered().formats if name is None else (FORMATS[name],):
         parts = form.split(value) if form.split is not None else None
         if parts is not None:
             return list(parts)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from ..dialects.framing import SSE, AWSEventStream, Frame
-from ..dialects.registry import FORMATS, WIRES
+from ..dialects.registry import WIRES, ordered
 from ..dialects.wire import AWS, Evidence, Shape, Wire
 from ..dialects.wire import SSE as EVENT_STREAM
 from ..values import jsontext
@@ -42,7 +42,7 @@ def text_of_file(data: bytes | bytearray | str) -> Text:
 def _known_text(data: bytes | bytearray | str) -> Text | None:
     """The text, if some format that is text and no JSON knows it."""
     text: Text | None = None
-    for form in FORMATS.values():
+    for form in ordered().formats:
         if form.text:
             text = text_of_file(data) if text is None else text
             if holds(form.detect, text):
@@ -143,13 +143,9 @@ def holds(test: Callable[[Any], Any] | None, value: Any) -> Any:
         return None
 
 
-def _ranked(shape: Shape) -> list[tuple[str, Evidence]]:
+def _ranked(shape: Shape) -> tuple[tuple[str, Evidence], ...]:
     """The tests of one shape, the most particular first."""
-    found = [
-        (wire.api, one) for wire in WIRES.values() if wire.is_detected for one in wire.evidence if one.shape == shape
-    ]
-    found += [(form.name, one) for form in FORMATS.values() for one in form.evidence if one.shape == shape]
-    return sorted(found, key=lambda pair: pair[1].rank)
+    return ordered().evidence[shape]
 
 
 def _findings(data: Any) -> Iterator[tuple[str, str]]:
@@ -165,7 +161,7 @@ def _findings(data: Any) -> Iterator[tuple[str, str]]:
     for reason, test in _OWN:
         if holds(test, value):
             yield SELF, reason
-    for form in sorted(FORMATS.values(), key=lambda form: form.rank):
+    for form in ordered().formats:
         why = holds(form.detect, value) if form.text == isinstance(value, Text) else None
         if why:
             yield form.name, str(why)

@@ -1,11 +1,12 @@
 """Every wire and every file format by name: the built-in ones, loaded on first use, and those that plugins register."""
 
+import functools
 import importlib
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast, get_args
 
 from ..values.errors import InterlinguaError
-from .wire import Dialect, FileFormat, Wire
+from .wire import Dialect, Evidence, FileFormat, Shape, Wire
 
 # name -> "module:attribute" inside this package.
 _WIRES: dict[str, str] = {
@@ -83,11 +84,13 @@ _registered: dict[str, Wire | FileFormat] = {}  # by plugins, for the whole proc
 def register(value: Wire | FileFormat) -> None:
     """Makes a wire or a file format known under its name, in place of one that has the name already."""
     _registered[value.name] = value
+    ordered.cache_clear()
 
 
 def unregister(name: str) -> None:
     """Takes back what `register` did; a built-in of the same name counts again."""
     _registered.pop(name, None)
+    ordered.cache_clear()
 
 
 def registered(name: str) -> Wire | FileFormat | None:
@@ -142,6 +145,23 @@ class UnknownName(InterlinguaError, KeyError):
 WIRES: Registry[Wire] = Registry("wire", _WIRES, (Wire,))
 FORMATS: Registry[FileFormat] = Registry("file format", _FORMATS, (FileFormat,))
 DIALECTS: Registry[Wire | FileFormat] = Registry("dialect", _BUILT_IN, (Wire, FileFormat))
+
+
+class Order(NamedTuple):
+    """What detecting asks, most particular first; the same until something is registered."""
+
+    formats: tuple[FileFormat, ...]
+    evidence: Mapping[str, tuple[tuple[str, Evidence], ...]]  # of each shape, with the name of the wire or format
+
+
+@functools.cache  # detecting asks for each row of a file
+def ordered() -> Order:
+    """The formats and the tests of each shape, by rank."""
+    formats = tuple(sorted(FORMATS.values(), key=lambda form: form.rank))
+    tests = [(wire.api, one) for wire in WIRES.values() if wire.is_detected for one in wire.evidence]
+    tests += [(form.name, one) for form in FORMATS.values() for one in form.evidence]
+    tests.sort(key=lambda pair: pair[1].rank)
+    return Order(formats, {shape: tuple(t for t in tests if t[1].shape == shape) for shape in get_args(Shape)})
 
 
 def wire(name: str) -> Wire:

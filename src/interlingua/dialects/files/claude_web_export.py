@@ -105,9 +105,11 @@ def detect(value: Any) -> str | None:
 def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
     """The conversations of an export as it is downloaded: `conversations.json`, beside `users.json` and others."""
     for name in members:
-        if name.rpartition("/")[2] == "conversations.json":
+        if name.rpartition("/")[2] != "conversations.json":
+            continue
+        if b'"chat_messages"' in members[name] or _is_claudes(members):
             value = body_of(members[name], API)
-            if isinstance(value, list) and all(map(_is_conversation, value)) and (value or _is_claudes(members)):
+            if isinstance(value, list) and all(map(_is_conversation, value)):
                 return value
     return None
 

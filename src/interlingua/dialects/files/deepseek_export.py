@@ -119,7 +119,7 @@ def detect(value: Any) -> str | None:
 def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
     """The conversations of an export as it is downloaded: `conversations.json` beside `user.json`."""
     for name in members:
-        if name.rpartition("/")[2] == "conversations.json":
+        if name.rpartition("/")[2] == "conversations.json" and b'"fragments"' in members[name]:
             value = body_of(members[name], API)
             if isinstance(value, list) and value and all(map(_is_conversation, value)):
                 return value

@@ -1,0 +1,117 @@
+"""Damaged files: whatever is wrong with them, they give conversations or one typed error."""
+
+import io
+import json
+import sqlite3
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import interlingua as il
+from dialects.files.samples import WIRE
+from interlingua.dialects import FORMATS
+from interlingua.values.errors import InterlinguaError
+
+FILES = [path for name in sorted(FORMATS) for path in sorted(WIRE.glob(f"{name}/*"))]
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_damaged_file_of_any_format_is_read_or_refused(data: st.DataObject) -> None:
+    """Cut off, with bytes exchanged, or with a part missing: by detection, and in the words of its own format."""
+    path = data.draw(st.sampled_from(FILES))
+    body = bytearray(path.read_bytes())
+    start = data.draw(st.integers(0, len(body)))
+    stop = data.draw(st.one_of(st.just(len(body)), st.integers(start, min(start + 40, len(body)))))
+    body[start:stop] = data.draw(st.binary(max_size=4) | st.sampled_from([b"", b"null", b"[]", b"{}", b'"']))
+    for read in (lambda: list(il.read(bytes(body))), lambda: il.decode(bytes(body), path.parent.name)):
+        try:
+            read()
+        except InterlinguaError as error:
+            assert str(error)
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
+EXPORT = json.dumps([{"uuid": "1", "name": "Eggs", "chat_messages": [{"sender": "human", "text": "Hi"}]}]).encode()
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"conversations.json": EXPORT[:-5]},
+        {"../conversations.json": EXPORT},
+        {"/conversations.json": EXPORT},
+        {"conversations.json": b"3"},
+        {"users.json": b"[]"},
+    ],
+)
+def test_an_export_that_is_broken_or_leads_out_of_its_zip_is_refused(members: dict[str, bytes]) -> None:
+    """With one typed error."""
+    with pytest.raises(InterlinguaError):
+        list(il.read(zipped(members)))
+
+
+def test_an_export_counts_once_towards_the_limit_of_its_zip(tmp_path: Path) -> None:
+    """Several formats look at the same member; a bomb is found out by what it unpacks to."""
+    from interlingua.conversion.containers import Members, SourceError
+
+    packed = zipped({"conversations.json": EXPORT, "bomb": b"0" * 10_000})
+    members = Members(io.BytesIO(packed), "export.zip", len(EXPORT) + 100)
+    assert [len(members["conversations.json"]) for _ in range(5)] == [len(EXPORT)] * 5
+    with pytest.raises(SourceError, match="unpacks to more than"):
+        members["bomb"]
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["CREATE VIEW cursorDiskKV AS SELECT 'composerData:x' AS key, load_extension('x') AS value"],
+        ["CREATE TABLE cursorDiskKV (key TEXT)"],
+        ["CREATE TABLE cursorDiskKV (key, value)", "INSERT INTO cursorDiskKV VALUES ('composerData:x', x'ff00')"],
+        ["CREATE TABLE cursorDiskKV (key, value)", "INSERT INTO cursorDiskKV VALUES (3, '{}')"],
+    ],
+)
+def test_a_hostile_database_is_refused_or_empty(tmp_path: Path, statements: list[str]) -> None:
+    """A view instead of a table, missing columns, values of other types: nothing runs, nothing is made up."""
+    path = tmp_path / "state.vscdb"
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    try:
+        assert list(il.read(path)) == []
+    except InterlinguaError as error:
+        assert str(error)
+    assert path.read_bytes() == before
+
+
+def test_a_database_that_is_cut_off_is_read_or_refused(tmp_path: Path) -> None:
+    """Wherever it ends: what is still there, or a typed error."""
+    path = tmp_path / "state.vscdb"
+    chat = json.dumps({"conversation": [{"type": 1, "text": "How many eggs? " * 60}]})
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE cursorDiskKV (key TEXT, value TEXT)")
+    rows = [(f"composerData:{n}", chat) for n in range(40)]
+    connection.executemany("INSERT INTO cursorDiskKV VALUES (?, ?)", rows)
+    connection.commit()
+    connection.close()
+    whole, refused = path.read_bytes(), 0
+    assert len(list(il.read(whole))) == 40
+    for size in range(100, len(whole), 3999):
+        try:
+            assert len(list(il.read(whole[:size]))) <= 40
+        except InterlinguaError:
+            refused += 1
+    assert refused
