@@ -32,6 +32,8 @@ _FORMATS: dict[str, str] = {
     "claude-code": "files.claude_code:FORMAT",
     "codex-cli": "files.codex_cli:FORMAT",
     "gemini-cli": "files.gemini_cli:FORMAT",
+    "gemini-stream": "files.gemini_stream:FORMAT",
+    "codex-exec-stream": "files.codex_exec:FORMAT",
     "chatgpt-export": "files.chatgpt_export:FORMAT",
     "inspect-ai": "files.inspect_ai:FORMAT",
     "openai-finetune": "files.openai_finetune:FORMAT",

@@ -6,6 +6,7 @@ leave hints in the entry's `extra` by which `apart` gives back the entries of th
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,20 +20,23 @@ PARTS = "~parts"  # of an entry: the records of which it is made, in order
 STATED = "~stated"  # of an entry: the parent that it was given, and the one that its record states
 
 
-def join(entries: Sequence[Entry], groups: Iterable[Sequence[int]], api: str) -> list[Entry]:
-    """The entries with each group of answers as one, in the place of its first; the others are left out."""
+def join(entries: Sequence[Entry], groups: Iterable[Sequence[int]], api: str, *, pieces: bool = False) -> list[Entry]:
+    """The entries with each group of answers as one, in the place of its first; the others are left out.
+
+    With `pieces`, texts that follow one another are pieces of one text.
+    """
     out: list[Entry | None] = list(entries)
     for group in groups:
         if len(group) > 1:
-            out[group[0]] = _joined([entries[at] for at in group], group, api)
+            out[group[0]] = _joined([entries[at] for at in group], group, api, pieces)
             for at in group[1:]:
                 out[at] = None
     return [entry for entry in out if entry is not None]
 
 
-def _joined(parts: Sequence[Entry], places: Sequence[int], api: str) -> Entry:
+def _joined(parts: Sequence[Entry], places: Sequence[int], api: str, pieces: bool) -> Entry:
     messages: list[Any] = [part.message for part in parts]
-    content = tuple(block for message in messages for block in blocks_of(message.content))
+    content, shapes = _content(messages, pieces)
     last = messages[-1]
     # Usage is repeated on each line; a line that was written while the answer grew may have less of it.
     usage = next((message.usage for message in reversed(messages) if message.usage is not None), None)
@@ -48,8 +52,8 @@ def _joined(parts: Sequence[Entry], places: Sequence[int], api: str) -> Entry:
         extra=ended.extra,
     )
     hints = []
-    for at, part, message in zip(places, parts, messages, strict=True):
-        hint: dict[str, Any] = {"at": at, "blocks": _shape(message.content)}
+    for at, part, message, shape in zip(places, parts, messages, shapes, strict=True):
+        hint: dict[str, Any] = {"at": at, "blocks": shape}
         fields = _differences(message, whole)
         if fields:
             hint["fields"] = fields
@@ -60,6 +64,29 @@ def _joined(parts: Sequence[Entry], places: Sequence[int], api: str) -> Entry:
     # The last line's id: what follows the answer follows it.
     joined = replace(parts[-1], message=whole, parent_id=parts[0].parent_id)
     return with_residual(joined, api, **{PARTS: [*hints[:-1], {**hints[-1], "parent": parts[-1].parent_id}]})
+
+
+def _content(messages: Sequence[Any], pieces: bool) -> tuple[tuple[Any, ...], list[Any]]:
+    """The content of all, and what each has of it: so many blocks, or so many characters of the block before."""
+    blocks: list[Any] = []
+    texts: list[list[str]] = []  # of each block that is a text
+    shapes: list[Any] = []
+    for message in messages:
+        own: tuple[Any, ...] = blocks_of(message.content)
+        piece = pieces and len(own) == 1 and isinstance(message.content, tuple) and _is_bare(own[0])
+        if piece and blocks and texts[-1]:
+            texts[-1].append(own[0].text)
+            shapes.append({"characters": len(own[0].text)})
+            continue
+        shapes.append({"characters": len(own[0].text), "opens": True} if piece else _shape(message.content))
+        blocks += own
+        texts += [[block.text] if piece and isinstance(block, TextBlock) else [] for block in own]
+    joined = (TextBlock(text="".join(text)) if text else block for block, text in zip(blocks, texts, strict=True))
+    return tuple(joined), shapes
+
+
+def _is_bare(block: Any) -> bool:
+    return isinstance(block, TextBlock) and block == TextBlock(text=block.text)
 
 
 def _shape(content: Any) -> int | str | None:
@@ -107,10 +134,10 @@ def _without(entry: Entry, api: str) -> Entry:
 
 def _parts(entry: Entry, hints: Sequence[Mapping[str, Any]], api: str) -> dict[int, Entry]:
     message: Any = entry.message
-    blocks = blocks_of(message.content)
-    counts = [1 if hint["blocks"] == "text" else hint["blocks"] or 0 for hint in hints]
-    if sum(counts) != len(blocks):  # it was changed since: the last line says all of it
-        return {hints[-1]["at"]: replace(entry, parent_id=entry.parent_id)}
+    blocks = _divided(blocks_of(message.content), hints)
+    counts = [1 if isinstance(hint["blocks"], str | dict) else hint["blocks"] or 0 for hint in hints]
+    if blocks is None or sum(counts) != len(blocks):  # it was changed since: the last line says all of it
+        return {hints[-1]["at"]: entry}
     out: dict[int, Entry] = {}
     start, parent = 0, entry.parent_id
     for hint, count in zip(hints, counts, strict=True):
@@ -131,6 +158,31 @@ def _parts(entry: Entry, hints: Sequence[Mapping[str, Any]], api: str) -> dict[i
             above = parent if hint is hints[0] else hint.get("parent")
             out[hint["at"]] = Entry(message=part, id=hint.get("id"), parent_id=above, extra=extra)
     return out
+
+
+def _divided(blocks: Sequence[Any], hints: Sequence[Mapping[str, Any]]) -> tuple[Any, ...] | None:
+    """The blocks with texts divided into their pieces; None where they are not of that length any more."""
+    sizes: list[list[int] | None] = []
+    for hint in hints:
+        shape = hint["blocks"]
+        if isinstance(shape, dict) and not shape.get("opens") and sizes and sizes[-1] is not None:
+            sizes[-1].append(shape["characters"])
+        elif isinstance(shape, dict):
+            sizes.append([shape["characters"]])
+        else:
+            sizes += [None] * (1 if shape == "text" else shape or 0)
+    if len(sizes) != len(blocks):
+        return None
+    out: list[Any] = []
+    for block, lengths in zip(blocks, sizes, strict=True):
+        if lengths is None:
+            out.append(block)
+            continue
+        if not isinstance(block, TextBlock) or len(block.text) != sum(lengths):
+            return None
+        ends = accumulate(lengths, initial=0)
+        out += [TextBlock(text=block.text[start:end]) for start, end in pairwise(ends)]
+    return tuple(out)
 
 
 def _field(name: str, value: Any) -> Any:

@@ -1,0 +1,145 @@
+"""What `codex exec --json` prints: JSON lines `thread.started`, `turn.started`, `item.completed`, `turn.completed`, ….
+
+An item that is completed holds a message, a thought, or a call with what it gave; `item.started` and `item.updated` are
+the same item on its way and are kept as they are, as is what the person asked, which is not printed at all. Messages,
+thoughts and calls up to the first result are one answer. Usage is that of the turns, its input with the cached part.
+The events are in codex-rs/exec/src/exec_events.rs.
+"""
+
+import sys
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values.losses import Encoded, Lines, Reporter, SupportTable
+from ...values.messages import (
+    AssistantMessage,
+    CustomMessage,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    text_of,
+)
+from ...values.request import Conversation, Entry
+from ..residual import count, fields_of, reading, string
+from ..wire import FileFormat
+from . import records as _records
+from .joining import apart, join
+from .records import FILE, Records, lines_of
+
+API = "codex-exec-stream"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
+
+# By the type of an item that is a call: the fields that are its arguments, and the one that is what it gave.
+_CALLS = {
+    "command_execution": (("command",), "aggregated_output"),
+    "mcp_tool_call": (("server", "tool", "arguments"), "result"),
+    "file_change": (("changes",), "status"),
+    "web_search": (("query",), None),
+}
+
+
+def _decode_line(line: dict[str, Any]) -> list[Any]:
+    item = fields_of(line.get("item"))
+    kind = item.get("type")
+    if line.get("type") != "item.completed":
+        return []
+    if kind == "agent_message":
+        return [AssistantMessage(content=(TextBlock(text=string(item["text"])),), provider="openai")]
+    if kind == "reasoning":
+        return [AssistantMessage(content=(ThinkingBlock(thinking=string(item["text"])),), provider="openai")]
+    if kind not in _CALLS:
+        return []
+    names, field = _CALLS[kind]
+    call = ToolCall(id=string(item["id"]), name=kind, arguments={key: item[key] for key in names if key in item})
+    answer = AssistantMessage(content=(call,), provider="openai")
+    given = item.get(field) if field is not None else None
+    if given is None:
+        return [answer]
+    failed = item.get("status") == "failed" or bool(item.get("exit_code"))
+    text = given if isinstance(given, str) else ""
+    details = None if isinstance(given, str) else given
+    if isinstance(given, dict) and isinstance(given.get("content"), list):
+        text = "\n".join(part["text"] for part in given["content"] if isinstance(fields_of(part).get("text"), str))
+    result = ToolResultMessage(tool_call_id=call.id, tool_name=kind, content=text, details=details, is_error=failed)
+    return [answer, result]
+
+
+def _say_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
+    first: Any = messages[0]
+    block = first.content[0]
+    if isinstance(block, ThinkingBlock):
+        return {"type": "item.completed", "item": {"type": "reasoning", "text": block.thinking}}
+    if not isinstance(block, ToolCall):
+        return {"type": "item.completed", "item": {"type": "agent_message", "text": text_of(first.content)}}
+    item = {"id": block.id, "type": block.name, **block.arguments}
+    field = _CALLS[block.name][1]
+    for result in messages[1:]:
+        if field is not None and isinstance(result, ToolResultMessage):
+            item[field] = text_of(result.content) if result.details is None else result.details
+    return {"type": "item.completed", "item": item}
+
+
+def _records_of() -> Records:
+    return Records(API, _decode_line, _say_line)
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """What one run printed."""
+    lines = lines_of(data, API)
+    records = _records_of()
+    entries: list[Entry] = []
+    groups: list[list[int]] = []
+    is_open = False
+    for line in lines:
+        kind = line.get("type")
+        read = records.read(line, kind if isinstance(kind, str) else "line")
+        alone = len(read) == 1
+        for entry in read:
+            if isinstance(entry.message, AssistantMessage) and alone:
+                groups += [] if is_open else [[]]
+                groups[-1].append(len(entries))
+                is_open = True
+            elif not isinstance(entry.message, CustomMessage) or kind == "turn.completed":
+                is_open = False
+            entries.append(entry)
+    return Conversation(entries=tuple(join(entries, groups, API)), usage=_total(lines), extra={API: {FILE: True}})
+
+
+def _total(lines: list[dict[str, Any]]) -> Usage | None:
+    """The sum over the turns."""
+    turns = [
+        line["usage"] for line in lines if line.get("type") == "turn.completed" and type(line.get("usage")) is dict
+    ]
+    if not turns:
+        return None
+    cached = sum(count(turn, "cached_input_tokens") for turn in turns)
+    read = sum(count(turn, "input_tokens") for turn in turns)
+    return Usage.of(max(read - cached, 0), sum(count(turn, "output_tokens") for turn in turns), cache_read=cached)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The lines that were read."""
+    lines, losses = _records_of().write(replace(conversation, entries=tuple(apart(conversation.entries, API))))
+    return Encoded(Lines(lines), tuple(losses))
+
+
+def detect(value: Any) -> str | None:
+    """A `thread.started` line, or items that are completed."""
+    lines = value if isinstance(value, list) else [value]
+    if not lines or not all(isinstance(line, dict) for line in lines):
+        return None
+    for line in lines[:20]:
+        if line.get("type") == "thread.started" and "thread_id" in line:
+            return "a `thread.started` line"
+        if line.get("type") == "item.completed" and isinstance(line.get("item"), dict):
+            return "an `item.completed` line"
+    return None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, rank=40, lines=True, writable=False)
