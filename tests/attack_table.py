@@ -53,6 +53,8 @@ ROWS = (
     Row("pages that instruct the model", ("tools/web/test_untrusted.py",)),
     Row("hidden text and terminal sequences", ("test_visible_text.py",)),
     Row("printers given hostile text", ("cli/test_hostile_text.py",)),
+    # secrets
+    Row("keys that a provider repeats, passwords in addresses", ("connect/test_echoed_keys.py",)),
     # plugins and MCP
     Row("hostile plugins", ("plugins/test_attacks.py",)),
     Row("hostile MCP servers", ("mcp_tools/test_client.py",)),

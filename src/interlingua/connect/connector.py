@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,7 +38,7 @@ from ..values.jsontext import read, write
 from ..values.messages import AssistantMessage, Block, blocks_of
 from ..values.request import Api, CallOptions, Context, ModelDescriptor, Request, ResolvedAuth, StreamOptions
 from ..values.validation import check_context
-from .auth.credentials import scrub
+from .auth.credentials import Secret, scrub
 from .auth.resolver import AuthResolver, authenticate, convention, given_key, missing, resolved_by
 from .providers import Provider, Route, has_image, is_login_token
 from .stream import Batch, Stream, Timeouts, Watch, contained
@@ -297,7 +298,7 @@ class HttpConnector:
         )
         if "://" not in base:
             base = f"http://{base}"
-        return base.rstrip("/")
+        return _checked_base(base).rstrip("/")
 
     async def _address(self, model: ModelDescriptor, route: Route, call: CallOptions, env: Mapping[str, str]) -> str:
         template = route.base_url or self.row.base_url
@@ -661,16 +662,31 @@ class Exchange:
 
     def _last(self, events: Batch) -> Batch:
         last = events[-1] if events else None
-        if isinstance(last, Error):
-            text = scrub(last.error.error_message or "", secrets=self._secrets)
-            if text != (last.error.error_message or ""):
-                events[-1] = last = Error(last.reason, replace(last.error, error_message=text))
+        if isinstance(last, Done) and self._echoes(last.message):
+            events[-1] = Done(last.reason, self._without_secrets(last.message))
+        elif isinstance(last, Error):
+            events[-1] = last = Error(last.reason, self._without_secrets(last.error))
             self.failure = self._scrubbed(self._decoder.failure or failure_of(last.error))
         return events
 
     def _failed(self, failure: InterlinguaError) -> Batch:
         self.failure = self._scrubbed(failure)
-        return self._decoder.close(str(failure), aborted=isinstance(failure, Aborted))
+        events = self._decoder.close(str(failure), aborted=isinstance(failure, Aborted))
+        if events and isinstance(last := events[-1], Error):
+            events[-1] = Error(last.reason, self._without_secrets(last.error))
+        return events
+
+    def _echoes(self, message: AssistantMessage) -> bool:
+        """Whether what a provider says about a whole answer may hold a secret: its words are short and plain."""
+        told = f"{message.stop_detail or ''} {message.response_id or ''} {message.response_model or ''}"
+        return any(secret and Secret(secret).reveal() in told for secret in self._secrets) or len(told) > _LONGEST_ABOUT
+
+    def _without_secrets(self, message: AssistantMessage) -> AssistantMessage:
+        """The message without secrets in what the provider says about it; its content is the model's own."""
+        clean = functools.partial(scrub, secrets=self._secrets)
+        fields = ("error_message", "stop_detail", "response_id", "response_model")
+        changed = {name: clean(text) for name in fields if isinstance(text := getattr(message, name), str)}
+        return replace(message, **changed, extra=_scrubbed_value(message.extra, clean))
 
     def _scrubbed(self, failure: InterlinguaError) -> InterlinguaError:
         return scrubbed(failure, functools.partial(scrub, secrets=self._secrets))
@@ -697,6 +713,25 @@ def error_in(body: bytes) -> Any:
     return wire.get("error") or (first.get("error") if isinstance(first, dict) else None)
 
 
+@functools.lru_cache(maxsize=64)
+def _checked_base(base: str) -> str:
+    """The base URL, if it can be called. The error names no part of one that cannot: it may hold a password."""
+    try:
+        parts = urlsplit(base)
+        scheme, usable = parts.scheme, bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        scheme, usable = "http", False
+    if scheme not in ("http", "https"):
+        raise InterlinguaError(f"base URL with the scheme {scheme!r}; give one that begins with http:// or https://")
+    if not usable:
+        raise InterlinguaError("the base URL is no address that can be called; give https://host or https://host/path")
+    return base
+
+
+_LONGEST_CODE = 200
+_LONGEST_ABOUT = 400  # characters of stop detail, response id and model; longer ones are searched for secrets
+
+
 def scrubbed(failure: InterlinguaError, scrub: Callable[[str], str]) -> InterlinguaError:
     """The same error, without secrets in its words and its body, and no longer than people read."""
     text = scrub(str(failure))
@@ -706,7 +741,8 @@ def scrubbed(failure: InterlinguaError, scrub: Callable[[str], str]) -> Interlin
         failure.args = (text,)
         if isinstance(failure, ProviderError | DialectError):
             failure.message = text
-    if isinstance(failure, ProviderError) and failure.body is not None:
+    if isinstance(failure, ProviderError):
+        failure.code = failure.code and scrub(failure.code)[:_LONGEST_CODE]
         failure.body = _scrubbed_value(failure.body, scrub)
     return failure
 
