@@ -45,6 +45,7 @@ ROWS = (
     # sessions and files
     Row("links, FIFOs and hostile indexes in place of sessions; full disks", ("sessions/test_attacks.py",)),
     Row("durable runs: ids that are paths, poison, exits, locks, logs", ("durable/test_attacks.py",)),
+    Row("FIFOs, devices and sockets where a file is read; schemas that are none; full disks", ("test_untyped.py",)),
     # bombs
     Row("bodies that are small to send and large to read", ("connect/test_bombs.py",)),
     Row("schemas that take for ever", ("tools/test_schema_cost.py",)),

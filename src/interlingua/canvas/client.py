@@ -22,6 +22,7 @@ from ..values.canonical import plain
 from ..values.errors import InterlinguaError, TransportError
 from ..values.messages import AssistantMessage, CustomMessage, SystemMessage, ToolResultMessage, UserMessage
 from ..values.places import home as default_home
+from ..values.regular import read_regular
 
 # --- the outbox ------------------------------------------------------------------------------------------------------
 # Changes on their way to a canvas server: kept on disk until they are acknowledged, sent in batches, sent again.
@@ -50,10 +51,10 @@ class Outbox:
     def _recovered(self, path: Path) -> list[bytes]:
         """What an earlier process left behind; half a line at the end was never promised to anybody."""
         try:
-            data = path.read_bytes()
-            self._done = int(self._mark(path).read_text("ascii") or 0)
+            data = read_regular(path)
+            self._done = int(read_regular(self._mark(path)).decode() or 0)
         except (OSError, ValueError):
-            data, self._done = path.read_bytes() if path.exists() else b"", 0
+            data, self._done = read_regular(path) if path.exists() else b"", 0
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole) != len(data):
             os.truncate(path, len(whole))
@@ -477,7 +478,7 @@ class _Core:
         if self._address is not None:
             return self._address.rstrip("/")
         try:
-            found = jsontext.read((self._folder / "server.json").read_bytes())
+            found = jsontext.read(read_regular(self._folder / "server.json"))
         except (OSError, InterlinguaError):
             raise CanvasUnreachable("no canvas runs on this machine; start one: interlingua canvas") from None
         return str(found["address"])

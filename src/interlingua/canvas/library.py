@@ -31,6 +31,7 @@ from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.messages import CustomMessage
 from ..values.places import home as default_home
+from ..values.regular import read_regular
 from ..values.request import Conversation, Entry
 from .shapes import FileProblem, Source
 
@@ -174,11 +175,11 @@ class Cache:
         stored = replace(conversation, entries=tuple(map(_with_free_places, conversation.entries)))
         save(stored, new_id=lambda: f"n{next(numbers)}", id=part, sync="never").close()
         try:
-            lines = part.read_bytes().splitlines(keepends=True) if part.exists() else []
+            lines = read_regular(part).splitlines(keepends=True) if part.exists() else []
         finally:
             _remove(part)
         lines[:1] = [_header(lines[0] if lines else b"{}", agent, one, conversation)]
-        fresh = _appended(path.read_bytes().splitlines(keepends=True), lines) if path.exists() else None
+        fresh = _appended(read_regular(path).splitlines(keepends=True), lines) if path.exists() else None
         if fresh is None:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             path.with_suffix(".idx").unlink(missing_ok=True)
@@ -194,7 +195,7 @@ class Cache:
         path = self.store.path(agent, one.id)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         lines = data if data.endswith(b"\n") else data + b"\n"
-        if path.exists() and lines.startswith(before := path.read_bytes()):
+        if path.exists() and lines.startswith(before := read_regular(path)):
             with path.open("ab") as stream:
                 stream.write(lines[len(before) :])
             return
@@ -351,7 +352,7 @@ def _digest(where: str) -> str:
 
 def _read_about(path: Path) -> ImportedFile | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ImportedFile)
+        return msgspec.json.decode(read_regular(path), type=ImportedFile)
     except (OSError, msgspec.MsgspecError):
         return None
 

@@ -30,6 +30,7 @@ from ..values.canonical import dump
 from ..values.errors import InterlinguaError, ToolInputError, TransportError
 from ..values.events import AgentEvent, AgentStart, MessageEnd, MessageUpdate
 from ..values.places import home as default_home
+from ..values.regular import read_regular
 from .library import Library
 from .routing import BYTES, JSON
 from .server import PORT, Canvas
@@ -207,7 +208,7 @@ def show(session: Session, *, browser: bool = True) -> OpenCanvas:
 def _running(home: Path) -> str | None:
     """The address of a canvas of this home that answers."""
     try:
-        found = jsontext.read((home / "canvas" / "server.json").read_bytes())
+        found = jsontext.read(read_regular(home / "canvas" / "server.json"))
         place = urlsplit(str(found["address"]))
         connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=2)
         try:

@@ -17,6 +17,7 @@ from ..serving.problems import HttpProblem
 from ..serving.sse import serve_events
 from ..sessions.texts import Query
 from ..values import jsontext
+from ..values.regular import read_regular
 from .catalog import scope, searched
 from .inspection import cache_view, compare_view, context_view, doctor_view
 from .routing import BYTES, Call, Route, read_limited, route
@@ -201,7 +202,7 @@ BLOB = Route("GET", "/blobs/{sha256}", blob, "The data of a block, by its hash."
 async def view(call: Call) -> web.Response:
     """What the page keeps of a session: positions, folds."""
     path = _view_path(call)
-    data = path.read_bytes() if path.is_file() else b"{}"
+    data = read_regular(path) if path.is_file() else b"{}"
     return web.Response(body=data, content_type="application/json")
 
 

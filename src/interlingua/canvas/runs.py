@@ -41,6 +41,7 @@ from ..values.messages import (
     TextBlock,
     UserMessage,
 )
+from ..values.regular import read_regular
 from ..values.request import Context, ModelDescriptor, Request
 from .library import Place
 from .live import Feed
@@ -135,7 +136,7 @@ class Uploads:
         if not _NAME.fullmatch(name):
             return None
         try:
-            return (self._folder / name).read_bytes()
+            return read_regular(self._folder / name)
         except OSError:
             return None
 

@@ -22,6 +22,7 @@ from ..sessions.store import SpawnedBy
 from ..sessions.watching import PathWatch
 from ..values import jsontext
 from ..values.errors import InterlinguaError
+from ..values.regular import read_regular, stream_regular
 from .library import Library, Place, imported_id
 from .open_sessions import OpenSessions
 from .shapes import SourceView
@@ -256,7 +257,7 @@ def _folder_id(root: Path) -> str:
 
 
 def _beginning(path: Path) -> bytes:
-    with path.open("rb") as stream:
+    with stream_regular(path) as stream:
         return stream.read(_HEAD)
 
 
@@ -271,7 +272,7 @@ def _project(path: Path, head: bytes) -> str | None:
             return str(jsontext.read(found[1])).replace("\\", "/").rstrip("/").rpartition("/")[2] or None
     root = path.parent.parent / ".project_root"  # Gemini CLI
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        return Path(root.read_text("utf-8").strip()).name or None
+        return Path(read_regular(root).decode().strip()).name or None
     return None
 
 
@@ -353,7 +354,7 @@ def _claude(path: Path, lines: list[bytes]) -> "_Origin | None":
 def _call_of(parent: Path, name: str, prompt: str | None) -> str | None:
     """The call that started a sub-agent: its result names the agent; until there is one, its arguments are the text."""
     started = None
-    with parent.open("rb") as stream:
+    with stream_regular(parent) as stream:
         for raw in stream:
             if name.encode() in raw:
                 found = _answered(_object(raw), name)

@@ -17,6 +17,7 @@ from ..dialects.files import transcript
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.losses import Lines
+from ..values.regular import stream_regular
 
 PIECE = 16 * 1024 * 1024
 SMALL = 8 * 1024 * 1024
@@ -31,7 +32,7 @@ def applies(source: Source, origin: str | None, target: str) -> bool:
         return False
     if origin is not None:
         return origin in TWINS
-    with source.path.open("rb") as stream:
+    with stream_regular(source.path) as stream:
         head = [line for line in as_utf8(stream.read(1 << 20)).split(b"\n")[:-1] if line.strip()][:8]
     try:
         found = conversion.detect(Lines(jsontext.read(line) for line in head))
@@ -63,7 +64,7 @@ def _pieces(path: Path) -> Iterator[tuple[int, int]]:
     """Byte ranges of whole lines."""
     size = path.stat().st_size
     start = 0
-    with path.open("rb") as stream:
+    with stream_regular(path) as stream:
         while start < size:
             stream.seek(min(start + PIECE, size))
             stream.readline()
@@ -74,7 +75,7 @@ def _pieces(path: Path) -> Iterator[tuple[int, int]]:
 
 def _piece(task: tuple[Path, int, int]) -> tuple[bytes, int, list[tuple[int, str]]]:
     path, start, end = task
-    with path.open("rb") as stream:
+    with stream_regular(path) as stream:
         stream.seek(start)
         data = stream.read(end - start)
     out: list[bytes] = []

@@ -17,6 +17,7 @@ from ..plugins.manifest import NAMES, check_id, folders, manifest_path, read_man
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home
+from ..values.regular import read_regular
 from . import output
 
 
@@ -118,7 +119,7 @@ def check_command(folder: Path, config: Path | None, as_json: bool) -> None:
 
 
 def _configuration(path: Path | None) -> dict[str, Any]:
-    value = jsontext.read(path.read_bytes()) if path is not None else {}
+    value = jsontext.read(read_regular(path)) if path is not None else {}
     if not isinstance(value, dict):
         raise FormatError("not a configuration; use an object with each plugin's settings under its id", str(path))
     return value

@@ -28,6 +28,7 @@ from ..values.errors import FormatError, InterlinguaError
 from ..values.events import TextDelta, ThinkingDelta, ToolCallEnd
 from ..values.losses import Loss
 from ..values.messages import AssistantMessage, Message, TextBlock, UserMessage
+from ..values.regular import read_regular
 from ..values.request import Conversation, Entry
 from . import output
 
@@ -83,7 +84,7 @@ def _text(prompt: str | None, file: str | None) -> str:
     parts = [prompt] if prompt is not None else []
     if file is not None and file != "-":
         try:
-            parts.append(Path(file).expanduser().read_text("utf-8"))
+            parts.append(read_regular(Path(file).expanduser()).decode())
         except (OSError, UnicodeDecodeError) as error:
             raise FormatError(f"{file}: not readable as a prompt: {error}", "--prompt-file") from None
     elif file == "-" or not sys.stdin.isatty():
@@ -98,7 +99,7 @@ def _text(prompt: str | None, file: str | None) -> str:
 def _conversation(file: str | None, text: str, attachments: tuple[str, ...]) -> Conversation:
     history = Conversation()
     if file is not None:
-        history = decode(Path(file).expanduser().read_bytes())
+        history = decode(read_regular(Path(file).expanduser()))
     files = tuple(map(attached, attachments))
     content: Any = (*files, TextBlock(text=text)) if files else text
     return _followed(history, UserMessage(content=content))
@@ -114,7 +115,7 @@ def _followed(history: Conversation, message: Message) -> Conversation:
 
 def _refuse_overwriting(save: Path, context: Path) -> None:
     """Raises if the input would be overwritten, unless it is a transcript, which is written again in full."""
-    data = context.read_bytes()
+    data = read_regular(context)
     found = detect(data)
     if found is None or found.dialect not in ("transcript", "openclaw") or is_foreign(data.partition(b"\n")[0]):
         local_files.refuse_inputs(save, [context])
@@ -179,7 +180,7 @@ def _schema(text: str | None) -> Any:
     if text is None:
         return None
     try:
-        value = jsontext.read(text if text.lstrip().startswith("{") else Path(text).expanduser().read_bytes())
+        value = jsontext.read(text if text.lstrip().startswith("{") else read_regular(Path(text).expanduser()))
     except (OSError, FormatError) as error:
         raise FormatError(f"{text}: not a JSON Schema: {error}", "--schema") from None
     if not isinstance(value, dict):

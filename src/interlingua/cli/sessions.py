@@ -25,6 +25,7 @@ from ..values.canonical import plain
 from ..values.errors import InterlinguaError
 from ..values.losses import Lines
 from ..values.messages import AgentMessage, CustomMessage, text_of
+from ..values.regular import stream_regular
 from ..values.request import Conversation, Entry, is_aside
 from . import output
 from .convert import NAMES
@@ -79,7 +80,7 @@ class _Place:
             path = Path(where or name)
         if not path.is_file():
             return None
-        with path.open("rb") as stream:
+        with stream_regular(path) as stream:
             if not is_foreign(stream.readline()):
                 return None
         return path, conversion.decode(sources.read_all(sources.Source(path)))

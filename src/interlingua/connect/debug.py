@@ -33,6 +33,7 @@ from ..values.messages import (
     blocks_of,
     text_of,
 )
+from ..values.regular import read_regular
 from ..values.request import Context, ModelCost, ModelDescriptor, Request, StreamOptions, ToolSpec
 from .connector import stream_arguments
 from .stream import Batch, Stream, Timeouts, Watch
@@ -303,7 +304,7 @@ def _recorded(path: str) -> tuple[AssistantMessage, ...]:
 
 def _file(path: str) -> bytes:
     try:
-        return Path(path).expanduser().read_bytes()
+        return read_regular(Path(path).expanduser())
     except OSError as error:
         raise InterlinguaError(f"the debug provider cannot read {path}: {error.strerror}") from None
 

@@ -32,6 +32,7 @@ from msgspec import DecodeError, Struct, msgpack
 from ..dialects import WIRES
 from ..dialects.wire import UsageDetail
 from ..values.messages import AssistantMessage, Cost, Usage
+from ..values.regular import read_regular
 from ..values.request import ModelCost
 
 Rate: TypeAlias = tuple[tuple[int, float], ...]
@@ -395,7 +396,7 @@ def load(keep: Path | None = None) -> PriceSheet:
     place = _place(keep)
     if place is not None:
         with contextlib.suppress(OSError, DecodeError):
-            return PriceSheet(_KEPT.decode(place.read_bytes()))
+            return PriceSheet(_KEPT.decode(read_regular(place, follow=False)))
     lists = from_package()
     if place is not None:
         with contextlib.suppress(OSError):

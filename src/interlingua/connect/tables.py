@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from ..values.errors import FormatError
+from ..values.regular import read_regular
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ class Mistake(Exception):
 def read_tables(place: Path, read: Callable[[dict[str, Any]], T]) -> T | None:
     """What `read` makes of a file; None if there is none. A `Mistake` becomes a `FormatError` that names the line."""
     try:
-        text = place.read_text(encoding="utf-8")
+        text = read_regular(place).decode()
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from ..values.errors import FormatError
 from ..values.messages import AudioBlock, DocumentBlock, ImageBlock
+from ..values.regular import read_regular
 from . import resizing
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]
@@ -123,7 +124,7 @@ def _read(name: str) -> bytes:
             raise FormatError(f"{name} is not a regular file; give the path of one", "source")
         if path.stat().st_size > MAX_BYTES:
             raise _too_large(name)
-        return path.read_bytes()
+        return read_regular(path)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = getattr(error, "strerror", None) or str(error)
         raise FormatError(f"cannot read {name!r}: {why}; check the path", "source") from None
@@ -164,7 +165,7 @@ def attached(path: str) -> Attachment:
         raise FormatError(
             f"{path}: {place.stat().st_size} bytes; attachments have at most {MAX_ATTACHED_BYTES}", "--attach"
         )
-    return _block(place, place.read_bytes())
+    return _block(place, read_regular(place))
 
 
 def _linked(url: str) -> Attachment:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from ..values import jsontext, request
 from ..values.errors import FormatError, InterlinguaError
+from ..values.regular import stream_regular
 from ..values.request import Conversation
 from . import containers
 from .containers import SourceError
@@ -104,7 +105,7 @@ def open_binary(source: Source) -> IO[bytes]:
     """The plain bytes of a source, unpacked on the way."""
     if source.path is None:
         return _unpacked(sys.stdin.buffer)
-    return _unpacked(source.path.open("rb"))
+    return _unpacked(stream_regular(source.path))
 
 
 def _unpacked(raw: IO[bytes]) -> IO[bytes]:

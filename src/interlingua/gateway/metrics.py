@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 from ..serving.access import write_private
+from ..values.regular import read_regular
 from .exchange import Exchange
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -132,7 +133,7 @@ class Metrics:
         for path in self._file.parent.glob("*.metrics") if self._file is not None else ():
             if path != self._file:
                 with contextlib.suppress(OSError, msgspec.MsgspecError):
-                    numbers.merge(msgspec.msgpack.decode(path.read_bytes(), type=Numbers))
+                    numbers.merge(msgspec.msgpack.decode(read_regular(path), type=Numbers))
         return "".join(_lines(numbers)).encode()
 
 

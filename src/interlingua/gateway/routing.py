@@ -15,7 +15,6 @@ import random
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -40,6 +39,7 @@ from ..values.messages import (
     blocks_of,
     text_of,
 )
+from ..values.regular import read_regular
 from ..values.request import CallOptions, ModelDescriptor, Request
 from .exchange import ClientKey
 from .settings import Alias, ProviderSettings, Rule, Settings, Target
@@ -57,7 +57,7 @@ def secret(reference: str) -> str:
         return value
     if kind == "file" and colon:
         try:
-            return Path(name).read_text().strip()
+            return read_regular(name).decode().strip()
         except OSError as error:
             raise AuthFailed(f"the key file {name} cannot be read: {error.strerror}; check the settings") from None
     return reference

@@ -20,6 +20,7 @@ from ..tools.registry import ToolRegistry
 from ..tools.sandbox import scrubbed
 from ..values import jsontext
 from ..values.errors import FormatError
+from ..values.regular import read_regular
 from .loading import LoadedPlugin, PluginProblem, aload_plugins
 from .manifest import manifest_path
 
@@ -43,7 +44,7 @@ def check_plugin(folder: Path, config: dict[str, Any] | None = None, *, seconds:
         except subprocess.TimeoutExpired:
             return _report([], [_problem(folder, "register", f"it was not loaded within {seconds:g} s")])
         try:
-            report: dict[str, Any] = jsontext.read(out.read_bytes())
+            report: dict[str, Any] = jsontext.read(read_regular(out))
         except (OSError, FormatError):
             terms = done.stderr.decode(errors="replace").strip().splitlines()
             text = f"it ended the process (status {done.returncode}){': ' + terms[-1][:500] if terms else ''}"

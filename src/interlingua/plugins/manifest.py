@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from ..values import jsontext
 from ..values.errors import FormatError
+from ..values.regular import read_regular
 
 NAMES = ("interlingua.plugin.json", "openclaw.plugin.json")
 MAX_BYTES = 256 * 1024
@@ -217,7 +218,7 @@ def _named_in_package(folder: Path) -> list[str]:
     try:
         if not path.is_file() or path.stat().st_size > MAX_BYTES:
             return []
-        value = jsontext.read(path.read_bytes())
+        value = jsontext.read(read_regular(path, MAX_BYTES))
     except (OSError, FormatError):
         return []
     named = value.get("openclaw") if isinstance(value, dict) else None

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from ..values.errors import InterlinguaError
+from ..values.regular import read_regular
 from .problems import HttpProblem
 
 try:
@@ -72,7 +73,7 @@ class KeyFile(Generic[K]):
 
     def keys(self) -> list[K]:
         try:
-            found: list[K] = msgspec.json.decode(self.path.read_bytes(), type=self._kind)
+            found: list[K] = msgspec.json.decode(read_regular(self.path), type=self._kind)
         except FileNotFoundError:
             return []
         except msgspec.MsgspecError as error:
@@ -264,7 +265,7 @@ def _load_secret(path: Path) -> bytes:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "wb") as stream:
             stream.write(secrets.token_bytes(32))
-    found = path.read_bytes()
+    found = read_regular(path)
     if len(found) != 32:  # the other server is writing it, or a disk was full
         path.unlink(missing_ok=True)
         return _load_secret(path)
@@ -273,7 +274,7 @@ def _load_secret(path: Path) -> bytes:
 
 def _read_revoked(path: Path | None) -> set[str]:
     try:
-        return set(path.read_text("utf-8").split()) if path is not None else set()
+        return set(read_regular(path).decode().split()) if path is not None else set()
     except FileNotFoundError:
         return set()
 

@@ -8,6 +8,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from .errors import InterlinguaError
 
@@ -33,7 +34,12 @@ class IrregularFile(InterlinguaError, OSError):
 
 
 def open_regular(path: str | Path, flags: int = os.O_RDONLY, mode: int = 0o600, *, follow: bool = False) -> int:
-    """The descriptor of a regular file; raises IrregularFile for anything else, OSError as `os.open` does."""
+    """The descriptor of a regular file; raises IrregularFile for anything else, OSError as `os.open` does.
+
+    With `follow`, a descriptor that this process was given (`/dev/stdin`, `<(command)` in a shell) may be anything.
+    """
+    if follow and str(path).startswith(_OPEN_ALREADY):
+        return os.open(path, flags)
     try:
         handle = os.open(path, flags | _FLAGS | (0 if follow else _NOFOLLOW), mode)
     except ValueError as error:  # a NUL, or a surrogate that the file system's encoding has no bytes for
@@ -67,6 +73,6 @@ def read_regular(path: str | Path, limit: int | None = None, *, follow: bool = T
     return data
 
 
-def is_open_already(path: str | Path) -> bool:
-    """Whether a path names a descriptor that this process was given (`/dev/stdin`, `<(command)` in a shell)."""
-    return str(path).startswith(_OPEN_ALREADY)
+def stream_regular(path: str | Path) -> BinaryIO:
+    """A regular file, open for reading."""
+    return os.fdopen(open_regular(path, follow=True), "rb")

@@ -170,7 +170,7 @@ def test_a_link_in_the_place_of_the_lock_is_refused(store: CredentialStore, tmp_
     """Opening it would create or open a file of another's choice."""
     store.folder.mkdir(mode=0o700)
     (store.folder / "credentials.lock").symlink_to(tmp_path / "bait")
-    with pytest.raises(OSError):
+    with pytest.raises(InterlinguaError, match="a link"):
         store.put("acme", KEY)
     assert not (tmp_path / "bait").exists()
 
@@ -257,7 +257,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError):
+    with pytest.raises(InterlinguaError, match="No space left"):
         store.put("b", KEY)
     assert {"a": "file"} == store.providers()
     assert [] == list(store.folder.glob("*.part")) + list(store.folder.glob(".*.part"))

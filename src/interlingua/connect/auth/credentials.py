@@ -26,6 +26,7 @@ import msgspec
 from ...values import jsontext
 from ...values.errors import FormatError, InterlinguaError
 from ...values.places import home
+from ...values.regular import open_regular
 
 HIDDEN = "…"
 Backend: TypeAlias = Literal["file", "keyring"]
@@ -173,7 +174,8 @@ class CredentialStore:
         that the one who holds it needs.
         """
         slug = f"{re.sub(r'[^A-Za-z0-9]+', '-', provider)[:40]}-{hashlib.sha256(provider.encode()).hexdigest()[:8]}"
-        handle = self._open_lock(f"credentials.{slug}.lock")
+        with _typed(self.folder, "the login cannot be renewed"):
+            handle = self._open_lock(f"credentials.{slug}.lock")
         try:
             deadline = time.monotonic() + _REFRESH_WAIT
             while not _try_lock(handle):
@@ -189,7 +191,7 @@ class CredentialStore:
 
     def _change(self, provider: str, entry: dict[str, Any] | None) -> dict[str, Any] | None:
         """Puts an entry in, or takes it out; returns the one that was there."""
-        with self._locked():
+        with _typed(self.path, "not saved, what was there is intact"), self._locked():
             whole = self._read() or {"version": _VERSION, "credentials": {}}
             before = self._entries(whole).pop(provider, None)
             if entry is not None:
@@ -211,7 +213,7 @@ class CredentialStore:
     def _open_lock(self, name: str) -> int:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _repair_folder(self.folder)
-        return os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        return open_regular(self.folder / name, os.O_RDWR | os.O_CREAT)
 
     def _read(self) -> dict[str, Any] | None:
         """The whole file as it is, or None when there is none. What we do not know in it stays in it."""
@@ -220,10 +222,12 @@ class CredentialStore:
             handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
-        except OSError:
+        except OSError as error:
             self._refuse_link()
-            raise
-        with os.fdopen(handle, "rb") as file:
+            raise InterlinguaError(
+                f"{self.path} cannot be read: {error.strerror}; put the file itself there"
+            ) from error
+        with _typed(self.path, "not readable"), os.fdopen(handle, "rb") as file:
             _repair_file(self.path, file.fileno())
             return self._whole(file.read())
 
@@ -296,6 +300,15 @@ def _secret(kind: type, value: object) -> Secret:
     if kind is Secret and isinstance(value, str) and value:
         return Secret(value)
     raise ValueError("a secret is a text")
+
+
+@contextlib.contextmanager
+def _typed(path: Path, what: str) -> Iterator[None]:
+    """Raises errors of the file system (a full disk, a folder in place of the file) as ours."""
+    try:
+        yield
+    except OSError as error:
+        raise InterlinguaError(f"{path}: {what}: {error.strerror or error}; repair it and try again") from error
 
 
 def _try_lock(handle: int) -> bool:

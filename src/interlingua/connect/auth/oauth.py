@@ -23,6 +23,7 @@ from ...values import jsontext
 from ...values.abort import Abort
 from ...values.errors import AuthFailed, FormatError, InterlinguaError, ProviderError, TransportError
 from ...values.places import home
+from ...values.regular import read_regular
 from ..providers import PROVIDERS, OAuthSpec
 from .credentials import Credential, CredentialStore, Scrubber, Secret
 
@@ -105,7 +106,7 @@ def oauth_client(
 
 def _configured(path: Path, provider: str) -> dict[str, Any]:
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except FileNotFoundError:
         return {}
     try:

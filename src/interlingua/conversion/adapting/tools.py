@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ...values.errors import FormatError
 from ...values.messages import ToolCall, ToolResultMessage
 from ...values.request import OutputSchema, ToolSpec
 from .. import schemas
@@ -142,6 +143,8 @@ def _with_strictness(holder: Any, field: str, path: str, work: Work) -> Any:
 
 def _with_schema(holder: Any, field: str, path: str, work: Work) -> Any:
     schema = getattr(holder, field)
+    if schema is not None and not (isinstance(schema, dict) and all(isinstance(key, str) for key in schema)):
+        raise FormatError(f"a schema is a JSON object, not {type(schema).__name__}", path)
     if work.rules.strict == "closed" and isinstance(holder, OutputSchema):
         fitted, removed = schemas.closed(schema)  # the schema of an answer is always strict there
     else:
