@@ -1,20 +1,22 @@
 """Conversion over Arrow columns."""
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import interlingua as il
-from interlingua.arrow import convert_batch
+from interlingua.arrow import convert_batch, table
 
 BODY = json.dumps({"model": "claude-x", "max_tokens": 9, "top_k": 4, "messages": [{"role": "user", "content": "Hi"}]})
 
 
 def test_a_column_is_converted_row_by_row() -> None:
     """Each row gives what `convert` gives; other columns stay."""
-    table = pa.table({"id": [1, 2], "conversation": [BODY, BODY]})
-    done = convert_batch(table, "openai-completions")
+    rows = pa.table({"id": [1, 2], "conversation": [BODY, BODY]})
+    done = convert_batch(rows, "openai-completions")
     expected = il.convert(BODY, "openai-completions")
     assert done.column("id").to_pylist() == [1, 2]
     assert json.loads(done.column("conversation_converted")[1].as_py()) == expected.body
@@ -43,3 +45,51 @@ def test_it_maps_over_a_parquet_file(tmp_path) -> None:
     pq.write_table(pa.table({"conversation": [BODY] * 100}), tmp_path / "in.parquet", row_group_size=10)
     batches = pq.ParquetFile(tmp_path / "in.parquet").iter_batches(batch_size=10)
     assert sum(len(convert_batch(batch, "ollama-chat")) for batch in batches) == 100
+
+
+ROWS = [
+    {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}], "source": "a"},
+    {"messages": [{"role": "user", "content": "Ho", "name": "Jo"}, {"role": "assistant", "content": "No"}]},
+]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_rows_of_a_columnar_file_are_conversations(kind: str, tmp_path: Path) -> None:
+    """What a row does not have is not there, though its column is."""
+    path, made = tmp_path / f"rows.{kind}", pa.Table.from_pylist(ROWS)
+    if kind == "parquet":
+        pq.write_table(made, path)
+    else:
+        with pa.ipc.new_file(path, made.schema) as writer:
+            writer.write_table(made)
+    for given in (path, path.read_bytes()):
+        found = list(il.read(given))
+        assert [[message.text for message in one.messages] for one in found] == [["Hi", "Yes"], ["Ho", "No"]]
+    assert il.encode(found[0], "openai-completions").body == ROWS[0]
+
+
+def test_preference_rows_of_a_parquet_file_keep_both_answers(tmp_path: Path) -> None:
+    """As the same rows do when they are lines."""
+    path = tmp_path / "pairs.parquet"
+    pq.write_table(pa.Table.from_pylist([{"prompt": "Hi", "chosen": "Yes", "rejected": "No"}] * 3), path)
+    found = list(il.read(path))
+    assert [len(one.entries) for one in found] == [3, 3, 3]
+    assert found[0].messages[1].text == "Yes"
+
+
+def test_conversations_become_a_table(tmp_path: Path) -> None:
+    """Which is read again as the same conversations."""
+    path = tmp_path / "rows.parquet"
+    conversations = [il.decode({"messages": row["messages"]}) for row in ROWS]
+    pq.write_table(table(conversations, "sharegpt"), path)
+    again = list(il.read(path))
+    assert [[m.text for m in one.messages] for one in again] == [["Hi", "Yes"], ["Ho", "No"]]
+
+
+@pytest.mark.parametrize("size", [4, 9, 60])
+def test_a_columnar_file_that_is_cut_off_is_refused(size: int, tmp_path: Path) -> None:
+    """With one typed error."""
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist(ROWS), path)
+    with pytest.raises(il.InterlinguaError, match="damaged parquet file"):
+        list(il.read(path.read_bytes()[:size]))

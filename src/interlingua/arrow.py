@@ -1,14 +1,17 @@
 """Conversion over columns, for corpora that one machine does not hold: a function that any engine can map over batches.
 
 Needs the extra `arrow`. A row whose conversation cannot be converted does not stop the batch: its `error` says why.
+`il.read` gives the conversations of a Parquet or Arrow file, and `table` makes one of conversations.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 
-from .conversion import convert
-from .values.errors import InterlinguaError
+from .conversion import convert, encode
+from .values.errors import InterlinguaError, Unsupported
+from .values.request import Conversation
 
 LOSSES = pa.list_(
     pa.struct([("path", pa.string()), ("what", pa.string()), ("why", pa.string()), ("severity", pa.string())])
@@ -45,3 +48,20 @@ def _converted(
         return encoded.bytes().decode(), losses, None
     except InterlinguaError as error:
         return None, None, str(error)
+
+
+def table(conversations: Iterable[Conversation], dialect: str, *, strict: bool = False) -> Any:
+    """A table with one row for each conversation in a format whose body is an object: its fields are the columns.
+
+    For a training set such as `openai-finetune` or `sharegpt`; `pyarrow.parquet.write_table` writes it to a file.
+    """
+    rows = []
+    for conversation in conversations:
+        body = encode(conversation, dialect, strict=strict).body
+        if not isinstance(body, dict):
+            raise Unsupported(dialect, "a row is an object; a list of messages has no columns")
+        rows.append(body)
+    try:
+        return pa.Table.from_pylist(rows)
+    except pa.ArrowInvalid as error:
+        raise Unsupported(dialect, f"the rows have no common columns: {error}") from None

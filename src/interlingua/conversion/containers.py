@@ -1,5 +1,6 @@
-"""Files that hold other files or tables: zips and SQLite databases, opened for reading alone and within limits."""
+"""Files that hold others or tables: zips, SQLite, Parquet and Arrow, opened for reading alone and within limits."""
 
+import base64
 import contextlib
 import io
 import sqlite3
@@ -19,6 +20,9 @@ from ..values.errors import InterlinguaError
 ZIP = b"PK\x03\x04"
 EMPTY_ZIP = b"PK\x05\x06"
 SQLITE = b"SQLite format 3\0"
+PARQUET = b"PAR1"
+ARROW = b"ARROW1"
+BATCH = 500  # rows of a columnar file that are in memory at once
 MAX_MEMBERS = 200_000
 _ZSTD = 93  # the compression method of .eval files since Inspect 0.3.130; zipfile knows it from Python 3.14 on
 
@@ -28,9 +32,13 @@ class SourceError(InterlinguaError):
 
 
 def kind_of(head: bytes) -> str | None:
-    """`zip` or `sqlite`, by the first bytes of a file."""
+    """`zip`, `sqlite`, `parquet` or `arrow`, by the first bytes of a file."""
     if head.startswith((ZIP, EMPTY_ZIP)):
         return "zip"
+    if head.startswith(PARQUET):
+        return "parquet"
+    if head.startswith(ARROW):
+        return "arrow"
     return "sqlite" if head.startswith(SQLITE) else None
 
 
@@ -164,3 +172,43 @@ _READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE
 def _permit(action: int, first: str | None, second: str | None, schema: str | None, view: str | None) -> int:
     """Allows reading from tables, not through views, which may hide any query."""
     return sqlite3.SQLITE_OK if action in _READING and view is None else sqlite3.SQLITE_DENY
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+
+def rows(file: IO[bytes], kind: str, name: str) -> Iterator[dict[str, Any]]:
+    """The rows of a Parquet or Arrow file as JSON objects, a batch at a time.
+
+    A column has a value in every row, so what a row does not have is null in it: nulls are left out.
+    """
+    try:
+        import pyarrow as pa
+        from pyarrow import ipc, parquet
+    except ImportError:
+        raise SourceError(f"{name}: to read {kind} files, install interlingua[arrow]") from None
+    try:
+        if kind == "parquet":
+            batches: Iterable[Any] = parquet.ParquetFile(file).iter_batches(batch_size=BATCH)
+        else:
+            reader = ipc.open_file(file)
+            batches = (reader.get_batch(at) for at in range(reader.num_record_batches))
+        for batch in batches:
+            for start in range(0, batch.num_rows, BATCH):
+                for row in batch.slice(start, BATCH).to_pylist():
+                    yield _without_nulls(row)
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise SourceError(f"{name}: damaged {kind} file: {error}") from None
+
+
+def _without_nulls(value: Any) -> Any:
+    """A row as JSON values: times as text, bytes as base64."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_without_nulls(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, str | int | float | bool | None):
+        return value if value == value else None  # JSON has no NaN
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -26,7 +26,22 @@ from .converting import decode, split, stands_alone
 from .detection import Detection, detect, is_stream, value_of
 
 STDIN = "-"
-ENDINGS = (".json", ".jsonl", ".ndjson", ".sse", ".txt", ".log", ".md", ".zip", ".eval", ".db", ".sqlite", ".vscdb")
+ENDINGS = (
+    ".json",
+    ".jsonl",
+    ".ndjson",
+    ".sse",
+    ".txt",
+    ".log",
+    ".md",
+    ".zip",
+    ".eval",
+    ".db",
+    ".sqlite",
+    ".vscdb",
+    ".parquet",
+    ".arrow",
+)
 PACKED = (".gz", ".zst")
 DEFAULT_LIMIT = 512 * 1024 * 1024
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
@@ -203,7 +218,7 @@ def _too_large(limit: int) -> str:
 def _contained(
     kind: str, source: Source, stream: IO[bytes], plain: bool, dialect: str | None, problems: list[Problem], limit: int
 ) -> Iterator[Document]:
-    """The conversations in a zip or a database; `plain` if the stream is the file of the source itself."""
+    """The conversations in a zip, a database or columns; `plain` if the stream is the file of the source itself."""
     if kind == "sqlite":
         in_place = source.path if plain else None
         data = b"" if in_place is not None else stream.read(limit + 1)
@@ -214,6 +229,10 @@ def _contained(
         return
     if not stream.seekable():
         stream = io.BytesIO(stream.read(limit + 1))
+    if kind in ("parquet", "arrow"):
+        for number, row in enumerate(containers.rows(stream, kind, source.name), 1):
+            yield Document(source, number, row)
+        return
     members = containers.Members(stream, source.name, limit)
     found = containers.in_archive(members, dialect)
     if found is not None:
