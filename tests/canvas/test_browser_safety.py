@@ -5,13 +5,17 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 import interlingua as il
 from canvas.sample import HOSTILE, SVG, courier
 from canvas.tabs import Tab, Threaded, expect, needs_chromium
+from canvas.test_runs import served
 from interlingua.sessions import Session
+from interlingua.testing import Server, Stall
+from interlingua.values.messages import Citation, ServerToolCall, ServerToolResult
 
 pytestmark = needs_chromium
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
@@ -44,6 +48,16 @@ def hostile_blocks() -> dict[str, tuple[Any, ...]]:
                 id="m", name="m", arguments={}, arguments_text=HOSTILE, parse_error="<img src=x onerror=hurt=1>"
             ),
         ),
+        "server tool": (
+            ServerToolCall(id="s", name="<script>hurt=14</script>", arguments={"query": HOSTILE}),
+            ServerToolResult(
+                dialect="anthropic-messages",
+                tool_call_id="s",
+                tool_name="<b>",
+                content=[{"url": "javascript:hurt=15", "t": HOSTILE}],
+            ),
+        ),
+        "cited": (il.TextBlock(text="see", citations=(Citation(url="javascript:hurt=16", title=HOSTILE),)),),
         "opaque": (il.OpaqueBlock(dialect="anthropic-messages", value={"type": "<svg/onload=hurt=12>", "x": HOSTILE}),),
     }
 
@@ -72,6 +86,8 @@ def hostile_session(home: Path) -> str:
             session.append(message, id=f"e{number}")
         session.append(il.UserMessage(content=HOSTILE), id="<img src=x onerror=hurt=1>")
         session.set_branch("<script>hurt=13</script>", "e1")
+        session.note("e0", HOSTILE)
+        session.label("e1", HOSTILE)
     return "own~main~hostile"
 
 
@@ -140,6 +156,56 @@ def test_hostile_content_does_nothing_while_it_streams(tab: Tab, server: Threade
     page.get_by_label("your words").press("Control+Enter")
     expect(page.locator(".flow article", has_text="parrot-1")).to_be_visible()
     expect(page.locator(".flow article.live")).to_have_count(0)
+    unharmed(tab)
+
+
+def test_hostile_calls_and_thoughts_do_nothing_while_they_stream(chromium: Any, tmp_path: Path) -> None:
+    """A model that thinks, calls a tool of a hostile name with hostile arguments, and is left waiting in the middle."""
+    with Session.open("live", home=tmp_path) as session:
+        session.append(il.UserMessage(content="Hello"), id="q")
+    answer = il.AssistantMessage(
+        content=(
+            il.ThinkingBlock(thinking=HOSTILE, thinking_signature="c2ln"),
+            il.ToolCall(id="c", name="look", arguments={"<script>hurt=17</script>": HOSTILE}),
+            il.TextBlock(text=HOSTILE),
+        ),
+        stop_reason="stop",
+    )
+    with Server(chunk=64) as provider:
+        provider.answer(answer, fault=Stall(after_events=60))
+        with Threaded(tmp_path, client=served(provider)) as server, Tab(chromium, server) as tab:
+            tab.context.add_init_script("window.hurt = 0; window.alert = () => { window.hurt = 99; };")
+            page = tab.go("/s/own~main~live/canvas?at=q")
+            expect(tab.card("q")).to_be_visible()
+            run = {"models": ["local/stalls"], "from": "q"}
+            headers = {"X-Canvas-CSRF": tab.get("/api/me")["csrf"], "Origin": tab.base}
+            page.request.post(f"{tab.base}/api/sessions/own~main~live/runs", data=run, headers=headers)
+            expect(page.locator("article.live")).to_be_visible()
+            tab.until("() => (document.querySelector('article.live')?.textContent ?? '').length > 20")
+            opened = "document.querySelectorAll('article button[aria-expanded=false]').forEach((one) => one.click())"
+            page.evaluate(opened)
+            unharmed(tab)
+
+
+@pytest.mark.parametrize("format", ["svg", "png", "markdown"])
+def test_hostile_content_does_nothing_in_pictures_and_markdown(tab: Tab, format: str, tmp_path: Path) -> None:
+    """A picture has text, lines and shapes alone; opened by itself, it runs and asks for nothing."""
+    page = tab.go("/s/own~main~hostile/canvas?at=e0")
+    expect(tab.card("e0")).to_be_visible()
+    tab.press("E")
+    page.get_by_label("format").select_option(format)
+    expect(page.get_by_label("finds")).to_be_visible()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Save").click()
+    path = tmp_path / f"saved.{format}"
+    waiting.value.save_as(path)
+    if format == "svg":
+        tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(path.read_bytes()).iter()}
+        assert tags <= {"svg", "title", "rect", "text", "g", "path", "circle"}
+        with Tab(tab.context.browser, offline=True) as alone:
+            alone.page.goto(path.as_uri())
+            assert alone.page.evaluate("window.hurt ?? 0") == 0
+    assert path.stat().st_size > 500
     unharmed(tab)
 
 
@@ -234,7 +300,7 @@ def test_axe_finds_nothing_serious(chromium: Any, server: Threaded, path: str, c
         expect(page.locator(what).first).to_be_visible()
         serious = findings(page)
         if "canvas" in path:
-            for key in "c", "d", "x", "?":
+            for key in "c", "d", "x", "?", "Control+k", "E", "M":
                 tab.press(key)
                 serious += findings(page)
                 tab.press("Escape")
