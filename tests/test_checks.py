@@ -145,7 +145,8 @@ def test_a_finding_is_what_adapting_would_mend(name: str, data: st.DataObject) -
     One set of rules: each repair is a finding with advice of its own, and there are no others.
     """
     source: Request = data.draw(st.one_of(requests(None, None, 5), wellformed_requests(own=name)))
-    losses = adapt(source, name).losses
+    adapted = adapt(source, name)
+    losses = (*adapted.losses, *adapted.warnings)
     assert {loss.what for loss in losses} <= ADVICE.keys()
     assert [f.path for f in il.check(source, target=name)] == [loss.path for loss in losses]
     assert il.check(Conversation.of(source), target=name) == il.check(source, target=name)

@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import UnionType
 from typing import Any, Generic, Literal, TypeAlias
 
@@ -45,6 +46,7 @@ from ..values.messages import (
     UserMessage,
 )
 from ..values.request import CallOptions, ModelDescriptor, OutputSchema
+from ..values.showing import messages_html
 from ..values.validation import check_messages
 from .batch import UNKNOWN, AfterCall, BeforeCall, Rules
 from .compaction import Compacted, Compaction
@@ -160,6 +162,15 @@ class Agent(Generic[T]):
     @property
     def running(self) -> bool:
         return self._signal is not None
+
+    def __repr__(self) -> str:
+        model = self._model if isinstance(self._model, str) else f"{self._model.provider}/{self._model.id}"
+        doing = ", running" if self.running else ""
+        return f"Agent({model!r}, {len(self.tools)} tools, {len(self.messages)} messages{doing})"
+
+    def _repr_html_(self) -> str:
+        streaming = self.state.stream_message
+        return messages_html([*self.messages, *([streaming] if streaming is not None else ())], repr(self))
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Has `listener` hear every event; it may be a coroutine function. Returns a function that ends this."""
@@ -558,7 +569,8 @@ class _Queue:
 
 
 def _tools(given: Iterable[Any], context: ToolContext | None) -> list[Tool]:
-    """Tools of any form; names are those of core tools, each given once."""
+    """Tools of any form; names are those of core tools, each given once, in the current folder unless told."""
+    context = context if context is not None else ToolContext(root=str(Path.cwd()))
     given = [given] if isinstance(given, str) else list(given)
     made: list[Tool] = []
     names: set[str] = set()

@@ -16,6 +16,7 @@ from ..values.partials import partial_value
 from ..values.python_types import Mismatch, convert, is_object, schema_of
 from ..values.request import OutputSchema
 from ..values.schema_cost import is_costly
+from ..values.showing import messages_html
 
 if TYPE_CHECKING:
     import typing_extensions  # which knows defaults: an agent without `output` has any
@@ -76,6 +77,9 @@ class Result(Struct, Generic[T], frozen=True, kw_only=True):
     def text(self) -> str:
         """The text of the last answer."""
         return self.message.text if self.message is not None else ""
+
+    def _repr_html_(self) -> str:
+        return messages_html(self.messages, f"{self.reason}: {self.failure}" if self.failure else self.reason)
 
     @property
     def usage(self) -> Usage | None:

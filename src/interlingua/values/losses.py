@@ -94,6 +94,11 @@ class Losses(Sequence[Loss]):
         self._find = find
         self._all: tuple[Loss, ...] | None = None
 
+    def _repr_html_(self) -> str:
+        from .showing import losses_html  # notebooks alone need it
+
+        return losses_html(self)
+
     def _get(self) -> tuple[Loss, ...]:
         if self._all is None:
             self._all = self._find()
@@ -179,6 +184,11 @@ class Encoded(NamedTuple):
 
     body: Any
     losses: Sequence[Loss]
+
+    def _repr_html_(self) -> str:
+        from .showing import encoded_html  # notebooks alone need it
+
+        return encoded_html(self.body, self.losses)
 
     def bytes(self) -> bytes:
         """The body as it goes over the network or into a file."""

@@ -15,7 +15,9 @@ Extra: TypeAlias = dict[str, Any]
 StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
 
 
-class Value(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+class Value(
+    Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True, repr_omit_defaults=True
+):
     """Base of everything that crosses a wire or a file: snake_case here, camelCase there.
 
     Strict on purpose: what this refuses is read again by the slow path (`canonical.load`), which files the unknown
@@ -268,6 +270,16 @@ class Spoken(Value, frozen=True, kw_only=True, metaclass=_MessageType):
     @property
     def text(self) -> str:
         return text_of(self.content)  # type: ignore[attr-defined]
+
+    def _repr_html_(self) -> str:
+        from .showing import message_html  # notebooks alone need it
+
+        return message_html(self)
+
+    def _repr_markdown_(self) -> str:
+        from .showing import message_markdown
+
+        return message_markdown(self)
 
 
 class UserMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="user"):

@@ -382,6 +382,16 @@ class Conversation(Value, frozen=True, kw_only=True):
             at = tree.parents[at]
         return tuple(reversed(path))
 
+    def _repr_html_(self) -> str:
+        from .showing import messages_html  # notebooks alone need it
+
+        return messages_html(self.messages, self.title)
+
+    def _repr_markdown_(self) -> str:
+        from .showing import messages_markdown
+
+        return messages_markdown(self.messages, self.title)
+
     def tree(self) -> "Tree":
         """Who follows whom, by index."""
         stated = ((entry.message, entry.id, _stated_parent(entry)) for entry in self.entries)

@@ -1,0 +1,77 @@
+"""What notebooks show: static, escaped, short."""
+
+import interlingua as il
+from interlingua.values.showing import losses_html
+
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)> ![x](http://t.example/p.png) ```\n\"'&"
+
+
+def every_message() -> list[il.Message]:
+    return [
+        il.UserMessage([il.TextBlock(text=EVIL), il.ImageBlock(data='"><script>', mime_type="image/png")]),
+        il.AssistantMessage(
+            [
+                il.ThinkingBlock(thinking=EVIL),
+                il.TextBlock(text=EVIL),
+                il.ToolCall(id="c1", name=EVIL, arguments={EVIL: EVIL}),
+                il.OpaqueBlock(dialect="x", value=EVIL),
+            ],
+            model=EVIL,
+            usage=il.Usage.of(1, 2, cost=il.Cost(total=0.5)),
+        ),
+        il.ToolResultMessage([il.DocumentBlock(url=f"http://x.example/{EVIL}")], tool_call_id="c1", is_error=True),
+        il.SystemMessage(EVIL),
+    ]
+
+
+def test_nothing_that_a_message_holds_is_markup() -> None:
+    """In any block of any message, and in a title."""
+    conversation = il.Conversation(entries=tuple(il.Entry(message=one) for one in every_message()), title=EVIL)
+    shown = [conversation._repr_html_(), *(one._repr_html_() for one in every_message())]
+    for text in shown:
+        assert "<script" not in text
+        assert "<img src=x" not in text
+        assert 'src="http' not in text
+    assert "&lt;script&gt;" in shown[0]
+
+
+def test_markdown_keeps_texts_in_fences() -> None:
+    """A fence is longer than any in the text, so nothing ends it."""
+    text = il.UserMessage(EVIL)._repr_markdown_()
+    assert text.startswith("**user**\n\n````\n")
+    assert text.endswith("\n````")
+
+
+def test_pictures_are_shown_from_their_own_bytes() -> None:
+    """Nothing is fetched."""
+    shown = il.UserMessage([il.ImageBlock(data="QUJD", mime_type="image/png")])._repr_html_()
+    assert 'src="data:image/png;base64,QUJD"' in shown
+    assert "<img" not in il.UserMessage([il.ImageBlock(url="https://x.example/a.png")])._repr_html_()
+    assert "<img" not in il.UserMessage([il.ImageBlock(data="QUJD", mime_type="image/svg+xml")])._repr_html_()
+
+
+def test_long_things_are_cut_and_say_so() -> None:
+    """A huge message keeps the notebook usable."""
+    shown = il.UserMessage("x" * 1_000_000)._repr_html_()
+    assert len(shown) < 50_000
+    assert "further characters" in shown
+    many = il.Conversation(entries=tuple(il.Entry(message=il.UserMessage("x")) for _ in range(1000)))
+    assert "800 further messages" in many._repr_html_()
+
+
+def test_losses_and_encoded_bodies_are_shown_as_tables() -> None:
+    """With the place and the reason of each loss."""
+    encoded = il.encode([il.UserMessage("hi")], "anthropic-messages")
+    assert "<table>" in encoded._repr_html_()
+    assert "the target requires one" in encoded._repr_html_()
+    assert "nothing was lost" in losses_html(())
+
+
+def test_reprs_are_short() -> None:
+    """Fields that are not set are left out."""
+    assert "UserMessage(content='hi')" == repr(il.UserMessage("hi"))
+    assert "Options(temperature=1)" == repr(il.Options(temperature=1))
+    agent = il.Agent("debug/parrot-1", ["read"])
+    assert "Agent('debug/parrot-1', 1 tools, 0 messages)" == repr(agent)
+    assert "debug/parrot-1" in agent._repr_html_()
+    assert "hi" in agent.run_sync("hi")._repr_html_()
