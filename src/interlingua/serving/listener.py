@@ -72,8 +72,14 @@ class Listener:
 
     async def stop(self) -> None:
         if self._runner is not None:
+            server = self._runner.server
+            transports = [one.transport for one in server.connections] if server is not None else []
             await self._runner.cleanup()
             self._runner = None
+            for transport in transports:
+                if transport is not None:
+                    transport.abort()  # a viewer that does not read would keep it open
+            await asyncio.sleep(0)
 
 
 @contextlib.asynccontextmanager

@@ -293,7 +293,12 @@ class Server:
     async def _close(self) -> None:
         runner, self._runner = self._runner, None
         if runner is not None:
+            open_connections = [one.transport for one in runner.server.connections] if runner.server else []
             await runner.cleanup()
+            for transport in open_connections:
+                if transport is not None:
+                    transport.abort()  # what nobody reads any more would keep it open beyond the loop
+            await asyncio.sleep(0)
 
     def _count(self) -> int:
         server = self._runner.server if self._runner else None
