@@ -6,6 +6,7 @@ dropped on the way.
 
 import base64
 import json
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import anthropic
@@ -363,7 +364,8 @@ class Bedrock(Client):
             given = {"jsonSchema": {"name": "city", "schema": json.dumps(SCHEMA)}}
             options["outputConfig"] = {"textFormat": {"type": "json_schema", "structure": given}}
         if self.stream:
-            message, stop, usage = self._assembled(self.client.converse_stream(**options)["stream"])
+            with closing(self.client.converse_stream(**options)["stream"]) as stream:
+                message, stop, usage = self._assembled(stream)
         else:
             done = self.client.converse(**options)
             message, stop, usage = done["output"]["message"], done["stopReason"], done["usage"]

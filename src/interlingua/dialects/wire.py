@@ -205,6 +205,14 @@ class EmbeddingRoute(Struct, frozen=True, kw_only=True):
     batch: Callable[[str], int]
 
 
+class Rephrased(Struct, frozen=True, kw_only=True):
+    """Another path of a wire for the same calls: its body as that of a call, each value of an answer as it says it."""
+
+    route: str
+    request: Callable[[Any], Any]
+    answer: Callable[[Any], Any]
+
+
 class Http(Struct, frozen=True, kw_only=True):
     """One wire over HTTP: what a client and a server must know beside the bodies.
 
@@ -250,6 +258,10 @@ class Http(Struct, frozen=True, kw_only=True):
     without_usage: Callable[[bytes], bytes] | None = None
     request_headers: tuple[str, ...] = ()  # that belong to one request, and go on with it where the wire is the same
     count: "Count | None" = None  # asking how many tokens a request has
+    rephrased: "Rephrased | None" = None
+    # Answers that need no model, by method and path: given the names of the models and the body.
+    fixed: Mapping[str, Callable[[Sequence[str], Any], Any]] = {}
+    stored_route: str | None = None  # of an answer that is kept under its id; the groups are the id and what of it
 
     def model_in(self, path_part: str) -> str:
         """The model's name, out of what a path says."""

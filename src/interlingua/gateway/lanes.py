@@ -174,7 +174,7 @@ class Attempt:
         transport: Transport,
         *,
         holds: bool,
-        remember: Callable[[Exchange, AssistantMessage], None],
+        remember: Callable[[Exchange, AssistantMessage, str], None],
     ) -> None:
         self._place = place
         self._exchange = exchange
@@ -189,7 +189,7 @@ class Attempt:
         self._remember = remember
         self.encoder: Any = None
         self.decoder: Any = None
-        self._answer_id = exchange.extra.get("answer_id") or incoming.wire.http.response_id + exchange.id
+        self._answer_id = incoming.wire.http.response_id + exchange.id
 
     async def run(self) -> None:
         """Brings the answer to the client, to its end."""
@@ -424,7 +424,7 @@ class Attempt:
     def _answered(self, message: AssistantMessage) -> None:
         """The answer is whole. It is remembered before the client has its end: the next turn may come at once."""
         self._exchange.answer = message
-        self._remember(self._exchange, message)
+        self._remember(self._exchange, message, message.response_id or self._answer_id)
 
     def _named(self, message: AssistantMessage) -> AssistantMessage:
         """An answer with what clients count on: an id of its own, and an end in their wire's word."""

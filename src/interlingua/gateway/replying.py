@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -10,6 +10,7 @@ from aiohttp import web
 from ..dialects.paths import cut_frames
 from ..dialects.provider_errors import as_provider_error
 from ..dialects.wire import JSON, SSE, Wire
+from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.losses import Loss
 from .exchange import Exchange
@@ -48,14 +49,37 @@ class _Array:
         return b"[]" if self._before == b"[" else b"]"
 
 
+class _Rephrased:
+    """Lines of JSON, each said in another way."""
+
+    def __init__(self, answer: Callable[[Any], Any]) -> None:
+        self._answer = answer
+
+    def feed(self, data: bytes) -> bytes:
+        lines = (line for line in data.split(b"\n") if line.strip())
+        return b"".join(jsontext.write(self._answer(jsontext.read(line))) + b"\n" for line in lines)
+
+    def close(self) -> bytes:
+        return b""
+
+
 class Reply:
     """What goes back to the client. `begun` once a byte of the answer, not only a keep-alive, has gone out."""
 
-    def __init__(self, http: web.BaseRequest, exchange: Exchange, *, keep_alive: float | None, as_array: bool) -> None:
+    def __init__(
+        self,
+        http: web.BaseRequest,
+        exchange: Exchange,
+        *,
+        keep_alive: float | None = None,
+        as_array: bool = False,
+        rephrased: Callable[[Any], Any] | None = None,
+    ) -> None:
         self._http = http
         self._exchange = exchange
         self._facts = exchange.wire.http
-        self._array = _Array() if as_array else None
+        self._form = _Array() if as_array else _Rephrased(rephrased) if rephrased is not None else None
+        self._as_array = as_array
         self._response: web.StreamResponse | None = None
         self._losses: Sequence[Loss] = ()
         self._loop = asyncio.get_running_loop()
@@ -80,6 +104,8 @@ class Reply:
     # --- in one piece
 
     async def whole(self, body: bytes, losses: Sequence[Loss] = (), headers: Mapping[str, str] = {}) -> None:
+        if isinstance(self._form, _Rephrased):
+            body = self._form.feed(jsontext.compact(jsontext.read(body)).encode()).rstrip(b"\n")
         await self._send(200, body, {**self.headers(losses), **headers})
 
     async def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
@@ -101,7 +127,7 @@ class Reply:
             return
         self.begun = True
         self.sent += 1
-        await self._write(data if self._array is None else self._array.feed(data))
+        await self._write(data if self._form is None else self._form.feed(data))
 
     async def _write(self, data: bytes) -> None:
         if self._pinging is not None:
@@ -116,7 +142,7 @@ class Reply:
 
     async def _open(self) -> web.StreamResponse:
         facts = self._facts
-        kind = facts.content_type if self._array is None else JSON
+        kind = JSON if self._as_array else facts.content_type
         headers = {**self.headers(self._losses), "Content-Type": kind + (facts.charset if kind == SSE else "")}
         if kind == SSE:
             headers["Cache-Control"] = "no-cache"
@@ -148,8 +174,8 @@ class Reply:
     async def end(self) -> None:
         """The end of a stream."""
         self.stop()
-        if self._array is not None:
-            await self._write(self._array.close())
+        if self._form is not None and (rest := self._form.close()):
+            await self._write(rest)
         if self._response is None:
             await self._open()
         assert self._response is not None
@@ -180,15 +206,49 @@ class Reply:
             return
         if self._pinging is not None:
             await self._pinging
-        await self._write(error_event(self._exchange.wire, error, self.sent, encoder, self._array))
+        await self._write(error_event(self._exchange.wire, error, self.sent, encoder, self._form))
         await self.end()
 
 
-def error_event(wire: Wire, error: InterlinguaError, sent: int, encoder: Any, array: Any = None) -> bytes:
+def error_event(wire: Wire, error: InterlinguaError, sent: int, encoder: Any, form: Any = None) -> bytes:
     """A failure in the middle of a stream, as the wire has it."""
     if encoder is not None:
         data: bytes = encoder.fail(error)
     else:
         failure = as_provider_error(error)
         data = wire.http.error_event(failure, sent, wire.codec.encode_error(failure)[1])
-    return data if array is None else array.feed(data)
+    return data if form is None else form.feed(data)
+
+
+class SocketReply(Reply):
+    """The same over a WebSocket: each event of the stream is one message of text."""
+
+    def __init__(self, http: web.BaseRequest, exchange: Exchange, socket: web.WebSocketResponse) -> None:
+        super().__init__(http, exchange)
+        self._socket = socket
+
+    async def _open(self) -> web.StreamResponse:
+        self._exchange.status = 200
+        self._response = self._socket
+        return self._socket
+
+    async def _write(self, data: bytes) -> None:
+        if self._response is None:
+            await self._open()
+        if self._exchange.first_byte is None:
+            self._exchange.first_byte = time.time()
+        for frame in cut_frames(data, SSE):
+            for line in frame.split(b"\n"):
+                if line.startswith(b"data: ") and line != b"data: [DONE]":
+                    await self._socket.send_str(line[6:].decode())
+
+    async def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        """An error before the first event; the socket stays open for the next request."""
+        self._exchange.status = status
+        self.begun = True
+        given = jsontext.read(body)
+        error = given.get("error", given) if isinstance(given, dict) else given
+        await self._socket.send_str(jsontext.write({"type": "error", "status": status, "error": error}).decode())
+
+    async def end(self) -> None:
+        self.stop()

@@ -11,17 +11,17 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self, TypeAlias
+from urllib.parse import unquote
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from ..connect.auth.credentials import scrub
 from ..connect.client import Client
-from ..connect.connector import scrubbed
+from ..connect.connector import LARGEST_ANSWER, scrubbed
 from ..connect.retry import Breaker, Retry, asks_to_wait, elsewhere
-from ..connect.transport import HttpTransport, Transport
-from ..dialects.paths import Route, route
+from ..connect.transport import HttpTransport, Transport, whole
 from ..dialects.provider_errors import as_provider_error
-from ..dialects.registry import WIRES, wire
 from ..dialects.wire import JSON
 from ..serving import guard
 from ..serving.listener import is_loopback
@@ -32,16 +32,21 @@ from ..values.errors import (
     AuthFailed,
     BadRequest,
     ContextTooLong,
+    DialectError,
+    FormatError,
     InterlinguaError,
     RateLimited,
+    TimedOut,
 )
-from ..values.messages import AssistantMessage, Usage
-from ..values.request import Request
+from ..values.messages import AssistantMessage, Message, Usage
+from ..values.request import Context, ModelDescriptor, Request
 from ..values.tokens import estimate, taken
+from .doors import Door, door
 from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Reservation
 from .lanes import Attempt, Incoming, TooLossy
-from .recall import Recall
-from .replying import Reply
+from .recall import Recall, StoredResponse
+from .replying import Reply, SocketReply
+from .rewriting import Renaming
 from .routing import Place, Plan, Router
 from .settings import Settings
 
@@ -179,36 +184,32 @@ class Gateway:
         own = self.routes.get((http.method, path))
         if own is not None:
             return await own(http)
-        asked = route(path, http.headers)
         if http.method == "HEAD" and path == "/":
             return web.Response()
-        exchange = self._exchange(http, asked)
-        reply = Reply(http, exchange, keep_alive=None, as_array=False)
-        try:
-            exchange.key = await self._identify(http)
-            if asked.listing and http.method == "GET":
-                return _json(exchange.wire.http.list_models(self._router.names(exchange.key)), reply.headers())
-            if not asked.known or http.method != "POST":
-                raise BadRequest(f"nothing answers {http.method} {path}; check the base URL of the client", status=404)
-            return await self._converse(http, asked, exchange)
-        except InterlinguaError as error:
-            exchange.error = error
-            status, body, headers = exchange.wire.error_response(as_provider_error(error))
-            exchange.status = status
-            if exchange.finished is None:  # refused before it was dispatched
-                exchange.finished = time.time()
-                await self._tell(exchange)
-            return web.Response(status=status, body=body, content_type=JSON, headers={**reply.headers(), **headers})
-
-    def _exchange(self, http: web.BaseRequest, asked: Route) -> Exchange:
-        return Exchange(
+        asked = door(http.method, path, http.headers)
+        exchange = Exchange(
             id=f"req_{secrets.token_hex(12)}",
             key=LOCAL,
-            wire=wire(asked.api or next(iter(WIRES))),  # a path of no wire is answered in the first one's form
+            wire=asked.wire,
             asked_model=asked.model or "",
             is_stream=False,
             started=time.time(),
         )
+        reply = Reply(http, exchange)
+        try:
+            exchange.key = await self._identify(http)
+            if asked.kind in ("call", "rephrased"):
+                return await self._converse(http, asked, exchange)
+            if asked.wire.http.stored_route is not None and http.headers.get("Upgrade", "").lower() == "websocket":
+                return await self._socket(http, asked, exchange)
+            if asked.kind == "other":
+                return await self._pass_on(http, exchange)
+            return _json(await self._small(http, asked, exchange), reply.headers())
+        except InterlinguaError as error:
+            exchange.error = error
+            status, body, headers = exchange.wire.error_response(as_provider_error(error))
+            exchange.status = status
+            return web.Response(status=status, body=body, content_type=JSON, headers={**reply.headers(), **headers})
 
     async def _identify(self, http: web.BaseRequest) -> ClientKey:
         key = LOCAL if self.gate is None else await self.gate.identify(_secret(http))
@@ -216,13 +217,29 @@ class Gateway:
             _refuse_pages(http)
         return key
 
-    async def _converse(self, http: web.BaseRequest, asked: Route, exchange: Exchange) -> web.StreamResponse:
-        incoming = await self._read(http, asked, exchange)
+    async def _converse(self, http: web.BaseRequest, asked: Door, exchange: Exchange) -> web.StreamResponse:
+        body = await self._body(http)
+        rephrased = None
+        if asked.kind == "rephrased" and asked.wire.http.rephrased is not None:
+            rephrased = asked.wire.http.rephrased.answer
+            body = jsontext.write(asked.wire.http.rephrased.request(_object(body)))
+        incoming = self._read(http, body, asked, exchange)
+        reply = Reply(
+            http,
+            exchange,
+            keep_alive=self.settings.keep_alive,
+            as_array=incoming.as_array,
+            rephrased=rephrased,
+        )
+        await self._answer(http, incoming, exchange, reply)
+        return reply.response
+
+    async def _answer(self, http: web.BaseRequest, incoming: Incoming, exchange: Exchange, reply: Reply) -> None:
+        """One exchange, from the gate to the books."""
         size = taken(incoming.request.context) if self.gate is not None or self.settings.rules else 0
         plan = await self._router.plan(exchange.asked_model, exchange.key, incoming.request, http.headers, size)
         reservation = await self._admit(exchange, plan, incoming.request, size)
         self.open_exchanges += 1
-        reply = Reply(http, exchange, keep_alive=self.settings.keep_alive, as_array=incoming.as_array)
         try:
             await self._dispatch(exchange, incoming, plan, reply)
         except asyncio.CancelledError:
@@ -236,14 +253,12 @@ class Gateway:
             reply.stop()
             self.open_exchanges -= 1
             await asyncio.shield(self._close(exchange, reservation))
-        return reply.response
 
-    async def _read(self, http: web.BaseRequest, asked: Route, exchange: Exchange) -> Incoming:
-        """The client's request, decoded."""
-        limits, spoken = self.settings.limits, exchange.wire
+    async def _body(self, http: web.BaseRequest) -> bytes:
+        limits = self.settings.limits
         try:
             async with asyncio.timeout(limits.body_timeout):
-                body = await http.read()
+                return await http.read()
         except web.HTTPRequestEntityTooLarge:
             raise BadRequest(
                 f"the body is larger than {limits.body} bytes; send less", status=413, code="request_too_large"
@@ -252,8 +267,12 @@ class Gateway:
             raise BadRequest(f"the body did not arrive within {limits.body_timeout:g} s", status=408) from None
         except web.RequestPayloadError as error:
             raise BadRequest(f"the body cannot be read: {error}", status=400) from None
-        request = spoken.codec.decode_request(body, model=asked.model, stream=asked.stream)
-        exchange.body, exchange.request = body, request
+
+    def _read(self, http: web.BaseRequest, body: bytes, asked: Door, exchange: Exchange) -> Incoming:
+        """The client's request, decoded."""
+        spoken = exchange.wire
+        request = _decoded(asked, body)
+        exchange.body = body
         exchange.asked_model = request.model.id
         if not request.model.id:
             raise BadRequest("the request names no model; set `model`", status=400)
@@ -266,12 +285,13 @@ class Gateway:
             (value for name in _SESSION_HEADERS if (value := http.headers.get(name))), None
         )
         as_array = exchange.is_stream and spoken.http.json_streams and http.query.get("alt") != "sse"
+        request, expanded = self._with_history(exchange, request)
         request, changed = self.recall.restore(exchange.key.name, spoken, request)
         exchange.request = request
         return Incoming(
             wire=spoken,
             request=request,
-            body=None if changed else body,
+            body=None if changed or expanded else body,
             as_array=as_array,
             headers=exchange.headers,
         )
@@ -339,9 +359,181 @@ class Gateway:
         assert failure is not None
         await reply.fail(failure, encoder if reply.begun else None)
 
-    def _remember(self, exchange: Exchange, answer: AssistantMessage) -> None:
-        if exchange.request is not None:
-            self.recall.remember(exchange.key.name, exchange.request, answer)
+    def _remember(self, exchange: Exchange, answer: AssistantMessage, id: str) -> None:
+        """Keeps an answer: to be put back, and under its id where the client may refer to it."""
+        request, key = exchange.request, exchange.key.name
+        if request is None:
+            return
+        self.recall.remember(key, request, answer)
+        residual = request.extra.get(exchange.wire.base, {})
+        if exchange.wire.http.stored_route is None:
+            return
+        if residual.get("store") is not False:
+            given = exchange.extra.get("given", request.context.messages)
+            stored = StoredResponse(request=request, given=given, answer=answer, created=exchange.started)
+            self.recall.store(key, id, stored)
+        conversation = exchange.extra.get("conversation")
+        if conversation is not None:
+            self.recall.extend(key, conversation, (*request.context.messages, answer))
+
+    def _with_history(self, exchange: Exchange, request: Request) -> tuple[Request, bool]:
+        """The request with what it refers to by id put before its own messages, whoever answered that."""
+        if exchange.wire.http.stored_route is None:
+            return request, False
+        api, key = exchange.wire.base, exchange.key.name
+        residual = dict(request.extra.get(api, {}))
+        exchange.extra["given"] = request.context.messages
+        before: tuple[Message, ...] = ()
+        previous, conversation = residual.pop("previous_response_id", None), residual.pop("conversation", None)
+        if previous is not None:
+            stored = self.recall.stored(key, str(previous))
+            if stored is None:
+                raise BadRequest(
+                    f"previous response with id {previous!r} not found; send the whole input instead",
+                    status=400,
+                    code="previous_response_not_found",
+                )
+            before = (*stored.request.context.messages, stored.answer)
+        elif conversation is not None:
+            id = str(conversation.get("id") if isinstance(conversation, dict) else conversation)
+            known = self.recall.conversation(key, id)
+            if known is None:
+                raise BadRequest(f"conversation with id {id!r} not found; create it first", status=404)
+            exchange.extra["conversation"] = id
+            before = known
+        else:
+            return request, False
+        residual.pop("~input", None)  # the input was one text: it is no more
+        context = replace(request.context, messages=(*before, *request.context.messages))
+        return replace(request, context=context, extra={**request.extra, api: residual}), True
+
+    # --- small doors
+
+    async def _small(self, http: web.BaseRequest, asked: Door, exchange: Exchange) -> Any:
+        """Answers that need no model."""
+        facts, key = asked.wire.http, exchange.key
+        if asked.kind == "list":
+            return facts.list_models(self._router.names(key))
+        if asked.kind == "model":
+            if not key.allows(asked.model or "") or asked.model not in self._router.names(key):
+                raise BadRequest(f"the model {asked.model!r} does not exist", status=404, code="model_not_found")
+            listed = facts.list_models([asked.model])
+            return next(value[0] for value in listed.values() if isinstance(value, list))
+        body = await self._body(http)
+        if asked.kind == "fixed":
+            return facts.fixed[asked.part or ""](self._router.names(key), _object(body) if body else None)
+        if asked.kind == "count" and facts.count is not None:
+            try:
+                request = _decoded(asked, facts.count.request(_object(body)))
+            except (KeyError, TypeError, AttributeError) as error:
+                raise BadRequest(f"the body holds no request to count: {error!r}", status=400) from None
+            return facts.count.answer(taken(request.context))
+        if asked.kind == "conversation":
+            return self._conversation(http.method, asked.id, _object(body) if body else {}, exchange)
+        return self._stored(http.method, asked, exchange)
+
+    def _stored(self, method: str, asked: Door, exchange: Exchange) -> Any:
+        """A response that is kept under its id: itself, its input, or its end."""
+        key, codec = exchange.key.name, asked.wire.codec
+        stored = self.recall.stored(key, asked.id)
+        if stored is None:
+            raise BadRequest(f"response with id {asked.id!r} not found", status=404)
+        if method == "DELETE" and asked.part is None:
+            self.recall.delete(key, asked.id)
+            return {"id": asked.id, "object": "response", "deleted": True}
+        if method == "GET" and asked.part is None:
+            answer = replace(stored.answer, response_id=asked.id)
+            return codec.encode_response(answer, request=stored.request).body
+        if method == "GET" and asked.part == "input_items":
+            context = replace(stored.request.context, messages=stored.given)
+            items = codec.encode_request(replace(stored.request, context=context)).body["input"]
+            if isinstance(items, str):
+                items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": items}]}]
+            data = [{"id": f"item_{at}", **item} for at, item in enumerate(items)]
+            ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {}
+            return {"object": "list", "data": data, "has_more": False, **ends}
+        if method == "POST" and asked.part == "cancel":
+            raise BadRequest("only background responses can be cancelled; close the connection instead", status=400)
+        raise BadRequest(f"nothing answers {method} here", status=404)
+
+    def _conversation(self, method: str, id: str, body: Any, exchange: Exchange) -> Any:
+        """Conversations that responses are added to: made, looked up, deleted."""
+        key, codec = exchange.key.name, exchange.wire.codec
+        if method == "POST" and not id:
+            items = body.get("items") or []
+            messages = codec.decode_request({"model": "-", "input": items}).context.messages if items else ()
+            id = f"conv_{secrets.token_hex(16)}"
+            self.recall.extend(key, id, messages)
+        elif self.recall.conversation(key, id) is None:
+            raise BadRequest(f"conversation with id {id!r} not found", status=404)
+        elif method == "DELETE":
+            self.recall.delete_conversation(key, id)
+            return {"id": id, "object": "conversation.deleted", "deleted": True}
+        return {"id": id, "object": "conversation", "created_at": int(exchange.started), "metadata": {}}
+
+    async def _socket(self, http: web.BaseRequest, asked: Door, exchange: Exchange) -> web.StreamResponse:
+        """Requests over a WebSocket, one after another: each message `response.create` is answered with its events."""
+        socket = web.WebSocketResponse(max_msg_size=self.settings.limits.body)
+        await socket.prepare(http)
+        async for message in socket:
+            one = replace(exchange, id=f"req_{secrets.token_hex(12)}", started=time.time(), extra={})
+            reply = SocketReply(http, one, socket)
+            try:
+                given = _object(message.data)
+                if given.get("type") != "response.create":
+                    raise BadRequest(f"unknown message type {given.get('type')!r}; send response.create", status=400)
+                nested = given.get("response")
+                own = nested if isinstance(nested, dict) else given
+                body = {name: value for name, value in own.items() if name != "type"} | {"stream": True}
+                incoming = self._read(http, jsontext.write(body), Door("call", asked.wire), one)
+                await self._answer(http, incoming, one, reply)
+            except InterlinguaError as error:
+                await reply.fail(error)
+        return socket
+
+    async def _pass_on(self, http: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
+        """A path that the gateway only passes on, to the provider of the model that the body names."""
+        path, key = http.rel_url.raw_path, exchange.key
+        nothing = BadRequest(f"nothing answers {http.method} {path}; check the base URL of the client", status=404)
+        if http.method != "POST" or not key.passthrough or _is_odd(path):
+            raise nothing
+        body = await self._body(http)
+        try:
+            asked = _object(body).get("model")
+        except InterlinguaError:
+            asked = None
+        if not isinstance(asked, str) or not asked:
+            raise nothing
+        exchange.asked_model, exchange.body, exchange.lane = asked, body, "passed"
+        plan = await self._router.plan(asked, key, _NOTHING, http.headers, 0)
+        place = next((one for one in plan.places if one.wire is not None), None)
+        endpoint = place.access()[1] if place is not None else None
+        if place is None or place.wire is None or endpoint is None or endpoint.sign is not None:
+            raise nothing
+        exchange.model, exchange.wire = place.model, place.wire
+        reservation = None
+        if self.gate is not None:
+            tokens = len(body) // 4
+            reservation = await self.gate.admit(exchange, input_tokens=tokens, output_tokens=0, highest_cost=None)
+        reply = Reply(http, exchange)
+        try:
+            async with asyncio.timeout(place.timeouts.first), place.turn():
+                url = endpoint.base + path.removeprefix(place.wire.http.base)
+                url += f"?{http.rel_url.raw_query_string}" if http.rel_url.raw_query_string else ""
+                sent = Renaming((("model",),), place.model.id)(body)
+                upstream = await self._transport.send("POST", url, endpoint.headers, sent)
+                try:
+                    answer = await whole(upstream, LARGEST_ANSWER)
+                finally:
+                    upstream.close()
+            exchange.status = upstream.status
+            kind = upstream.headers.get("Content-Type", JSON)
+            headers = {**reply.headers(), "Content-Type": kind}
+            return web.Response(status=upstream.status, body=answer, headers=headers)
+        except TimeoutError:
+            raise TimedOut(f"no response within {place.timeouts.first:g} s") from None
+        finally:
+            await asyncio.shield(self._close(exchange, reservation))
 
     # --- the books
 
@@ -440,6 +632,35 @@ def _secret(http: web.BaseRequest) -> str | None:
         if value:
             return value.strip()
     return http.query.get("key") or None
+
+
+_NOTHING = Request(model=ModelDescriptor(id=""), context=Context(messages=()))
+
+
+def _is_odd(path: str) -> bool:
+    """Whether a path may mean another one to whoever reads it next."""
+    decoded = unquote(unquote(path))
+    return ".." in decoded or "//" in decoded or "\\" in decoded or any(ord(char) < 33 for char in decoded)
+
+
+def _decoded(asked: Door, body: Any) -> Request:
+    """The request of a client; what is wrong with it is the client's fault."""
+    try:
+        request: Request = asked.wire.codec.decode_request(body, model=asked.model, stream=asked.stream)
+    except (FormatError, DialectError) as error:
+        raise BadRequest(str(error), status=400) from None
+    return request
+
+
+def _object(body: Any) -> dict[str, Any]:
+    """The JSON object of a body."""
+    try:
+        value = jsontext.read(body)
+    except FormatError as error:
+        raise BadRequest(str(error), status=400) from None
+    if not isinstance(value, dict):
+        raise BadRequest("the body must be a JSON object", status=400)
+    return value
 
 
 def _json(value: Any, headers: Mapping[str, str]) -> web.Response:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...values import jsontext
-from ...values.errors import ProviderError
+from ...values.errors import BadRequest, ProviderError
 from .. import shapes
 from ..framing import write_ndjson
 from ..limits import TargetLimits
-from ..wire import NDJSON, Evidence, Http, Wire
+from ..wire import NDJSON, Evidence, Http, Rephrased, Wire
 from . import codec
 from .embeddings import EMBEDDINGS
 
@@ -21,6 +21,31 @@ def _models(names: Sequence[str]) -> dict[str, Any]:
         for name in names
     ]
     return {"models": entries}
+
+
+# docs.ollama.com/api/generate: a prompt instead of messages, and `response` instead of a message in the answer.
+def _of_generate(body: Any) -> Any:
+    system, prompt, images = body.get("system"), body.get("prompt", ""), body.get("images")
+    user = {"role": "user", "content": prompt, **({"images": images} if images else {})}
+    rest = {name: value for name, value in body.items() if name not in ("system", "prompt", "images", "context", "raw")}
+    return {**rest, "messages": [*([{"role": "system", "content": system}] if system else ()), user]}
+
+
+def _as_generated(value: Any) -> Any:
+    message = value.get("message")
+    if not isinstance(message, dict):
+        return value
+    rest = {name: each for name, each in value.items() if name != "message"}
+    thinking = {"thinking": message["thinking"]} if message.get("thinking") else {}
+    return {**rest, "response": message.get("content", ""), **thinking}
+
+
+def _show(names: Sequence[str], body: Any) -> Any:
+    name = body.get("model") or body.get("name") if isinstance(body, dict) else None
+    if name not in names:
+        raise BadRequest(f"model {name!r} not found", status=404, code="model_not_found")
+    details = {"format": "", "family": "interlingua", "families": [], "parameter_size": "", "quantization_level": ""}
+    return {"details": details, "model_info": {}, "capabilities": ["completion", "tools", "vision", "thinking"]}
 
 
 def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
@@ -68,6 +93,8 @@ OLLAMA = Wire(
         error_event=_error_event,
         embeddings=EMBEDDINGS,
         model_paths=(("model",),),
+        rephrased=Rephrased(route=r"/api/generate", request=_of_generate, answer=_as_generated),
+        fixed={"GET /api/version": lambda names, body: {"version": "0.12.0"}, "POST /api/show": _show},
     ),
     evidence=(
         Evidence("chunk", 60, "lines with `message` and `done`", shapes.has("message", "done")),

@@ -102,6 +102,7 @@ OPENAI_RESPONSES = Wire(
         rate_headers=rate_headers,
         model_paths=(("model",), ("response", "model")),
         request_headers=OPENAI_HEADERS,
+        stored_route=r"/responses/([^/]+)(?:/(input_items|cancel))?",
         count=Count(
             route=r"/responses/input_tokens",
             answer=lambda tokens: {"object": "response.input_tokens", "input_tokens": tokens},

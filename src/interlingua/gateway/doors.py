@@ -1,0 +1,64 @@
+"""What a path asks the gateway for. All facts come from the wires."""
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, TypeAlias
+from urllib.parse import unquote
+
+from ..dialects import WIRES
+from ..dialects.paths import route
+from ..dialects.wire import Wire
+
+Kind: TypeAlias = Literal["call", "rephrased", "list", "model", "count", "fixed", "stored", "conversation", "other"]
+
+
+class Door(NamedTuple):
+    """A wire and what is wanted of it. `model` and `stream` are None where the body says them; `id` and `part` name a
+    stored answer and what of it."""
+
+    kind: Kind
+    wire: Wire
+    model: str | None = None
+    stream: bool | None = None
+    id: str = ""
+    part: str | None = None
+
+
+def door(method: str, raw_path: str, headers: Mapping[str, str]) -> Door:
+    """What a request asks for."""
+    if method == "POST":
+        return _posted(raw_path)
+    asked = route(raw_path, headers)
+    if asked.listing and method == "GET":
+        return Door("list", WIRES[asked.api])
+    found = re.match(r"(.*?/models)/(.+?)/?$", raw_path)
+    if method == "GET" and found and (listed := route(found[1], headers)).listing:
+        return Door("model", WIRES[listed.api], model=unquote(found[2]))
+    return _posted(raw_path, method)
+
+
+@functools.lru_cache(maxsize=2048)
+def _posted(raw_path: str, method: str = "POST") -> Door:
+    asked = route(raw_path)
+    if asked.known and not asked.listing and method == "POST":
+        return Door("call", WIRES[asked.api], asked.model, asked.stream)
+    first = raw_path.lstrip("/").partition("/")[0]
+    for wire in (WIRES[first],) if first in WIRES else tuple(WIRES.values()):
+        http = wire.http
+        for pattern, kind in (
+            (http.count.route if http.count else None, "count"),
+            (http.rephrased.route if http.rephrased else None, "rephrased"),
+        ):
+            if pattern is not None and method == "POST" and (found := re.search(f"{pattern}/?$", raw_path)):
+                model = http.model_in(found[1]) if found.re.groups else None
+                return Door(kind, wire, model=model)  # type: ignore[arg-type]
+        for name in http.fixed:
+            if name.startswith(f"{method} ") and raw_path.rstrip("/").endswith(name.partition(" ")[2]):
+                return Door("fixed", wire, part=name)
+        if http.stored_route is not None:
+            if found := re.search(f"{http.stored_route}/?$", raw_path):
+                return Door("stored", wire, id=found[1], part=found[2])
+            if found := re.search(r"/conversations(?:/([^/]+))?/?$", raw_path):
+                return Door("conversation", wire, id=found[1] or "")
+    return Door("other", WIRES[asked.api] if asked.api else next(iter(WIRES.values())))

@@ -1,0 +1,240 @@
+"""Paths beside the calls: models, counts, stored responses, conversations, WebSockets, what is passed on."""
+
+import json
+from typing import Any
+
+import aiohttp
+import openai
+import pytest
+
+import interlingua as il
+from gateway.conftest import settings_for
+from interlingua.gateway import ClientKey, Exchange, Gateway
+from interlingua.testing import Server
+
+
+async def asked(gateway: Gateway, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, gateway.url + path, json=body, **options) as response,
+    ):
+        text = await response.text()
+        return response.status, json.loads(text) if text else None
+
+
+MESSAGES = [{"role": "user", "content": "Hello there, how are you?"}]
+COUNTS = {
+    "/v1/messages/count_tokens": ({"model": "m", "messages": MESSAGES}, "input_tokens"),
+    "/v1beta/models/m:countTokens": (
+        {"contents": [{"role": "user", "parts": [{"text": "Hello there"}]}]},
+        "totalTokens",
+    ),
+    "/v1/responses/input_tokens": ({"model": "m", "input": "Hello there"}, "input_tokens"),
+    "/model/m/count-tokens": (
+        {"input": {"converse": {"messages": [{"role": "user", "content": [{"text": "Hello there"}]}]}}},
+        "inputTokens",
+    ),
+}
+
+
+@pytest.mark.parametrize("path", COUNTS)
+async def test_tokens_are_counted_in_each_form(path: str, gateway: Gateway) -> None:
+    """
+    An estimate, in the answer of the client's protocol.
+    """
+    body, field = COUNTS[path]
+    status, answer = await asked(gateway, "POST", path, body)
+    assert status == 200
+    assert 0 < answer[field] < 20
+
+
+LISTS = {
+    "/v1/models": lambda answer: [entry["id"] for entry in answer["data"]],
+    "/v1beta/models": lambda answer: [entry["name"].removeprefix("models/") for entry in answer["models"]],
+    "/api/tags": lambda answer: [entry["name"] for entry in answer["models"]],
+    "/foundation-models": lambda answer: [entry["modelId"] for entry in answer["modelSummaries"]],
+}
+
+
+@pytest.mark.parametrize("path", LISTS)
+async def test_models_are_listed_in_each_form(path: str, gateway: Gateway) -> None:
+    """
+    Aliases first, then the offline models.
+    """
+    status, answer = await asked(gateway, "GET", path)
+    assert status == 200
+    names = LISTS[path](answer)
+    assert names[0] == "openai-completions"
+    assert "debug/parrot-1" in names
+
+
+async def test_one_model_is_looked_up(gateway: Gateway) -> None:
+    """
+    Also one with a slash in its name; an unknown one is not found.
+    """
+    assert (await asked(gateway, "GET", "/v1/models/debug/parrot-1"))[1]["id"] == "debug/parrot-1"
+    assert (await asked(gateway, "GET", "/v1/models/anthropic-messages"))[1]["id"] == "anthropic-messages"
+    assert (await asked(gateway, "GET", "/v1/models/nothing"))[0] == 404
+
+
+async def test_ollamas_own_paths_answer(gateway: Gateway, upstream: Server) -> None:
+    """
+    Version, details of a model, and a prompt without messages, streamed and whole.
+    """
+    assert "version" in (await asked(gateway, "GET", "/api/version"))[1]
+    assert "capabilities" in (await asked(gateway, "POST", "/api/show", {"model": "debug/parrot-1"}))[1]
+    assert (await asked(gateway, "POST", "/api/show", {"model": "nothing"}))[0] == 404
+    upstream.say("Good morning.")
+    body = {"model": "anthropic-messages", "prompt": "Hi", "stream": False}
+    status, answer = await asked(gateway, "POST", "/api/generate", body)
+    assert (status, answer["response"], answer["done"]) == (200, "Good morning.", True)
+    assert "message" not in answer
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{gateway.url}/api/generate", json={**body, "stream": True}) as response,
+    ):
+        lines = [json.loads(line) async for line in response.content]
+    assert "".join(line["response"] for line in lines) == "Good morning."
+
+
+async def test_head_of_the_root_answers(gateway: Gateway) -> None:
+    """
+    Programs look there whether anybody listens.
+    """
+    assert (await asked(gateway, "HEAD", "/"))[0] == 200
+
+
+@pytest.mark.parametrize("upstream_api", ["openai-responses", "anthropic-messages", "ollama-chat"])
+async def test_previous_responses_are_known_to_any_provider(
+    upstream_api: str, gateway: Gateway, upstream: Server
+) -> None:
+    """
+    A response is continued by its id, looked up, listed and deleted, whoever answered.
+    """
+    upstream.say("I am fine.")
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
+        first = await client.responses.create(model=upstream_api, input="How are you?")
+        second = await client.responses.create(model=upstream_api, input="And now?", previous_response_id=first.id)
+        assert second.output_text == "I am fine."
+        request = upstream.last.request
+        assert request is not None
+        texts = [il.text_of(m.content) if hasattr(il, "text_of") else m.content for m in request.context.messages]
+        assert len(texts) == 3
+        assert (await client.responses.retrieve(first.id)).output_text == "I am fine."
+        items = [item async for item in client.responses.input_items.list(second.id)]
+        assert len(items) == 1
+        await client.responses.delete(first.id)
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.retrieve(first.id)
+        with pytest.raises(openai.BadRequestError, match="not found"):
+            await client.responses.create(model=upstream_api, input="And?", previous_response_id=first.id)
+
+
+async def test_a_conversation_grows_with_each_response(gateway: Gateway, upstream: Server) -> None:
+    """
+    Responses that name a conversation continue it.
+    """
+    upstream.say("Yes.")
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
+        conversation = await client.conversations.create()
+        for text in ("One?", "Two?", "Three?"):
+            await client.responses.create(model="anthropic-messages", input=text, conversation=conversation.id)
+        request = upstream.last.request
+        assert request is not None
+        assert len(request.context.messages) == 5
+
+
+async def test_responses_are_created_over_a_websocket(gateway: Gateway, upstream: Server) -> None:
+    """
+    Each `response.create` is answered with the events of its stream; an error leaves the socket open.
+    """
+    upstream.say("Good morning.")
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{gateway.url}/v1/responses") as socket,
+    ):
+        await socket.send_json({"type": "response.create", "model": "nothing", "input": "Hi"})
+        assert (await socket.receive_json())["type"] == "error"
+        for _ in range(2):
+            await socket.send_json({"type": "response.create", "model": "anthropic-messages", "input": "Hi"})
+            kinds = []
+            while not kinds or kinds[-1] != "response.completed":
+                kinds.append((await socket.receive_json())["type"])
+            assert kinds[0] == "response.created"
+            assert "response.output_text.delta" in kinds
+
+
+async def test_other_paths_are_passed_on_where_the_key_may(upstream: Server) -> None:
+    """
+    Embeddings reach the provider of their model; a key without the permission finds nothing there.
+    """
+    upstream.route("POST", "/openai-completions/v1/embeddings", lambda received: {"asked": received.json["model"]})
+    body = {"model": "openai-completions", "input": "text"}
+    async with Gateway(settings_for(upstream)) as gateway:
+        assert await asked(gateway, "POST", "/v1/embeddings", body) == (200, {"asked": "test-model"})
+        assert (await asked(gateway, "POST", "/v1/%2e%2e/secret", body))[0] == 404
+    async with Gateway(settings_for(upstream), gate=_Gate(ClientKey(name="plain"))) as gateway:
+        assert (await asked(gateway, "POST", "/v1/embeddings", body))[0] == 404
+
+
+class _Settled:
+    async def settle(self, exchange: Exchange) -> None: ...
+
+
+class _Gate:
+    """Everybody is one key."""
+
+    def __init__(self, key: ClientKey) -> None:
+        self._key = key
+
+    async def identify(self, secret: str | None) -> ClientKey:
+        return self._key
+
+    async def admit(self, exchange: Exchange, **_: Any) -> _Settled:
+        return _Settled()
+
+
+async def test_a_key_finds_only_its_models(upstream: Server) -> None:
+    """
+    Others are refused, in the form of the client's protocol, and not listed.
+    """
+    key = ClientKey(name="narrow", models=("anthropic-*",))
+    async with Gateway(settings_for(upstream), gate=_Gate(key)) as gateway:
+        names = [entry["id"] for entry in (await asked(gateway, "GET", "/v1/models"))[1]["data"]]
+        assert names == ["anthropic-messages"]
+        body = {"model": "ollama-chat", "messages": MESSAGES}
+        assert (await asked(gateway, "POST", "/v1/chat/completions", body))[0] == 403
+
+
+async def test_a_strict_key_refuses_what_would_be_lost(upstream: Server) -> None:
+    """
+    With the list of losses; a request that loses nothing passes.
+    """
+    key = ClientKey(name="strict", max_losses="none")
+    async with Gateway(settings_for(upstream), gate=_Gate(key)) as gateway:
+        body = {"model": "anthropic-messages", "max_tokens": 9, "messages": MESSAGES, "logit_bias": {"50256": -100}}
+        status, answer = await asked(gateway, "POST", "/v1/chat/completions", body)
+        assert status == 400
+        assert "logit_bias" in answer["error"]["message"]
+        del body["logit_bias"]
+        assert (await asked(gateway, "POST", "/v1/chat/completions", body))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", b"{nonsense"),
+        ("/v1/messages", b'{"model": "m", "messages": 5}'),
+        ("/v1/responses", b"[]"),
+        ("/v1beta/models/m:generateContent", b'{"contents": "x"'),
+        ("/model/m/converse", b'"text"'),
+        ("/api/chat", b"{}"),
+    ],
+)
+async def test_bad_bodies_are_the_clients_fault(path: str, body: bytes, gateway: Gateway) -> None:
+    """
+    Status 400 and an error in the form of the path's protocol.
+    """
+    async with aiohttp.ClientSession() as session, session.post(gateway.url + path, data=body) as response:
+        assert response.status == 400, await response.text()
+        assert isinstance(await response.json(), dict)
