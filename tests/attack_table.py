@@ -38,6 +38,7 @@ ROWS = (
     Row("globs that take for ever", ("tools/fs/test_globs.py",)),
     # commands
     Row("commands: keys, escapes, floods, leftovers", ("tools/exec/test_attacks.py",)),
+    Row("keyring, set-uid files, memory in the sandbox", ("tools/exec/test_confinement.py",)),
     Row("command lines that hide what they run", ("tools/test_policy.py",)),
     Row("programs told to run another one", ("tools/test_carriers.py",)),
     Row("arguments that take long to judge", ("tools/test_policy_time.py",)),

@@ -49,7 +49,10 @@ _SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """What to run: `argv`, and the `command` to display; `timeout` 0 means no limit."""
+    """What to run: `argv`, and the `command` to display; `timeout` and `memory_bytes` 0 mean no limit.
+
+    `confined` refuses the system calls that no sandboxed command needs; see `supervisor.seccomp_filter`.
+    """
 
     command: str
     argv: Sequence[str]
@@ -60,6 +63,8 @@ class Launch(Struct, frozen=True, kw_only=True):
     timeout: float = 0
     grace: float = 2.0
     max_processes: int = 1024
+    memory_bytes: int = 0
+    confined: bool = False
     log_bytes: int = 64 * 1024 * 1024
 
 
@@ -106,7 +111,8 @@ class ProcessSession:
             self._read, self._write = read, write
             self._control = ours
             options = [theirs.fileno(), launch.descriptor, launch.timeout, launch.grace, launch.max_processes]
-            head = [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, options), "1" if self.terminal else "0"]
+            options += [launch.memory_bytes, int(self.terminal), int(launch.confined)]
+            head = [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, options)]
             try:
                 self._supervisor = subprocess.Popen(
                     [*map(os.fsencode, head), *map(name_bytes, launch.argv)],

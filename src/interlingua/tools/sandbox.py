@@ -6,8 +6,10 @@ process, and of /etc only what programs need to run. It has no capabilities and 
 """
 
 import functools
+import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +20,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..values.errors import ToolAuthorizationError, ToolInputError
+from .access import home_below
 
 # The environment of commands: only what they need, no credentials.
 
@@ -166,6 +169,7 @@ class Sandbox(Struct, frozen=True, kw_only=True):
     network: bool = False
     read_only: Sequence[str] = ()
     writable: Sequence[str] = ()
+    tmp_bytes: int = 1 << 30
 
 
 @functools.cache
@@ -200,11 +204,18 @@ def sandboxed(argv: Sequence[str], program: str, sandbox: Sandbox, directory: st
     """The command line that runs `argv` inside the sandbox, in `directory`."""
     readable = [part for path in (*_interpreter(), *sandbox.read_only) for part in ("--ro-bind-try", path, path)]
     writable = [part for path in (sandbox.root, *sandbox.writable) for part in ("--bind", path, path)]
+    keys = home_below(sandbox.root)
+    hidden = [] if keys is None else ["--tmpfs", "/".join((sandbox.root.rstrip("/"), *keys))]
     inside = ["--remount-ro", "/", "--chdir", directory, "--", "/bin/sh", "-c", _LAST, "sh", *argv]
-    return [program, *_base_arguments(sandbox.network), *readable, *writable, *inside]
+    return [program, *_base_arguments(sandbox.network, sandbox.tmp_bytes), *readable, *writable, *hidden, *inside]
 
 
-def _base_arguments(network: bool) -> list[str]:
+def is_set_uid(program: str) -> bool:
+    """Whether a program is set-uid, as bubblewrap where users may make no namespaces: a filter would take that away."""
+    return bool(os.stat(program).st_mode & stat.S_ISUID)  # noqa: PTH116
+
+
+def _base_arguments(network: bool, tmp_bytes: int = 1 << 30) -> list[str]:
     """The arguments of every sandbox. No --new-session: the command already has its own session and terminal."""
     parts = ["--die-with-parent", "--unshare-all", "--cap-drop", "ALL", "--hostname", "sandbox"]
     parts += ["--share-net"] if network else []
@@ -212,7 +223,10 @@ def _base_arguments(network: bool) -> list[str]:
         parts += ["--ro-bind-try", path, path]
     for path in _MERGED:
         parts += _merged(Path(path))
-    parts += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--dir", HOME, "--tmpfs", "/var/tmp"]
+    parts += ["--proc", "/proc", "--dev", "/dev"]
+    for path in ("/tmp", "/var/tmp", "/dev/shm"):
+        parts += ["--size", str(tmp_bytes), "--tmpfs", path]
+    parts += ["--dir", HOME]
     # bubblewrap leaves these writable for root, and writing core_pattern escapes any sandbox.
     return [*parts, *(part for path in _KERNEL for part in ("--ro-bind-try", path, path))]
 

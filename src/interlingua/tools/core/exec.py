@@ -19,7 +19,7 @@ from ..output import Output, plain, whole_characters
 from ..paths import name_bytes, name_text, root_bytes
 from ..processes import Launch, ProcessSession, ProcessTable, process_table
 from ..results import NO_OUTPUT
-from ..sandbox import HOME, Sandbox, SandboxStatus, requested, sandbox_status, sandboxed, scrubbed
+from ..sandbox import HOME, Sandbox, SandboxStatus, is_set_uid, requested, sandbox_status, sandboxed, scrubbed
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback
 
 SHOWN_BYTES = 32 * 1024
@@ -38,7 +38,8 @@ class ExecSettings(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     `network`, `read_only`, `writable`: what a sandboxed command may access beside its root.
     `env`: names or patterns of further variables that commands inherit; see `sandbox.scrubbed`.
     `timeout_sec` is the default timeout of a foreground command, `background_timeout_sec` that of a command which moved
-    to the background after `yield_ms`.
+    to the background after `yield_ms`. `memory_mb` is the limit of each process (0: none), `tmp_mb` that of each
+    temporary directory of the sandbox.
     """
 
     sandbox: Literal["auto", "required", "off"] = "auto"
@@ -51,6 +52,8 @@ class ExecSettings(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     yield_ms: int = 10_000
     grace_sec: float = 2.0
     max_processes: int = 1024
+    memory_mb: int = 4096
+    tmp_mb: int = 1024
     log_bytes: int = 64 * 1024 * 1024
 
 
@@ -177,6 +180,8 @@ class _Runner:
                     timeout=self._timeout(arguments),
                     grace=self.settings.grace_sec,
                     max_processes=self.settings.max_processes,
+                    memory_bytes=self.settings.memory_mb << 20,
+                    confined=self.status.program is not None and not is_set_uid(self.status.program),
                     log_bytes=self.settings.log_bytes,
                 )
             )
@@ -204,6 +209,7 @@ class _Runner:
                 network=self.settings.network,
                 read_only=self.settings.read_only,
                 writable=self.settings.writable,
+                tmp_bytes=self.settings.tmp_mb << 20,
             )
             return sandboxed(argv, self.status.program, sandbox, directory)
         if self.settings.sandbox == "required":
