@@ -11,7 +11,7 @@ SLOW := laws fuzz sdk cli test_corpus.py test_docs.py test_typing.py testing con
 PROGRAMS := rg:ripgrep fdfind:fd-find bwrap:bubblewrap tmux:tmux chromium:chromium redis-server:redis-server
 
 .DEFAULT_GOAL := help
-.PHONY: help setup programs demo test check corpus attack crash bench interop web docs lock format clean
+.PHONY: help setup programs demo test check corpus attack fuzz crash bench interop web docs lock format clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -56,6 +56,9 @@ corpus: setup ## Recorded provider traffic through every dialect: pass counts, a
 
 attack: setup programs ## Every class of attack that docs/security.md lists: how many inputs were tried, how many held
 	$(BIN)/python tests/attack_table.py
+
+fuzz: setup ## Random and grown inputs into all that reads what strangers wrote, for MINUTES=60
+	PYTHONPATH=tests $(BIN)/python tests/fuzz/fuzzing.py --minutes $(MINUTES)
 
 crash: setup ## Hundreds of kill -9 at random points of sessions, agent runs, durable runs and the ledger
 	INTERLINGUA_KILLS=$(KILLS) $(BIN)/pytest -q -n $(JOBS) tests/sessions tests/agent tests/durable tests/gateway -k "kill or crash"

@@ -47,6 +47,8 @@ ROWS = (
     Row("links, FIFOs and hostile indexes in place of sessions; full disks", ("sessions/test_attacks.py",)),
     Row("durable runs: ids that are paths, poison, exits, locks, logs", ("durable/test_attacks.py",)),
     Row("FIFOs, devices and sockets where a file is read; schemas that are none; full disks", ("test_untyped.py",)),
+    Row("power cuts that drop what was not synced", ("sessions/test_power_loss.py",)),
+    Row("random and grown inputs into every reader", ("fuzz",)),
     # bombs
     Row("bodies that are small to send and large to read", ("connect/test_bombs.py",)),
     Row("schemas that take for ever", ("tools/test_schema_cost.py",)),
