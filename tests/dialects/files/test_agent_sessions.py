@@ -19,6 +19,7 @@ PATHS = {
     "swe-agent/calls.json": "u tc r",
     "swe-agent/mini.json": "u t u",
     "atif/trajectory.json": "ui htcc r r p s t",
+    "atif/sub_agent.json": "u c r t",
     "continue/session.json": "p u htc r t",
     "kimi/wire.jsonl": "u p htc r u",
     "kimi/older.jsonl": "u tc r",
@@ -144,6 +145,14 @@ def test_what_was_taken_back_is_off_the_path_and_in_the_tree() -> None:
     texts = [getattr(entry.message, "text", "") for entry in conversation.entries]
     assert "Wrong!" in texts
     assert "Wrong!" not in [message.text for message in conversation.messages if isinstance(message, il.UserMessage)]
+
+
+def test_a_sub_agent_is_a_thread_beside_the_path_that_names_its_call() -> None:
+    """Of ATIF, where it stands in the same file."""
+    entries = read("atif/sub_agent.json").entries
+    (first,) = [entry for entry in entries if "~spawnedBy" in entry.extra.get("atif", {})]
+    assert (first.parent_id, first.message.text) == (None, "Count them.")
+    assert first.extra["atif"]["~spawnedBy"] == {"entry": "m2", "callId": "c1"}
 
 
 def test_calls_that_share_an_id_stay_apart() -> None:

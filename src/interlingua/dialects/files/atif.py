@@ -5,17 +5,28 @@ A step of the agent is one answer: its thinking in `reasoning_content`, its call
 the model next (the screen of a terminal), read as a message of the program. `metrics.prompt_tokens` includes the
 cached part. `final_metrics` are the totals of the run and need not be the sum of the steps, as a continued run counts
 on. Sub-agents stand in `subagent_trajectories`, or in files of their own; `subagent_trajectory_ref` of a result names
-them, and is kept as the `details` of the result.
+them, and is kept as the `details` of the result. Those in the file are threads of the tree beside the path, and the
+first entry of each says which call started it.
 """
 
 import sys
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, Message, SystemMessage, Usage, blocks_of
-from ...values.request import Conversation
-from ..residual import optional, reading
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    Message,
+    SystemMessage,
+    ToolResultMessage,
+    Usage,
+    blocks_of,
+)
+from ...values.request import Conversation, Entry
+from ..residual import optional, reading, with_residual
 from ..wire import FileFormat
 from . import records as _records
 from .program_content import (
@@ -89,6 +100,39 @@ def _step(step: dict[str, Any]) -> list[Message]:
     return [spoken, *_observed(step)]
 
 
+SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and the `callId` that started it
+
+
+def _with_sub_agents(conversation: Conversation, document: dict[str, Any]) -> Conversation:
+    """The conversation with the threads of its sub-agents beside its path."""
+    threads = items(document.get("subagent_trajectories"))
+    if not threads:
+        return conversation
+    entries: list[Entry] = []
+    started: dict[Any, dict[str, str | None]] = {}  # trajectory -> the result's entry and the call
+    _place(entries, [entry.message for entry in conversation.entries], "m", started)
+    head = entries[-1].id if entries else None
+    for number, thread in enumerate(threads):
+        at = len(entries)
+        _place(entries, [m for step in items(thread.get("steps")) for m in _step(step)], f"s{number}_", started)
+        found = started.get(thread.get("trajectory_id"))
+        if found is not None and at < len(entries):
+            entries[at] = with_residual(entries[at], API, **{SPAWNED_BY: found})
+    return replace(conversation, entries=tuple(entries), head=head)
+
+
+def _place(entries: list[Entry], messages: list[Message], prefix: str, started: dict[Any, Any]) -> None:
+    """Adds a thread, each entry the parent of the next, and notes the sub-agents that its results name."""
+    parent: str | None = None
+    for at, message in enumerate(messages):
+        id = f"{prefix}{at}"
+        entries.append(Entry(message=message, id=id, parent_id=parent))
+        parent = id
+        if isinstance(message, ToolResultMessage):
+            for named in items(message.details):
+                started[named.get("trajectory_id")] = {"entry": id, "callId": message.tool_call_id}
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
     """A trajectory."""
@@ -101,7 +145,7 @@ def decode(data: Any) -> Conversation:
         model=inner(document, "agent", "model_name"),
         tools=openai_tools(inner(document, "agent", "tool_definitions")),
     )
-    return keep(found, document, API)
+    return keep(_with_sub_agents(found, document), document, API)
 
 
 def encode(conversation: Conversation) -> Encoded:

@@ -82,16 +82,18 @@ class _Screen:
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self._answer: int | None = None  # the place of the answer that is being shown
+        self._blocks: list[Block] = []  # of that answer
         self._call: Any = None  # the last call, as long as no request brought its outcome
         self._calls = 0
+        self._when: int | None = None  # of its last block
 
     def feed(self, item: dict[str, Any]) -> None:
         when, text = moment(item.get("ts")), optional(item.get("text"))
         kind = optional(item.get("say")) or optional(item.get("ask"))
         if (not self.messages and kind in ("text", "task")) or kind in _USERS:
             pictures = [image for url in item.get("images") or () if (image := image_of({"url": url})) is not None]
+            self.finish()
             self.messages.append(user((TextBlock(text=text or ""), *pictures) if pictures else text, when))
-            self._answer = None
         elif kind == "api_req_started":
             self._request(_json(text), when)
         elif kind in _ANSWERS and text and not (kind == "completion_result" and "ask" in item):
@@ -108,6 +110,7 @@ class _Screen:
 
     def _request(self, about: dict[str, Any], when: int | None) -> None:
         """A request that was sent: it brings the outcome of the call before it, and begins an answer."""
+        self.finish()
         request = optional(about.get("request"))
         if self._call is not None and request is not None:
             self.messages.append(a_result(self._call.id, request, name=self._call.name, when=when))
@@ -120,8 +123,15 @@ class _Screen:
         if self._answer is None:
             self._answer = len(self.messages)
             self.messages.append(AssistantMessage(content=(), timestamp=when))
-        answer: Any = self.messages[self._answer]
-        self.messages[self._answer] = replace(answer, content=(*answer.content, block), timestamp=when)
+        self._blocks.append(block)
+        self._when = when
+
+    def finish(self) -> None:
+        """Writes the answer that was shown."""
+        if self._answer is not None and self._blocks:
+            answer: Any = self.messages[self._answer]
+            self.messages[self._answer] = replace(answer, content=tuple(self._blocks), timestamp=self._when)
+        self._answer, self._blocks = None, []
 
     def _tool(self, kind: str, text: str | None, partial: bool, when: int | None) -> None:
         about = _json(text)
@@ -149,6 +159,7 @@ def decode(data: Any) -> Conversation:
         screen = _Screen()
         for item in document:
             screen.feed(item)
+        screen.finish()
         return keep(conversation_of(screen.messages), document, API)
     if document and not _is_sent(document):
         raise BadWire(API, "expected messages with a role, or what was shown as `say` and `ask`")

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Message, TextBlock, ThinkingBlock
+from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock
 from ...values.request import Conversation
 from ..residual import fields_of, optional, reading
 from ..wire import FileFormat
@@ -32,7 +32,8 @@ class _Updates:
         self.model: str | None = None
         self._kind: Any = None  # what the last chunk was, with its prompt: the next one may carry it on
         self._names: dict[str, str] = {}
-        self._answering = False
+        self._chunks: list[str] = []  # of the text that the last chunk belongs to
+        self._blocks: list[Block] | None = None  # of the answer that is being streamed
 
     def feed(self, line: dict[str, Any]) -> None:
         update = inner(line, "params", "update")
@@ -51,32 +52,41 @@ class _Updates:
             self._result(update, when)
 
     def _user(self, update: dict[str, Any], text: str | None, when: int | None, prompt: Any) -> None:
-        self._answering = False
-        last: Any = self.messages[-1] if self.messages else None
-        if self._kind == ("user", prompt) and text is not None and isinstance(last.content, str):
-            self.messages[-1] = replace(last, content=last.content + text)
-        else:
-            self.messages.append(user(text if text is not None else content_of(update.get("content")), when))
-        self._kind = ("user", prompt)
+        if self._kind != ("user", prompt) or text is None:
+            self.finish()
+            self.messages.append(user(content_of(update.get("content")) if text is None else "", when))
+            self._kind = ("user", prompt) if text is not None else None
+        self._chunks += [text] if text is not None else []
 
-    def _grow(self, kind: str, block: Any, when: int | None) -> None:
-        if not self._answering:
+    def _close(self) -> None:
+        """Writes the text whose chunks have come."""
+        text = self._chunks[0] if len(self._chunks) == 1 else "".join(self._chunks)
+        if self._chunks and self._blocks is not None:
+            thought = self._kind == "agent_thought_chunk"
+            self._blocks.append(ThinkingBlock(thinking=text) if thought else TextBlock(text=text))
+        elif self._chunks:
+            self.messages[-1] = replace(self.messages[-1], content=text)
+        self._chunks, self._kind = [], None
+
+    def finish(self) -> None:
+        """Writes the message that was streamed."""
+        self._close()
+        if self._blocks is not None:
+            self.messages[-1] = replace(self.messages[-1], content=tuple(self._blocks))
+        self._blocks = None
+
+    def _open(self, kind: str, when: int | None) -> None:
+        if self._blocks is None:
+            self.finish()
             self.messages.append(AssistantMessage(content=(), model=self.model, timestamp=when))
-            self._answering, self._kind = True, None
-        answer: Any = self.messages[-1]
-        before = answer.content[-1] if answer.content else None
-        if kind == self._kind and isinstance(before, TextBlock) and isinstance(block, TextBlock):
-            content = (*answer.content[:-1], TextBlock(text=before.text + block.text))
-        elif kind == self._kind and isinstance(before, ThinkingBlock) and isinstance(block, ThinkingBlock):
-            content = (*answer.content[:-1], ThinkingBlock(thinking=before.thinking + block.thinking))
-        else:
-            content = (*answer.content, block)
+            self._blocks = []
+        elif kind != self._kind:
+            self._close()
         self._kind = kind
-        self.messages[-1] = replace(answer, content=content)
 
     def _chunk(self, kind: str, text: str, when: int | None) -> None:
-        thought = kind == "agent_thought_chunk"
-        self._grow(kind, ThinkingBlock(thinking=text) if thought else TextBlock(text=text), when)
+        self._open(kind, when)
+        self._chunks.append(text)
 
     def _call(self, update: dict[str, Any], when: int | None) -> None:
         id = optional(update.get("toolCallId"))
@@ -85,7 +95,8 @@ class _Updates:
         if id is None or name is None or id in self._names:
             return
         self._names[id] = name
-        self._grow("tool_call", a_call(id, name, update.get("rawInput")), when)
+        self._open("tool_call", when)
+        self._blocks = [*(self._blocks or ()), a_call(id, name, update.get("rawInput"))]
 
     def _result(self, update: dict[str, Any], when: int | None) -> None:
         id = optional(update.get("toolCallId"))
@@ -94,8 +105,8 @@ class _Updates:
         inside = [item.get("content") for item in items(update.get("content")) if item.get("type") == "content"]
         given: Any = inside or first(fields_of(update.get("rawOutput")), "output", "content") or update.get("rawOutput")
         failed = update["status"] == "failed"
+        self.finish()
         self.messages.append(a_result(id, given, name=self._names.get(id), failed=failed, when=when))
-        self._answering, self._kind = False, None
 
 
 @reading(API)
@@ -105,6 +116,7 @@ def decode(data: Any) -> Conversation:
     updates = _Updates()
     for line in lines:
         updates.feed(line)
+    updates.finish()
     return keep(conversation_of(updates.messages, model=updates.model), lines, API, lines=True)
 
 

@@ -61,6 +61,7 @@ class _Log:
         self._with_messages = with_messages  # else prompts stand in `turn.prompt` alone
         self._steps: dict[Any, int] = {}  # step -> place of its answer
         self._step: Any = None
+        self._growing: dict[int, list[Block]] = {}  # place -> the blocks of an answer that is not written yet
         self._names: dict[str, str] = {}  # call -> tool
 
     def feed(self, record: dict[str, Any]) -> None:
@@ -139,8 +140,13 @@ class _Log:
     def _grow(self, event: dict[str, Any], block: Block, when: int | None) -> None:
         step = first(event, "stepUuid") or self._step
         at = self._steps[str(step)] if str(step) in self._steps else self._begin(step, when)
-        message: Any = self.tree[at]
-        self.tree.replace(at, replace(message, content=(*message.content, block), timestamp=when or message.timestamp))
+        self._growing.setdefault(at, []).append(block)
+        self._change(step, timestamp=when)
+
+    def finish(self) -> None:
+        """Writes the answers that have grown."""
+        for at, blocks in self._growing.items():
+            self.tree.replace(at, replace(self.tree[at], content=tuple(blocks)))
 
     def _change(self, step: Any, **fields: Any) -> None:
         at = self._steps.get(str(step))
@@ -162,6 +168,7 @@ class _Log:
             self.tree.cut(asked[-prompts])
 
     def _compact(self, record: dict[str, Any], when: int | None) -> None:
+        self.finish()
         covered = whole(record.get("compactedCount"))
         stays = [] if covered is None else [self.tree[place] for place in self.tree.path[max(covered, 0) :]]
         self.tree.cut(0)
@@ -242,6 +249,7 @@ def decode(data: Any) -> Conversation:
     log = _Log(any(record.get("type") == "context.append_message" for record in records))
     for record in records:
         log.feed(record)
+    log.finish()
     found = conversation_of(
         (), usage=_sum(log.spent), model=log.model, system=log.system, tools=openai_tools(log.tools)
     )
