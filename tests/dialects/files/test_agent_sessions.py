@@ -31,6 +31,7 @@ PATHS = {
     "openhands/trajectory.json": "ui p tc r tc r t",
     "openhands/newer.json": "u htcc r R",
     "kiro/journal.jsonl": "u htcc r R",
+    "kiro/editor.json": "u t",
     "droid/session.jsonl": "p u htc r",
     "amp/T-1.json": "u htc r",
     "qwen-code/session.jsonl": "u htc r t",

@@ -38,7 +38,8 @@ _FAILED = frozenset(("error", "cancelled", "rejected-by-user"))
 
 def _message(wire: dict[str, Any]) -> list[Message]:
     content = wire.get("content")
-    when = moment(first(wire, "timestamp", "created") or inner(wire, "meta", "sentAt"))
+    stated = first(wire, "timestamp", "created") or inner(wire, "meta", "sentAt") or inner(wire, "usage", "timestamp")
+    when = moment(stated)
     match wire.get("role"):
         case "assistant":
             usage = usage_of(

@@ -95,7 +95,7 @@ class _Screen:
             self.finish()
             self.messages.append(user((TextBlock(text=text or ""), *pictures) if pictures else text, when))
         elif kind == "api_req_started":
-            self._request(_json(text), when)
+            self._request(_json(text), optional(inner(item, "modelInfo", "modelId")), when)
         elif kind in _ANSWERS and text and not (kind == "completion_result" and "ask" in item):
             self._say(TextBlock(text=text), when)
         elif kind in _ASKS:
@@ -108,7 +108,7 @@ class _Screen:
         elif kind in ("tool", "command", "use_mcp_server", "browser_action_launch", "browser_action"):
             self._tool(str(kind), text, item.get("partial") is True, when)
 
-    def _request(self, about: dict[str, Any], when: int | None) -> None:
+    def _request(self, about: dict[str, Any], model: str | None, when: int | None) -> None:
         """A request that was sent: it brings the outcome of the call before it, and begins an answer."""
         self.finish()
         request = optional(about.get("request"))
@@ -117,7 +117,7 @@ class _Screen:
             self._call = None
         usage = usage_of(about, input="tokensIn", output="tokensOut", read="cacheReads", write="cacheWrites")
         self._answer = len(self.messages)
-        self.messages.append(AssistantMessage(content=(), usage=usage, timestamp=when))
+        self.messages.append(AssistantMessage(content=(), model=model, usage=usage, timestamp=when))
 
     def _say(self, block: Block, when: int | None) -> None:
         if self._answer is None:

@@ -98,7 +98,8 @@ def _results(item: dict[str, Any]) -> list[ToolResultMessage]:
     return found
 
 
-def _messages(history: list[dict[str, Any]]) -> list[Message]:
+def messages_of(history: list[dict[str, Any]]) -> list[Message]:
+    """The messages of a history, which Kiro's editor has in the same form."""
     answered = {item["message"].get("toolCallId") for item in history if inner(item, "message", "role") == "tool"}
     found: list[Message] = []
     thoughts: list[ThinkingBlock] = []
@@ -140,7 +141,7 @@ def decode(data: Any) -> Conversation:
     document = an_object_of(data, API)
     if not isinstance(document.get("history"), list):
         raise BadWire(API, "a session has a `history`", "$.history")
-    messages = _messages(items(document["history"]))
+    messages = messages_of(items(document["history"]))
     total = _usage(document.get("usage"))
     found = conversation_of(
         messages, title=document.get("title"), usage=total, model=optional(document.get("chatModelTitle"))
@@ -157,6 +158,8 @@ def detect(value: Any) -> str | None:
     """A `history` of items with a `message` that has a role; Kiro's sessions have a history of another kind."""
     if not isinstance(value, dict) or not isinstance(value.get("history"), list) or "sessionId" not in value:
         return None
+    if "selectedModel" in value or any("executionId" in item for item in items(value["history"])):
+        return None  # of Kiro's editor
     if value["history"]:
         held = [item.get("message") for item in value["history"] if isinstance(item, dict)]
         fits = bool(held) and all(isinstance(wire, dict) and "role" in wire for wire in held)

@@ -3,17 +3,22 @@
 `Prompt` is the user's, `AssistantMessage` an answer, `ToolResults` what its calls gave, with what the tool told the
 program in `results`. A thought names the model. `Compaction` puts a summary in the place of what came before; `Clear`
 forgets it.
+
+The sessions of Kiro's editor (`workspace-sessions/…/ID.json`) are Continue's `history` with marks of their own: the
+`selectedModel`, or the `executionId` of an answer.
 """
 
 import sys
 from typing import Any
 
+from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock
 from ...values.request import Conversation
-from ..residual import fields_of, optional, reading
+from ..residual import body_of, fields_of, optional, reading
 from ..wire import FileFormat
 from . import records as _records
+from .continue_dev import messages_of
 from .program_content import Branches, a_call, a_result, conversation_of, first, image_of, inner, items, moment, user
 from .records import lines_of
 from .templates import give_back, keep
@@ -79,9 +84,24 @@ def _message(line: dict[str, Any]) -> list[Message]:
     return []
 
 
+def _session(data: Any) -> dict[str, Any] | None:
+    """A session of the editor, if that is what the data is."""
+    try:
+        value = body_of(data, API)
+    except BadWire:  # several lines
+        return None
+    return value if isinstance(value, dict) and isinstance(value.get("history"), list) else None
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
-    """A journal: text, bytes, or the values of its lines."""
+    """A journal (text, bytes, or the values of its lines), or a session of the editor."""
+    session = _session(data)
+    if session is not None:
+        found = conversation_of(
+            messages_of(items(session["history"])), title=session.get("title"), model=session.get("selectedModel")
+        )
+        return keep(found, session, API)
     lines = lines_of(data, API)
     tree = Branches()
     for line in lines:
@@ -106,10 +126,13 @@ _KINDS = frozenset(("Prompt", "AssistantMessage", "ToolResults", "Compaction", "
 
 
 def detect(value: Any) -> str | None:
-    """Lines with a version, one of the kinds, and data."""
+    """Lines with a version, one of the kinds, and data; or a history with the marks of the editor."""
+    if isinstance(value, dict) and isinstance(value.get("history"), list) and "sessionId" in value:
+        own = "selectedModel" in value or any("executionId" in item for item in items(value["history"]))
+        return "a `history` with a `selectedModel` or `executionId`" if own else None
     lines = items(value) if isinstance(value, list) else items([value])
     kinds = {str(line.get("kind")) for line in lines if "version" in line and "data" in line}
     return "lines of `version`, `kind` and `data`" if kinds & _KINDS else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False)
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, rank=40, writable=False)
