@@ -291,13 +291,15 @@ class Recorder:
             _remember(self._parents, named, id)
         elif parent is not None and parent != id:
             extra["spawnedBy"] = self._started_by(parent, context)
-        return Conversation(
-            system=build(self._redact(plain(Conversation(system=context.system)))).system,
+        about = Conversation(
+            system=context.system,
             tools=context.tools,
             model=exchange.model,
             options=replace(exchange.request.options, session_id=None, metadata=None),
             extra={"interlingua": extra},
         )
+        made: Conversation = build(self._redact(plain(about)))
+        return made
 
     def _started_by(self, parent: str, context: Context) -> dict[str, Any]:
         """The call of the parent whose arguments have the sub-agent's task in them."""

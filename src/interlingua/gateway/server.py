@@ -206,9 +206,13 @@ class Gateway:
                 return await self._pass_on(http, exchange)
             return _json(await self._small(http, asked, exchange), reply.headers())
         except InterlinguaError as error:
-            exchange.error = error
+            # It may quote what the client sent, and a key in the wrong place.
+            exchange.error = error = scrubbed(error, scrub)
             status, body, headers = exchange.wire.error_response(as_provider_error(error))
             exchange.status = status
+            if exchange.finished is None:  # refused before it was dispatched
+                exchange.finished = time.time()
+                await self._tell(exchange)
             return web.Response(status=status, body=body, content_type=JSON, headers={**reply.headers(), **headers})
 
     async def _identify(self, http: web.BaseRequest) -> ClientKey:
