@@ -70,6 +70,7 @@ _FORMATS: dict[str, str] = {
     "otel": "files.otel:FORMAT",
     "alpaca": "files.alpaca:FORMAT",
     "llama-factory": "files.llama_factory:FORMAT",
+    "llamafactory-messages": "files.llamafactory_messages:FORMAT",
     "trl": "files.trl:FORMAT",
     "bedrock-finetune": "files.bedrock_finetune:FORMAT",
     "langchain": "files.langchain:FORMAT",

@@ -20,7 +20,7 @@ def test_a_row_of_llama_factory_has_calls_as_text() -> None:
     assert (conversation.system, conversation.tools[0].name) == ("Be brief.", "count")
 
 
-PAIRS = ["llama-factory/pair.json", "trl/pair.json", "trl/implicit.json"]
+PAIRS = ["llama-factory/pair.json", "llamafactory-messages/pair.json", "trl/pair.json", "trl/implicit.json"]
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -99,7 +99,7 @@ def test_a_title_beside_messages_is_the_conversations() -> None:
     assert il.encode(conversation, "openai-completions").body == body
 
 
-@pytest.mark.parametrize("name", ["llama-factory", "trl", "bedrock-finetune"])
+@pytest.mark.parametrize("name", ["llama-factory", "llamafactory-messages", "trl", "bedrock-finetune"])
 @pytest.mark.parametrize("body", [{}, [], {"messages": MESSAGES}, {"prompt": "Hi"}, {"chosen": "a", "rejected": "b"}])
 def test_what_is_no_row_is_refused(name: str, body: Any) -> None:
     """With the place, and never read as an empty conversation."""

@@ -43,7 +43,7 @@ def _is_said(value: Any) -> bool:
 
 
 def _is_row(value: Any) -> bool:
-    if not isinstance(value, dict) or "instruction" in value:
+    if not isinstance(value, dict) or "instruction" in value or "messages" in value:
         return False
     if _is_said(value.get("chosen")) and _is_said(value.get("rejected")):
         # Two texts without a prompt would be answers to nothing.
