@@ -1,6 +1,6 @@
 """Writes the generated parts of docs/dialects.md (what becomes of every field, and what a crossing costs), of
-docs/formats.md (every file format and its rules) and of docs/generations.md (what each generation of models is sent),
-and the module table of CONTRIBUTING.md.
+docs/formats.md (every file format and its rules), of docs/generations.md (what each generation of models is sent) and of
+docs/gateway.md (what each pair of wires loses), and the module table of CONTRIBUTING.md.
 
 `make docs` writes them; a test fails when a page is older than the code.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from generations_table import table as generation_table
 
-from interlingua.dialects import DIALECTS, FORMATS, FileFormat, dialect
+from interlingua.dialects import DIALECTS, FORMATS, WIRES, FileFormat, dialect
 from interlingua.values.losses import KEPT, Support
 
 PAGE = Path(__file__).parent / "dialects.md"
@@ -169,11 +169,41 @@ def write_modules() -> None:
     CONTRIBUTING.write_text(f"{before}{BEGIN}\n{module_table()}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
+GATEWAY = Path(__file__).parent / "gateway.md"
+
+
+def crossings() -> str:
+    """What each pair of wires loses at the gateway."""
+    wires = {name: table for name, table in bases().items() if name in WIRES}
+    lost = {}
+    for name, table in wires.items():
+        for target, other in wires.items():
+            gone = [field for field in table if is_said(table, field) and other.get(field, KEPT).kind == "dropped"]
+            gone = [f"`{field}`" for field in gone if not field.endswith(".extra")]
+            if name != target:
+                lost[name, target] = ", ".join(gone) or "nothing"
+    rows = [f"| {name} | {target} | {fields} |" for (name, target), fields in lost.items()]
+    return (
+        f"""{MARK}
+
+## What each pair loses
+
+Fields that the client's wire can say and the provider's drops, each reported. Within one wire nothing is lost.
+
+| client | provider | dropped |
+|---|---|---|
+"""
+        + "\n".join(rows)
+        + "\n"
+    )
+
+
 def main(arguments: list[Any]) -> None:
     if "--check" not in arguments:
         write_modules()
     outdated = False
-    for place, below in ((PAGE, generated()), (FORMATS_PAGE, formats()), (GENERATIONS, generations())):
+    pages = (PAGE, generated()), (FORMATS_PAGE, formats()), (GENERATIONS, generations()), (GATEWAY, crossings())
+    for place, below in pages:
         text = place.read_text(encoding="utf-8")
         page = text.split(MARK)[0] + below
         if "--check" not in arguments:

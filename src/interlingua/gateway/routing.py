@@ -168,12 +168,11 @@ class Place:
 class Plan:
     """The places that may answer one request, in order, and how the alias wants failures handled."""
 
-    __slots__ = ("continues", "places", "retries")
+    __slots__ = ("places", "retries")
 
-    def __init__(self, places: Sequence[Place], retries: int = 1, continues: bool = False) -> None:
+    def __init__(self, places: Sequence[Place], retries: int = 1) -> None:
         self.places = places
         self.retries = retries
-        self.continues = continues
 
 
 class _Named:
@@ -183,14 +182,14 @@ class _Named:
         self.alias = alias
         self.targets = targets
         self.fallbacks = fallbacks
-        self.only = Plan((*targets, *fallbacks), alias.retries, alias.continues) if len(targets) == 1 else None
+        self.only = Plan((*targets, *fallbacks), alias.retries) if len(targets) == 1 else None
 
     def plan(self, conversation: bytes | None) -> Plan:
         if self.only is not None:
             return self.only
         ranked = sorted(self.targets, key=lambda place: _rank(place, conversation))
         places = (*(place for place in ranked if place.weight > 0), *self.fallbacks)
-        return Plan(places, self.alias.retries, self.alias.continues)
+        return Plan(places, self.alias.retries)
 
 
 def _rank(place: Place, conversation: bytes | None) -> float:

@@ -40,16 +40,15 @@ class Target(_Setting, frozen=True, kw_only=True):
 class Alias(_Setting, frozen=True, kw_only=True):
     """A name for models: one of `targets` by weight, the others and then `fallbacks` in order where it fails.
 
-    `retries` is how often one target is asked again before the next. With `continues`, a stream that broke may go on
-    with the next target; otherwise it ends in the client's error event. `sticky` keeps a conversation at the target
-    that answered it before, so that its prompt cache stays warm.
+    `retries` is how often one target is asked again before the next. A stream that breaks after the client has seen
+    something of it ends in the client's error event. `sticky` keeps a conversation at the target that answered it
+    before, so that its prompt cache stays warm.
     """
 
     name: str
     targets: tuple[Target, ...]
     fallbacks: tuple[Target, ...] = ()
     retries: int = 1
-    continues: bool = False
     sticky: bool = True
 
     def __post_init__(self) -> None:

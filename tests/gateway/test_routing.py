@@ -1,0 +1,219 @@
+"""Where requests go, and what passes unchanged."""
+
+import asyncio
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+from msgspec.structs import replace
+
+import interlingua as il
+from gateway.conftest import WIRES, settings_for
+from interlingua.gateway import Alias, Gateway, ProviderSettings, Rule, Settings, Target
+from interlingua.gateway.rewriting import Cutter, Renaming, with_option
+from interlingua.gateway.routing import Slots
+from interlingua.testing import Server, faults
+
+BODY = {"model": "chain", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
+
+
+async def posted(gateway: Gateway, path: str, body: Any, **options: Any) -> tuple[int, bytes]:
+    async with aiohttp.ClientSession() as session, session.post(gateway.url + path, json=body, **options) as response:
+        return response.status, await response.read()
+
+
+def chained(first: Server, second: Server, **alias: Any) -> Settings:
+    """An alias that falls back from one server to another of another wire."""
+    return replace(
+        settings_for(first),
+        providers=(
+            ProviderSettings(id="one", api="anthropic-messages", base_url=first.base_url("anthropic-messages")),
+            ProviderSettings(id="two", api="openai-completions", base_url=second.base_url("openai-completions")),
+        ),
+        aliases=(
+            Alias(
+                name="chain",
+                targets=(Target(model="one/test-model", context_window=1000),),
+                fallbacks=(Target(model="two/test-model", context_window=100_000),),
+                retries=0,
+                **alias,
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        il.RateLimited("slow down", status=429),
+        il.Overloaded("busy", status=529),
+        il.ContextTooLong("prompt is too long", status=400),
+        il.AuthFailed("wrong key", status=401),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_a_failure_goes_elsewhere(failure: il.ProviderError, stream: bool) -> None:
+    """
+    The fallback answers, in one answer of the client's wire.
+    """
+    with Server(strict=True) as first, Server(strict=True) as second:
+        first.answer(failure)
+        second.say("From the second.")
+        async with Gateway(chained(first, second)) as gateway:
+            status, body = await posted(gateway, "/v1/messages", {**BODY, "stream": stream})
+    assert status == 200
+    assert body.count(b"event: message_start") == (1 if stream else 0)
+    assert b"second" in body
+
+
+async def test_a_stream_that_fails_before_it_shows_anything_goes_elsewhere() -> None:
+    """
+    The client sees one beginning, and nothing of the failed attempt.
+    """
+    with Server(strict=True) as first, Server(strict=True) as second:
+        first.say("From the first.", fault=faults.ErrorEvent(il.Overloaded("busy"), after_events=1))
+        second.say("From the second.")
+        async with Gateway(chained(first, second)) as gateway:
+            status, body = await posted(gateway, "/v1/messages", {**BODY, "stream": True})
+    assert (status, body.count(b"message_start\n")) == (200, 1)
+    assert b"busy" not in body
+    assert body.rstrip().endswith(b'{"type":"message_stop"}')
+
+
+async def test_a_bad_request_is_bad_everywhere() -> None:
+    """
+    The fallback is not asked.
+    """
+    with Server(strict=True) as first, Server(strict=True) as second:
+        first.answer(il.BadRequest("no such thing", status=400))
+        async with Gateway(chained(first, second)) as gateway:
+            status, _ = await posted(gateway, "/v1/messages", BODY)
+        assert (status, len(second.requests)) == (400, 0)
+
+
+async def test_a_conversation_stays_where_it_began() -> None:
+    """
+    Turns of one conversation go to one target; conversations spread over all.
+    """
+    with Server(strict=True) as first, Server(strict=True) as second:
+        settings = chained(first, second)
+        both = Alias(name="both", targets=(Target(model="one/test-model"), Target(model="two/test-model")))
+        async with Gateway(replace(settings, aliases=(both,))) as gateway:
+            for number in range(12):
+                messages: list[Any] = [{"role": "user", "content": f"Question {number}"}]
+                counts = len(first.requests), len(second.requests)
+                for _ in range(3):
+                    await posted(gateway, "/v1/chat/completions", {"model": "both", "messages": messages})
+                    messages += [{"role": "assistant", "content": "x"}, {"role": "user", "content": "More"}]
+                grown = (len(first.requests) - counts[0], len(second.requests) - counts[1])
+                assert sorted(grown) == [0, 3]
+        assert len(first.requests) and len(second.requests)
+
+
+async def test_rules_send_requests_elsewhere() -> None:
+    """
+    By model and by what a request needs.
+    """
+    with Server(strict=True) as first, Server(strict=True) as second:
+        settings = chained(first, second)
+        rules = (Rule(to="two/test-model", model="cha*", needs=("tools",)),)
+        async with Gateway(replace(settings, rules=rules)) as gateway:
+            tool = {"name": "look", "input_schema": {"type": "object", "properties": {}}}
+            await posted(gateway, "/v1/messages", {**BODY, "tools": [tool]})
+            await posted(gateway, "/v1/messages", BODY)
+        assert (len(first.requests), len(second.requests)) == (1, 1)
+
+
+async def test_a_full_queue_refuses_and_a_turn_passes_on() -> None:
+    """
+    Those in the queue are served in order; one more than fits is refused.
+    """
+    slots = Slots("provider", limit=1, queue=1, wait=5)
+    await slots.take()
+    waiting = asyncio.create_task(slots.take())
+    await asyncio.sleep(0)
+    with pytest.raises(il.RateLimited, match="too many calls wait"):
+        await slots.take()
+    slots.give()
+    await waiting
+    slots.give()
+    await slots.take()
+
+
+BODIES: dict[str, tuple[str, bytes]] = {
+    "openai-completions": (
+        "/v1/chat/completions",
+        b'{ "model" : "openai-completions",\n "messages": [{"role":"user","content":"caf\\u00e9"}], "seed": 7}',
+    ),
+    "openai-responses": ("/v1/responses", b'{"input": "caf\\u00e9", "model": "openai-responses",  "store": false}'),
+    "anthropic-messages": (
+        "/v1/messages",
+        b'{"max_tokens": 9,\t"messages":[{"role":"user","content":"caf\\u00e9"}], "model":"anthropic-messages"}',
+    ),
+    "google-generative-ai": (
+        "/v1beta/models/google-generative-ai:generateContent",
+        b'{"contents": [ {"role": "user", "parts": [{"text": "caf\\u00e9"}]}]}',
+    ),
+    "bedrock-converse-stream": (
+        "/model/bedrock-converse-stream/converse",
+        b'{"messages": [ {"role": "user", "content": [{"text": "caf\\u00e9"}]}]}',
+    ),
+    "ollama-chat": (
+        "/api/chat",
+        b'{"model": "ollama-chat", "stream" : false, "messages": [{"role":"user","content":"caf\\u00e9"}]}',
+    ),
+}
+
+
+@pytest.mark.parametrize("api", WIRES)
+async def test_the_same_wire_passes_byte_for_byte(api: str, gateway: Gateway, upstream: Server) -> None:
+    """
+    Spaces and escapes as the client wrote them; the model's name alone is replaced, both ways.
+    """
+    path, body = BODIES[api]
+    upstream.say("Good morning.")
+    async with aiohttp.ClientSession() as session, session.post(gateway.url + path, data=body) as response:
+        answer = await response.read()
+        assert response.status == 200, answer
+    quoted = json.dumps(api).encode()
+    assert upstream.last.body == body.replace(quoted, b'"test-model"')
+    assert "upstream-key" in str(dict(upstream.last.headers))
+    assert b"test-model" not in answer
+
+
+async def test_usage_is_asked_for_and_removed_where_the_client_did_not() -> None:
+    """
+    The ledger has the provider's count; the client sees no chunk that it did not ask for.
+    """
+    with Server(strict=True) as upstream:
+        upstream.say("Good morning.")
+        async with Gateway(settings_for(upstream)) as gateway:
+            body = {"model": "openai-completions", "stream": True, "messages": BODY["messages"]}
+            _, answer = await posted(gateway, "/v1/chat/completions", body)
+        assert upstream.last.json["stream_options"] == {"include_usage": True}
+    assert b'"usage"' not in answer
+    assert answer.endswith(b"data: [DONE]\n\n")
+
+
+def test_only_the_models_own_place_is_renamed() -> None:
+    """
+    Names in metadata, tools or content stay.
+    """
+    rename = Renaming((("model",), ("response", "model")), "new")
+    text = b'{"metadata": {"model": "old"}, "response": {"tools": [{"model": "old"}], "model" : "old"}}'
+    assert rename(text) == text[:-6] + b'new"}}'
+    assert with_option(b'{ "a": 1}', "o", "i") == b'{"o":{"i":true}, "a": 1}'
+
+
+def test_frames_are_cut_where_they_end() -> None:
+    """
+    However the bytes arrive.
+    """
+    data = b"event: a\ndata: 1\n\ndata: 2\r\n\r\n: ping\n\ndata: 3"
+    for size in (1, 3, 100):
+        cutter = Cutter("text/event-stream")
+        cut = [frame for at in range(0, len(data), size) for frame in cutter.feed(data[at : at + size])]
+        assert cut == [b"event: a\ndata: 1\n\n", b"data: 2\r\n\r\n", b": ping\n\n"]
+        assert cutter.close() == b"data: 3"
