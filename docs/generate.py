@@ -1,6 +1,6 @@
 """Writes the generated parts of docs/dialects.md (what becomes of every field, and what a crossing costs), of
-docs/formats.md (every file format and its rules), of docs/generations.md (what each generation of models is sent) and of
-docs/gateway.md (what each pair of wires loses), and the module table of CONTRIBUTING.md.
+docs/formats.md (every file format and its rules), of docs/generations.md (what each generation of models is sent), of
+docs/gateway.md (what each pair of wires loses) and the module table of CONTRIBUTING.md.
 
 `make docs` writes them; a test fails when a page is older than the code.
 """
