@@ -60,6 +60,7 @@ ROWS = (
     # secrets
     Row("keys that a provider repeats, passwords in addresses", ("connect/test_echoed_keys.py",)),
     # plugins and MCP
+    Row("programs of strangers that look for keys", ("mcp_tools/test_seclusion.py",)),
     Row("hostile plugins", ("plugins/test_attacks.py",)),
     Row("hostile MCP servers", ("mcp_tools/test_client.py",)),
 )

@@ -235,7 +235,8 @@ async def test_names_can_have_a_prefix(opened: Open) -> None:
 
 @asynccontextmanager
 async def wild(*mode: str, **options: Any) -> AsyncIterator[dict[str, Tool]]:
-    server = StdioServer(command=sys.executable, args=(str(HERE / "wild.py"), *mode))
+    visible_processes = mode == ("child",)  # the test looks for the process that its server names
+    server = StdioServer(command=sys.executable, args=(str(HERE / "wild.py"), *mode), secluded=not visible_processes)
     async with mcp_tools(server, **{"trusted": True} | options) as tools:
         yield {tool.name: tool for tool in tools}
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ..chat.terminal import install_safe_streams, safe_streams
+from ..tools.sandbox import hide_process
 from ..values.errors import InterlinguaError
 
 COMMANDS = {
@@ -72,6 +73,7 @@ def main(arguments: list[str] | None = None) -> Any:
     if arguments is None:
         _use_utf8()
         install_safe_streams()  # to the end: for tracebacks, too
+        hide_process()
     try:
         return group(args=arguments, prog_name="interlingua", standalone_mode=True)
     except InterlinguaError as error:

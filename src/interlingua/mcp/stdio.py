@@ -6,8 +6,10 @@ business. This one bounds both, keeps the last words of stderr for the error mes
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
+import shutil
 import signal
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, TypeAlias
@@ -19,7 +21,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from msgspec import Struct
 
-from ..tools.sandbox import scrubbed
+from ..tools.sandbox import scrubbed, secluded
 from ..values.errors import FormatError
 from ..values.visible_text import visible
 
@@ -30,7 +32,8 @@ class StdioServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """A server program, started and ended by us, over its standard streams.
 
     It gets the environment that commands of the `exec` tool get, which holds no keys; what it needs beyond that is
-    given in `env`, or named in `inherit`.
+    given in `env`, or named in `inherit`. Where bubblewrap is there, it sees no other process (so no environment of
+    one) and nothing of Interlingua's own folder; `secluded=False` lets it see both.
     """
 
     command: str
@@ -38,6 +41,7 @@ class StdioServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     env: dict[str, str] = {}
     inherit: tuple[str, ...] = ()
     cwd: str | None = None
+    secluded: bool = True
 
     @property
     def label(self) -> str:
@@ -104,9 +108,9 @@ class Ending:
 @contextlib.asynccontextmanager
 async def stdio_transport(server: StdioServer, ending: Ending, max_bytes: int) -> AsyncGenerator[tuple[Any, Any], None]:
     """Starts the program and yields its message streams. On exit, ends it and its descendants."""
+    argv = [_program(server), *server.args]
     process = await asyncio.create_subprocess_exec(
-        server.command,
-        *server.args,
+        *(await asyncio.to_thread(secluded, argv) if server.secluded else argv),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -134,6 +138,16 @@ async def stdio_transport(server: StdioServer, ending: Ending, max_bytes: int) -
         ending.end()
         for stream in (incoming, outgoing, read_stream, write_stream):
             stream.close()
+
+
+def _program(server: StdioServer) -> str:
+    """The program's path: one that is missing is our error, not that of a sandbox around it."""
+    if server.command.count("/"):
+        return server.command
+    found = shutil.which(server.command, path=server.env.get("PATH"))
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), server.command)
+    return found
 
 
 async def _read(process: asyncio.subprocess.Process, incoming: Any, ending: Ending, max_bytes: int) -> None:

@@ -17,7 +17,7 @@ from msgspec import to_builtins
 from ..connect.registry import ConnectorRegistry
 from ..tools.catalog import discover_core_tools
 from ..tools.registry import ToolRegistry
-from ..tools.sandbox import scrubbed
+from ..tools.sandbox import HOME, Sandbox, sandbox_status, sandboxed, scrubbed
 from ..values import jsontext
 from ..values.errors import FormatError
 from ..values.regular import read_regular
@@ -30,26 +30,38 @@ SECONDS = 60.0
 def check_plugin(folder: Path, config: dict[str, Any] | None = None, *, seconds: float = SECONDS) -> dict[str, Any]:
     """What the plugin in `folder` registers, under `plugins`, and what is wrong with it, under `problems`.
 
-    Its code runs in another process, without our keys; whatever it does there, this one goes on.
+    Its code runs in another process, without our keys, and in the sandbox where there is one: no network, no files but
+    its own and Python's, no view of other processes. Whatever it does there, this one goes on.
     """
     if manifest_path(folder) is None:
         return _report([], [_problem(folder, "discover", "there is no manifest, interlingua.plugin.json, in it")])
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "report.json"
         command = [sys.executable, "-P", "-m", __name__, str(folder), jsontext.write(config or {}).decode(), str(out)]
+        env = scrubbed(os.environ)
+        if (program := sandbox_status().program) is not None:
+            command = sandboxed(command, program, Sandbox(root=place, read_only=_readable(folder)), place)
+            env |= {"HOME": HOME, "TMPDIR": place}
         try:
-            done = subprocess.run(
-                command, check=False, capture_output=True, env=scrubbed(os.environ), timeout=seconds, cwd=place
-            )
+            done = subprocess.run(command, check=False, capture_output=True, env=env, timeout=seconds, cwd=place)
         except subprocess.TimeoutExpired:
             return _report([], [_problem(folder, "register", f"it was not loaded within {seconds:g} s")])
         try:
             report: dict[str, Any] = jsontext.read(read_regular(out))
         except (OSError, FormatError):
             terms = done.stderr.decode(errors="replace").strip().splitlines()
-            text = f"it ended the process (status {done.returncode}){': ' + terms[-1][:500] if terms else ''}"
+            # The shell of the sandbox reports a signal as 128 and its number.
+            status = 128 - done.returncode if program and done.returncode > 128 else done.returncode
+            text = f"it ended the process (status {status}){': ' + terms[-1][:500] if terms else ''}"
             return _report([], [_problem(folder, "register", text)])
         return report
+
+
+def _readable(folder: Path) -> tuple[str, ...]:
+    """What the process needs beside the system: the plugin, Python, this package and the packages installed with it."""
+    packages = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    ours = str(Path(__file__).resolve().parents[2])
+    return tuple(dict.fromkeys((sys.prefix, sys.exec_prefix, ours, *packages, str(folder), str(folder.resolve()))))
 
 
 def _problem(folder: Path, stage: Any, message: str) -> PluginProblem:

@@ -5,6 +5,8 @@ a /proc of its own processes, and no network unless allowed. It sees no home dir
 process, and of /etc only what programs need to run. It has no capabilities and cannot gain privileges.
 """
 
+import contextlib
+import ctypes
 import functools
 import os
 import re
@@ -20,6 +22,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..values.errors import ToolAuthorizationError, ToolInputError
+from ..values.places import home
 from .access import home_below
 
 # The environment of commands: only what they need, no credentials.
@@ -204,10 +207,35 @@ def sandboxed(argv: Sequence[str], program: str, sandbox: Sandbox, directory: st
     """The command line that runs `argv` inside the sandbox, in `directory`."""
     readable = [part for path in (*_interpreter(), *sandbox.read_only) for part in ("--ro-bind-try", path, path)]
     writable = [part for path in (sandbox.root, *sandbox.writable) for part in ("--bind", path, path)]
-    keys = home_below(sandbox.root)
-    hidden = [] if keys is None else ["--tmpfs", "/".join((sandbox.root.rstrip("/"), *keys))]
+    places = (*_interpreter(), *sandbox.read_only, sandbox.root, *sandbox.writable)
+    hidden = _hidden_home() if any(home_below(place) is not None for place in places) else []
     inside = ["--remount-ro", "/", "--chdir", directory, "--", "/bin/sh", "-c", _LAST, "sh", *argv]
     return [program, *_base_arguments(sandbox.network, sandbox.tmp_bytes), *readable, *writable, *hidden, *inside]
+
+
+def _hidden_home() -> list[str]:
+    """Lays an empty directory over Interlingua's own folder, if it exists."""
+    place = os.path.realpath(home())
+    return ["--tmpfs", place] if os.path.isdir(place) else []  # noqa: PTH112
+
+
+def secluded(argv: Sequence[str]) -> list[str]:
+    """The command line that hides Interlingua's own folder and all other processes from a program of strangers.
+
+    It has the files and the network of this machine otherwise. Without bubblewrap it is `argv` itself.
+    """
+    program = sandbox_status().program
+    if program is None:
+        return list(argv)
+    view = ["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc", *_hidden_home()]
+    return [program, "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL", *view, "--", *argv]
+
+
+def hide_process() -> None:
+    """Makes this process non-dumpable (prctl(2)): others of the same user read neither its environment nor memory."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
 def is_set_uid(program: str) -> bool:
