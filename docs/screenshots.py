@@ -26,6 +26,8 @@ SHOTS: dict[str, tuple[str, dict[str, int], str, str, str]] = {
     "canvas-dark": ("dark", DESKTOP, "canvas", "", "[data-card]"),
     "canvas-transcript-light": ("light", DESKTOP, "transcript", "x", ".drawer .abar"),
     "canvas-wire-light": ("light", DESKTOP, "wire", "n", ".srow.sel"),
+    "canvas-wire-dark": ("dark", DESKTOP, "wire", "n", ".srow.sel"),
+    "canvas-phone-read-light": ("light", PHONE, "transcript", "", "article.turn .words"),
     "canvas-phone-light": ("light", PHONE, "canvas", "", ".outline li"),
     "canvas-phone-read-dark": ("dark", PHONE, "transcript", "", "article.turn .words"),
     "canvas-phone-compare-dark": ("dark", PHONE, "compare", "", ".cmp .row"),

@@ -97,7 +97,6 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
         <span className="push" />
         <Loss severity="dropped">{losses.filter((loss) => loss.severity === "dropped").length} dropped</Loss>
         <Loss severity="weakened">{losses.filter((loss) => loss.severity === "weakened").length} weakened</Loss>
-        <label className="opt"><input type="checkbox" checked={differences} onChange={(event) => setQuery({ differences: event.target.checked ? "1" : undefined })} />differences only</label>
         {view !== undefined && view.hidden > 0 && <span className="dim wide"><Icon name="record" className="xs" /> {view.hidden} bookkeeping, hidden</span>}
         {view?.curl !== undefined && <Button icon="copy" label="Copy as curl" small onClick={() => void navigator.clipboard?.writeText(view.curl!)} />}
       </div>
@@ -105,7 +104,7 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
       <div className="heads">
         <div><b>Interlingua</b><span className="dim">what is stored</span></div>
         <div className="between dim">adapt, encode</div>
-        <div><b>{view?.dialect ?? as}</b><span className="dim">what is sent{view === undefined ? "" : `, ${bytes(view.bytes)}${view.mediaBytes > 0 ? ` and ${bytes(view.mediaBytes)} of media` : ""}`}</span></div>
+        <div><b>{view?.dialect ?? as}</b><span className="dim">what is sent{view === undefined ? "" : `, ${bytes(view.bytes)}${view.mediaBytes > 0 ? ` and ${bytes(view.mediaBytes)} of media` : ""}`}</span><span className="push" /><label className="opt"><input type="checkbox" checked={differences} onChange={(event) => setQuery({ differences: event.target.checked ? "1" : undefined })} />differences only</label></div>
         <div><b>{plural(losses.length, "loss", "losses")}</b><span className="dim push">n, p</span></div>
       </div>
       <div className="cols">
