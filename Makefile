@@ -90,6 +90,7 @@ interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama
 	$(BIN)/python interop/llm_canvas_client.py
 	$(BIN)/python interop/postgres_sessions.py
 	$(BIN)/python interop/postgres_durable.py
+	$(BIN)/python interop/postgres_gateway.py
 	@for name in litellm llama_cpp moto; do \
 		test -x interop/.envs/$$name/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/$$name; \
 		CMAKE_ARGS="-DLLAVA_BUILD=OFF -DGGML_LLAMAFILE=OFF -DGGML_NATIVE=ON" $(BIN)/uv pip install --quiet \
