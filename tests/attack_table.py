@@ -50,7 +50,7 @@ ROWS = (
     Row("power cuts that drop what was not synced", ("sessions/test_power_loss.py",)),
     Row("random and grown inputs into every reader", ("fuzz",)),
     # bombs
-    Row("bodies that are small to send and large to read", ("connect/test_bombs.py",)),
+    Row("bodies that are small to send and large to read", ("connect/test_bombs.py", "framing/test_blank_lines.py")),
     Row("schemas that take for ever", ("tools/test_schema_cost.py",)),
     # web
     Row("addresses that are not public (SSRF)", ("tools/web/test_addresses.py", "tools/web/test_fetch.py")),

@@ -5,6 +5,7 @@ from typing import ClassVar
 from interlingua.dialects.framing._frame import Frame, Framing
 
 _WHITESPACE = b" \t\r\n"
+_LF = 10
 
 
 class NDJSON(Framing):
@@ -16,6 +17,9 @@ class NDJSON(Framing):
     name: ClassVar[str] = "ndjson"
 
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
+        if chunk[0] == _LF and not self._buffer and not chunk.strip(b"\n"):
+            self._offset += len(chunk)  # nothing but blank lines, of which there may be millions
+            return
         *lines, rest = chunk.split(b"\n")
         for line in lines:
             self._end_line(line, frames)

@@ -54,6 +54,9 @@ class SSE(Framing):
         return super().feed(chunk)
 
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
+        if chunk[0] == _LF and self._at_border and not chunk.strip(b"\n"):
+            self._offset += len(chunk)  # nothing but blank lines, of which there may be millions
+            return
         if not self._offset and chunk[0] == _BOM[0]:
             self._at_border = False  # the byte order mark is for `_read_lines` to take off
         if not self._at_border:
