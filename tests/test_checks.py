@@ -399,3 +399,36 @@ def test_entries_that_nothing_leads_to_are_found() -> None:
         for finding in il.check(il.decode(data))
         if finding.message.startswith("parent: ")
     ]
+
+
+CALL = {
+    "role": "assistant",
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+}
+
+
+def test_training_data_may_end_in_a_call() -> None:
+    """The call is what is learnt; a request that ends so is refused by its provider."""
+    row = {"messages": [{"role": "user", "content": "Go"}, CALL]}
+    assert () == il.check(row)
+    assert () == il.check(row, "openai-finetune")
+    assert [finding for finding in il.check({**row, "model": "m"}) if finding.severity == "error"]
+    assert il.check({"messages": [*row["messages"], {"role": "user", "content": "On"}]})
+
+
+def test_results_may_answer_calls_that_the_service_keeps() -> None:
+    """Behind `previous_response_id` or `conversation`."""
+    body = {"model": "m", "input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}
+    assert () == il.check({**body, "previous_response_id": "resp_1"})
+    assert () == il.check({**body, "conversation": "conv_1"})
+    assert il.check(body)
+
+
+def test_a_session_that_was_taken_while_a_call_runs_is_sound() -> None:
+    """Ours, and those of other programs."""
+    called = {"type": "toolCall", "id": "c", "name": "f", "arguments": {}}
+    ours = [{"role": "user", "content": "Go"}, {"role": "assistant", "content": [called]}]
+    assert () == il.check(ours, "transcript")
+    line = {"type": "assistant", "sessionId": "s", "uuid": "a", "parentUuid": None}
+    content = [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]
+    assert () == il.check([{**line, "message": {"role": "assistant", "content": content}}], "claude-code")

@@ -143,3 +143,36 @@ def test_a_wrong_option_is_a_usage_error() -> None:
     done = run("convert", "-t", "esperanto")
     assert done.code == 2
     assert "esperanto" in done.err and "Traceback" not in done.err
+
+
+def test_show_hides_bookkeeping_unless_asked(tmp_path: Path) -> None:
+    """Events for the screen and settings of turns are no part of the conversation; the title is."""
+    lines = [
+        {"type": "session_meta", "payload": {"id": "s"}},
+        {"type": "event_msg", "payload": {"type": "thread_name_updated", "thread_name": "A title"}},
+        {
+            "type": "response_item",
+            "payload": {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+        },
+    ]
+    path = tmp_path / "rollout.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    shown, everything = run("show", path).out, run("show", path, "--all").out
+    assert ("A title" in shown, "1 bookkeeping line" in shown, "event_msg" in shown) == (True, True, False)
+    assert "event_msg" in everything
+
+
+def test_stats_prefer_the_total_that_a_file_states(tmp_path: Path) -> None:
+    """Lines may repeat what an answer used, or leave it out."""
+    total = {"input_tokens": 100, "cached_input_tokens": 60, "output_tokens": 9}
+    info = {"total_token_usage": total, "last_token_usage": {**total, "output_tokens": 1}}
+    answer = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes"}]}
+    lines = [
+        {"type": "session_meta", "payload": {"id": "s"}},
+        {"type": "response_item", "payload": answer},
+        {"type": "event_msg", "payload": {"type": "token_count", "info": info}},
+    ]
+    path = tmp_path / "rollout.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    tokens = json.loads(run("stats", path, "--json").out)["tokens"]
+    assert (40, 60, 9) == (tokens["input"], tokens["cache_read"], tokens["output"])

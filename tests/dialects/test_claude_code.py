@@ -203,3 +203,11 @@ def test_an_export_from_the_web_is_read_and_returned() -> None:
     export = {"id": "x", "loglines": PARALLEL, "updated": 1}
     assert "claude-code" == il.detect(export).dialect
     assert export == il.encode(il.decode(export), "claude-code").body
+
+
+def test_a_line_that_the_file_has_twice_makes_no_circle() -> None:
+    """Each has a place of its own, and both come back."""
+    lines = [*PARALLEL[:4], PARALLEL[3], *PARALLEL[4:]]
+    session = claude_code.decode(lines)
+    assert not [finding for finding in il.check(session) if "circle" in finding.message]
+    assert lines == claude_code.encode(session).body

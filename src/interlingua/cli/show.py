@@ -28,7 +28,7 @@ from ..values.messages import (
     blocks_of,
     text_of,
 )
-from ..values.request import Conversation, is_aside
+from ..values.request import Conversation, Entry, is_aside
 from . import output
 from .convert import NAMES
 
@@ -40,6 +40,7 @@ _STYLES = {UserMessage: ("user", "bold cyan"), AssistantMessage: ("assistant", "
 @click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
 @click.option("--thinking", is_flag=True, help="Unfold the model's reasoning.")
 @click.option("--full", is_flag=True, help="Show long tool results in full.")
+@click.option("--all", "everything", is_flag=True, help="Also show the bookkeeping lines of session files.")
 @click.option("--plain", is_flag=True, help="Plain text instead of Markdown.")
 @click.option("--pager/--no-pager", default=None, help="Page the output; on a terminal by default.")
 @click.option("--json", "as_json", is_flag=True, help="The conversation as Interlingua JSON.")
@@ -48,6 +49,7 @@ def command(
     origin: str | None,
     thinking: bool,
     full: bool,
+    everything: bool,
     plain: bool,
     pager: bool | None,
     as_json: bool,
@@ -55,7 +57,7 @@ def command(
     """Show conversations in the terminal: thinking folded, tool calls with their results."""
     problems: list[sources.Problem] = []
     out = safe_console()
-    view = _View(thinking=thinking, full=full, plain=plain)
+    view = _View(thinking=thinking, full=full, everything=everything, plain=plain)
     found = _conversations(inputs, origin, problems)
     if as_json:
         for _, conversation in found:
@@ -91,23 +93,30 @@ def _show(out: Console, found: Iterator[tuple[str, Conversation]], view: "_View"
 class _View:
     """Renders a conversation."""
 
-    def __init__(self, *, thinking: bool, full: bool, plain: bool) -> None:
+    def __init__(self, *, thinking: bool, full: bool, plain: bool, everything: bool = False) -> None:
+        self._everything = everything
         self._thinking = thinking
         self._full = full
         self._plain = plain
 
     def conversation(self, conversation: Conversation) -> Iterator[RenderableType]:
+        if conversation.title:
+            yield Text(conversation.title, style="bold")
         if conversation.system:
             yield Text("system", style="bold magenta")
             yield self._indented(self._text(text_of(conversation.system)))
-        messages = conversation.messages
+        path = conversation.path()
+        lines = 0 if self._everything else sum(map(_is_bookkeeping, path))
+        messages = tuple(entry.message for entry in path if self._everything or not _is_bookkeeping(entry))
         results = self._results(messages)
         for message in messages:
             if isinstance(message, ToolResultMessage) and results.get(id(message)):
                 continue  # shown with its call
             yield self._message(message, results)
-        hidden = sum(not is_aside(entry) for entry in conversation.entries) - len(messages)
-        if hidden:
+        if lines:
+            yield Text(f"({lines} bookkeeping {'line' if lines == 1 else 'lines'}; --all shows them)", style="dim")
+        hidden = sum(not is_aside(entry) for entry in conversation.entries) - len(path)
+        if hidden > 0:
             yield Text(f"({hidden} {'entry' if hidden == 1 else 'entries'} on other branches)", style="dim")
 
     def _results(self, messages: tuple[AgentMessage, ...]) -> dict[int, Any]:
@@ -173,6 +182,13 @@ class _View:
 
     def _indented(self, part: RenderableType) -> Padding:
         return Padding(part, (0, 0, 0, 2))
+
+
+def _is_bookkeeping(entry: Entry) -> bool:
+    """Whether an entry is a line of a program's session file that holds no message."""
+    if not isinstance(entry.message, CustomMessage) or entry.message.role in ("compaction", "compacted"):
+        return False
+    return any(isinstance(kept, dict) and ("~record" in kept or "~line" in kept) for kept in entry.extra.values())
 
 
 def _about(message: AssistantMessage) -> str:

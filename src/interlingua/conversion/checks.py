@@ -9,13 +9,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from ..dialects import FORMATS
 from ..dialects import dialect as find
 from ..dialects.foreign_blocks import understood
 from ..values.canonical import build
 from ..values.errors import DialectError, FormatError
 from ..values.losses import Loss
-from ..values.messages import AgentMessage, CustomMessage, Message
+from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, Message, UserMessage
 from ..values.request import Context, Conversation, ModelDescriptor, Request
 from .adapting.adapter import adapt, structural_repairs
 from .adapting.work import SHAPE
@@ -102,10 +104,49 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
         conversation = decode(value, dialect)
     except (DialectError, FormatError) as error:
         return (Finding(error.path, "error", error.message, "write it as the format has it, or name the format"),)
-    findings = _checked(conversation.request(), target)
+    findings = _excused(_checked(conversation.request(), target), conversation, target, _name(value, dialect))
     if mistakes:  # which say more about the same
         findings = tuple(finding for finding in findings if not finding.message.startswith(f"{SHAPE}: "))
     return (*mistakes, *_broken_tree(conversation), *findings)
+
+
+def _name(value: Any, dialect: str | None) -> str | None:
+    found = detect(value) if dialect is None else None
+    return found.dialect if found is not None else dialect
+
+
+_UNANSWERED = "tool result: none for the call"
+_UNASKED = "tool result: no call is without a result"
+
+
+def _excused(
+    findings: tuple[Finding, ...], conversation: Conversation, target: ModelDescriptor | str | None, name: str | None
+) -> tuple[Finding, ...]:
+    """The findings without those that are none for data that is not a request.
+
+    A session file may be taken while a call runs, and training data may end in one; the calls that results answer may
+    be kept by the service, behind `previous_response_id` or `conversation`. What is wrong in the log of another program
+    is a warning: nobody writes it anew, and it is repaired when it is sent.
+    """
+    request = conversation.request()
+    if any(
+        isinstance(kept, dict) and {"previous_response_id", "conversation"} & kept.keys()
+        for kept in request.extra.values()
+    ):
+        findings = tuple(one for one in findings if not one.message.startswith(_UNASKED))
+    if target is not None:
+        return findings
+    is_log = name is not None and name in FORMATS and not FORMATS[name].writable
+    if name in FORMATS or name == SELF or not request.model.id:
+        answers = [at for at, one in enumerate(request.context.messages) if isinstance(one, AssistantMessage)]
+        last = f"$.messages[{answers[-1]}]" if answers else ""
+        ends = not any(
+            isinstance(one, UserMessage) for one in request.context.messages[answers[-1] if answers else 0 :]
+        )
+        findings = tuple(
+            one for one in findings if not (ends and one.message.startswith(_UNANSWERED) and one.path.startswith(last))
+        )
+    return tuple(replace(one, severity="warning") for one in findings) if is_log else findings
 
 
 def _are_messages(data: Any) -> bool:

@@ -11,6 +11,7 @@ from ..values.messages import (
     ThinkingBlock,
     ToolCall,
     ToolResultMessage,
+    Usage,
     UserMessage,
     blocks_of,
 )
@@ -37,10 +38,15 @@ class Totals:
         self.models: dict[str, Totals] = {}
 
     def add_conversation(self, conversation: Conversation) -> None:
+        """Counts a conversation; where its file states what it used in all, that is the total."""
         self.conversations += 1
+        before = Counter(self.tokens), self.cost, self.priced, self.unpriced
         for entry in conversation.entries:
             if not is_aside(entry):
                 self.add(entry.message)
+        if conversation.usage is not None:
+            self.tokens, self.cost, self.priced, self.unpriced = before
+            self._use(conversation.usage)
 
     def add(self, message: AgentMessage) -> None:
         self._count(message)
@@ -63,13 +69,16 @@ class Totals:
         if message.stop_reason:
             self.stops[message.stop_reason] += 1
         if message.usage is not None:
-            for name in TOKENS:
-                self.tokens[name] += getattr(message.usage, name) or 0
-            if message.usage.cost is not None:
-                self.cost += message.usage.cost.total
-                self.priced += 1
-            else:
-                self.unpriced += 1
+            self._use(message.usage)
+
+    def _use(self, usage: Usage) -> None:
+        for name in TOKENS:
+            self.tokens[name] += getattr(usage, name) or 0
+        if usage.cost is not None:
+            self.cost += usage.cost.total
+            self.priced += 1
+        else:
+            self.unpriced += 1
 
     def plain(self) -> dict[str, Any]:
         return {

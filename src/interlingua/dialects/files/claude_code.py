@@ -26,7 +26,7 @@ from ..residual import JOINED, reading, with_residual
 from ..wire import FileFormat
 from . import new_sessions
 from . import records as _records
-from .joining import apart, join, place
+from .joining import NAMED, apart, join, place, unlike
 from .records import FILE, Records, lines_of, milliseconds, time_in, with_time
 
 API = "claude-code"
@@ -116,10 +116,13 @@ def decode(data: Any) -> Conversation:
     records = _records_of()
     entries: list[Entry] = []
     owners: list[dict[str, Any]] = []  # the line of each entry
+    known: set[str | None] = set()
     for line in lines:
         kind = line.get("type")
         read = records.read(line, kind if isinstance(kind, str) else "line")
-        entries += read
+        for entry in read:
+            entries.append(unlike(entry, known, API))
+            known.add(entries[-1].id)
         owners += [line] * len(read)
     groups = _answers(entries, owners)
     aliases = {entries[at].id: entries[group[-1]].id for group in groups for at in group}
@@ -168,10 +171,8 @@ def _is_sub_agent(line: dict[str, Any]) -> bool:
 def _answers(entries: list[Entry], owners: list[dict[str, Any]]) -> list[list[int]]:
     """The lines of each answer that was written as several: one a block, with the same `message.id`."""
     groups: dict[tuple[str, Any], list[int]] = {}
-    seen: set[str] = set()
     for at, (entry, line) in enumerate(zip(entries, owners, strict=True)):
-        repeated = entry.id in seen  # a line that the file has twice
-        seen |= {entry.id} if entry.id is not None else set()
+        repeated = NAMED in entry.extra.get(API, {})  # a line that the file has twice
         if isinstance(entry.message, AssistantMessage) and entry.message.response_id and not repeated:
             thread = line.get("agentId") or line.get("parent_tool_use_id") or line.get("isSidechain")
             groups.setdefault((entry.message.response_id, thread), []).append(at)

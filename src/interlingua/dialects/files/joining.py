@@ -5,8 +5,8 @@ the entries that such lines were read as, `place` gives an entry another place i
 leave hints in the entry's `extra` by which `apart` gives back the entries of the records, in their order.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import accumulate, count, pairwise
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from ...values.request import Entry
 from ..residual import with_residual
 
 PARTS = "~parts"  # of an entry: the records of which it is made, in order
+NAMED = "~named"  # of an entry: the id that it was given, and the one that its record has
 STATED = "~stated"  # of an entry: the parent that it was given, and the one that its record states
 
 
@@ -110,9 +111,12 @@ def apart(entries: Sequence[Entry], api: str) -> list[Entry]:
     for entry in entries:
         stated = entry.extra.get(api, {}).get(STATED) if entry.extra else None
         parts = entry.extra.get(api, {}).get(PARTS) if entry.extra else None
+        named = entry.extra.get(api, {}).get(NAMED) if entry.extra else None
+        if named is not None and named[0] == entry.id:
+            entry = replace(entry, id=named[1])
         if stated is not None and stated[0] == entry.parent_id:
             entry = replace(entry, parent_id=stated[1])
-        entry = _without(entry, api) if stated is not None or parts is not None else entry
+        entry = _without(entry, api) if not (stated is parts is named is None) else entry
         if parts is None:
             here.append(entry)
         else:
@@ -128,7 +132,7 @@ def apart(entries: Sequence[Entry], api: str) -> list[Entry]:
 
 
 def _without(entry: Entry, api: str) -> Entry:
-    rest = {key: value for key, value in entry.extra[api].items() if key not in (PARTS, STATED)}
+    rest = {key: value for key, value in entry.extra[api].items() if key not in (PARTS, STATED, NAMED)}
     return replace(entry, extra={**entry.extra, api: rest})
 
 
@@ -140,9 +144,9 @@ def _parts(entry: Entry, hints: Sequence[Mapping[str, Any]], api: str) -> dict[i
         return {hints[-1]["at"]: entry}
     out: dict[int, Entry] = {}
     start, parent = 0, entry.parent_id
-    for hint, count in zip(hints, counts, strict=True):
-        content: Any = blocks[start : start + count]
-        start += count
+    for hint, size in zip(hints, counts, strict=True):
+        content: Any = blocks[start : start + size]
+        start += size
         if hint["blocks"] == "text":
             (block,) = content
             content = block.text if isinstance(block, TextBlock) else content
@@ -187,6 +191,14 @@ def _divided(blocks: Sequence[Any], hints: Sequence[Mapping[str, Any]]) -> tuple
 
 def _field(name: str, value: Any) -> Any:
     return build(value, Usage) if name == "usage" and value is not None else value
+
+
+def unlike(entry: Entry, known: Container[str | None], api: str) -> Entry:
+    """The entry under an id that is not among `known`: a file may have a line twice."""
+    if entry.id is None or entry.id not in known:
+        return entry
+    new = next(f"{entry.id}~{n}" for n in count(2) if f"{entry.id}~{n}" not in known)
+    return with_residual(replace(entry, id=new), api, **{NAMED: [new, entry.id]})
 
 
 def place(entry: Entry, parent: str | None, api: str) -> Entry:
