@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlingua.tools.policy import ALLOW, ASK, READ_ONLY, Decision, Policy, Rule, normal_path
+from interlingua.tools.policy import ALLOW, ASK, BUILD, EDIT, READ_ONLY, Decision, Policy, Rule, normal_path
 from interlingua.tools.shell_line import read_shell_line
 from interlingua.values.errors import FormatError
 
@@ -259,6 +259,8 @@ def test_the_presets() -> None:
     assert ["allow"] * 3 + ["deny"] * 4 == [READ_ONLY.decide(tool, {}).action for tool in tools]
     assert ["allow"] * 3 + ["ask"] * 4 == [ASK.decide(tool, {}).action for tool in tools]
     assert ["allow"] * 7 == [ALLOW.decide(tool, {}).action for tool in tools]
+    assert ["allow"] * 4 + ["ask"] * 3 == [EDIT.decide(tool, {}).action for tool in tools]
+    assert ["allow"] * 5 + ["ask"] * 2 == [BUILD.decide(tool, {"command": "x"}).action for tool in tools]
 
 
 def test_tools_are_named_by_name_glob_and_group() -> None:

@@ -59,10 +59,14 @@ class _Log(logging.Handler):
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """Settings of a chat; `usual_model` returns the default model if neither the user nor the session has one."""
+    """Settings of a chat. `sandboxed` refuses commands outside the sandbox.
+
+    `usual_model` returns the default model if neither the user nor the session has one.
+    """
 
     root: Path
     policy: Policy
+    sandboxed: bool | None = None
     model: str | None = None
     usual_model: Callable[[], str]
     profile: str = "coding"
@@ -162,7 +166,13 @@ class Chat:
 
     def _make_tools(self) -> list[Tool]:
         root = str(self.settings.root)
-        self._context = ToolContext(root=root, workspace_dir=root, bridge=self._bridge, complete=_complete)
+        self._context = ToolContext(
+            root=root,
+            workspace_dir=root,
+            bridge=self._bridge,
+            complete=_complete,
+            sandboxed=self.settings.sandboxed,
+        )
         if self.settings.profile == "none":
             return []
         warnings: list[str] = []

@@ -16,14 +16,14 @@ from ..chat.plain import PlainScreen
 from ..chat.terminal import behind
 from ..dialects import DIALECTS
 from ..sessions import Session
-from ..tools.policy import ALLOW, ASK, READ_ONLY
+from ..tools.policy import ALLOW, ASK, BUILD, EDIT, READ_ONLY
 from ..tools.registry import PROFILES
 from ..values.errors import FormatError
 from ..values.places import home
 from . import output
 from .run import MODEL_VARIABLE, usual_model
 
-_POLICIES = {"yes": ALLOW, "ask": ASK, "read-only": READ_ONLY}
+_POLICIES = {"yes": ALLOW, "ask": ASK, "read-only": READ_ONLY, "edit": EDIT, "build": BUILD}
 
 
 @click.command("chat")
@@ -44,6 +44,8 @@ _POLICIES = {"yes": ALLOW, "ask": ASK, "read-only": READ_ONLY}
     "--ask", "policy", flag_value="ask", default="ask", help="Ask before calls that change something: the default."
 )
 @click.option("--read-only", "policy", flag_value="read-only", help="Allow reading only.")
+@click.option("--edit", "policy", flag_value="edit", help="Allow changes of files in the root; ask before commands.")
+@click.option("--build", "policy", flag_value="build", help="Allow changes of files, and commands in the sandbox only.")
 @click.option("-s", "--system", help="The system prompt.")
 @click.option(
     "--plugins", multiple=True, type=click.Path(path_type=Path, exists=True), help="Load the plugins of this directory."
@@ -70,6 +72,7 @@ def command(
     settings = Settings(
         root=place,
         policy=replace(_POLICIES[policy], root=str(place)),
+        sandboxed=True if policy == "build" else None,
         model=model,
         usual_model=usual_model,
         profile=profile,

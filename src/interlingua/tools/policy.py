@@ -646,6 +646,9 @@ def _check_rule(rule: Rule, at: int) -> None:
 
 READ_ONLY = Policy(rules=(Rule(action="allow", tool="group:read"),), default="deny")
 ASK = Policy(rules=(Rule(action="allow", tool="group:read"),), default="ask")
+EDIT = Policy(rules=(*ASK.rules, Rule(action="allow", tool=("write", "edit", "apply_patch"))), default="ask")
+# Any command, since the sandbox confines it: use it with `ToolContext(sandboxed=True)`, which runs none without.
+BUILD = Policy(rules=(*EDIT.rules, Rule(action="allow", tool=("exec", "process"))), default="ask")
 ALLOW = Policy(default="allow")
 
 
