@@ -35,7 +35,7 @@ SCHEMAS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("schema", SCHEMAS, ids=repr)
+@pytest.mark.parametrize("schema", SCHEMAS, ids=map(str, range(len(SCHEMAS))))
 @pytest.mark.parametrize("name", sorted(name for name, wire in WIRES.items() if wire.http))
 def test_a_tool_whose_parameters_are_no_schema_is_sent_or_refused(name: str, schema: Any) -> None:
     """By `adapt`, `encode` and `check`, with our own errors."""
@@ -49,7 +49,7 @@ def test_a_tool_whose_parameters_are_no_schema_is_sent_or_refused(name: str, sch
             continue
 
 
-@pytest.mark.parametrize("schema", SCHEMAS, ids=repr)
+@pytest.mark.parametrize("schema", SCHEMAS, ids=map(str, range(len(SCHEMAS))))
 def test_a_tool_whose_parameters_are_no_schema_is_called_or_refused(schema: Any) -> None:
     """By itself and in an agent."""
 
