@@ -104,7 +104,8 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
         conversation = decode(value, dialect)
     except (DialectError, FormatError) as error:
         return (Finding(error.path, "error", error.message, "write it as the format has it, or name the format"),)
-    findings = _excused(_checked(conversation.request(), target), conversation, target, _name(value, dialect))
+    name, unnamed = _name(value, dialect), dialect is None
+    findings = _excused(_checked(conversation.request(), target), conversation, target, name, unnamed)
     if mistakes:  # which say more about the same
         findings = tuple(finding for finding in findings if not finding.message.startswith(f"{SHAPE}: "))
     return (*mistakes, *_broken_tree(conversation), *findings)
@@ -115,12 +116,17 @@ def _name(value: Any, dialect: str | None) -> str | None:
     return found.dialect if found is not None else dialect
 
 
+_CONTEXTS = "clawtools"  # its documents are contexts of requests, not records of sessions
 _UNANSWERED = "tool result: none for the call"
 _UNASKED = "tool result: no call is without a result"
 
 
 def _excused(
-    findings: tuple[Finding, ...], conversation: Conversation, target: ModelDescriptor | str | None, name: str | None
+    findings: tuple[Finding, ...],
+    conversation: Conversation,
+    target: ModelDescriptor | str | None,
+    name: str | None,
+    unnamed: bool,
 ) -> tuple[Finding, ...]:
     """The findings without those that are none for data that is not a request.
 
@@ -137,7 +143,8 @@ def _excused(
     if target is not None:
         return findings
     is_log = name is not None and name in FORMATS and not FORMATS[name].writable
-    if name in FORMATS or name == SELF or not request.model.id:
+    is_row = unnamed and not request.model.id  # nobody said that it is a request, and it asks no model
+    if name != _CONTEXTS and (name in FORMATS or name == SELF or is_row):
         answers = [at for at, one in enumerate(request.context.messages) if isinstance(one, AssistantMessage)]
         last = f"$.messages[{answers[-1]}]" if answers else ""
         ends = not any(
