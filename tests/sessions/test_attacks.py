@@ -335,9 +335,14 @@ ODD_NAMES = (
 
 @pytest.mark.parametrize("kind", ["files", "sqlite"])
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_any_name_opens_a_session_or_is_a_typed_error(tmp_path: Path, name: str, kind: str) -> None:
-    """As id and as agent; and nothing appears outside the home."""
+def test_any_name_opens_a_session_or_is_a_typed_error(
+    tmp_path: Path, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As id and as agent; and nothing appears outside the home, but for a path in the current folder."""
     home = tmp_path / "deep" / "home"
+    current = tmp_path / "deep" / "current"
+    current.mkdir(parents=True)
+    monkeypatch.chdir(current)
     where: dict[str, Any] = {"home": home} if kind == "files" else {"store": f"sqlite:{home}/s.db"}
     for id, agent in ((name, "main"), ("s", name), (name, name)):
         if os.sep in id and id.lstrip("/").startswith(("x", "\ud800")):

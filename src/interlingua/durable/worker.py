@@ -322,6 +322,12 @@ class Worker:
             with self._changed:
                 self._suspects.append(life.id)
         while True:
+            if self._total is not None and not await asyncio.to_thread(self._is_in_total, life.id):
+                if life.left is not None:
+                    self._trust(life.id)
+                    raise RunError(life.left)
+                await _pause(self._poll / 4, life.signal)
+                continue
             with self._changed:
                 first = self._suspects[:1] == [life.id]
                 may_begin = first and not self._begun if is_suspect else not self._suspects
@@ -332,6 +338,15 @@ class Worker:
                 self._trust(life.id)
                 raise RunError(life.left)
             await _pause(self._poll / 4, life.signal)
+
+    def _is_in_total(self, id: str) -> bool:
+        """Whether a run is among the first that all workers together may have.
+
+        On SQLite two workers that look at the queue at once may each take a run: the later one waits here.
+        """
+        rows = [row for row in self._runs.running() if row.queue_name == self._queue]
+        ids = [row.workflow_id for row in sorted(rows, key=lambda row: (row.created_at or 0, row.workflow_id))]
+        return id not in ids or ids.index(id) < (self._total or 1)
 
     def _trust(self, id: str) -> None:
         """Lets others run beside a suspect."""

@@ -212,6 +212,8 @@ def _encode_media(block: ImageBlock | AudioBlock | DocumentBlock, report: Report
     if block.data is not None:
         safe = bool(block.extra) and residual_of(block.extra, API).get(URL_SAFE)
         data = block.data.translate(_URL_SAFE) if safe else block.data
+        if not safe and ("-" in data or "_" in data):
+            report.lost("data", "read as base64 in the URL-safe alphabet", "weakened", field="data")
         wire, used = {"inlineData": {**mime, "data": data}}, "data"
     elif block.url is not None:
         wire, used = {"fileData": {**mime, "fileUri": block.url}}, "url"
