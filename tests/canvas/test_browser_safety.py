@@ -154,7 +154,7 @@ def test_hostile_content_does_nothing_while_it_streams(tab: Tab, server: Threade
     page.locator(".models .menu .row").first.click()
     page.get_by_label("your words").fill(HOSTILE)
     page.get_by_label("your words").press("Control+Enter")
-    expect(page.locator(".flow article", has_text="parrot-1")).to_be_visible()
+    expect(page.locator(".flow article", has_text="parrot-1").first).to_be_visible()
     expect(page.locator(".flow article.live")).to_have_count(0)
     unharmed(tab)
 
