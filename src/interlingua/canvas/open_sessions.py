@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -176,7 +177,7 @@ class LiveRun(Protocol):
     def live_state(self) -> LiveState: ...
 
 
-class OpenSessions:
+class OpenSessions(ABC):
     """Opens, describes and closes sessions; what runs in them is known to the canvas built on this."""
 
     def __init__(self, library: Library) -> None:
@@ -188,9 +189,9 @@ class OpenSessions:
         self._hubs: dict[str, asyncio.Task[Hub]] = {}
         self._emitter: set[asyncio.Task[None]] = set()
 
+    @abstractmethod
     def _all_runs(self, key: str | None = None) -> Sequence[LiveRun]:
         """The runs of one session, or of all."""
-        raise NotImplementedError
 
     async def hub(self, key: str) -> Hub:
         """The open session of a key; opened if it is not."""

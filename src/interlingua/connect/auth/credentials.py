@@ -293,7 +293,7 @@ def _wanted_backend(env: Mapping[str, str] | None) -> Backend:
 def _revealed(value: object) -> str:
     if isinstance(value, Secret):
         return value.reveal()
-    raise NotImplementedError(type(value).__name__)
+    raise TypeError(f"{type(value).__name__} is no part of a credential")
 
 
 def _secret(kind: type, value: object) -> Secret:
