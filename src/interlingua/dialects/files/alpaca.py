@@ -9,13 +9,13 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, UserMessage
 from ...values.request import Conversation, Entry
 from ..residual import body_of, optional, reading
 from ..wire import FileFormat
 from . import records, templates
+from .reading import Documents
 
 API = "alpaca"
 RETURNED = True  # read and returned, not made from other formats
@@ -63,20 +63,14 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)
 
 
-def split(value: Any) -> list[Any] | None:
-    """The rows of a set, if there are several."""
-    return value if isinstance(value, list) and len(value) > 1 and all(map(_is_row, value)) else None
+DOCUMENTS = Documents(API, _is_row, "an `instruction` with its `output`")
 
 
 @reading(API)
 def decode(data: Any) -> Conversation:
     """One row, or a set of one."""
     body = body_of(data, API)
-    row = body[0] if isinstance(body, list) and len(body) == 1 else body
-    if split(row):
-        raise BadWire(API, f"a set of {len(row)} rows: take one of them")
-    if not _is_row(row):
-        raise BadWire(API, "expected an `instruction` and its `output`", "$.instruction")
+    row = DOCUMENTS.only(body, "$.instruction")
     entries = tuple(_entries(row))
     system = optional(row.get("system")) or None
     conversation = Conversation(entries=entries, head="chosen", system=system)
@@ -88,11 +82,6 @@ def encode(conversation: Conversation) -> Encoded:
     return templates.give_back(conversation, API, decode)
 
 
-def detect(value: Any) -> str | None:
-    """Whether a value is a row, or a set of them."""
-    if _is_row(value) or (isinstance(value, list) and value and all(map(_is_row, value))):
-        return "an `instruction` with its `output`"
-    return None
-
-
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=40)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=40
+)

@@ -8,12 +8,12 @@ docs.aws.amazon.com/nova/latest/userguide/fine-tune-prepare-data-understanding.h
 import sys
 from typing import Any
 
-from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
 from ...values.request import Conversation
-from ..residual import an_object, body_of, reading
+from ..residual import body_of, reading
 from ..wire import FileFormat
 from . import records, templates
+from .reading import Documents
 from .wire_bodies import CONVERSE, request_in
 
 API = "bedrock-finetune"
@@ -29,18 +29,15 @@ def _is_row(value: Any) -> bool:
     return isinstance(value.get("schemaVersion"), str) and value["schemaVersion"].startswith(SCHEMA)
 
 
-def split(value: Any) -> list[Any] | None:
-    """The rows of a set, if there are several."""
-    return value if isinstance(value, list) and len(value) > 1 and all(map(_is_row, value)) else None
+DOCUMENTS = Documents(API, _is_row, "a `schemaVersion` bedrock-conversation-2024")
 
 
 @reading(API)
 def decode(data: Any) -> Conversation:
     """One row."""
-    body = an_object(body_of(data, API), API)
-    if not _is_row(body):
-        raise BadWire(API, "expected `messages` of a `schemaVersion` bedrock-conversation-2024", "$.schemaVersion")
-    request = {key: value for key, value in body.items() if key in ("system", "messages", "toolConfig")}
+    body = body_of(data, API)
+    row = DOCUMENTS.only(body, "$.schemaVersion")
+    request = {key: value for key, value in row.items() if key in ("system", "messages", "toolConfig")}
     return templates.keep(request_in(request, CONVERSE), body, API)
 
 
@@ -49,11 +46,6 @@ def encode(conversation: Conversation) -> Encoded:
     return templates.give_back(conversation, API, decode)
 
 
-def detect(value: Any) -> str | None:
-    """Whether a value is a row, or a set of them."""
-    if _is_row(value) or (isinstance(value, list) and value and all(map(_is_row, value))):
-        return "a `schemaVersion` bedrock-conversation-2024"
-    return None
-
-
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=20
+)

@@ -8,14 +8,13 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, OpaqueBlock, TextBlock, ThinkingBlock, UserMessage
 from ...values.request import Conversation, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading
 from ..wire import FileFormat
 from . import records, templates
-from .reading import Node, ending, entries_of
+from .reading import Documents, Node, ending, entries_of
 from .records import milliseconds
 
 API = "deepseek-export"
@@ -77,20 +76,14 @@ def _is_conversation(value: Any) -> bool:
     )
 
 
-def split(value: Any) -> list[Any] | None:
-    """The conversations of a whole export, if it holds several."""
-    return value if isinstance(value, list) and len(value) > 1 and all(map(_is_conversation, value)) else None
+DOCUMENTS = Documents(API, _is_conversation, "a `mapping` of nodes whose messages have `fragments`", "conversations")
 
 
 @reading(API)
 def decode(data: Any) -> Conversation:
     """One conversation, in the export's list of one or by itself."""
     body = body_of(data, API)
-    wire = body[0] if isinstance(body, list) and len(body) == 1 else body
-    if split(wire):
-        raise BadWire(API, f"an export of {len(wire)} conversations: take one of them")
-    if not _is_conversation(wire):
-        raise BadWire(API, "expected a `mapping` of nodes whose messages have `fragments`", "$.mapping")
+    wire = DOCUMENTS.only(body, "$.mapping")
     entries = entries_of(_nodes(wire["mapping"]))
     models = [entry.message.model for entry in entries if isinstance(entry.message, AssistantMessage)]
     model = next((model for model in reversed(models) if model), None)
@@ -108,14 +101,6 @@ def encode(conversation: Conversation) -> Encoded:
     return templates.give_back(conversation, API, decode)
 
 
-def detect(value: Any) -> str | None:
-    """Whether a document is an export, or one conversation of it."""
-    values = value if isinstance(value, list) else [value]
-    if values and all(map(_is_conversation, values)):
-        return "a `mapping` of nodes whose messages have `fragments`"
-    return None
-
-
 def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
     """The conversations of an export as it is downloaded: `conversations.json` beside `user.json`."""
     for name in members:
@@ -127,5 +112,11 @@ def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, split=split, archive=archive, writable=False, rank=20
+    name=API,
+    codec=sys.modules[__name__],
+    detect=DOCUMENTS.detect,
+    split=DOCUMENTS.split,
+    archive=archive,
+    writable=False,
+    rank=20,
 )

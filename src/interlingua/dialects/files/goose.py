@@ -10,8 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...values import jsontext
-from ...values.errors import BadWire, FormatError
+from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, Usage
 from ...values.request import Conversation
@@ -31,6 +30,7 @@ from .program_content import (
     usage_of,
     user,
 )
+from .reading import read_json, rows_of
 from .records import lines_of
 from .templates import give_back, keep
 
@@ -121,13 +121,6 @@ def encode(conversation: Conversation) -> Encoded:
     return give_back(conversation, API, decode)
 
 
-def _parsed(text: Any) -> Any:
-    try:
-        return jsontext.read(text) if isinstance(text, str | bytes) else None
-    except FormatError:
-        return None
-
-
 def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
     """The sessions of `sessions.db`, each as the program exports it."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -137,23 +130,16 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
     return _sessions(connection) if "content_json" in columns else None
 
 
-def _rows(connection: sqlite3.Connection, query: str, *given: Any) -> Iterator[dict[str, Any]]:
-    found = connection.execute(query, given)
-    names = [column[0] for column in found.description]
-    for row in found:
-        yield dict(zip(names, row, strict=True))
-
-
 def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    for row in list(_rows(connection, "SELECT * FROM sessions ORDER BY created_at, id")):
+    for row in list(rows_of(connection, "SELECT * FROM sessions ORDER BY created_at, id")):
         about = {key: value for key, value in row.items() if value is not None and not key.endswith("_json")}
-        configured = _parsed(row.get("model_config_json"))
+        configured = read_json(row.get("model_config_json"))
         conversation = []
-        for message in _rows(connection, "SELECT * FROM messages WHERE session_id = ? ORDER BY id", row["id"]):
+        for message in rows_of(connection, "SELECT * FROM messages WHERE session_id = ? ORDER BY id", row["id"]):
             wire = {"role": message.get("role"), "created": message.get("created_timestamp")}
             conversation.append({
-                **wire, "content": _parsed(message.get("content_json")) or [],
-                "metadata": fields_of(_parsed(message.get("metadata_json"))),
+                **wire, "content": read_json(message.get("content_json")) or [],
+                "metadata": fields_of(read_json(message.get("metadata_json"))),
             })  # fmt: skip
         yield {**about, **({"model_config": configured} if configured else {}), "conversation": conversation}
 

@@ -10,15 +10,13 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ...values import jsontext
-from ...values.errors import BadWire, FormatError
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import Block, OpaqueBlock, SystemMessage, TextBlock, ThinkingBlock
 from ...values.request import Conversation, ToolSpec
 from ..residual import body_of, fields_of, optional, reading
 from ..wire import FileFormat
 from . import records, templates
-from .reading import Pairing, asked, image_of, preference, rounds
+from .reading import Documents, Pairing, asked, image_of, preference, read_json, rounds
 
 API = "llama-factory"
 RETURNED = True  # read and returned, not made from other formats
@@ -54,10 +52,7 @@ def _blocks(content: Any, pairs: Pairing) -> Iterator[Block]:
 
 
 def _read(value: Any) -> Any:
-    try:
-        return jsontext.read(value) if isinstance(value, str) else value
-    except FormatError:
-        return None
+    return read_json(value) if isinstance(value, str) else value
 
 
 def _tools(row: dict[str, Any], messages: list[Any]) -> tuple[ToolSpec, ...] | None:
@@ -105,20 +100,14 @@ def _is_row(value: Any) -> bool:
     return all(isinstance(items, list) and items and all(map(_is_message, items)) for items in lists)
 
 
-def split(value: Any) -> list[Any] | None:
-    """The rows of a set, if there are several."""
-    return value if isinstance(value, list) and len(value) > 1 and all(map(_is_row, value)) else None
+DOCUMENTS = Documents(API, _is_row, "`messages` whose `content` has a `type` and a `value`")
 
 
 @reading(API)
 def decode(data: Any) -> Conversation:
     """One row, or a set of one."""
     body = body_of(data, API)
-    row = body[0] if isinstance(body, list) and len(body) == 1 else body
-    if split(row):
-        raise BadWire(API, f"a set of {len(row)} rows: take one of them")
-    if not _is_row(row):
-        raise BadWire(API, "expected `messages` whose `content` has a `type` and a `value`", "$.messages")
+    row = DOCUMENTS.only(body, "$.messages")
     chosen = row[PAIR[0]] if PAIR[0] in row else row["messages"]
     rejected = row[PAIR[1]] if PAIR[0] in row else []
     path, other = _said(chosen), _said(rejected)
@@ -135,11 +124,6 @@ def encode(conversation: Conversation) -> Encoded:
     return templates.give_back(conversation, API, decode)
 
 
-def detect(value: Any) -> str | None:
-    """Whether a value is a row, or a set of them."""
-    if _is_row(value) or (isinstance(value, list) and value and all(map(_is_row, value))):
-        return "`messages` whose `content` has a `type` and a `value`"
-    return None
-
-
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=30)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=30
+)

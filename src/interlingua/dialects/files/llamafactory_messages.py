@@ -7,13 +7,12 @@ The chosen answer is on the path, the rejected one a branch after the last of th
 import sys
 from typing import Any
 
-from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
 from ...values.request import Conversation
 from ..residual import body_of, reading
 from ..wire import FileFormat
 from . import records, templates
-from .reading import preference
+from .reading import Documents, preference
 from .wire_bodies import CHAT, request_in
 
 API = "llamafactory-messages"
@@ -32,20 +31,14 @@ def _is_row(value: Any) -> bool:
     return isinstance(messages, list) and bool(messages) and all(map(_is_message, messages))
 
 
-def split(value: Any) -> list[Any] | None:
-    """The rows of a set, if there are several."""
-    return value if isinstance(value, list) and len(value) > 1 and all(map(_is_row, value)) else None
+DOCUMENTS = Documents(API, _is_row, "`messages` with a `chosen` and a `rejected` message")
 
 
 @reading(API)
 def decode(data: Any) -> Conversation:
     """One row, or a set of one."""
     body = body_of(data, API)
-    row = body[0] if isinstance(body, list) and len(body) == 1 else body
-    if split(row):
-        raise BadWire(API, f"a set of {len(row)} rows: take one of them")
-    if not _is_row(row):
-        raise BadWire(API, "expected `messages` with a `chosen` and a `rejected` message", "$.messages")
+    row = DOCUMENTS.only(body, "$.messages")
     asked = request_in(row["messages"], CHAT)
     prompt = [entry.message for entry in asked.entries]
     answers = [[entry.message for entry in request_in([row[key]], CHAT).entries] for key in ("chosen", "rejected")]
@@ -59,11 +52,6 @@ def encode(conversation: Conversation) -> Encoded:
     return templates.give_back(conversation, API, decode)
 
 
-def detect(value: Any) -> str | None:
-    """Whether a value is a row, or a set of them."""
-    if _is_row(value) or (isinstance(value, list) and value and all(map(_is_row, value))):
-        return "`messages` with a `chosen` and a `rejected` message"
-    return None
-
-
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=30)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=30
+)

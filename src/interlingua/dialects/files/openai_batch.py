@@ -13,6 +13,7 @@ from ...values.request import Conversation, Entry
 from ..residual import an_object, body_of, fields_of, reading
 from ..wire import FileFormat
 from . import records, templates, wire_bodies
+from .reading import Documents
 from .wire_bodies import answer_in, failure, model_of, request_in, wire_of_answer, wire_of_request
 
 API = "openai-batch"
@@ -60,16 +61,7 @@ def _is_line(value: Any) -> bool:
     return not given or wire_of_answer(given) is not None or "error" in fields_of(given)
 
 
-def split(value: Any) -> list[Any] | None:
-    """The lines of a batch, if there are several."""
-    return value if isinstance(value, list) and len(value) > 1 and all(map(_is_line, value)) else None
-
-
-def detect(value: Any) -> str | None:
-    """Whether a value is a line of a batch, or several."""
-    if _is_line(value) or (isinstance(value, list) and value and all(map(_is_line, value))):
-        return "a `custom_id` beside a request's `body` or its `response`"
-    return None
-
-
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)
+DOCUMENTS = Documents(API, _is_line, "a `custom_id` beside a request's `body` or its `response`", "lines")
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=20
+)

@@ -17,8 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...values import jsontext
-from ...values.errors import BadWire, FormatError
+from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, StopReason, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
@@ -38,6 +37,7 @@ from .program_content import (
     moment,
     user,
 )
+from .reading import read_json, rows_of
 from .templates import give_back, keep
 
 API = "opencode"
@@ -204,13 +204,6 @@ def encode(conversation: Conversation) -> Encoded:
 # --- where sessions stand --------------------------------------------------------------------------------------------
 
 
-def _parsed(text: Any) -> Any:
-    try:
-        return jsontext.read(text) if isinstance(text, str | bytes) else None
-    except FormatError:
-        return None
-
-
 def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
     """The sessions of a database, of either program."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -225,32 +218,25 @@ def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
     return [column[0] for column in connection.execute(f"SELECT * FROM {table} LIMIT 0").description]
 
 
-def _rows(connection: sqlite3.Connection, query: str, *given: Any) -> Iterator[dict[str, Any]]:
-    found = connection.execute(query, given)
-    names = [column[0] for column in found.description]
-    for row in found:
-        yield dict(zip(names, row, strict=True))
-
-
 def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    sessions = list(_rows(connection, "SELECT * FROM session ORDER BY time_created, id"))
+    sessions = list(rows_of(connection, "SELECT * FROM session ORDER BY time_created, id"))
     for row in sessions:
         id = row["id"]
         times = {"created": row.get("time_created"), "updated": row.get("time_updated")}
         info: dict[str, Any] = {"id": id, "title": row.get("title"), "time": times}
         named = {"version": "version", "directory": "directory", "project_id": "projectID", "parent_id": "parentID"}
         info |= {new: row[old] for old, new in named.items() if row.get(old) is not None}
-        revert = _parsed(row.get("revert"))
+        revert = read_json(row.get("revert"))
         if isinstance(revert, dict):
             info["revert"] = revert
         parts: dict[Any, list[Any]] = {}
-        for part in _rows(connection, "SELECT * FROM part WHERE session_id = ? ORDER BY id", id):
-            data = fields_of(_parsed(part.get("data")))
+        for part in rows_of(connection, "SELECT * FROM part WHERE session_id = ? ORDER BY id", id):
+            data = fields_of(read_json(part.get("data")))
             own = {**data, "id": part["id"], "messageID": part["message_id"], "sessionID": id}
             parts.setdefault(part["message_id"], []).append(own)
         messages = []
-        for message in _rows(connection, "SELECT * FROM message WHERE session_id = ? ORDER BY time_created, id", id):
-            data = {**fields_of(_parsed(message.get("data"))), "id": message["id"], "sessionID": id}
+        for message in rows_of(connection, "SELECT * FROM message WHERE session_id = ? ORDER BY time_created, id", id):
+            data = {**fields_of(read_json(message.get("data"))), "id": message["id"], "sessionID": id}
             messages.append({"info": data, "parts": parts.get(message["id"], [])})
         yield {"info": info, "messages": messages}
 
@@ -259,12 +245,12 @@ _CRUSH_RESULT = ("tool_result", "tool-result")
 
 
 def _crush_sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    sessions = list(_rows(connection, "SELECT * FROM sessions ORDER BY created_at, id"))
+    sessions = list(rows_of(connection, "SELECT * FROM sessions ORDER BY created_at, id"))
     for row in sessions:
         found = list(
-            _rows(connection, "SELECT * FROM messages WHERE session_id = ? ORDER BY created_at, id", row["id"])
+            rows_of(connection, "SELECT * FROM messages WHERE session_id = ? ORDER BY created_at, id", row["id"])
         )
-        rows = [(message, items(_parsed(message.get("parts")))) for message in found]
+        rows = [(message, items(read_json(message.get("parts")))) for message in found]
         results = {
             inner(part, "data", "tool_call_id"): fields_of(part.get("data"))
             for _, parts in rows
@@ -303,7 +289,7 @@ def _crush_part(part: dict[str, Any], results: dict[Any, Any]) -> Iterator[dict[
             mime = optional(data.get("MIMEType")) or "application/octet-stream"
             yield {"type": "file", "mime": mime, "url": f"data:{mime};base64,{data.get('Data')}"}
         case "tool_call":
-            state: dict[str, Any] = {"status": "pending", "input": _parsed(data.get("input"))}
+            state: dict[str, Any] = {"status": "pending", "input": read_json(data.get("input"))}
             result = results.get(data.get("id"))
             if result is not None and result.get("is_error") is True:
                 state |= {"status": "error", "error": result.get("content")}
@@ -324,10 +310,10 @@ def _stored(
 ) -> Iterator[dict[str, Any]]:
     def inside(kind: str, owner: str) -> list[dict[str, Any]]:
         found = sorted(name for path, name in paths.items() if path[:2] == (kind, owner))
-        return items([_parsed(members[name]) for name in found])
+        return items([read_json(members[name]) for name in found])
 
     for _, name in sorted(sessions):
-        info = _parsed(members[name])
+        info = read_json(members[name])
         if isinstance(info, dict):
             messages = [
                 {"info": message, "parts": inside("part", str(message.get("id")))}

@@ -4,10 +4,12 @@ These read what a program wrote down, not what a provider accepts: names are tho
 that programs make of them, missing fields are missing, and what is not understood stays as it is in the file.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
-from ...values.errors import BadWire
+from ...values import jsontext
+from ...values.errors import BadWire, FormatError
 from ...values.folding import parse_arguments
 from ...values.losses import Lines
 from ...values.messages import (
@@ -39,6 +41,52 @@ def document_of(data: Any, api: str) -> Any:
         return body_of(data, api)
     except BadWire:
         return Lines(lines_of(data, api))
+
+
+class Documents(NamedTuple):
+    """Documents of a format that stand by themselves or in a list.
+
+    `is_one` recognises one, `shape` says by what, and `several` what a list of them is called.
+    """
+
+    api: str
+    is_one: Callable[[Any], Any]
+    shape: str
+    several: str = "rows"
+
+    def split(self, value: Any) -> list[Any] | None:
+        """Those of a list, if there are several."""
+        return value if isinstance(value, list) and len(value) > 1 and all(map(self.is_one, value)) else None
+
+    def detect(self, value: Any) -> str | None:
+        """Whether a value is one, or a list of them."""
+        values = value if isinstance(value, list) else [value]
+        return self.shape if values and all(map(self.is_one, values)) else None
+
+    def only(self, body: Any, path: str = "$") -> Any:
+        """The one document of a body, which may be a list of it."""
+        one = body[0] if isinstance(body, list) and len(body) == 1 else body
+        if self.split(one):
+            raise BadWire(self.api, f"a list of {len(one)} {self.several}: take one of them")
+        if not self.is_one(one):
+            raise BadWire(self.api, f"expected {self.shape}", path)
+        return one
+
+
+def read_json(text: Any) -> Any:
+    """The value of a JSON text inside a document; None where it is none."""
+    try:
+        return jsontext.read(text) if isinstance(text, str | bytes) else None
+    except FormatError:
+        return None
+
+
+def rows_of(connection: sqlite3.Connection, query: str, *given: Any) -> Iterator[dict[str, Any]]:
+    """The rows of a query, by the names of their columns."""
+    found = connection.execute(query, given)
+    names = [column[0] for column in found.description]
+    for row in found:
+        yield dict(zip(names, row, strict=True))
 
 
 def kept_record(api: str, kind: str, record: Any) -> Any:

@@ -9,14 +9,13 @@ huggingface.co/docs/trl/dataset_formats
 import sys
 from typing import Any
 
-from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, SystemMessage, UserMessage
 from ...values.request import Conversation
 from ..residual import body_of, optional, reading
 from ..wire import FileFormat
 from . import records, templates
-from .reading import preference
+from .reading import Documents, preference
 from .wire_bodies import CHAT, request_in
 
 API = "trl"
@@ -51,20 +50,14 @@ def _is_row(value: Any) -> bool:
     return _is_said(value.get("prompt")) and _is_said(value.get("completion"))
 
 
-def split(value: Any) -> list[Any] | None:
-    """The rows of a set, if there are several."""
-    return value if isinstance(value, list) and len(value) > 1 and all(map(_is_row, value)) else None
+DOCUMENTS = Documents(API, _is_row, "a `prompt` with a `completion`, or `chosen` and `rejected` answers")
 
 
 @reading(API)
 def decode(data: Any) -> Conversation:
     """One row, or a set of one."""
     body = body_of(data, API)
-    row = body[0] if isinstance(body, list) and len(body) == 1 else body
-    if split(row):
-        raise BadWire(API, f"a set of {len(row)} rows: take one of them")
-    if not _is_row(row):
-        raise BadWire(API, "expected a `prompt` with a `completion`, or `chosen` and `rejected` answers", "$.prompt")
+    row = DOCUMENTS.only(body, "$.prompt")
     prompt = _said(row.get("prompt"), UserMessage)
     answers = [_said(row[key]) for key in ("chosen", "rejected", "completion") if _is_said(row.get(key))]
     if len(answers) > 1 and prompt and answers[0][: len(prompt)] == prompt == answers[1][: len(prompt)]:
@@ -79,11 +72,6 @@ def encode(conversation: Conversation) -> Encoded:
     return templates.give_back(conversation, API, decode)
 
 
-def detect(value: Any) -> str | None:
-    """Whether a value is a row, or a set of them."""
-    if _is_row(value) or (isinstance(value, list) and value and all(map(_is_row, value))):
-        return "a `prompt` with a `completion`, or `chosen` and `rejected` answers"
-    return None
-
-
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=45)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=45
+)
