@@ -292,10 +292,15 @@ def _exit_of(reports: bytes) -> Exit | None:
 
 
 def _kill_marked(mark: str) -> None:
-    """Kills the processes with this session's marker, until none is left."""
-    for _ in range(100):
+    """Kills the processes with this session's marker, until several looks in a row find none.
+
+    One look is not enough: between fork and the end of exec, `/proc/PID/environ` may read as empty.
+    """
+    quiet = 0
+    for _ in range(200):
         found = marked(mark)
-        if not found:
+        quiet = 0 if found else quiet + 1
+        if quiet == 10:
             return
         for pid in found:
             with contextlib.suppress(OSError):
