@@ -12,19 +12,24 @@ SLOW := laws fuzz sdk cli test_corpus.py test_docs.py test_typing.py testing con
 PROGRAMS := rg:ripgrep fdfind:fd-find bwrap:bubblewrap tmux:tmux chromium:chromium redis-server:redis-server
 
 .DEFAULT_GOAL := help
-.PHONY: help setup programs demo test check corpus attack fuzz crash bench interop web docs lock format clean
+.PHONY: help setup programs demo test check corpus attack fuzz crash bench interop web docs dist lock format clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
 setup: .venv/ready ## Make .venv with the package, all extras and the test dependencies, from the lock file
 
-.venv/ready: requirements.lock pyproject.toml
+.venv/ready: requirements.lock .venv/core
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock
+	@touch $@
+
+# The package and what it needs to run, nothing more; editable, as hatchling builds it.
+.venv/core: requirements-core.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Interlingua needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r requirements-core.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -34,7 +39,7 @@ programs: ## Install the programs that some tests use (as root); what is missing
 		&& { apt-get update -qq; apt-get install -y -qq --no-install-recommends $$missing; } >/dev/null 2>&1; } \
 		|| echo "!!!! NOT INSTALLED:$$missing: the tests that use them are skipped"
 
-demo: setup ## An agent at work, offline, with real tools; its session, and that session in every format
+demo: .venv/core ## An agent at work, offline, with real tools; its session, and that session in every format
 	@$(BIN)/interlingua demo
 
 check: setup ## Lint, types and unit tests: the fast part
@@ -122,6 +127,13 @@ docs: setup ## Write the generated parts of the documentation
 lock: setup ## Resolve the lock file anew
 	$(BIN)/uv pip compile --quiet --universal --all-extras --generate-hashes --no-annotate --no-header --upgrade \
 		pyproject.toml -o requirements.lock
+	printf 'hatchling\neditables\n' | $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --no-header \
+		--constraint requirements.lock pyproject.toml - -o requirements-core.lock
+
+dist: .venv/core ## Build wheel and sdist into dist/, look into them, and try the wheel in a fresh environment
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+	$(BIN)/python tests/distribution.py dist
 
 format: setup ## Format and fix what can be fixed
 	$(BIN)/ruff format .

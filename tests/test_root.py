@@ -4,7 +4,6 @@ import ast
 import pydoc
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -63,9 +62,3 @@ def test_importing_the_package_imports_no_http_client() -> None:
     code = "import sys, interlingua; print([m for m in ('aiohttp', 'click', 'rich', 'mcp') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "[]\n" == done.stdout
-
-
-def test_the_version_is_that_of_the_distribution() -> None:
-    """One number, in two files that need it."""
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
-    assert project["version"] == il.__version__
