@@ -69,6 +69,46 @@ async def asked() -> None:
 """
 
 
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def python_of(page: Path) -> str:
+    """The Python blocks of a page as one program, each line where the page has it."""
+    lines, inside = [], False
+    for line in page.read_text("utf-8").split("\n"):
+        if line.startswith("```"):
+            inside = line == "```python"
+            line = ""
+        lines.append(line if inside else "")
+    return "\n".join(lines) if any(lines) else ""
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the program of each page of the documentation."""
+    folder = tmp_path_factory.mktemp("pages")
+    for page in PAGES:
+        if program := python_of(page):
+            (folder / f"{page.stem.lower().replace('-', '_')}_page.py").write_text(program, "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("checker", ["mypy", "basedpyright"])
+def test_the_code_of_the_documentation_is_typed(checker: str, programs: Path) -> None:
+    """Both checkers accept every example; mypy strictly."""
+    (programs / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard"}', "utf-8")
+    options = {
+        "mypy": ["--strict", "--no-error-summary", "--cache-dir", str(programs / "cache")],
+        "basedpyright": ["--level", "error", "--pythonpath", sys.executable],
+    }[checker]
+    program = Path(sys.executable).with_name(checker)
+    files = sorted(path.name for path in programs.glob("*_page.py"))
+    assert 20 < len(files)
+    done = subprocess.run([program, *options, *files], check=False, capture_output=True, text=True, cwd=programs)
+    assert 0 == done.returncode, done.stdout
+
+
 def mypy(file: Path) -> set[int]:
     done = subprocess.run(
         [

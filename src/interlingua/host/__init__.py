@@ -8,10 +8,12 @@ if TYPE_CHECKING:
 __all__ = ["AgentHost"]
 
 
-def __getattr__(name: str) -> Any:
-    """Loads the host on first use: the tool catalogue looks for modules of this package without running them."""
-    if name != "AgentHost":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .host import AgentHost
+if not TYPE_CHECKING:  # to a type checker every name would be there
 
-    return AgentHost
+    def __getattr__(name: str) -> Any:
+        """Loads the host on first use: the tool catalogue looks for modules of this package without running them."""
+        if name != "AgentHost":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from .host import AgentHost
+
+        return AgentHost

@@ -21,21 +21,23 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    module = _LATER.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        found = importlib.import_module(f".{module}", __name__)
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("interlingua"):
-            raise
-        raise InterlinguaError(
-            f'MCP needs a package that is not installed ({error.name}): pip install "interlingua[mcp]"'
-        ) from None
-    value = getattr(found, name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a type checker every name would be there
+
+    def __getattr__(name: str) -> Any:
+        module = _LATER.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            found = importlib.import_module(f".{module}", __name__)
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("interlingua"):
+                raise
+            raise InterlinguaError(
+                f'MCP needs a package that is not installed ({error.name}): pip install "interlingua[mcp]"'
+            ) from None
+        value = getattr(found, name)
+        globals()[name] = value
+        return value
 
 
 __all__ = ["HttpServer", "StdioServer", "make_server", "mcp_tools", "serve_http", "serve_stdio"]

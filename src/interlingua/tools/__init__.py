@@ -1,7 +1,74 @@
 """Tools: what they are, the registry, the core tools, the rules under which they run."""
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .calling import ApprovalRequest, call_tool
+    from .catalog import discover_core_tools, get_core_sections, get_core_tool_catalog
+    from .params import (
+        assert_required_params,
+        read_boolean_param,
+        read_number_param,
+        read_string_array_param,
+        read_string_param,
+    )
+    from .registry import ToolRegistry
+    from .results import error_result, image_result, json_result, text_result
+    from .schemas import (
+        clean_schema_for_gemini,
+        extract_tool_schema,
+        extract_tool_schemas,
+        normalize_schema,
+        to_openrouter_schema,
+    )
+    from .tool import (
+        FsBridge,
+        FsStat,
+        MissingContext,
+        Tool,
+        ToolContext,
+        ToolFactory,
+        ToolMeta,
+        ToolProfile,
+        ToolResult,
+        ToolSection,
+        ToolUpdateCallback,
+    )
+
+__all__ = [
+    "ApprovalRequest",
+    "FsBridge",
+    "FsStat",
+    "MissingContext",
+    "Tool",
+    "ToolContext",
+    "ToolFactory",
+    "ToolMeta",
+    "ToolProfile",
+    "ToolRegistry",
+    "ToolResult",
+    "ToolSection",
+    "ToolUpdateCallback",
+    "assert_required_params",
+    "call_tool",
+    "clean_schema_for_gemini",
+    "discover_core_tools",
+    "error_result",
+    "extract_tool_schema",
+    "extract_tool_schemas",
+    "get_core_sections",
+    "get_core_tool_catalog",
+    "image_result",
+    "json_result",
+    "normalize_schema",
+    "read_boolean_param",
+    "read_number_param",
+    "read_string_array_param",
+    "read_string_param",
+    "text_result",
+    "to_openrouter_schema",
+]
 
 # Loaded on first use. The decorator is `interlingua.tool`; here that name is the module with the types.
 _LATER = {
@@ -39,13 +106,15 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    module = _LATER.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{module}", __name__), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a type checker every name would be there
+
+    def __getattr__(name: str) -> Any:
+        module = _LATER.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f".{module}", __name__), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

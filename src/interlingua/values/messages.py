@@ -413,6 +413,12 @@ class CustomMessage:
         self.role = role
         self.fields = fields or {}
 
+    @property
+    def text(self) -> str:
+        """Its `content` where that is text: every message has a `text`."""
+        content = self.fields.get("content")
+        return content if isinstance(content, str) else ""
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CustomMessage):
             return NotImplemented
