@@ -11,11 +11,12 @@ from typing import Any
 
 from interlingua.dialects import Dialect, dialect
 
-# Directory of the corpus -> dialect. Two wires of the corpus are not spoken here: cohere and google-interactions.
+# Directory of the corpus -> dialect.
 DIALECT_OF = {
     "anthropic-messages": "anthropic-messages",
     "bedrock-converse-stream": "bedrock-converse-stream",
     "bedrock-invoke-anthropic": "bedrock-invoke-anthropic",
+    "cohere": "cohere-chat",
     "google-generative-ai": "google-generative-ai",
     "google-vertex": "google-vertex",
     "groq": "openai-completions",
@@ -35,6 +36,7 @@ class Case:
 
     id: str
     api: str
+    path: str
     status: int
     content_type: str
     body: bytes
@@ -49,6 +51,11 @@ class Case:
     @property
     def dialect(self) -> Dialect:
         return dialect(self.dialect_name)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is of the wire that its directory stands for."""
+        return self.path not in _OTHER_WIRES
 
     @property
     def failed(self) -> bool:
@@ -88,7 +95,12 @@ def corpus() -> Path:
 def cases(api: str) -> Iterator[Case]:
     """The cases of one directory of the corpus, in the order of their ids."""
     for path in sorted((corpus() / api).glob("*.json")):
-        yield read_case(path)
+        case = read_case(path)
+        if case.is_ours:
+            yield case
+
+
+_OTHER_WIRES = ("/v1/chat",)  # Cohere's first version, which is another wire
 
 
 def read_case(path: Path) -> Case:
@@ -98,6 +110,7 @@ def read_case(path: Path) -> Case:
     return Case(
         id=record["id"],
         api=record["api"],
+        path=record["url_path"],
         status=response["status"],
         content_type=response["content_type"] or "",
         body=base64.b64decode(body) if response["encoding"] == "base64" else body.encode("utf-8", "surrogatepass"),

@@ -91,7 +91,7 @@ def check_sdk(case: Case) -> Findings:
 
     Or raises with the provider's words, where that is how the answer ended.
     """
-    if case.failed or case.is_error_in_disguise:
+    if case.failed or case.is_error_in_disguise or not case.expected:
         return None
     events = _events_of(case)
     message = fold(events)

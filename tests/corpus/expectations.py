@@ -26,6 +26,8 @@ def against_expected(case: Case, message: AssistantMessage) -> list[str]:
     Where that package crashed on real traffic, its last words are the beginning of ours, and nothing else is known.
     """
     expected = case.expected
+    if not expected:  # no package of this vendor's read it
+        return []
     error = expected.get("error") or {}
     if error.get("exception", "").startswith("builtins."):
         return _beginning(expected, message)

@@ -242,6 +242,7 @@ PLAIN = [
     ("/model/m/invoke", "bedrock-invoke-anthropic"),
     ("/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", "vertex-anthropic"),
     ("/api/chat", "ollama-chat"),
+    ("/v2/chat", "cohere-chat"),
 ]
 
 

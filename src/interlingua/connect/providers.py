@@ -321,6 +321,14 @@ ROWS: tuple[Provider, ...] = (
         keyless=True,
     ),
     Provider(
+        id="cohere",
+        label="Cohere",
+        api="cohere-chat",
+        base_url="https://api.cohere.com",
+        env=("CO_API_KEY", "COHERE_API_KEY"),
+        prices="cohere",
+    ),
+    Provider(
         id="mistral",
         label="Mistral",
         telemetry="mistral_ai",

@@ -22,6 +22,7 @@ _WIRES: dict[str, str] = {
     "bedrock-invoke-anthropic": "anthropic.wire:BEDROCK_INVOKE",
     "vertex-anthropic": "anthropic.wire:VERTEX",
     "ollama-chat": "ollama.wire:OLLAMA",
+    "cohere-chat": "cohere.wire:COHERE",
 }
 _FORMATS: dict[str, str] = {
     "transcript": "files.transcript:FORMAT",

@@ -20,6 +20,7 @@ KnownApi: TypeAlias = Literal[
     "google-gemini-cli",
     "google-vertex",
     "ollama-chat",
+    "cohere-chat",
 ]
 Api: TypeAlias = str  # open-ended: any string is valid, KnownApi lists the ones that ship
 

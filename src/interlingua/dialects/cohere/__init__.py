@@ -1,0 +1,23 @@
+"""Cohere's chat wire, version 2 (`/v2/chat`): docs.cohere.com/reference/chat.
+
+A message has a list of texts and thoughts; beside it are its calls (`tool_calls`), the plan that led to them
+(`tool_plan`) and the sources of its texts (`citations`). A plan is thinking here, and stands first; calls stand last.
+"""
+
+from .facts import API as API
+from .facts import FIELD_SUPPORT as FIELD_SUPPORT
+from .facts import RESPONSE_SUPPORT as RESPONSE_SUPPORT
+from .facts import STOP_REASONS as STOP_REASONS
+from .facts import UNEVEN as UNEVEN
+from .facts import decode_error as decode_error
+from .facts import encode_error as encode_error
+from .requests import decode as decode
+from .requests import decode_request as decode_request
+from .requests import encode as encode
+from .requests import encode_request as encode_request
+from .requests import path as path
+from .responses import StreamDecoder as StreamDecoder
+from .responses import StreamEncoder as StreamEncoder
+from .responses import decode_response as decode_response
+from .responses import encode_response as encode_response
+from .responses import framing as framing

@@ -1,0 +1,115 @@
+"""What Cohere's wire has: its words, our hints about them, what becomes of each of our fields, and its errors."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...values.errors import InterlinguaError, ProviderError
+from ...values.losses import SupportTable, bookkeeping, dropped, kept, some
+from ...values.messages import StopReason
+from ..provider_errors import as_provider_error, joined_text, provider_error, status_of, worded
+from ..residual import lenient
+
+API = "cohere-chat"
+
+# docs.cohere.com/reference/chat, `finish_reason`.
+STOP_REASONS: dict[str, StopReason] = {
+    "COMPLETE": "stop",
+    "STOP_SEQUENCE": "stop",
+    "TOOL_CALL": "toolUse",
+    "MAX_TOKENS": "length",
+    "ERROR": "error",
+    "ERROR_TOXIC": "error",
+    "TIMEOUT": "error",
+}
+WIRE_STOP_REASONS = {
+    "stop": "COMPLETE",
+    "toolUse": "TOOL_CALL",
+    "length": "MAX_TOKENS",
+    "error": "ERROR",
+    "aborted": "COMPLETE",
+}
+
+UNEVEN: tuple[str, ...] = ()  # both forms of an answer say the same
+
+# Keys of `extra[API]` that only this wire needs.
+PLAN = "~plan"  # thinking that came as `tool_plan`
+GENERATED = "~generated"  # the wire gave no id
+PROMPT = "~system"  # residual of the system message that is the system prompt
+
+ORDER = "a plan comes first, then texts and thoughts, then calls"
+NO_BLOCK = "this wire has no such block"
+_NO_PLACE = "an assistant message has texts, thoughts and calls; all others texts and pictures"
+
+FIELD_SUPPORT: SupportTable = {
+    **kept("TextBlock.text"),
+    **some("TextBlock.citations", "only the texts of an assistant message have sources"),
+    **kept("Citation.title Citation.url Citation.cited_text Citation.start Citation.end"),
+    **dropped("TextBlock.text_signature TextBlock.cache CacheMarker.ttl"),
+    **dropped("TextBlock.refusal", "a refusal is said as plain text"),
+    **kept("ThinkingBlock.thinking"),
+    **dropped("ThinkingBlock.thinking_signature"),
+    **some("ThinkingBlock.redacted", "redacted thinking has no text to say"),
+    **some("ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.detail", "a picture is a URL, or data"),
+    **some("ImageBlock.file_id", "a picture is a URL, or data"),
+    **dropped("ImageBlock.cache"),
+    **some(
+        "AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache"
+        " DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id"
+        " DocumentBlock.title DocumentBlock.context DocumentBlock.citations DocumentBlock.cache"
+        " ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache"
+        " ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
+        " ServerToolResult.is_error ServerToolResult.cache",
+        NO_BLOCK,
+    ),
+    **some("OpaqueBlock.dialect OpaqueBlock.value", "only this wire's own"),
+    **some("ToolCall.id", "an empty id is read as none"),
+    **kept("ToolCall.name ToolCall.arguments ToolCall.arguments_text ToolCall.parse_error"),
+    **dropped("ToolCall.thought_signature ToolCall.cache"),
+    **some("UserMessage.content SystemMessage.content ToolResultMessage.content Context.system", _NO_PLACE),
+    **some("AssistantMessage.content", ORDER),
+    **bookkeeping(API),
+    **some("ToolResultMessage.tool_call_id", "an empty id is read as none"),
+    **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
+    **some("ToolResultMessage.is_error", "only the text tells that it failed"),
+    **dropped("ToolResultMessage.cache"),
+    **dropped("SystemMessage.developer Context.system_role", "one role for system messages"),
+    **kept("CustomMessage.role CustomMessage.fields"),
+    **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
+    **dropped("ToolSpec.strict", "`strict_tools` is said of all tools together, in the request's extra"),
+    **dropped("ToolSpec.cache"),
+    **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
+    **kept("Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.seed"),
+    **kept("Options.stream Options.output_schema OutputSchema.schema"),
+    **dropped("OutputSchema.name OutputSchema.description OutputSchema.strict"),
+    **some("Options.reasoning Reasoning.effort Reasoning.enabled Reasoning.budget", "a switch, with or without budget"),
+    **dropped("Reasoning.summary"),
+    **some("Options.tool_choice ToolChoice.mode ToolChoice.names", "tools are required, forbidden, or not mentioned"),
+    **dropped("Options.parallel_tools Options.cache_retention Options.session_id Options.service_tier"),
+    **dropped("Options.metadata"),
+    **dropped(
+        "Options.extra Reasoning.extra ToolChoice.extra OutputSchema.extra",
+        "what only this wire can say of a request goes into the request's extra",
+    ),
+}
+
+RESPONSE_SUPPORT: SupportTable = {
+    **FIELD_SUPPORT,
+    **some("AssistantMessage.usage", "all input is counted together, with what of it came from the cache"),
+    **kept("AssistantMessage.stop_reason AssistantMessage.response_id"),
+    **some("AssistantMessage.stop_detail AssistantMessage.error_message", "said where the wire knows the word"),
+    **kept("Usage.input Usage.output Usage.cache_read Usage.reasoning"),
+    **some("Usage.cache_write Usage.total_tokens Usage.cost", "the wire does not count it"),
+}
+
+
+def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
+    """An error answer (`{"id": …, "message": …}`), or a failure inside a stream (status 0)."""
+    wire = given = lenient(body)
+    while isinstance(given, dict):  # proxies in front of it nest it in words of their own
+        given = next((given[key] for key in ("message", "error", "detail") if given.get(key)), None)
+    return provider_error(joined_text(given, wire), status=status, headers=headers, body=wire)
+
+
+def encode_error(error: InterlinguaError) -> tuple[int, Any]:
+    given = as_provider_error(error)
+    return status_of(given), {"message": worded(given)}

@@ -1,0 +1,244 @@
+"""Requests: the system prompt, tools, options, and conversations as their bodies."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...values.losses import SYSTEM, Encoded, Reporter, encoded
+from ...values.messages import TextBlock
+from ...values.request import (
+    Context,
+    Conversation,
+    ModelDescriptor,
+    Options,
+    OutputSchema,
+    Reasoning,
+    Request,
+    System,
+    ToolChoice,
+    ToolSpec,
+)
+from ..residual import (
+    Mint,
+    an_object,
+    api_of,
+    body_of,
+    decode_conversation,
+    each,
+    encode_conversation,
+    fields_of,
+    keeping,
+    model_of,
+    number,
+    optional,
+    own_path,
+    put_back,
+    reading,
+    residual,
+    residual_of,
+    restored,
+    say_tools,
+    strings,
+    whole,
+    with_residual,
+)
+from .content import decode_content, decode_messages, encode_content, encode_messages
+from .facts import API, FIELD_SUPPORT, PROMPT
+
+
+@reading(API)
+def decode_request(
+    body: Any,
+    *,
+    model: str | ModelDescriptor | None = None,
+    stream: bool | None = None,
+    mint: Mint | None = None,
+    quirks: Mapping[str, Any] | None = None,
+) -> Request:
+    """A chat request. `stream` is for a body that does not say; `mint` gives ids to calls without one."""
+    wire = an_object(body_of(body, API), API)
+    messages = wire.get("messages")
+    read = decode_messages(messages, mint, api_of(quirks, API)) if "messages" in wire else ()
+    prompt = messages[0] if isinstance(messages, list) and messages and is_prompt(messages[0]) else None
+    request = Request(
+        model=model_of(wire.get("model"), model, api_of(quirks, API)),
+        context=Context(
+            system=_decode_system(prompt["content"]) if prompt else None,
+            messages=read[1:] if prompt else read,
+            tools=_decode_tools(wire.get("tools")),
+        ),
+        options=_decode_options(wire, stream),
+    )
+    emitted, _ = encode_request(request, quirks=quirks)
+    # `messages` keep their own residuals, message by message.
+    given = {**wire, "messages": emitted["messages"]} if "messages" in wire else wire
+    request = keeping(request, API, given, emitted)
+    extra_fields = residual(prompt, _prompt(request.context.system, Reporter())) if prompt else None
+    return with_residual(request, API, **{PROMPT: extra_fields}) if extra_fields else request
+
+
+def is_prompt(wire: Any) -> bool:
+    """Whether a first message is the system prompt: a system message of text alone."""
+    if not isinstance(wire, dict) or wire.get("role") != "system":
+        return False
+    content = wire.get("content")
+    return isinstance(content, str) or (isinstance(content, list) and _decode_system(content) is not None)
+
+
+def _decode_system(wire: Any) -> System:
+    if isinstance(wire, str):
+        return wire
+    blocks = decode_content(wire)
+    return blocks if all(isinstance(block, TextBlock) for block in blocks or ()) else None  # type: ignore[return-value]
+
+
+def _prompt(system: System, report: Reporter) -> dict[str, Any]:
+    report.root = SYSTEM
+    wire = {"role": "system", **encode_content(system, report)}
+    report.root = ""
+    return wire
+
+
+def _decode_tools(wire: Any) -> tuple[ToolSpec, ...] | None:
+    return tuple(each(wire, "tools", API, _decode_tool)) if isinstance(wire, list) else None
+
+
+def _decode_tool(wire: Any) -> ToolSpec:
+    function = fields_of(an_object(wire, API).get("function"))
+    kind = wire.get("type", "function")
+    if kind != "function" or not isinstance(function.get("name"), str):
+        return ToolSpec(name=str(kind), dialect=API, value=wire)
+    tool = ToolSpec(
+        name=function["name"],
+        description=optional(function.get("description")),
+        input_schema=function.get("parameters"),
+    )
+    return keeping(tool, API, wire, _encode_tool(tool))
+
+
+def _decode_options(wire: dict[str, Any], stream: bool | None) -> Options:
+    return Options(
+        max_tokens=whole(wire.get("max_tokens")),
+        temperature=number(wire.get("temperature")),
+        top_p=number(wire.get("p")),
+        top_k=whole(wire.get("k")),
+        stop=strings(wire.get("stop_sequences")),
+        seed=whole(wire.get("seed")),
+        reasoning=_decode_reasoning(wire.get("thinking")),
+        tool_choice=_decode_choice(wire.get("tool_choice")),
+        output_schema=_decode_schema(wire.get("response_format")),
+        stream=wire["stream"] if isinstance(wire.get("stream"), bool) else stream,
+    )
+
+
+def _decode_reasoning(wire: Any) -> Reasoning | None:
+    # docs.cohere.com/docs/reasoning: {"type": "enabled" or "disabled", "token_budget": …}
+    match fields_of(wire).get("type"):
+        case "enabled":
+            budget = whole(wire.get("token_budget"))
+            return Reasoning(enabled=True if budget is None else None, budget=budget)
+        case "disabled":
+            return Reasoning(enabled=False)
+    return None
+
+
+def _decode_choice(wire: Any) -> ToolChoice | None:
+    # There is no word for `auto`: it is meant where nothing is said.
+    return ToolChoice(mode="required") if wire == "REQUIRED" else ToolChoice(mode="none") if wire == "NONE" else None
+
+
+def _decode_schema(wire: Any) -> OutputSchema | None:
+    given = fields_of(wire)
+    if given.get("type") != "json_object":
+        return None
+    return OutputSchema(schema=given.get("json_schema", given.get("schema")))  # `schema` is how examples spell it
+
+
+def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[str, Any] | None = None) -> Encoded:
+    """The body of a chat request."""
+    report = Reporter()
+    context, options = request.context, request.options
+    body: dict[str, Any] = {}
+    if request.model.id:
+        body["model"] = request.model.id
+    body["messages"] = encode_messages(context.messages, report)
+    if context.system is not None:
+        prompt = put_back(_prompt(context.system, report), residual_of(request.extra, API).get(PROMPT, {}))
+        body["messages"].insert(0, prompt)
+    elif body["messages"] and is_prompt(body["messages"][0]):
+        why = "a first system message is the system prompt"
+        report.at("$.messages[0]", "system message", why, "record")
+        report.at(SYSTEM, "system", why, "record")
+    if context.tools is not None:
+        body["tools"] = say_tools(context.tools, API, _encode_tool, report)
+    _encode_options(body, options, report)
+    emitted = restored(body, request.extra, API)
+    return encoded(API, emitted, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
+
+
+def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": spec.name}
+    if spec.description is not None:
+        function["description"] = spec.description
+    if spec.input_schema is not None:
+        function["parameters"] = spec.input_schema
+    return restored({"type": "function", "function": function}, spec.extra, API)
+
+
+def _encode_options(body: dict[str, Any], options: Options, report: Reporter) -> None:
+    given = {
+        "max_tokens": options.max_tokens,
+        "temperature": options.temperature,
+        "p": options.top_p,
+        "k": options.top_k,
+        "stop_sequences": None if options.stop is None else list(options.stop),
+        "seed": options.seed,
+        "stream": options.stream,
+    }
+    body |= {key: value for key, value in given.items() if value is not None}
+    if options.output_schema is not None:
+        schema = options.output_schema.schema
+        body["response_format"] = {"type": "json_object", **({} if schema is None else {"json_schema": schema})}
+    if options.reasoning is not None:
+        _encode_reasoning(body, options.reasoning, report)
+    if options.tool_choice is not None:
+        _encode_choice(body, options.tool_choice, report)
+
+
+def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Reporter) -> None:
+    if reasoning.enabled is False:
+        body["thinking"] = {"type": "disabled"}
+        if reasoning.effort is not None or reasoning.budget is not None:
+            report.at("$.options.reasoning", "reasoning", "thinking is off", "record")
+    elif reasoning.budget is not None:
+        body["thinking"] = {"type": "enabled", "token_budget": reasoning.budget}
+        if reasoning.enabled:
+            report.at("$.options.reasoning.enabled", "enabled", "implied by the budget", "record")
+        if reasoning.effort is not None:
+            report.at("$.options.reasoning.effort", "effort", "a budget is said, no effort")
+    elif reasoning.enabled or reasoning.effort is not None:
+        body["thinking"] = {"type": "enabled"}
+        if reasoning.effort is not None:
+            report.at("$.options.reasoning", "effort", "thinking is on or off, without a degree", "weakened")
+    else:
+        report.at("$.options.reasoning", "reasoning", "it says nothing about thinking", "record")
+
+
+def _encode_choice(body: dict[str, Any], choice: ToolChoice, report: Reporter) -> None:
+    if choice.mode == "auto":
+        report.at("$.options.toolChoice", "tool_choice", "the model chooses where nothing is said", "record")
+    else:
+        body["tool_choice"] = "REQUIRED" if choice.mode == "required" else "NONE"
+    if choice.names:
+        report.at("$.options.toolChoice.names", "tool_choice", "the choice is any tool or none", "weakened")
+
+
+def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
+    return own_path(quirks, model) or "/v2/chat"
+
+
+def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversation:
+    return decode_conversation(data, API, lambda body: decode_request(body, quirks=quirks), "messages")
+
+
+def encode(conversation: Conversation, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
+    return encode_conversation(conversation, API, lambda request: encode_request(request, quirks=quirks), "messages")

@@ -1,0 +1,559 @@
+"""Whole and streamed answers, both ways.
+
+A stream is put together as the wire's own message and read as the whole one would be, so both give equal messages.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values import jsontext
+from ...values.errors import ProviderError
+from ...values.events import (
+    BlockEnd,
+    Done,
+    Error,
+    Start,
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from ...values.folding import CUT_OFF
+from ...values.losses import QUIET, Encoded, Reporter, encoded
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    OpaqueBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    Usage,
+    blocks_of,
+)
+from ...values.request import Request
+from ..framing import SSE, Frame, Framing, framing_for, write_sse
+from ..provider_errors import failure_of, worded
+from ..residual import (
+    RESPONSE,
+    Ids,
+    Mint,
+    an_object,
+    api_of,
+    body_of,
+    count,
+    fields_of,
+    generated_id,
+    keeping,
+    named,
+    optional,
+    own_word,
+    put_back,
+    reading,
+    reason_for,
+    residual,
+    residual_of,
+    restored,
+    whole,
+    with_residual,
+)
+from ..streaming import Decoder, Encoder, OpenBlocks
+from .content import (
+    Parts,
+    cited,
+    decode_block,
+    decode_call,
+    decode_parts,
+    encode_assistant,
+    encode_call,
+    encode_citation,
+    encode_item,
+)
+from .facts import API, PLAN, RESPONSE_SUPPORT, STOP_REASONS, WIRE_STOP_REASONS, decode_error
+
+# --- whole answers ---------------------------------------------------------------------------------------------------
+
+
+@reading(API)
+def decode_response(
+    body: Any,
+    *,
+    model: str | None = None,
+    provider: str | None = None,
+    timestamp: int | None = None,
+    mint: Mint | None = None,
+    quirks: Mapping[str, Any] | None = None,
+) -> AssistantMessage:
+    """A whole answer; the wire does not name the model that gave it."""
+    wire = an_object(body_of(body, API), API)
+    if not isinstance(wire.get("message"), dict):
+        raise decode_error(0, wire)
+    base = AssistantMessage(content=(), api=api_of(quirks, API), provider=provider, model=model, timestamp=timestamp)
+    return _decode_answer(wire, decode_parts(wire["message"], Ids(mint)), base)
+
+
+def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
+    """The message whose wire is `wire` and whose content is read already."""
+    word = optional(wire.get("finish_reason"))
+    reason = reason_for(word, STOP_REASONS, content)
+    problem = optional(wire.get("error")) or f"the provider stopped: {word or 'no reason given'}"
+    message = replace(
+        base,
+        content=content,
+        response_id=optional(wire.get("id")) or None,
+        usage=_decode_usage(wire.get("usage")),
+        stop_reason=reason,
+        stop_detail=word,
+        error_message=problem if reason == "error" else None,
+    )
+    message = keeping(message, API, wire["message"], encode_assistant(message, QUIET))
+    extra_fields = residual(wire, {**_encode_answer(message), "message": wire["message"]})
+    return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
+
+
+def _decode_usage(wire: Any) -> Usage | None:
+    """`tokens` are what the model read and wrote; `billed_units`, which leave out the wire's own prompt, stand in."""
+    if not isinstance(wire, dict):
+        return None
+    tokens = fields_of(wire.get("tokens")) or fields_of(wire.get("billed_units"))
+    # Pictures are counted beside the text, what came from the cache within it.
+    given = count(tokens, "input_tokens") + count(tokens, "image_tokens")
+    read = min(count(wire, "cached_tokens"), given)
+    usage = Usage.of(
+        given - read,
+        count(tokens, "output_tokens"),
+        cache_read=read,
+        reasoning=whole(tokens.get("reasoning_tokens")),
+    )
+    return keeping(usage, API, wire, _encode_usage(usage))
+
+
+def _encode_usage(usage: Usage) -> dict[str, Any]:
+    tokens = {"input_tokens": usage.input + usage.cache_read + usage.cache_write, "output_tokens": usage.output}
+    if usage.reasoning is not None:
+        tokens["reasoning_tokens"] = usage.reasoning
+    return restored({"tokens": tokens, "cached_tokens": usage.cache_read}, usage.extra, API)
+
+
+def encode_response(
+    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
+) -> Encoded:
+    """The body of a whole answer."""
+    report = Reporter("$")
+    if not isinstance(message.content, tuple):
+        report.lost("content", "content is read as blocks", "record", field="content")
+    usage = message.usage
+    if usage is not None and (usage.cache_write or usage.cost or usage.total_tokens != _decode_total(usage)):
+        report.at("$.usage", "usage", "only input, cache reads and output are counted", "record")
+    body = _whole_answer(named(message, request), report)
+    return encoded(API, body, message, RESPONSE_SUPPORT, report.losses, spoken=api_of(quirks, API))
+
+
+def _decode_total(usage: Usage) -> int:
+    return usage.input + usage.cache_read + usage.cache_write + usage.output
+
+
+def _whole_answer(message: AssistantMessage, report: Reporter = QUIET) -> dict[str, Any]:
+    spoken = encode_assistant(replace(message, content=blocks_of(message.content)), report)
+    body = put_back(_encode_answer(message), residual_of(message.extra, API).get(RESPONSE, {}))
+    return {**body, "message": spoken}
+
+
+def _encode_answer(message: AssistantMessage) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "id": message.response_id or generated_id(message, ""),
+        "message": {},
+        "finish_reason": own_word(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or ""),
+    }
+    if message.usage is not None:
+        body["usage"] = _encode_usage(message.usage)
+    return body
+
+
+# --- streams: wire to ours -------------------------------------------------------------------------------------------
+
+
+def framing(content_type: str | None = None) -> Framing:
+    return framing_for(content_type, SSE)
+
+
+NO_ARGUMENTS = "{}"  # what a call without a delta has: a whole answer says it so
+_PLAN = ("plan", 0)  # the key of the block that is the plan
+_GROWING: dict[str, Block] = {"text": TextBlock(text=""), "thinking": ThinkingBlock(thinking="")}
+
+
+class StreamDecoder(Decoder):
+    """Frames of a streamed answer to events.
+
+    A text ends when something else begins, not with its `content-end`: its sources may come behind that.
+    """
+
+    API = API
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._ids = Ids(self._mint)
+        self._shell: dict[str, Any] = {}  # the wire's answer, without its message
+        self._message: dict[str, Any] = {}  # the wire's message, without what its parts say
+        self._open: dict[Any, Any] = {}  # the wire's open items, by kind and index
+        self._items = 0  # items of the content so far
+        self._citations: list[Any] = []
+        self._attached: set[int] = set()  # places of citations that a text has already
+
+    def _read(self, value: Any, frame: Frame) -> None:
+        kind = value.get("type")
+        if kind == "content-delta":
+            self._grow_content(("content", value["index"]), value["delta"]["message"]["content"])
+        elif kind is None:
+            self._untyped(value)
+        else:
+            handle = _HANDLERS.get(kind)
+            if handle is not None:  # `debug`, and what may come
+                handle(self, value)
+
+    def _unreadable(self, frame: Frame, error: Any) -> None:
+        if frame.data.strip() != b"[DONE]":
+            super()._unreadable(frame, error)
+
+    def _untyped(self, value: dict[str, Any]) -> None:
+        """An answer that came at once although a stream was asked for, or an error."""
+        if isinstance(value.get("message"), dict):
+            content = decode_parts(value["message"], self._ids)
+            for key, block in enumerate(content):
+                self._record.whole(key, block)
+            self._record.end(_decode_answer(value, content, self._given))
+        else:
+            self._failed(value)
+
+    def _failed(self, wire: Any) -> None:
+        error = self.failure = decode_error(0, wire)
+        self._fail(error.message, detail=error.code)
+
+    def _start(self, event: dict[str, Any]) -> None:
+        self._shell |= {key: value for key, value in event.items() if key not in ("type", "delta")}
+        self._record.note(response_id=optional(self._shell.get("id")) or None)
+        self._record.begin()
+        # The empty lists and texts of the first event are places for what comes.
+        message = fields_of(fields_of(event.get("delta")).get("message"))
+        self._message = {key: value for key, value in message.items() if key not in _PARTS}
+
+    def _plan_delta(self, event: dict[str, Any]) -> None:
+        if _PLAN not in self._open:
+            self._close_blocks()
+            self._open[_PLAN] = {}
+            self._record.open(_PLAN, ThinkingBlock(thinking="", extra={API: {PLAN: True}}))
+        self._record.delta(_PLAN, event["delta"]["message"]["tool_plan"])
+
+    def _open_content(self, event: dict[str, Any]) -> None:
+        self._close_blocks()
+        key, item = ("content", event["index"]), event["delta"]["message"]["content"]
+        self._items += 1
+        kind = item.get("type") if isinstance(item, dict) else None
+        self._open[key] = dict(item) if kind in _GROWING else item
+        self._record.open(key, _GROWING.get(str(kind), OpaqueBlock(dialect=API, value={"content": item})))
+        if kind in _GROWING:
+            self._record.delta(key, item.get(kind) or "")
+
+    def _grow_content(self, key: Any, delta: dict[str, Any]) -> None:
+        if key not in self._open:  # an upstream that skipped the start of the block
+            kind = "thinking" if "thinking" in delta else "text"
+            self._open_content({"index": key[1], "delta": {"message": {"content": {"type": kind, kind: ""}}}})
+        text = delta.get("text") or delta.get("thinking")
+        if text:
+            self._record.delta(key, text)
+
+    def _end_content(self, event: dict[str, Any]) -> None:
+        item, more = self._open.get(("content", event["index"])), fields_of(event.get("delta")).get("message")
+        if isinstance(item, dict):
+            item.update(fields_of(fields_of(more).get("content")))
+
+    def _cite(self, event: dict[str, Any]) -> None:
+        given = event["delta"]["message"]["citations"]
+        self._citations += given if isinstance(given, list) else [given]
+
+    def _open_call(self, event: dict[str, Any]) -> None:
+        self._close_blocks()
+        key, item = ("call", event["index"]), event["delta"]["message"]["tool_calls"]
+        function = fields_of(fields_of(item).get("function"))
+        call = decode_call({**fields_of(item), "function": {**function, "arguments": ""}}, self._ids)
+        begun = {name: value for name, value in function.items() if name != "arguments"}
+        opened = {**item, "function": begun} if isinstance(call, ToolCall) else item
+        self._open[key] = opened
+        self._record.open(key, replace(call, arguments_text=None) if isinstance(call, ToolCall) else call)
+        if isinstance(call, ToolCall):
+            self._record.delta(key, function.get("arguments") or "")
+
+    def _grow_call(self, event: dict[str, Any]) -> None:
+        key = ("call", event["index"])
+        if key in self._open:
+            self._record.delta(key, event["delta"]["message"]["tool_calls"]["function"]["arguments"])
+
+    def _end_call(self, event: dict[str, Any]) -> None:
+        key = ("call", event["index"])
+        more = fields_of(fields_of(fields_of(event.get("delta")).get("message")).get("tool_calls"))
+        item = self._open.get(key)
+        if isinstance(item, dict) and "function" in item:
+            function = {**fields_of(item["function"]), **fields_of(more.get("function"))}
+            item.update({**more, "function": function})
+        self._close(key)
+
+    def _close_blocks(self) -> None:
+        for key in list(self._open):
+            self._close(key)
+
+    def _close(self, key: Any) -> None:
+        if key not in self._open:
+            return
+        item = self._open.pop(key)
+        if key == _PLAN:
+            self._record.close(key)
+        elif key[0] == "content":
+            kind = item.get("type") if isinstance(item, dict) else None
+            if kind in _GROWING:
+                item[kind] = self._record.text(key)
+            self._record.close(key, self._sourced(decode_block(item)))
+        else:
+            self._record.close(key, self._called(key, item))
+
+    def _called(self, key: Any, item: Any) -> Block:
+        opened = self._record.block(key)
+        if not isinstance(opened, ToolCall):
+            return decode_call(item, self._ids)
+        text = self._record.text(key)
+        if text or "arguments" not in item["function"]:
+            item["function"]["arguments"] = text or NO_ARGUMENTS
+        return decode_call(item, Ids(lambda number: opened.id))  # an id that was generated when it began
+
+    def _sourced(self, block: Block) -> Block:
+        """A text that ends, with the sources that are its own."""
+        if not isinstance(block, TextBlock):
+            return block
+        for at, wire in enumerate(self._citations):
+            if at not in self._attached:
+                before: list[Block] = [OpaqueBlock(dialect=API, value=None)] * (self._items - 1)
+                (*_, found) = cited([*before, block], [wire], 0)
+                if found != block:
+                    block = found
+                    self._attached.add(at)
+        return block
+
+    def _complete(self) -> bool:
+        return False  # only `message-end` ends an answer
+
+    def _end(self, event: dict[str, Any]) -> None:
+        delta = {**fields_of(event.get("delta"))}
+        self._message |= fields_of(delta.pop("message", None))
+        self._shell |= {**{key: value for key, value in event.items() if key not in ("type", "delta")}, **delta}
+        if delta.get("finish_reason") == "ERROR" and isinstance(delta.get("error"), str):
+            self._failed({"message": delta["error"]})
+        else:
+            self._finish()
+
+    def _finish(self) -> None:
+        self._close_blocks()
+        blocks = tuple(self._record.content)
+        message = {"role": "assistant", **Parts(blocks).message()}
+        if self._citations:
+            message["citations"] = self._citations
+        wire = {**self._shell, "message": {**message, **self._message}}
+        self._record.end(_decode_answer(wire, blocks, self._given))
+
+
+_PARTS = ("content", "tool_plan", "tool_calls", "citations")
+_HANDLERS = {
+    "message-start": StreamDecoder._start,
+    "tool-plan-delta": StreamDecoder._plan_delta,
+    "content-start": StreamDecoder._open_content,
+    "content-end": StreamDecoder._end_content,
+    "citation-start": StreamDecoder._cite,
+    "tool-call-start": StreamDecoder._open_call,
+    "tool-call-delta": StreamDecoder._grow_call,
+    "tool-call-end": StreamDecoder._end_call,
+    "message-end": StreamDecoder._end,
+}
+
+
+# --- streams: ours to wire -------------------------------------------------------------------------------------------
+
+
+class StreamEncoder(Encoder):
+    """Events to the bytes of a streamed answer. Blocks that this wire cannot say leave no gap in its indices."""
+
+    encode_response = staticmethod(encode_response)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._items = 0
+        self._calls = 0
+        self._citations = 0
+        self._places: OpenBlocks[int] = OpenBlocks()  # our index of an open block -> the wire's; -1 for the plan
+        self._waiting: dict[int, ThinkingBlock] = {}  # thinking that has begun; its first words open it
+        self._started: dict[int, dict[str, Any]] = {}  # what was sent of calls
+        self._blocks: dict[int, Block] = {}  # that ended
+
+    def feed(self, event: StreamEvent) -> bytes:
+        if self._closed:
+            return b""
+        match event:
+            case TextDelta():
+                return _content("content-delta", self._places[event.content_index], {"text": event.delta})
+            case ThinkingDelta():
+                return self._thought(event.content_index, event.delta)
+            case ToolCallDelta():
+                place, function = self._places[event.content_index], {"arguments": event.delta}
+                self._started[event.content_index]["function"]["arguments"] = event.delta
+                return _call("tool-call-delta", place, {"function": function})
+        self._latest = event
+        match event:
+            case Start():
+                return self._start(event)
+            case TextStart():
+                return self._open(event.content_index, {"type": "text", "text": ""})
+            case ThinkingStart():
+                self._waiting[event.content_index] = event.block or ThinkingBlock(thinking="")
+                return b""
+            case ToolCallStart():
+                return self._open_call(event.content_index, event.block or ToolCall(id="", name="", arguments={}))
+            case TextEnd():
+                return self._end_text(event)
+            case ThinkingEnd():
+                return self._end_thought(event)
+            case ToolCallEnd():
+                return self._end_call(event.content_index, event.tool_call)
+            case BlockEnd():
+                return self._whole(event.content_index, event.block)
+            case Done():
+                return self._last(event.message)
+            case Error():
+                if own_word(event.error, STOP_REASONS) is not None and event.error.stop_detail is not None:
+                    return self._last(event.error)
+                return self.fail(failure_of(event.error))
+            case _:
+                return b""
+
+    def close(self) -> bytes:
+        """Nothing is owed after the terminal event; a stream without one is cut off, and says so."""
+        return self.fail(ProviderError(CUT_OFF))
+
+    def _start(self, event: Start) -> bytes:
+        answer = _encode_answer(self._named(event.partial))
+        message = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
+        return _event({"id": answer["id"], "type": "message-start", "delta": {"message": message}})
+
+    def _open(self, index: int, item: Any) -> bytes:
+        self._places[index] = self._items
+        self._items += 1
+        return _content("content-start", self._places[index], item)
+
+    def _thought(self, index: int, text: str) -> bytes:
+        opened, begun = b"", self._waiting.get(index)
+        if begun is not None:
+            if begun.redacted:
+                return b""
+            del self._waiting[index]
+            if index == 0 and residual_of(begun.extra, API).get(PLAN):
+                self._places[index] = -1
+            else:
+                opened = self._open(index, {"type": "thinking", "thinking": ""})
+        place = self._places[index]
+        if place < 0:
+            return _event({"type": "tool-plan-delta", "delta": {"message": {"tool_plan": text}}})
+        return opened + _content("content-delta", place, {"thinking": text})
+
+    def _end_thought(self, event: ThinkingEnd) -> bytes:
+        index = event.content_index
+        block = self._blocks[index] = event.block or ThinkingBlock(thinking=event.content)
+        opened = b""
+        if self._waiting.pop(index, None) is not None:  # no words came, or none that may be said
+            if block.redacted:
+                return b""
+            opened = self._open(index, {"type": "thinking", "thinking": ""})
+        place = self._places.end(index)
+        return b"" if place < 0 else opened + _end_content(place, block)
+
+    def _end_text(self, event: TextEnd) -> bytes:
+        block = event.block or TextBlock(text=event.content)
+        self._blocks[event.content_index] = block
+        place = self._places.end(event.content_index)
+        out = b""
+        for citation in block.citations:
+            wire = {"citations": encode_citation(citation, place, block.text)}
+            out += _event({"type": "citation-start", "index": self._citations, "delta": {"message": wire}})
+            out += _event({"type": "citation-end", "index": self._citations})
+            self._citations += 1
+        return out + _end_content(place, block)
+
+    def _open_call(self, index: int, call: ToolCall) -> bytes:
+        self._places[index] = self._calls
+        self._calls += 1
+        wire = encode_call(call, QUIET)
+        wire["function"] = {**wire["function"], "arguments": ""}
+        self._started[index] = wire
+        return _call("tool-call-start", self._places[index], wire)
+
+    def _end_call(self, index: int, call: ToolCall) -> bytes:
+        self._blocks[index] = call
+        place, sent, item = self._places.end(index), self._started.pop(index), encode_call(call, QUIET)
+        rest = {key: value for key, value in item.items() if key != "function" and sent.get(key) != value}
+        function = {key: value for key, value in item["function"].items() if key not in sent["function"]}
+        if not sent["function"]["arguments"] and item["function"]["arguments"] != NO_ARGUMENTS:
+            function["arguments"] = item["function"]["arguments"]
+        rest |= {"function": function} if function else {}
+        end: dict[str, Any] = {"type": "tool-call-end", "index": place}
+        return _event({**end, "delta": {"message": {"tool_calls": rest}}} if rest else end)
+
+    def _whole(self, index: int, block: Block) -> bytes:
+        """A block that comes at once."""
+        self._blocks[index] = block
+        parts = Parts((block,))
+        self._waiting.pop(index, None)
+        if index in self._places:  # it began as another kind
+            return _content("content-end", self._places.end(index), None)
+        if parts.calls:
+            self._calls += 1
+            return _call("tool-call-start", self._calls - 1, parts.calls[0]) + _event(
+                {"type": "tool-call-end", "index": self._calls - 1}
+            )
+        if not parts.content:
+            return b""
+        opened = self._open(index, parts.content[0])
+        return opened + _content("content-end", self._places.end(index), None)
+
+    def _last(self, message: AssistantMessage) -> bytes:
+        self._closed = True
+        answer = _whole_answer(self._named(message))
+        sent = {"role": "assistant", **Parts(tuple(self._blocks[at] for at in sorted(self._blocks))).message()}
+        rest = {key: value for key, value in answer.pop("message").items() if key not in sent or sent[key] != value}
+        delta = {key: value for key, value in answer.items() if key != "id"}
+        end = {"type": "message-end", "delta": {**delta, **({"message": rest} if rest else {})}}
+        return _event({"id": answer["id"], **end} if "id" in answer else end) + write_sse(b"[DONE]")
+
+    def _failure(self, error: ProviderError) -> bytes:
+        return _event({"type": "message-end", "delta": {"error": worded(error), "finish_reason": "ERROR"}})
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return write_sse(jsontext.write(value), value["type"])
+
+
+def _content(kind: str, place: int, item: Any) -> bytes:
+    more = {} if item is None else {"delta": {"message": {"content": item}}}
+    return _event({"type": kind, "index": place, **more})
+
+
+def _call(kind: str, place: int, item: Any) -> bytes:
+    return _event({"type": kind, "index": place, "delta": {"message": {"tool_calls": item}}})
+
+
+def _end_content(place: int, block: Block) -> bytes:
+    """The end of a text or a thought, with what it says beyond its words."""
+    item = encode_item(block, QUIET) or {}
+    rest = {key: value for key, value in item.items() if key not in ("type", "text", "thinking")}
+    return _content("content-end", place, rest or None)
