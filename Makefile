@@ -12,7 +12,7 @@ SLOW := laws fuzz sdk cli test_corpus.py test_docs.py test_typing.py testing con
 PROGRAMS := rg:ripgrep fdfind:fd-find bwrap:bubblewrap tmux:tmux chromium:chromium redis-server:redis-server
 
 .DEFAULT_GOAL := help
-.PHONY: help setup programs demo test check corpus attack fuzz crash bench interop web docs dist lock format clean
+.PHONY: help setup programs demo test check corpus attack fuzz crash bench interop web docs site dist lock format clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -129,6 +129,15 @@ lock: setup ## Resolve the lock file anew
 		pyproject.toml -o requirements.lock
 	printf 'hatchling\neditables\n' | $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --no-header \
 		--constraint requirements.lock pyproject.toml - -o requirements-core.lock
+
+site: setup interop/.envs/site/ready ## Build the documentation site into build/site; strict, and nothing is loaded from elsewhere
+	NO_MKDOCS_2_WARNING=1 interop/.envs/site/bin/mkdocs build --strict --quiet --clean
+	$(BIN)/python tests/check_site.py build/site
+
+interop/.envs/site/ready: docs/site.lock
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python interop/.envs/site
+	@$(BIN)/uv pip install --quiet --python interop/.envs/site/bin/python --require-hashes -r $<
+	@touch $@
 
 dist: .venv/core ## Build wheel and sdist into dist/, look into them, and try the wheel in a fresh environment
 	rm -rf dist

@@ -1,6 +1,6 @@
 """Writes the generated parts of docs/dialects.md (what becomes of every field, and what a crossing costs), of
 docs/formats.md (every file format and its rules), of docs/generations.md (what each generation of models is sent), of
-docs/gateway.md (what each pair of wires loses) and the module table of CONTRIBUTING.md.
+docs/gateway.md (what each pair of wires loses), the module table of CONTRIBUTING.md, and the plots.
 
 `make docs` writes them; a test fails when a page is older than the code.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from generations_table import table as generation_table
+from plots import drawings
 
 from interlingua.dialects import DIALECTS, FORMATS, WIRES, FileFormat, dialect
 from interlingua.values.losses import KEPT, Support
@@ -209,6 +210,10 @@ def main(arguments: list[Any]) -> None:
         if "--check" not in arguments:
             place.write_text(page, encoding="utf-8")
         outdated |= page != text
+    for place, drawing in drawings().items():
+        outdated |= not place.exists() or place.read_text(encoding="utf-8") != drawing
+        if "--check" not in arguments:
+            place.write_text(drawing, encoding="utf-8")
     sys.exit("--check" in arguments and outdated)
 
 

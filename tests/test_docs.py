@@ -80,3 +80,10 @@ def test_every_module_is_in_the_module_table() -> None:
     files = {path.relative_to(package).as_posix() for path in package.rglob("*.py")}
     named = set(re.findall(r"^\| `([\w./]+\.py)` \| .+ \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
     assert (set(), set()) == (files - named, named - files), "the module table is out of date: run `make docs`"
+
+
+def test_the_site_has_every_page() -> None:
+    """A page that is not in the navigation of mkdocs.yml would be found by nobody."""
+    navigation = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert pages == set(re.findall(r"[\w/-]+\.md", navigation))
