@@ -559,3 +559,35 @@ async def test_tools_may_be_changed_in_the_middle_of_a_run() -> None:
     agent = agent_of(calling(call("bring")), calling(call("later", n=1)), "done", tools=[tool_of("bring", bring)])
     await agent.prompt("go")
     assert [{"n": 1}] == seen
+
+
+async def test_hooks_have_any_number_of_listeners() -> None:
+    """They run in order, each with what the one before left; the first that blocks decides for all."""
+    seen: list[Any] = []
+
+    def more(given: BeforeCall) -> Verdict:
+        seen.append(given.arguments["n"])
+        return Verdict(arguments={"n": given.arguments["n"] + 1})
+
+    def none(given: BeforeCall) -> None:
+        seen.append("none")
+
+    def marked(given: AfterCall) -> ToolResult:
+        return said(f"{given.result.text}!")
+
+    async def run(id: str, params: dict[str, Any], signal: Any = None, on_update: Any = None) -> ToolResult:
+        return said(str(params["n"]))
+
+    count = tool_of("count", run, n=NUMBER)
+    agent = agent_of(calling(call("count", "a", n=1)), "done", tools=[count])
+    agent.before_tool_call = [more, none, more]
+    agent.after_tool_call = (marked, marked)
+    agent.transform_context = [lambda messages, signal: messages] * 2
+    await agent.prompt("go")
+    assert [1, "none", 2] == seen
+    assert ["3!!"] == texts(results(agent.messages))
+
+    agent = agent_of(calling(call("count", "a", n=1)), "done", tools=[count])
+    agent.before_tool_call = (lambda given: {"block": True, "reason": "first"}, more)
+    await agent.prompt("go")
+    assert ["first"] == texts(results(agent.messages)) and [1, "none", 2] == seen

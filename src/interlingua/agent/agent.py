@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, Generic, Literal, TypeAlias
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias
 
 from msgspec import Struct
 
@@ -59,12 +59,22 @@ Listener: TypeAlias = Callable[[AgentEvent], object]
 Prompt: TypeAlias = str | AgentMessage | Mapping[str, Any] | Sequence[AgentMessage | Mapping[str, Any]]
 Images: TypeAlias = ImageBlock | Source | Iterable[ImageBlock | Source]
 QueueMode: TypeAlias = Literal["one-at-a-time", "all"]
+P = ParamSpec("P")
+Hooks: TypeAlias = Callable[P, Any] | Sequence[Callable[P, Any]] | None
+"""One hook, any number of them, or none; they are called in order, each with what the one before it left."""
 
 
 _ASKING = ("fallbacks", "retry", "on_retry")  # the client's own, beside what a call can be told
 # What holds for every call that an agent makes, also for one that is no turn of its conversation. `extra` may say where
 # a router may send what it gets.
 _EVERY_CALL = (*_ASKING, *CallOptions.__struct_fields__, "session_id", "service_tier", "metadata", "extra")
+
+
+def hooks_of(given: Hooks[P]) -> tuple[Callable[P, Any], ...]:
+    """The hooks as a tuple."""
+    if given is None:
+        return ()
+    return (given,) if callable(given) else tuple(given)
 
 
 class AgentState(Struct):
@@ -100,9 +110,9 @@ class Agent(Generic[T]):
         context: ToolContext | Mapping[str, Any] | None = None,
         policy: Any = None,
         approve: Approve | None = None,
-        before_tool_call: Callable[[BeforeCall], Any] | None = None,
-        after_tool_call: Callable[[AfterCall], Any] | None = None,
-        transform_context: Callable[[Sequence[AgentMessage], Abort], Any] | None = None,
+        before_tool_call: "Hooks[[BeforeCall]]" = None,
+        after_tool_call: "Hooks[[AfterCall]]" = None,
+        transform_context: "Hooks[[Sequence[AgentMessage], Abort]]" = None,
         convert: Callable[[Sequence[AgentMessage]], Any] = for_models,
         get_api_key: Callable[[str], Any] | None = None,
         tool_execution: Literal["parallel", "sequential"] = "parallel",
@@ -330,13 +340,13 @@ class Agent(Generic[T]):
                 context=self.context,
                 policy=self.policy,
                 approve=self.approve,
-                before=self.before_tool_call,
-                after=self.after_tool_call,
+                before=hooks_of(self.before_tool_call),
+                after=hooks_of(self.after_tool_call),
             ),
             limits=self.limits,
             retry=self.retries if isinstance(self.retries, Retry) else Retry(attempts=self.retries + 1),
             on_steering=self.on_steering,
-            transform=self.transform_context,
+            transforms=hooks_of(self.transform_context),
             convert=self.convert,
             prepare=self._make_room_if_due if self.compaction is not None else None,
             make_room=self._make_room if self.compaction is not None else None,

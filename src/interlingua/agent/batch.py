@@ -71,8 +71,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     context: ToolContext | None = None
     policy: Any = None
     approve: Approve | None = None
-    before: Callable[[BeforeCall], Any] | None = None
-    after: Callable[[AfterCall], Any] | None = None
+    before: tuple[Callable[[BeforeCall], Any], ...] = ()
+    after: tuple[Callable[[AfterCall], Any], ...] = ()
 
 
 class Journal:
@@ -214,26 +214,31 @@ class Batch:
         return execute
 
     async def _before(self, call: ToolCall, arguments: dict[str, Any]) -> Verdict | None:
-        if self._rules.before is None:
-            return None
-        async with self._asking:
-            verdict = await _awaited(
-                self._rules.before(BeforeCall(message=self._message, call=call, arguments=arguments))
-            )
-        return None if verdict is None else struct_of(verdict, Verdict, "what the hook returned")
+        """What the hooks decide: each sees the arguments that the one before it left; the first that blocks decides."""
+        decided: Verdict | None = None
+        for hook in self._rules.before:
+            async with self._asking:
+                given = await _awaited(hook(BeforeCall(message=self._message, call=call, arguments=arguments)))
+            if given is None:
+                continue
+            verdict = struct_of(given, Verdict, "what the hook returned")
+            if verdict.block:
+                return verdict
+            if verdict.arguments is not None:
+                decided, arguments = verdict, verdict.arguments
+        return decided
 
     async def _after(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        if self._rules.after is None:
-            return result
-        seen = AfterCall(message=self._message, call=call, arguments=call.arguments, result=result)
-        try:
-            changed = await _awaited(self._rules.after(seen))
-            return result if changed is None else as_result(changed)
-        except BaseException as error:  # the tool has run: what came of it is not lost with the hook
-            if must_propagate(error):
-                raise
-            _log.error("the hook after %s failed; its result stays as it is", call.name, exc_info=error)
-            return result
+        for hook in self._rules.after:
+            seen = AfterCall(message=self._message, call=call, arguments=call.arguments, result=result)
+            try:
+                changed = await _awaited(hook(seen))
+                result = result if changed is None else as_result(changed)
+            except BaseException as error:  # the tool has run: what came of it is not lost with the hook
+                if must_propagate(error):
+                    raise
+                _log.error("the hook after %s failed; its result stays as it is", call.name, exc_info=error)
+        return result
 
     async def _one_question(self, request: Any) -> bool:
         assert self._rules.approve is not None

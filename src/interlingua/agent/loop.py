@@ -97,7 +97,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     retry: Retry = Retry()
     on_steering: Literal["finish", "skip"] = "finish"
-    transform: Callable[[Sequence[AgentMessage], Abort], Any] | None = None
+    transforms: tuple[Callable[[Sequence[AgentMessage], Abort], Any], ...] = ()
     convert: Callable[[Sequence[AgentMessage]], Any]
     prepare: Callable[[], Awaitable[object]] | None = None  # called before each answer, when all that it reads is kept
     make_room: Callable[[], Awaitable[bool]] | None = None  # shortens the history; whether that was possible
@@ -308,8 +308,8 @@ class Loop:
     async def _readable(self) -> Any:
         """The history as the model reads it: transformed, then without what is not for models."""
         messages: Any = self._history.messages
-        if self._setup.transform is not None:
-            messages = await _awaited(self._setup.transform(tuple(messages), self._signal))
+        for transform in self._setup.transforms:
+            messages = await _awaited(transform(tuple(messages), self._signal))
         return tuple(await _awaited(self._setup.convert(messages)))
 
     def _specs(self) -> tuple[ToolSpec, ...] | None:

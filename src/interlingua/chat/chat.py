@@ -18,7 +18,7 @@ from rich.text import Text
 from ..agent import Agent, BeforeCall, Compaction, Result
 from ..connect import models as catalogue
 from ..connect.client import default_client
-from ..plugins import load_plugins
+from ..plugins.hooks import Hooks
 from ..sessions import Session
 from ..tools.catalog import discover_core_tools
 from ..tools.fs import local_bridge
@@ -61,7 +61,9 @@ class _Log(logging.Handler):
 class Settings(Struct, frozen=True, kw_only=True):
     """Settings of a chat. `sandboxed` refuses commands outside the sandbox.
 
-    `usual_model` returns the default model if neither the user nor the session has one.
+    `usual_model` returns the default model if neither the user nor the session has one. `options` are for every call of
+    the model. `added` are tools beside those of the profile, and `hooks` the listeners, of what is installed;
+    `problems` is what could not be loaded of it.
     """
 
     root: Path
@@ -71,7 +73,22 @@ class Settings(Struct, frozen=True, kw_only=True):
     usual_model: Callable[[], str]
     profile: str = "coding"
     system: str | None = None
-    plugins: tuple[Path, ...] = ()
+    options: dict[str, Any] = {}
+    added: tuple[Tool, ...] = ()
+    hooks: Hooks = Hooks()
+    problems: tuple[str, ...] = ()
+
+
+def tool_context(settings: Settings) -> ToolContext:
+    """What the tools of a chat may use."""
+    root = str(settings.root)
+    return ToolContext(
+        root=root,
+        workspace_dir=root,
+        bridge=local_bridge(root),
+        complete=_complete,
+        sandboxed=settings.sandboxed,
+    )
 
 
 class Screen(Protocol):
@@ -135,13 +152,14 @@ class Chat:
         self.nobody_answers = False
         self.resumable: str | None = None  # the session id to resume, after closing
         self.failed = False  # whether the last run ended with an error
-        self._bridge = local_bridge(str(settings.root))
         self._work: asyncio.Task[None] | None = None
         self._asides: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Event()
         self._turn.set()
         self._pressed = float("-inf")
         self._log = _Log(self._report_logged)
+        self._context = tool_context(settings)
+        self._bridge = local_bridge(str(settings.root))
         self._tools = self._make_tools()
         self._open(session)
 
@@ -161,29 +179,19 @@ class Chat:
             before_tool_call=self._note_change,
             compaction=Compaction(),
             on_retry=self._report_retry,
+            **self.settings.options,
         )
         self.agent.subscribe(self._on_event)
+        self.settings.hooks.attach(self.agent)
 
     def _make_tools(self) -> list[Tool]:
-        root = str(self.settings.root)
-        self._context = ToolContext(
-            root=root,
-            workspace_dir=root,
-            bridge=self._bridge,
-            complete=_complete,
-            sandboxed=self.settings.sandboxed,
-        )
         if self.settings.profile == "none":
             return []
         warnings: list[str] = []
         registry = ToolRegistry(on_warning=warnings.append)
         discover_core_tools(registry, on_load_warning=warnings.append)
-        tools = registry.resolve_by_profile(self.settings.profile, self._context)
-        if self.settings.plugins:
-            warnings += map(str, load_plugins(self.settings.plugins, tools=registry).problems)
-            added = [meta.id for meta in registry.list() if meta.source == "plugin"]
-            tools += registry.resolve_all(self._context, include=added)
-        odd = tuple(Skipped(id="?", reason=text) for text in warnings)
+        tools = [*registry.resolve_by_profile(self.settings.profile, self._context), *self.settings.added]
+        odd = tuple(Skipped(id="?", reason=text) for text in (*warnings, *self.settings.problems))
         self.skipped_tools = (*registry.skipped, *odd)
         return tools
 
@@ -478,7 +486,7 @@ class Chat:
         )
         if self.model.startswith("debug/"):
             await self.screen.aside(Text("this is a debug model: it answers offline and knows nothing", "yellow"))
-        for problem in self.session.problems[:5]:
+        for problem in (*self.settings.problems, *self.session.problems[:5]):
             await self.screen.aside(error_text(str(problem)))
         await self.screen.aside(*opening.recalled([entry.message for entry in self.session.path(last=100)]))
 

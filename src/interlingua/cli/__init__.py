@@ -11,6 +11,7 @@ import click
 from ..chat.terminal import install_safe_streams, safe_streams
 from ..tools.sandbox import hide_process
 from ..values.errors import InterlinguaError
+from ..values.places import has_plugins
 
 COMMANDS = {
     "run": "Send a prompt to a model and stream the answer.",
@@ -38,6 +39,9 @@ COMMANDS = {
 # Commands that are not `command` in a module of their name.
 _MODULES = {name: ("formats", f"{name}_command") for name in ("check", "detect", "dialects", "completion")}
 
+# Commands that load plugins themselves, with their tools, or need none. All others get their dialects and connectors.
+_WITHOUT_PLUGINS = ("chat", "tools", "serve", "plugins", "auth", "demo", "completion", "doctor")
+
 
 class _Group(click.Group):
     """Imports a command's module when the command is used."""
@@ -64,8 +68,13 @@ class _Group(click.Group):
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="interlingua", prog_name="interlingua")
-def group() -> None:
+@click.pass_context
+def group(context: click.Context) -> None:
     """One conversation format for LLMs, and honest codecs between it and every other."""
+    if context.invoked_subcommand not in _WITHOUT_PLUGINS and has_plugins():
+        from .installed import load_plugins
+
+        load_plugins()
 
 
 def main(arguments: list[str] | None = None) -> Any:

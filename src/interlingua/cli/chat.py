@@ -1,26 +1,29 @@
 """`interlingua chat`: an agent in the terminal."""
 
 import asyncio
+import contextlib
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 from msgspec.structs import replace
 from rich.text import Text
 
 from ..chat import opening
-from ..chat.chat import Chat, Screen, Settings
+from ..chat.chat import Chat, Screen, Settings, tool_context
 from ..chat.commands import COMMANDS, model_names
 from ..chat.plain import PlainScreen
 from ..chat.terminal import behind
 from ..dialects import DIALECTS
+from ..plugins.installed import open_installed
 from ..sessions import Session
 from ..tools.policy import ALLOW, ASK, BUILD, EDIT, READ_ONLY
 from ..tools.registry import PROFILES
 from ..values.errors import FormatError
 from ..values.places import home
-from . import output
+from . import installed, output
 from .run import MODEL_VARIABLE, usual_model
 
 _POLICIES = {"yes": ALLOW, "ask": ASK, "read-only": READ_ONLY, "edit": EDIT, "build": BUILD}
@@ -47,9 +50,13 @@ _POLICIES = {"yes": ALLOW, "ask": ASK, "read-only": READ_ONLY, "edit": EDIT, "bu
 @click.option("--edit", "policy", flag_value="edit", help="Allow changes of files in the root; ask before commands.")
 @click.option("--build", "policy", flag_value="build", help="Allow changes of files, and commands in the sandbox only.")
 @click.option("-s", "--system", help="The system prompt.")
-@click.option(
-    "--plugins", multiple=True, type=click.Path(path_type=Path, exists=True), help="Load the plugins of this directory."
-)
+@click.option("--reasoning", metavar="LEVEL", help="Reasoning effort: off, low, medium, high, or a number of tokens.")
+@click.option("--temperature", type=float, help="The sampling temperature.")
+@click.option("--base-url", help="Another base URL of the provider.")
+@installed.HOME
+@installed.PLUGINS
+@installed.MCP
+@installed.BARE
 def command(
     prompt: str | None,
     model: str | None,
@@ -61,6 +68,9 @@ def command(
     policy: str,
     system: str | None,
     plugins: tuple[Path, ...],
+    servers: tuple[str, ...],
+    bare: bool,
+    **options: Any,
 ) -> None:
     """Chat with an agent that has tools; the session is saved and can be resumed.
 
@@ -77,19 +87,47 @@ def command(
         usual_model=usual_model,
         profile=profile,
         system=system,
-        plugins=plugins,
+        options=call_options(**options),
     )
     with opening.open_session(name, resume=resume, system=system) as session:
-        code, resumable = asyncio.run(_talk(settings, session, prompt))
+        code, resumable = asyncio.run(_talk(settings, session, prompt, None if bare else (plugins, servers or None)))
     if resumable is not None:
         output.console(err=True).print(Text(f"to go on: interlingua chat --session {resumable}", "dim"))
     sys.exit(code)
 
 
-async def _talk(settings: Settings, session: Session, prompt: str | None) -> tuple[int, str | None]:
-    screen = _screen(settings)
-    chat = Chat(screen, settings, session, COMMANDS)
-    return await screen.run(chat, prompt), chat.resumable
+async def _talk(
+    settings: Settings,
+    session: Session,
+    prompt: str | None,
+    wanted: tuple[tuple[Path, ...], tuple[str, ...] | None] | None,
+) -> tuple[int, str | None]:
+    """Runs the chat with what is installed: plugins of further directories, and all or some of the MCP servers."""
+    async with contextlib.AsyncExitStack() as stack:
+        if wanted is not None:
+            paths, servers = wanted
+            found = await stack.enter_async_context(open_installed(paths=paths, servers=servers))
+            settings = replace(
+                settings,
+                added=tuple(await found.resolve(tool_context(settings))),
+                hooks=found.hooks,
+                problems=tuple(found.problems),
+            )
+        screen = _screen(settings)
+        chat = Chat(screen, settings, session, COMMANDS)
+        about = {"sessionId": session.id}
+        await settings.hooks.emit("session_start", about)
+        try:
+            return await screen.run(chat, prompt), chat.resumable
+        finally:
+            await settings.hooks.emit("session_end", about)
+
+
+def call_options(*, reasoning: str | None, temperature: float | None, base_url: str | None) -> dict[str, Any]:
+    """What the command line says of every call; a number as reasoning is a budget of tokens."""
+    level = int(reasoning) if reasoning is not None and reasoning.isdecimal() else reasoning
+    given = {"reasoning": level, "temperature": temperature, "base_url": base_url}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _screen(settings: Settings) -> Screen:

@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..values.errors import InterlinguaError
+from ..values.places import has_plugins
 from ..values.places import home as default_home
 from . import output
 
@@ -175,9 +176,11 @@ async def _serve(made: "Callable[[], Service]", program: Sequence[str], drain: f
     if hasattr(signal, "SIGHUP"):
         with contextlib.suppress(NotImplementedError, ValueError):
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+    emit = await _load_plugins(service)
     async with until_signalled() as stop:
         try:
             await service.start()
+            await emit("gateway_start", {"url": service.gateway.url})
             if program:
                 return await _accompany(service, program)
             if not is_quiet:
@@ -188,7 +191,28 @@ async def _serve(made: "Callable[[], Service]", program: Sequence[str], drain: f
             await service.drain(drain)
         finally:
             await service.stop()
+            await emit("gateway_stop", {})
     return 0
+
+
+async def _load_plugins(service: "Service") -> "Callable[[str, dict[str, Any]], Coroutine[Any, Any, None]]":
+    """Loads the installed plugins: their connectors serve models, their wires serve clients; what runs their hooks.
+
+    The gateway runs no tools, so MCP servers are not opened: its clients have their own.
+    """
+
+    async def nothing(name: str, event: dict[str, Any]) -> None:
+        """Without plugins there are no hooks."""
+
+    if not has_plugins():
+        return nothing
+    from ..plugins.hooks import Hooks
+    from ..plugins.installed import load_installed
+
+    plugins = await load_installed(connectors=service.gateway.connectors)
+    for problem in plugins.problems:
+        click.echo(f"interlingua: {problem}", err=True)
+    return Hooks(plugins).emit
 
 
 def _print_pointers(service: "Service") -> None:

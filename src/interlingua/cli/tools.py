@@ -1,16 +1,18 @@
 """`interlingua tools`: lists, shows, runs and serves tools."""
 
 import asyncio
+import contextlib
 import sys
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from ..plugins import load_plugins
+from ..plugins.installed import open_installed
 from ..tools import calling, catalog
 from ..tools.fs import local_bridge
 from ..tools.policy import ALLOW, ASK, ApprovalRequest
@@ -19,7 +21,9 @@ from ..tools.tool import Tool, ToolContext, ToolMeta, ToolResult
 from ..tools.validation import form, shown
 from ..values.errors import InterlinguaError
 from ..values.messages import TextBlock
-from . import output, tools_serve
+from . import installed, output, tools_serve
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @click.group("tools")
@@ -30,38 +34,46 @@ def command() -> None:
 command.add_command(tools_serve.command)
 
 
-_PLUGINS = click.option(
-    "--plugins", multiple=True, type=click.Path(path_type=Path, exists=True), help="Load the plugins of this directory."
-)
+def _installed(command: _Command) -> _Command:
+    """The options that say what of the installed is used."""
+    return installed.PLUGINS(installed.MCP(installed.BARE(installed.HOME(command))))
 
 
 @command.command("list")
 @click.option("-p", "--profile", default="full", type=click.Choice(PROFILES), help="Only the tools of this profile.")
 @click.option("-i", "--include", multiple=True, metavar="ID", help="Only these: ids, or groups such as group:fs.")
 @click.option("-x", "--exclude", multiple=True, metavar="ID", help="Not these: ids, or groups.")
-@_PLUGINS
+@_installed
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def list_command(
-    profile: str, include: tuple[str, ...], exclude: tuple[str, ...], plugins: tuple[Path, ...], as_json: bool
+    profile: str, include: tuple[str, ...], exclude: tuple[str, ...], as_json: bool, **wanted: Any
 ) -> None:
     """List the tools, with the reason for those that are unavailable."""
-    registry = _registry(plugins)
-    metas = registry.select(profile, include=include or None, exclude=exclude)
-    report = registry.report(_context(Path.cwd()))
-    if as_json:
-        output.say_json([_meta_json(meta, report) for meta in metas])
-    else:
-        _show_list(registry, metas, report)
+
+    async def listed() -> None:
+        async with _registry(**wanted) as registry:
+            metas = registry.select(profile, include=include or None, exclude=exclude)
+            report = await registry.areport(_context(Path.cwd()))
+            if as_json:
+                output.say_json([_meta_json(meta, report) for meta in metas])
+            else:
+                _show_list(registry, metas, report)
+
+    asyncio.run(listed())
 
 
 @command.command("show")
 @click.argument("name")
-@_PLUGINS
+@_installed
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
-def show_command(name: str, plugins: tuple[Path, ...], as_json: bool) -> None:
+def show_command(name: str, as_json: bool, **wanted: Any) -> None:
     """Show a tool's description and parameters."""
-    registry = _registry(plugins)
-    tool = _tool(registry, name, _context(Path.cwd()))
+
+    async def found() -> Tool:
+        async with _registry(**wanted) as registry:
+            return await _tool(registry, name, _context(Path.cwd()))
+
+    tool = asyncio.run(found())
     if as_json:
         output.say_json(_tool_json(tool))
     else:
@@ -74,26 +86,28 @@ def show_command(name: str, plugins: tuple[Path, ...], as_json: bool) -> None:
 @click.option(
     "--root", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".", help="The root directory."
 )
-@_PLUGINS
+@_installed
 @click.option("--json", "as_json", is_flag=True, help="The whole result as JSON, for programs.")
 @click.option("-y", "--yes", is_flag=True, help="Allow the call; reading is always allowed.")
-def run_command(name: str, arguments: str, root: Path, plugins: tuple[Path, ...], as_json: bool, yes: bool) -> None:
+def run_command(name: str, arguments: str, root: Path, as_json: bool, yes: bool, **wanted: Any) -> None:
     """Run a tool with JSON arguments (`-` reads them from standard input); progress goes to stderr."""
     context = _context(root)
-    tool = _tool(_registry(plugins), name, context)
-    given = output.typed_in() if arguments == "-" else arguments
     interactive = sys.stdin.isatty() and arguments != "-"
-    result = asyncio.run(
-        calling.call_tool(
-            tool,
-            "cli",
-            given,
-            context=context,
-            policy=ALLOW if yes else ASK,
-            approve=_approve if interactive else None,
-            on_update=_Updates(),
-        )
-    )
+
+    async def called() -> ToolResult:
+        async with _registry(**wanted) as registry:
+            tool = await _tool(registry, name, context)
+            return await calling.call_tool(
+                tool,
+                "cli",
+                output.typed_in() if arguments == "-" else arguments,
+                context=context,
+                policy=ALLOW if yes else ASK,
+                approve=_approve if interactive else None,
+                on_update=_Updates(),
+            )
+
+    result = asyncio.run(called())
     _show_result(result, as_json)
     if _refused(result) and not interactive:
         click.echo("interlingua: approval needs a terminal; allow the call with --yes", err=True)
@@ -103,17 +117,18 @@ def run_command(name: str, arguments: str, root: Path, plugins: tuple[Path, ...]
 # --- registry -------------------------------------------------------------------------------------------------------
 
 
-def _registry(plugins: tuple[Path, ...]) -> ToolRegistry:
-    registry = ToolRegistry(on_warning=_warn)
-    catalog.discover_core_tools(registry, on_load_warning=_warn)
-    if plugins:
-        for problem in load_plugins(plugins, tools=registry).problems:
-            _warn(str(problem))
-    return registry
-
-
-def _warn(message: str) -> None:
-    click.echo(f"interlingua: {message}", err=True)
+@contextlib.asynccontextmanager
+async def _registry(
+    plugins: tuple[Path, ...], servers: tuple[str, ...], bare: bool
+) -> AsyncGenerator[ToolRegistry, None]:
+    """The core tools, and those of plugins and MCP servers."""
+    registry = ToolRegistry(on_warning=installed.warn)
+    catalog.discover_core_tools(registry, on_load_warning=installed.warn)
+    if bare:
+        yield registry
+        return
+    async with open_installed(tools=registry, paths=plugins, servers=servers or None, on_problem=installed.warn):
+        yield registry
 
 
 def _context(root: Path) -> ToolContext:
@@ -127,12 +142,12 @@ async def _complete(*args: Any, **kwargs: Any) -> Any:
     return await complete(*args, **kwargs)
 
 
-def _tool(registry: ToolRegistry, name: str, context: ToolContext) -> Tool:
-    tool = asyncio.run(registry.aresolve(name, context))
+async def _tool(registry: ToolRegistry, name: str, context: ToolContext) -> Tool:
+    tool = await registry.aresolve(name, context)
     if tool is not None:
         return tool
     if name in registry:
-        why = next((skipped.reason for skipped in registry.report(context).skipped if skipped.id == name), "")
+        why = next((skipped.reason for skipped in (await registry.areport(context)).skipped if skipped.id == name), "")
         raise InterlinguaError(f"tool {name!r} is unavailable: {why or 'its factory returned nothing'}")
     raise InterlinguaError(f"unknown tool {name!r}; available tools: {', '.join(meta.id for meta in registry)}")
 

@@ -1,19 +1,22 @@
 """`interlingua tools serve`: the tools as an MCP server."""
 
 import asyncio
+import contextlib
 import os
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
-from ..plugins import aload_plugins
+from ..plugins.installed import open_installed
 from ..tools.catalog import discover_core_tools
 from ..tools.fs import local_bridge
 from ..tools.policy import READ_ONLY, Policy, Rule
 from ..tools.registry import PROFILES, ToolRegistry
 from ..tools.tool import Tool, ToolContext
 from ..values.errors import InterlinguaError
+from . import installed
 
 TOKEN = "INTERLINGUA_MCP_TOKEN"
 
@@ -31,7 +34,10 @@ TOKEN = "INTERLINGUA_MCP_TOKEN"
 @click.option("-i", "--include", multiple=True, metavar="ID", help="Only these: ids, or groups such as group:fs.")
 @click.option("-x", "--exclude", multiple=True, metavar="ID", help="Not these: ids, or groups.")
 @click.option("--allow", multiple=True, metavar="TOOL", help="Allow a tool, or a group, that does more than read.")
-@click.option("--plugins", multiple=True, type=click.Path(path_type=Path), help="Load the plugins of this directory.")
+@installed.PLUGINS
+@installed.MCP
+@installed.BARE
+@installed.HOME
 def command(
     over_stdio: bool,
     address: str | None,
@@ -41,6 +47,8 @@ def command(
     exclude: tuple[str, ...],
     allow: tuple[str, ...],
     plugins: tuple[Path, ...],
+    servers: tuple[str, ...],
+    bare: bool,
 ) -> None:
     """Serve the tools over MCP. Read-only tools are allowed, others with --allow.
 
@@ -53,7 +61,8 @@ def command(
         default=READ_ONLY.default,
         root=str(root.resolve()),
     )
-    asyncio.run(_serve(_Choice(profile, include or None, exclude, plugins), policy, _context(root), address))
+    choice = _Choice(profile, include or None, exclude, plugins, servers, bare)
+    asyncio.run(_serve(choice, policy, _context(root), address))
 
 
 class _Choice(NamedTuple):
@@ -63,13 +72,20 @@ class _Choice(NamedTuple):
     include: tuple[str, ...] | None
     exclude: tuple[str, ...]
     plugins: tuple[Path, ...]
+    servers: tuple[str, ...]
+    bare: bool
 
-    async def tools(self, context: ToolContext) -> list[Tool]:
+    @contextlib.asynccontextmanager
+    async def tools(self, context: ToolContext) -> AsyncGenerator[list[Tool], None]:
         registry = ToolRegistry(on_warning=_log)
         discover_core_tools(registry, on_load_warning=_log)
-        for problem in (await aload_plugins(self.plugins, tools=registry)).problems:
-            _log(str(problem))
-        return await registry.aresolve_all(context, profile=self.profile, include=self.include, exclude=self.exclude)
+        async with contextlib.AsyncExitStack() as stack:
+            if not self.bare:
+                servers = self.servers or None
+                await stack.enter_async_context(
+                    open_installed(tools=registry, paths=self.plugins, servers=servers, on_problem=_log)
+                )
+            yield await registry.aresolve_all(context, profile=self.profile, include=self.include, exclude=self.exclude)
 
 
 def _context(root: Path) -> ToolContext:
@@ -92,15 +108,16 @@ def _log(message: str) -> None:
 async def _serve(choice: _Choice, policy: Policy, context: ToolContext, address: str | None) -> None:
     from ..mcp import make_server, serve_http, serve_stdio
 
-    chosen = await choice.tools(context)
-    tools = [tool for tool in chosen if policy.decide(tool.name, {}).action == "allow"]
-    _report(tools, [tool.name for tool in chosen if tool not in tools])
-    server: Any = make_server(tools, policy=policy, context=context)
-    if address is None:
-        await serve_stdio(server)
-        return
-    host, port = _parted(address)
-    await serve_http(server, host, port, token=os.environ.get(TOKEN) or None, on_ready=lambda url: _log(f"at {url}"))
+    async with choice.tools(context) as chosen:
+        tools = [tool for tool in chosen if policy.decide(tool.name, {}).action == "allow"]
+        _report(tools, [tool.name for tool in chosen if tool not in tools])
+        server: Any = make_server(tools, policy=policy, context=context)
+        if address is None:
+            await serve_stdio(server)
+            return
+        host, port = _parted(address)
+        token = os.environ.get(TOKEN) or None
+        await serve_http(server, host, port, token=token, on_ready=lambda url: _log(f"at {url}"))
 
 
 def _parted(address: str) -> tuple[str, int]:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from ..connect.auth.credentials import scrub
 from ..connect.client import Client
 from ..connect.connector import LARGEST_ANSWER, scrubbed
+from ..connect.registry import ConnectorRegistry
 from ..connect.retry import Breaker, Retry, asks_to_wait, elsewhere
 from ..connect.transport import HttpTransport, Transport, whole
 from ..dialects.provider_errors import as_provider_error
@@ -87,6 +88,11 @@ class Gateway:
         self._address = ""
         self.recall = Recall(settings.recall_bytes)
         self.open_exchanges = 0
+
+    @property
+    def connectors(self) -> ConnectorRegistry:
+        """The connectors of its client; those of plugins are registered here before it is started."""
+        return self._client.connectors
 
     # --- life
 

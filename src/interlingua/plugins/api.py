@@ -28,7 +28,7 @@ RECORDED = (
     "register_command",
     "on",
 )
-"""Registrations that have a meaning in OpenClaw and none here: accepted, and kept for whoever wants them."""
+"""Registrations that are recorded: hooks run (see `hooks`), the others have a meaning in OpenClaw and none here."""
 
 
 class Logger(Protocol):

@@ -20,6 +20,7 @@ from ..tools.registry import ToolRegistry
 from ..tools.tool import Tool
 from ..values.errors import FormatError
 from ..values.interop import describe, must_propagate, struct_of, with_arguments
+from ..values.places import PLUGIN_GROUP
 from .adding import Additions
 from .api import Log, Logger, PluginApi, PluginDefinition, PluginFactory, Registration
 from .manifest import Manifest, check_id, find_entry, folders, manifest_path, read_manifest
@@ -38,7 +39,7 @@ from .running import (
     settings_of,
 )
 
-GROUP = "interlingua.plugins"
+GROUP = PLUGIN_GROUP
 TIMEOUT = 30.0  # seconds for a plugin's import, for its register, for its unregister
 
 SearchPath: TypeAlias = str | os.PathLike[str]
@@ -211,7 +212,7 @@ async def aload_plugins(
         waiting = next(steps)
         while True:
             try:
-                value = await _awaited_in_time(waiting, timeout)
+                value = await awaited_in_time(waiting, timeout)
             except Failed as failed:
                 waiting = steps.throw(failed)
             except BaseException:  # the caller was cancelled
@@ -224,9 +225,10 @@ async def aload_plugins(
         return loader.plugins
 
 
-async def _awaited_in_time(waiting: Work | Awaitable[Any], timeout: float) -> Any:
-    work = waiting if isinstance(waiting, Work) else Work("register", lambda: None)
-    running = asyncio.wrap_future(work.start()) if waiting is work else asyncio.ensure_future(_outcome(waiting))
+async def awaited_in_time(waiting: Work | Awaitable[Any], timeout: float, stage: Stage = "register") -> Any:
+    """What came of work in a thread, or of an awaitable of this `stage`."""
+    work = waiting if isinstance(waiting, Work) else Work(stage, lambda: None)
+    running = asyncio.wrap_future(work.start()) if waiting is work else asyncio.ensure_future(_outcome(waiting, stage))
     try:
         done, _ = await asyncio.wait({running}, timeout=timeout)
     finally:
@@ -236,14 +238,14 @@ async def _awaited_in_time(waiting: Work | Awaitable[Any], timeout: float) -> An
     return running.result()
 
 
-async def _outcome(waiting: Any) -> Any:
-    """What an asynchronous `register` gives; in a task of its own, so its cancellation is not the loader's."""
+async def _outcome(waiting: Any, stage: Stage) -> Any:
+    """What asynchronous code of a plugin gives; in a task of its own, so its cancellation is not the loader's."""
     try:
         return await waiting
     except BaseException as error:
         if must_propagate(error):
             raise
-        raise Failed("register", describe(error)) from error
+        raise Failed(stage, describe(error)) from error
 
 
 class _Found(Struct, frozen=True, kw_only=True):

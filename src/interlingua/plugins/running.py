@@ -22,7 +22,7 @@ from ..values.errors import FormatError
 from ..values.interop import attribute, attributes, describe, with_arguments
 from .api import PluginApi, PluginDefinition
 
-Stage: TypeAlias = Literal["discover", "manifest", "config", "entry", "import", "register", "add", "unload"]
+Stage: TypeAlias = Literal["discover", "manifest", "config", "entry", "import", "register", "add", "hook", "unload"]
 
 
 class Work(NamedTuple):

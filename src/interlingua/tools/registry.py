@@ -224,6 +224,11 @@ class ToolRegistry:
         selection = _Selection()
         return _driven(self._steps(self._selected(selection), context, None, selection))
 
+    async def areport(self, context: _Context = None) -> Resolution:
+        """`report` that also awaits asynchronous factories."""
+        selection = _Selection()
+        return await _adriven(self._steps(self._selected(selection), context, None, selection))
+
     @property
     def skipped(self) -> tuple[Skipped, ...]:
         """The tools that the last `resolve_all`, `aresolve_all` or `resolve_by_profile` skipped, with reasons."""

@@ -1,0 +1,182 @@
+"""What the user has installed, opened for every program in the same way.
+
+Plugins are installed packages, folders in `<home>/plugins`, and directories that are named; MCP servers are those of
+`<home>/mcp.toml`. Whatever is broken, blocked or missing is a problem that is reported, and costs nothing but itself.
+`<home>/plugins.toml` switches plugins off and configures them:
+
+    disabled = ["tides"]
+    timeout = 60          # seconds that a plugin has to be imported, and to be registered
+
+    [config.weather]
+    unit = "F"
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from ..connect.registry import ConnectorRegistry
+from ..connect.tables import convert, read_tables
+from ..tools.registry import ToolRegistry
+from ..tools.tool import Tool, ToolContext, ToolMeta
+from ..values.errors import FormatError, InterlinguaError
+from ..values.places import has_package_plugins, home
+from .hooks import Hooks
+from .loading import PluginProblem, Plugins, SearchPath, aload_plugins
+
+FOLDER = "plugins"
+FILE = "plugins.toml"
+SERVER_SECONDS = 20.0  # for a server to start and to list its tools
+
+
+class PluginSettings(Struct, frozen=True, kw_only=True):
+    """The user's `plugins.toml`."""
+
+    disabled: tuple[str, ...] = ()
+    timeout: Annotated[float, Meta(gt=0)] = 10.0
+    config: dict[str, dict[str, Any]] = {}
+
+
+class Installed:
+    """The plugins, their hooks, and the tools of MCP servers; `problems` is what could not be opened, and why."""
+
+    def __init__(self, plugins: Plugins, tools: ToolRegistry) -> None:
+        self.plugins = plugins
+        self.tools = tools
+        self.hooks = Hooks(plugins)
+        self.servers: dict[str, list[Tool]] = {}
+        self.problems: list[str] = [str(problem) for problem in plugins.problems]
+
+    async def resolve(self, context: ToolContext | None = None) -> list[Tool]:
+        """The tools that came with plugins and servers, as far as the context allows them."""
+        added = [meta.id for meta in self.tools if meta.source == "plugin"]
+        return await self.tools.aresolve_all(context, include=added) if added else []
+
+
+class _Silent:
+    """A logger that says nothing: what matters is among the problems."""
+
+    def debug(self, message: object) -> None: ...
+
+    info = warning = error = debug
+
+
+async def load_installed(
+    *,
+    tools: ToolRegistry | None = None,
+    connectors: ConnectorRegistry | None = None,
+    paths: Iterable[SearchPath] = (),
+) -> Plugins:
+    """Loads the plugins: of packages, of the home folder, and of further `paths`; connectors go to the default client.
+
+    A plugin of `paths` comes before an installed one of the same id.
+    """
+    settings, problem = PluginSettings(), None
+    try:
+        settings = read_tables(home() / FILE, lambda given: convert(given, PluginSettings, "")) or settings
+    except FormatError as error:
+        place = str(home() / FILE)
+        text = error.message.removeprefix(f"{place}: ")
+        problem = PluginProblem(path=place, plugin_id=None, stage="config", message=text)
+    if connectors is None:
+        from ..connect.client import default_client
+
+        connectors = default_client().connectors
+    plugins = await aload_plugins(
+        [*paths, home() / FOLDER],
+        disabled_plugins=settings.disabled,
+        config=settings.config,
+        tools=tools,
+        connectors=connectors,
+        entry_points=has_package_plugins(),
+        timeout=settings.timeout,
+        logger=_Silent(),
+    )
+    if problem is not None:
+        plugins.problems.insert(0, problem)
+    return plugins
+
+
+@contextlib.asynccontextmanager
+async def open_installed(
+    *,
+    tools: ToolRegistry | None = None,
+    connectors: ConnectorRegistry | None = None,
+    paths: Iterable[SearchPath] = (),
+    servers: Sequence[str] | None = None,
+    on_problem: Callable[[str], object] | None = None,
+) -> AsyncGenerator[Installed, None]:
+    """Everything that is installed, within the context: tools in `tools`, connectors in the default client.
+
+    `servers` are the MCP servers to use: all that are enabled in `mcp.toml` for None, or names in it, URLs, commands.
+    Only an unknown name raises. Tools of a server have its name before them, and are in the section `mcp:NAME`.
+    """
+    tools = ToolRegistry() if tools is None else tools
+    wanted = _servers(servers)
+    installed = Installed(await load_installed(tools=tools, connectors=connectors, paths=paths), tools)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(installed.plugins.unload)
+        if wanted is not None:
+            installed.problems += wanted.problems
+            opened = await asyncio.gather(*(_opened(stack, one) for one in wanted.servers))
+            for one, found in zip(wanted.servers, opened, strict=True):
+                if isinstance(found, str):
+                    installed.problems.append(found)
+                else:
+                    installed.servers[one.name] = found
+                    installed.problems += _register(stack, tools, one.name, found)
+        if on_problem is not None:
+            for problem in installed.problems:
+                on_problem(problem)
+        yield installed
+
+
+def _servers(names: Sequence[str] | None) -> Any:
+    """The servers to open; None if there are none, so that nothing of MCP is imported."""
+    if (names is None and not (home() / "mcp.toml").exists()) or (names is not None and not names):
+        return None
+    from ..mcp.settings import chosen_servers, read_servers
+
+    return chosen_servers(names, read_servers())
+
+
+async def _opened(stack: contextlib.AsyncExitStack, one: Any) -> list[Tool] | str:
+    """The tools of a server, open until the stack is closed; or why there are none."""
+    try:
+        from ..mcp import mcp_tools
+
+        context = mcp_tools(one.server, **one.options)
+        tools = await asyncio.wait_for(context.__aenter__(), SERVER_SECONDS)
+    except TimeoutError:
+        return f"the MCP server {one.name} did not start within {SERVER_SECONDS:g} s; it is left out"
+    except (InterlinguaError, OSError) as error:
+        return f"the MCP server {one.name} is left out: {error}"
+    stack.push_async_exit(context)
+    return tools
+
+
+def _register(stack: contextlib.AsyncExitStack, registry: ToolRegistry, name: str, tools: list[Tool]) -> list[str]:
+    """Puts a server's tools into the registry until the stack is closed; returns what was refused."""
+    section = f"mcp:{name}"
+    registry.register_section({"id": section, "label": f"MCP server {name}"})
+    problems = []
+    for tool in tools:
+        if registry.find(tool.name) is not None:
+            problems.append(f"the MCP server {name}: there is a tool {tool.name} already; give the server a prefix")
+            continue
+        label, id = tool.label or tool.name, tool.name
+        meta = ToolMeta(
+            id=id,
+            label=label,
+            description=tool.description,
+            section_id=section,
+            profiles=("full",),
+            source="plugin",
+            plugin_id=section,
+        )
+        registry.register(tool, meta)
+        stack.callback(registry.unregister, id)
+    return problems
