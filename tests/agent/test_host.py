@@ -368,7 +368,7 @@ async def test_a_sub_agent_is_done_when_those_below_it_are(make: Any) -> None:
     [
         ({"text": "  "}, "blank"),
         ({"text": "a", "mode": "session", "cleanup": "delete"}, "stays"),
-        ({"text": "a", "model": "nowhere/model"}, "no provider is known"),
+        ({"text": "a", "model": "nowhere/model"}, "unknown provider"),
         ({"text": "a", "sandbox": "require"}, "no sandbox"),
         ({"text": "a", "agent_id": "research"}, "may not be used"),
         ({"text": "a", "cwd": "/etc"}, "no local files"),
@@ -751,7 +751,7 @@ async def test_the_model_of_a_session_can_be_switched_and_switched_back(make: An
     assert "debug" == script.last.model.provider
     with pytest.raises(Forbidden, match="allowed are other/script"):
         again.set_model("main", "debug/third")
-    with pytest.raises(ToolInputError, match="no provider"):
+    with pytest.raises(ToolInputError, match="unknown provider"):
         make().set_model("main", "nowhere/x")
 
 

@@ -130,7 +130,7 @@ async def test_another_model_takes_over_and_what_it_will_not_read_is_said(tmp_pa
         assert "the model is now debug/parrot-1" in shown
         assert "again" in await talk.say("again")
         id = talk.chat.session.id
-        assert "did you mean debug" in await talk.say("/model debgu/x")
+        assert "did you mean 'debug'" in await talk.say("/model debgu/x")
     async with talking(tmp_path, session=id[:12]) as talk:
         assert "debug/parrot-1" == talk.chat.model
         assert "the model is debug/parrot-1" in await talk.say("/model")

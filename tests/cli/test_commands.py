@@ -176,3 +176,31 @@ def test_stats_prefer_the_total_that_a_file_states(tmp_path: Path) -> None:
     path.write_text("\n".join(map(json.dumps, lines)))
     tokens = json.loads(run("stats", path, "--json").out)["tokens"]
     assert (40, 60, 9) == (tokens["input"], tokens["cache_read"], tokens["output"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("modls",), "models"),
+        (("sessions", "lst"), "list"),
+        (("serve", "keys", "lst"), "list"),
+        (("convert", "-t", "opnai"), "openai"),
+        (("show", "-f", "antropic"), "anthropic"),
+        (("dialects", "transcrip"), "transcript"),
+        (("run", "hi", "-m", "claude-sonet"), "claude-sonnet"),
+        (("run", "hi", "-m", "antropic/claude"), "anthropic"),
+        (("run", "hi", "-m", "debug/parot-1"), "parrot-1"),
+    ],
+    ids=lambda value: "-" if isinstance(value, tuple) else value,
+)
+def test_a_misspelt_name_suggests_the_one_that_was_meant(arguments: tuple[str, ...], meant: str) -> None:
+    """Commands, formats, models and providers: one line, and an exit code."""
+    done = run(*arguments, given=b"")
+    assert done.code != 0
+    assert f"did you mean {meant!r}"[:-1] in done.err.splitlines()[-1]
+
+
+def test_unknown_names_are_told_apart_from_all_others() -> None:
+    """Where nothing is near, what there is."""
+    assert "`interlingua --help` lists the commands" in run("xyzzy").err
+    assert "valid formats: " in run("convert", "-t", "qqqqq", given=b"").err

@@ -370,3 +370,24 @@ def test_losses_are_counted_in_one_line_unless_they_are_listed(tmp_path: Path) -
     assert "$.messages[1].content[0]" in run("convert", lossy, "-t", "openai-completions", "--report").err
     many = run("convert", lossy, whole, "-t", "openai-completions", "-o", tmp_path / "out")
     assert many.err.startswith("2 files → openai-completions: 1 dropped in 1 of 2 conversations; --report lists")
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [("openai", "openai-completions"), ("anthropic", "anthropic-messages"), ("bedrock", "bedrock-converse-stream")],
+)
+def test_a_format_may_be_named_by_its_provider(alias: str, name: str) -> None:
+    """The same bytes as with the full name; as the source, too."""
+    done = run("convert", "-t", alias, given=LINE.encode())
+    assert (0, run("convert", "-t", name, given=LINE.encode()).out) == (done.code, done.out)
+    assert done.out == run("convert", "-f", alias, "-t", alias, given=done.out.encode()).out
+
+
+@pytest.mark.parametrize(
+    ("target", "model", "id"), [("openai", "gpt-4o-mini", "gpt-4o-mini"), ("anthropic", "anthropic/x", "x")]
+)
+def test_the_model_of_a_request_can_be_given(target: str, model: str, id: str) -> None:
+    """With `--model`, in the request and not only in the report; a misspelt one writes nothing."""
+    assert run("convert", "-t", target, "--model", model, given=LINE.encode()).json["model"] == id
+    failed = run("convert", "-t", target, "--model", "claude-sonet", given=LINE.encode())
+    assert (1, "") == (failed.code, failed.out) and "did you mean" in failed.err

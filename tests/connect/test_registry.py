@@ -214,7 +214,7 @@ def test_a_model_by_name_needs_a_provider_unless_one_alone_has_it() -> None:
     """`provider/id`; a bare id that one connector lists; otherwise an error that names the candidates."""
     client = Client(connectors=ConnectorRegistry([connector("x", "p"), connector("y", "q")]))
     assert ("q", "m") == (client.find("q/m")[0].provider, client.find("q/m")[1].id)
-    with pytest.raises(il.InterlinguaError, match="several providers serve 'm': say which, as in p/m or q/m"):
+    with pytest.raises(il.InterlinguaError, match="several providers serve 'm'; write which one, as in p/m or q/m"):
         client.find("m")
     client.connectors.unregister("x")
     assert "q" == client.find("m")[0].provider
@@ -222,7 +222,13 @@ def test_a_model_by_name_needs_a_provider_unless_one_alone_has_it() -> None:
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("antropic/m", "did you mean anthropic"), ("nobody/m", "there are: "), ("m-that-is-not", "write provider/model")],
+    [
+        ("antropic/m", "did you mean 'anthropic'"),
+        ("nobody/m", "valid providers: "),
+        ("xyzzy", "write provider/model"),
+        ("claude-sonet", "did you mean 'claude-sonnet-"),
+        ("debug/parot-1", "did you mean 'parrot-1'"),
+    ],
 )
 def test_a_model_that_cannot_be_found_is_explained(name: str, says: str) -> None:
     """What was asked, and what to write instead."""

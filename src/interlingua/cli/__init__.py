@@ -12,6 +12,7 @@ from ..chat.terminal import install_safe_streams, safe_streams
 from ..tools.sandbox import hide_process
 from ..values.errors import InterlinguaError
 from ..values.places import has_plugins
+from ..values.spelling import unknown
 
 COMMANDS = {
     "run": "Send a prompt to a model and stream the answer.",
@@ -60,6 +61,13 @@ class _Group(click.Group):
         module, attribute = _MODULES.get(name, (name, "command"))
         command: click.Command = getattr(importlib.import_module(f".{module}", __name__), attribute)
         return command
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if arguments and arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
+            context.fail(unknown("command", arguments[0], COMMANDS, listed="`interlingua --help` lists the commands"))
+        return super().resolve_command(context, arguments)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -26,7 +26,7 @@ _LIVE_TIMEOUT = 15.0
 _OWN_LISTS = {"openrouter": "/key"}  # OpenRouter's model list needs no key
 
 
-@click.group("auth")
+@click.group("auth", cls=output.Group)
 def command() -> None:
     """List, store, remove and check keys and logins. No key is ever shown."""
 

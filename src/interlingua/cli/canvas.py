@@ -27,7 +27,7 @@ HOME = click.option("--home", type=click.Path(path_type=Path, file_okay=False), 
 STORE = click.option("--store", help="sqlite:FILE or postgresql://… in place of files.")
 
 
-class _Canvas(click.Group):
+class _Canvas(output.Group):
     """Runs `open`, unless the first argument is a command."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:

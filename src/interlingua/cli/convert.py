@@ -6,37 +6,59 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
+from msgspec.structs import replace
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .. import conversion
 from ..conversion import local_files, sources
 from ..conversion.sources import Document, Problem, Source
-from ..dialects import DIALECTS
+from ..dialects import DIALECTS, FORMATS
+from ..dialects.registry import aliases, canonical
 from ..values.errors import InterlinguaError
 from ..values.losses import Encoded, Lines
+from ..values.request import ModelDescriptor
+from ..values.spelling import unknown
 from . import bulk, output
 
 
-class Registered(click.Choice[str]):
-    """The registered dialect names at run time, including those of plugins."""
+class Registered(click.ParamType[str]):
+    """The name of a dialect, those of plugins included, or an alias (`openai`, `anthropic`, `gemini`) of one.
 
-    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
+    `writable`: only formats that can be written from any conversation are offered; another writes what it has read.
+    """
+
+    name = "format"
+
+    def __init__(self, names: Callable[[], Iterable[str]], *, writable: bool = False) -> None:
         self._names = names
-        super().__init__(())
+        self._writable = writable
 
-    @property
-    def choices(self) -> tuple[str, ...]:
-        return tuple(sorted(self._names()))
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        name = canonical(str(value))
+        names = set(self._names())
+        if name not in names:
+            known = {*self.offered(), *(alias for alias, real in aliases().items() if real in names)}
+            self.fail(unknown("format", str(value), known), param, ctx)
+        return name
 
-    @choices.setter
-    def choices(self, value: object) -> None:
-        """`click.Choice` sets what it was given."""
+    def offered(self) -> list[str]:
+        return sorted(name for name in self._names() if not self._writable or is_writable(name))
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        names = {*self.offered(), *aliases()}
+        return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+def is_writable(name: str) -> bool:
+    return name not in FORMATS or FORMATS[name].writable
 
 
 NAMES = Registered(lambda: (*DIALECTS, conversion.SELF))
+TARGETS = Registered(lambda: (*DIALECTS, conversion.SELF), writable=True)
 
 
 class Converted:
@@ -58,8 +80,9 @@ class Converted:
 @click.command("convert")
 @click.argument("inputs", nargs=-1, metavar="IN…")
 @click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
-@click.option("-t", "--to", "target", type=NAMES, required=True, help="The format to write.")
+@click.option("-t", "--to", "target", type=TARGETS, required=True, help="The format to write; `dialects` lists them.")
 @click.option("-o", "--output", "place", type=click.Path(), help="A file, or a folder for many inputs.")
+@click.option("-m", "--model", help="The model to write into requests, and whose limits to adapt to.")
 @click.option("--report", is_flag=True, help="Show what was lost, on standard error.")
 @click.option("--records", is_flag=True, help="In the report, also list bookkeeping (timestamps, usage, …).")
 @click.option("--strict", is_flag=True, help="Fail if anything would be lost.")
@@ -71,6 +94,7 @@ def command(
     origin: str | None,
     target: str,
     place: str | None,
+    model: str | None,
     report: bool,
     records: bool,
     strict: bool,
@@ -85,16 +109,17 @@ def command(
     file or a recorded stream.
     """
     found = sources.expand(inputs)
+    model = None if model is None else _full_name(model)
     out = Path(place) if place is not None else None
     into_folder = out is not None and (len(found) > 1 or out.is_dir() or str(place).endswith(os.sep))
     workers = jobs or os.cpu_count() or 1
     if out is not None and not into_folder:
         local_files.refuse_inputs(out, (source.path for source in found))
-    if out is not None and not into_folder and not as_json and bulk.applies(found[0], origin, target):
+    if out is not None and not into_folder and not as_json and not model and bulk.applies(found[0], origin, target):
         _finish(bulk.convert(found[0], target, out, workers))
         return
     problems: list[Problem] = []
-    results = _run(found, origin, target, strict, workers, max_size << 20, problems)
+    results = _run(found, _Task(origin, target, model, strict, max_size << 20), workers, problems)
     files = [source.path for source in found]
     into: _Place = _Folder(out, files) if into_folder and out else _Stream(out, write=out is not None or not as_json)
     shown = _write(results, target, into, as_json and out is None, problems, report=report, records=records)
@@ -115,44 +140,59 @@ def _finish(problems: Sequence[Problem]) -> None:
         sys.exit(1)
 
 
-def _run(
-    found: list[Source],
-    origin: str | None,
-    target: str,
-    strict: bool,
-    workers: int,
-    limit: int,
-    problems: list[Problem],
-) -> Generator[Converted, None, None]:
+class _Task(NamedTuple):
+    """What to make of every document."""
+
+    origin: str | None
+    target: str
+    model: str | None
+    strict: bool
+    limit: int
+
+
+def _full_name(model: str) -> str:
+    from ..connect.client import default_client
+    from ..connect.names import full_name
+
+    return full_name(model, default_client().connectors)
+
+
+def _run(found: list[Source], task: _Task, workers: int, problems: list[Problem]) -> Generator[Converted, None, None]:
     """Converts every document, in parallel if there are many files."""
     with _progress(found) as advance:
         if workers > 1 and len(found) >= 8:
             with ProcessPoolExecutor(workers) as pool:
-                tasks = ((source, origin, target, strict, limit) for source in found)
+                tasks = ((source, task) for source in found)
                 for source, (results, bad) in zip(found, pool.map(_file, tasks, chunksize=4), strict=True):
                     problems.extend(bad)
                     yield from results
                     advance(source)
         else:
             for source in found:
-                for document in sources.documents(source, origin, problems, limit=limit):
-                    yield _converted(document, origin, target, strict)
+                for document in sources.documents(source, task.origin, problems, limit=task.limit):
+                    yield _converted(document, task)
                 advance(source)
 
 
-def _file(task: tuple[Source, str | None, str, bool, int]) -> tuple[list[Converted], list[Problem]]:
-    source, origin, target, strict, limit = task
+def _file(given: tuple[Source, _Task]) -> tuple[list[Converted], list[Problem]]:
+    source, task = given
     problems: list[Problem] = []
-    documents = sources.documents(source, origin, problems, limit=limit)
-    return [_converted(document, origin, target, strict) for document in documents], problems
+    documents = sources.documents(source, task.origin, problems, limit=task.limit)
+    return [_converted(document, task) for document in documents], problems
 
 
-def _converted(document: Document, origin: str | None, target: str, strict: bool) -> Converted:
+def _converted(document: Document, task: _Task) -> Converted:
     result = Converted(document)
     try:
-        named = origin or document.dialect or _named(document)
+        named = task.origin or document.dialect or _named(document)
         result.detected = named
-        encoded: Encoded = conversion.convert(document.data, target, named, strict=strict)
+        conversation = conversion.decode(document.data, named)
+        if task.model is not None:
+            # The api stays that of the source: it says whose the conversation is, and so what must be adapted.
+            provider, _, id = task.model.partition("/")
+            api = conversation.model.api if conversation.model is not None else ""
+            conversation = replace(conversation, model=ModelDescriptor(id=id, provider=provider, api=api))
+        encoded: Encoded = conversion.encode(conversation, task.target, strict=task.strict)
         result.payload = encoded.bytes()
         result.lines = isinstance(encoded.body, Lines)
         result.losses = tuple(encoded.losses)

@@ -21,7 +21,7 @@ from ..values.regular import read_regular
 from . import output
 
 
-@click.group("plugins")
+@click.group("plugins", cls=output.Group)
 def command() -> None:
     """List, check or create plugins."""
 

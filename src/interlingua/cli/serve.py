@@ -62,7 +62,7 @@ KEY_VARIABLES = (
 )
 
 
-class _Serve(click.Group):
+class _Serve(output.Group):
     """Runs `run`, unless the first argument is a command."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:

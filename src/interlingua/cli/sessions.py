@@ -107,7 +107,7 @@ def _about_place(command: F) -> F:
 as_json_option = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 
 
-@click.group("sessions")
+@click.group("sessions", cls=output.Group)
 def command() -> None:
     """List, show, import, export, fork, compact and clean up sessions.
 

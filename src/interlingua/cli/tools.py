@@ -26,7 +26,7 @@ from . import installed, output, tools_serve
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-@click.group("tools")
+@click.group("tools", cls=output.Group)
 def command() -> None:
     """List, show, run or serve (MCP) the tools."""
 

@@ -13,12 +13,14 @@ from ..values.abort import Abort
 from ..values.errors import InterlinguaError, OutputInvalid
 from ..values.messages import AssistantMessage, Message
 from ..values.request import Context, Conversation, ModelDescriptor, Options, Request
+from ..values.spelling import unknown
 from ..values.validation import check_context
 from . import telemetry
 from .auth.resolver import AuthResolver
 from .call import AskOptions, Attempts, Call, GetApiKey, Model, OnRetry, chain, named, options_of
 from .connector import Connector, HttpConnector
-from .models import Catalogue, own_notes, own_rows
+from .models import Catalogue, own_rows
+from .names import full_name
 from .providers import ROWS, Provider
 from .registry import ConnectorRegistry, models_of
 from .results import CORRECTIONS, OutputType, Result, Spent, T, correction
@@ -148,7 +150,7 @@ class Client:
 
     def find_known(self, model: Model, catalogue: Catalogue) -> tuple[Connector, ModelDescriptor]:
         """The connector for a model, and the model with its place and what the catalogue knows of it."""
-        connector, found = self._locate(model)
+        connector, found = self._locate(model, catalogue)
         return connector, _placed(connector, _known(connector, found, catalogue))
 
     def find(self, model: Model) -> tuple[Connector, ModelDescriptor]:
@@ -156,18 +158,17 @@ class Client:
         connector, found = self._locate(model)
         return connector, _placed(connector, found)
 
-    def _locate(self, model: Model) -> tuple[Connector, ModelDescriptor]:
+    def _locate(self, model: Model, catalogue: Catalogue | None = None) -> tuple[Connector, ModelDescriptor]:
         if isinstance(model, ModelDescriptor):
             return self._described(model)
-        name = own_notes().aliases.get(model, model)
-        provider, slash, id = name.partition("/")
-        connector = self.connectors.get_by_provider(provider) if slash else None
-        if connector is not None and id:
-            return connector, ModelDescriptor(id=id, provider=connector.provider)
-        found = self.connectors.find_model(name)
-        if len(found) == 1:
-            return found[0]
-        raise InterlinguaError(_not_found(name, [f"{one.provider}/{name}" for one, _ in found], self.connectors))
+        name = full_name(model, self.connectors, catalogue=catalogue)
+        provider, _, id = name.partition("/")
+        connector = self.connectors.get_by_provider(provider)
+        assert connector is not None
+        check = getattr(connector, "check_model", None)  # a connector that knows all of its models may refuse others
+        if check is not None:
+            check(id)
+        return connector, ModelDescriptor(id=id, provider=connector.provider)
 
     def _described(self, model: ModelDescriptor) -> tuple[Connector, ModelDescriptor]:
         connector = self.connectors.get_by_provider(model.provider)
@@ -179,7 +180,8 @@ class Client:
         if connector is None:
             served = [one for one in self.connectors if one.api == model.api]
             if not (model.api and model.provider == "" and len(served) == 1):
-                raise InterlinguaError(_not_found(model.provider or model.id, [], self.connectors))
+                name = model.provider or model.api or model.id
+                raise InterlinguaError(unknown("provider", name, self.connectors.list_providers()))
             connector = served[0]
         return connector, model
 
@@ -233,17 +235,6 @@ def _known(connector: Connector, model: ModelDescriptor, catalogue: Catalogue) -
     if known.compat and model.compat:
         given["compat"] = {**known.compat, **model.compat}
     return replace(known, **given)
-
-
-def _not_found(name: str, candidates: list[str], connectors: ConnectorRegistry) -> str:
-    import difflib
-
-    if candidates:
-        return f"several providers serve {name!r}: say which, as in {' or '.join(candidates[:6])}"
-    provider = name.partition("/")[0]
-    near = difflib.get_close_matches(provider, connectors.list_providers(), 3, 0.7)
-    hint = f"; did you mean {' or '.join(near)}?" if near else f"; there are: {', '.join(connectors.list_providers())}"
-    return f"no provider is known for the model {name!r}: write provider/model{hint}"
 
 
 def _context_of(given: Any, wire_options: Options) -> tuple[Context, Options]:

@@ -30,7 +30,7 @@ from ..dialects.registry import wire
 from ..dialects.wire import Decoding
 from ..values.canonical import build
 from ..values.decompression import MAX_BODY
-from ..values.errors import Aborted, BadWire, DialectError, InterlinguaError, ProviderError
+from ..values.errors import Aborted, BadWire, DialectError, InterlinguaError, ProviderError, TransportError
 from ..values.events import Done, Error, StreamEvent
 from ..values.folding import unfold
 from ..values.interop import must_propagate, struct_of
@@ -578,7 +578,10 @@ class Exchange:
 
     async def _send(self, prepared: Prepared, watch: Watch) -> Reply:
         sending = self._transport.send("POST", prepared.url, prepared.headers, prepared.body)
-        reply = self._reply = await watch.during(sending)
+        try:
+            reply = self._reply = await watch.during(sending)
+        except TransportError as error:
+            raise unreachable(error, self._connector.row, prepared.url) from error
         watch.reading(reply.close)
         if self._options.on_response is not None:
             self._options.on_response(reply.status, reply.headers)
@@ -690,6 +693,13 @@ class Exchange:
 
     def _scrubbed(self, failure: InterlinguaError) -> InterlinguaError:
         return scrubbed(failure, functools.partial(scrub, secrets=self._secrets))
+
+
+def unreachable(error: TransportError, row: Provider, url: str) -> TransportError:
+    """The error for a server that is not there; of one that people start themselves, it asks whether they did."""
+    if not row.keyless or not hasattr(error.__cause__, "os_error"):  # aiohttp: no connection was made
+        return error
+    return TransportError(f"no connection to {row.label} at {urlsplit(url).netloc}; is it running?")
 
 
 @functools.lru_cache(maxsize=64)

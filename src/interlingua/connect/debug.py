@@ -19,7 +19,7 @@ from ..dialects.provider_errors import provider_error
 from ..values import jsontext
 from ..values.abort import Abort
 from ..values.canonical import plain
-from ..values.errors import Aborted, InterlinguaError, ProviderError
+from ..values.errors import Aborted, BadRequest, InterlinguaError, ProviderError
 from ..values.folding import Recorder, emptied, parse_arguments, settle
 from ..values.messages import (
     AssistantMessage,
@@ -35,6 +35,7 @@ from ..values.messages import (
 )
 from ..values.regular import read_regular
 from ..values.request import Context, ModelCost, ModelDescriptor, Request, StreamOptions, ToolSpec
+from ..values.spelling import unknown
 from .connector import stream_arguments
 from .stream import Batch, Stream, Timeouts, Watch
 
@@ -200,6 +201,7 @@ ECHOES: dict[str, Habit] = {
 }
 HABITS: dict[str, Habit] = {
     **ECHOES,
+    "echo": _dummy_echo,
     "tool-call-1": lambda request: _calls(request, 1),
     "parallel-tools-1": lambda request: _calls(request, 99),
     "interleaved-tools-1": lambda request: _calls(request, 99, interleaved=True, chunk=4),
@@ -236,7 +238,7 @@ class DebugConnector:
     """Answers without a network. `script` is what the model `script` says, else the file in INTERLINGUA_DEBUG_SCRIPT.
 
     Other models: the habits above, `script:FILE` (JSON, a list of steps) and `replay:FILE` (the answers of a recorded
-    conversation in any dialect). An unknown id is an echo.
+    conversation in any dialect).
     """
 
     def __init__(
@@ -272,7 +274,16 @@ class DebugConnector:
         if kind == "script":
             script = _written(path) if path else self._script or _written(os.environ.get(SCRIPT_VARIABLE, ""))
             return script(request) if callable(script) else _due(script, request)
+        self.check_model(request.model.id)
         return HABITS.get(request.model.id, _dummy_echo)(request)
+
+    def check_model(self, id: str) -> None:
+        """Raises `BadRequest` for an unknown id. Under another name than `debug` it is an echo, as in clawtools."""
+        if self.provider != "debug":
+            return
+        if id.partition(":")[0] not in ("script", "replay") and all(model.id != id for model in self.models):
+            names = (*(model.id for model in self.models), "script", "replay:FILE")
+            raise BadRequest(unknown(f"{self.provider} model", id, names), status=404, code="model_not_found")
 
 
 def _due(script: Sequence[Any], request: Request) -> Reply:

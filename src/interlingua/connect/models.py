@@ -285,6 +285,21 @@ class Catalogue:
         described = (self.describe(name, model_id) for name in chosen for model_id in sorted(self._ids(name)))
         return [model for model in described if model is not None and _has(model, terms)]
 
+    def listed(self, provider: str) -> list[tuple[str, bool]]:
+        """The ids of a provider's models, and whether each is deprecated. Describes none: this is quick."""
+        rows = self.sheet.lists.get(self._list(provider))
+        old = {row.spoken_id for row in rows.rows if row.deprecated} if rows is not None else set()
+        return [(id, id in old) for id in sorted(self._ids(provider))]
+
+    def serves(self, provider: str, model_id: str) -> bool:
+        """Whether the provider lists this id, in any of the spellings that its price list has for it."""
+        about, row = self._provider_notes(provider), self._row(provider, model_id)
+        if about is not None and about.notes(model_id) is not None:
+            return True
+        if provider in NOT_HERE and re.fullmatch(NOT_HERE[provider], model_id):
+            return False
+        return row is not None and _answers(row)
+
     def cost(
         self,
         usage: Usage,

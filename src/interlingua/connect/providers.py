@@ -72,6 +72,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     body: dict[str, Any] = {}
     routes: tuple[Route, ...] = ()
     prices: str | None = None
+    maker: bool = False  # its models are its own: a bare model name means this provider
     telemetry: str | None = None  # `gen_ai.provider.name` of OpenTelemetry's conventions, where it is not the id
     reports_cost: bool = False  # says afterwards what an answer cost, where the answer did not
     oauth: OAuthSpec | None = None
@@ -163,6 +164,7 @@ _STATELESS = {"store": False}
 ROWS: tuple[Provider, ...] = (
     Provider(
         id="anthropic",
+        maker=True,
         label="Anthropic",
         api="anthropic-messages",
         base_url="https://api.anthropic.com",
@@ -173,6 +175,7 @@ ROWS: tuple[Provider, ...] = (
     ),
     Provider(
         id="openai",
+        maker=True,
         label="OpenAI",
         api="openai-responses",
         base_url="https://api.openai.com/v1",
@@ -248,6 +251,7 @@ ROWS: tuple[Provider, ...] = (
     ),
     Provider(
         id="google",
+        maker=True,
         label="Google",
         telemetry="gcp.gemini",
         api="google-generative-ai",
@@ -330,6 +334,7 @@ ROWS: tuple[Provider, ...] = (
     ),
     Provider(
         id="mistral",
+        maker=True,
         label="Mistral",
         telemetry="mistral_ai",
         api="openai-completions",
@@ -390,6 +395,7 @@ ROWS: tuple[Provider, ...] = (
     ),
     Provider(
         id="xai",
+        maker=True,
         label="xAI",
         telemetry="x_ai",
         api="openai-completions",
@@ -407,6 +413,7 @@ ROWS: tuple[Provider, ...] = (
     ),
     Provider(
         id="deepseek",
+        maker=True,
         label="DeepSeek",
         api="openai-completions",
         base_url="https://api.deepseek.com",
@@ -471,6 +478,7 @@ ROWS: tuple[Provider, ...] = (
     ),
     Provider(
         id="minimax",
+        maker=True,
         label="MiniMax",
         api="anthropic-messages",
         base_url="https://api.minimax.io/anthropic",
@@ -497,6 +505,7 @@ ROWS: tuple[Provider, ...] = (
     ),
     Provider(
         id="moonshot",
+        maker=True,
         label="Moonshot AI",
         api="openai-completions",
         base_url="https://api.moonshot.ai/v1",
@@ -507,6 +516,7 @@ ROWS: tuple[Provider, ...] = (
     ),
     Provider(
         id="zai",
+        maker=True,
         label="Z.AI",
         api="openai-completions",
         base_url="https://api.z.ai/api/paas/v4",
@@ -545,6 +555,7 @@ ROWS: tuple[Provider, ...] = (
     ),
     Provider(
         id="perplexity",
+        maker=True,
         label="Perplexity",
         api="openai-completions",
         base_url="https://api.perplexity.ai",

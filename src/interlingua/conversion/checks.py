@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from ..dialects import FORMATS
 from ..dialects import dialect as find
 from ..dialects.foreign_blocks import understood
+from ..dialects.registry import canonical
 from ..values.canonical import build
 from ..values.errors import DialectError, FormatError
 from ..values.losses import Loss
@@ -100,6 +101,7 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
         return (*_broken_tree(data), *_checked(data.request(), target))
     try:
         value = data if is_stream(data) else value_of(data)
+        dialect = None if dialect is None else canonical(dialect)
         mistakes = _mistakes(value, dialect)
         conversation = decode(value, dialect)
     except (DialectError, FormatError) as error:

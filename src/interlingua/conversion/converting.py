@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..dialects import DIALECTS, FORMATS, WIRES
 from ..dialects import dialect as find
 from ..dialects.framing import Frame
-from ..dialects.registry import ordered
+from ..dialects.registry import canonical, ordered
 from ..dialects.wire import FileFormat
 from ..values.canonical import build, plain
 from ..values.errors import BadWire, Unsupported
@@ -34,6 +34,7 @@ def decode(data: Any, dialect: str | None = None) -> Conversation:
             _refuse_several(value_of(data))  # which says what is wrong, if it is not even JSON
             raise BadWire("detect", f"no known format; name one: {', '.join(sorted(DIALECTS))}")
         dialect = found.dialect
+    dialect = canonical(dialect)
     if dialect == SELF:
         value = value_of(data)
         _refuse_several(value)
@@ -71,6 +72,7 @@ def encode(conversation: Given, dialect: str, *, strict: bool = False, adapt: bo
     In strict mode the first loss that is not mere bookkeeping is raised as Unsupported instead.
     """
     conversation = conversation_of(conversation)
+    dialect = canonical(dialect)
     if dialect == SELF:
         return Encoded(plain(conversation), ())
     find(dialect)

@@ -16,6 +16,7 @@ from typing import IO, Any, NamedTuple
 import zstandard
 from msgspec.structs import replace
 
+from ..dialects.registry import canonical
 from ..values import jsontext, request
 from ..values.errors import FormatError, InterlinguaError
 from ..values.regular import stream_regular
@@ -327,6 +328,7 @@ def read(source: str | os.PathLike[str] | IO[bytes] | bytes, dialect: str | None
     What cannot be read is in the `problems` of the conversation it belongs to or stands beside, and the rest goes on; a
     file of which nothing can be read raises an `InterlinguaError`.
     """
+    dialect = None if dialect is None else canonical(dialect)
     found: list[Problem] = []
     waiting: Conversation | None = None  # problems after the last conversation belong to it
     for document in _documents_in(source, dialect, found):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar, cast, get_args
 
 from ..values.errors import InterlinguaError
+from ..values.spelling import unknown
 from .wire import Dialect, Evidence, FileFormat, Shape, Wire
 
 # name -> "module:attribute" inside this package.
@@ -80,6 +81,22 @@ _FORMATS: dict[str, str] = {
     "silly-tavern": "files.silly_tavern:FORMAT",
 }
 _BUILT_IN = _WIRES | _FORMATS
+# What people call a wire: by its provider.
+_ALIASES: dict[str, str] = {
+    "anthropic": "anthropic-messages",
+    "claude": "anthropic-messages",
+    "openai": "openai-completions",
+    "openai-chat": "openai-completions",
+    "responses": "openai-responses",
+    "azure": "azure-openai-responses",
+    "google": "google-generative-ai",
+    "gemini": "google-generative-ai",
+    "google-antigravity": "google-gemini-cli",
+    "vertex": "google-vertex",
+    "bedrock": "bedrock-converse-stream",
+    "amazon-bedrock": "bedrock-converse-stream",
+    "ollama": "ollama-chat",
+}
 DEFAULT_WIRE = "anthropic-messages"  # for views of a conversation that names no wire
 _loaded: dict[str, Wire | FileFormat] = {}
 _registered: dict[str, Wire | FileFormat] = {}  # by plugins, for the whole process
@@ -100,6 +117,20 @@ def unregister(name: str) -> None:
 def registered(name: str) -> Wire | FileFormat | None:
     """What a plugin registered under this name."""
     return _registered.get(name)
+
+
+def canonical(name: str) -> str:
+    """The name of the dialect that an alias stands for (`openai`, `anthropic`, `gemini`); any other name as it is."""
+    if name in _BUILT_IN or name in _registered:
+        return name
+    own = (wire.api for wire in _registered.values() if isinstance(wire, Wire) and name in wire.aliases)
+    return next(own, _ALIASES.get(name, name))
+
+
+def aliases() -> dict[str, str]:
+    """Every alias, with the name that it stands for."""
+    own = {alias: one.api for one in _registered.values() if isinstance(one, Wire) for alias in one.aliases}
+    return _ALIASES | own
 
 
 def _find(name: str) -> Wire | FileFormat:
@@ -133,7 +164,7 @@ class Registry(Mapping[str, _Value]):
 
     def __getitem__(self, name: str) -> _Value:
         if name not in self:
-            raise UnknownName(f"unknown {self._kind} {name!r}; valid {self._kind}s: {', '.join(sorted(self))}")
+            raise UnknownName(unknown(self._kind, str(name), self))
         return cast(_Value, _find(name))
 
     def __repr__(self) -> str:
@@ -170,12 +201,12 @@ def ordered() -> Order:
 
 def wire(name: str) -> Wire:
     """The wire of this name: its codec, limits, HTTP facts, and how it is recognised."""
-    return WIRES[name]
+    return WIRES[canonical(name)]
 
 
 def dialect(name: str) -> Dialect:
     """The codec of this name: a module, or an object with the same names."""
-    codec: Dialect = DIALECTS[name].codec
+    codec: Dialect = DIALECTS[canonical(name)].codec
     return codec
 
 

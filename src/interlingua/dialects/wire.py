@@ -308,7 +308,7 @@ class Wire(Struct, frozen=True, kw_only=True):
     refinements: tuple[Refinement, ...] = ()
     host_limits: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     vendor: str | None = None  # the family of the models that it serves, where it serves one
-    aliases: tuple[str, ...] = ()  # names of providers that mean this wire where an api is asked for
+    aliases: tuple[str, ...] = ()  # other names of a plugin's wire; those of the built-in ones are in `registry`
     calls_beside: bool = False  # a message has its calls in a field beside the content
     http: Http
     evidence: tuple[Evidence, ...] = ()

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from ..connect.client import Client
 from ..connect.connector import Connector, Endpoint, HttpConnector
 from ..connect.models import Catalogue, own_notes, warm
+from ..connect.names import full_name
 from ..connect.registry import models_of
 from ..connect.retry import Breaker
 from ..connect.retry import Target as BreakerTarget
@@ -277,14 +278,17 @@ class Router:
         """`provider/model` for a name without a provider: of those that serve it, the first whose key is found."""
         if name.partition("/")[0] in self._providers or name in own_notes().aliases:
             return name
-        provider, slash, _ = name.partition("/")
-        if slash and self._client.connectors.get_by_provider(provider) is not None:
-            return name
-        found = self._client.connectors.find_model(name)
-        for connector, model in found:
-            if not isinstance(connector, HttpConnector) or self._has_key(connector):
-                return f"{connector.provider}/{model.id}"
-        raise _unknown(name, 404)
+        try:
+            found = full_name(name, self._client.connectors, catalogue=self.catalogue, has_key=self._is_keyed)
+        except InterlinguaError:
+            raise _unknown(name, 404) from None
+        if found != name and not self._is_keyed(found.partition("/")[0]):
+            raise _unknown(name, 404)
+        return found
+
+    def _is_keyed(self, provider: str) -> bool:
+        connector = self._client.connectors.get_by_provider(provider)
+        return not isinstance(connector, HttpConnector) or self._has_key(connector)
 
     async def _place(self, target: Target, asked: str | None = None) -> Place:
         given = target.model

@@ -5,6 +5,7 @@ from typing import Any
 
 from ..conversion import schemas
 from ..dialects import WIRES
+from ..dialects.registry import canonical
 from ..values.errors import FormatError
 from ..values.interop import attribute, attributes
 from ..values.losses import Loss
@@ -43,7 +44,7 @@ def extract_tool_schemas(
 ) -> tuple[list[ToolSpec], list[Loss]]:
     """The tool definitions for a provider or api, in order, and the losses."""
     name = provider_or_api or ""
-    wire = WIRES.get(name) or next((wire for wire in WIRES.values() if name in wire.aliases), None)
+    wire = WIRES.get(canonical(name))
     specs: list[ToolSpec] = []
     losses: list[Loss] = []
     for at, tool in enumerate(tools):

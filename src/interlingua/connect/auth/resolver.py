@@ -168,6 +168,8 @@ def places(
         yield _variable(name, env)
     yield from _cloud_variables(style, env)
     yield Place(f"{store.path}", lambda: _stored(provider, store))
+    for other in _same_account(provider):
+        yield Place(f"{store.path} ({other})", partial(_stored_key, other, store))
     yield from _cloud_files(style, env)
 
 
@@ -204,6 +206,24 @@ def _key(value: str, source: str, mode: AuthMode) -> ResolvedAuth | None:
 def _stored(provider: str, store: CredentialStore) -> ResolvedAuth | None:
     stored = store.get(provider)
     return _of_credential(stored.credential, f"stored:{stored.place}") if stored else None
+
+
+def _same_account(provider: str) -> list[str]:
+    """Other doors to the same account: rows with the same variables at the same address, as `openai` and `openai-chat`.
+
+    A row that the user has sent elsewhere is none: a key goes only where it was stored for.
+    """
+    rows = known_rows()
+    own = rows.get(provider)
+    if own is None or not own.env or not own.base_url:
+        return []
+    return [row.id for row in rows.values() if row is not own and (row.env, row.base_url) == (own.env, own.base_url)]
+
+
+def _stored_key(provider: str, store: CredentialStore) -> ResolvedAuth | None:
+    """A stored key; a login is renewed under its own name and stays with it."""
+    stored = store.get(provider)
+    return _stored(provider, store) if stored and stored.credential.mode == "api-key" else None
 
 
 def _of_credential(credential: Credential, source: str) -> ResolvedAuth | None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ...dialects.foreign_blocks import understood
 from ...dialects.generations import UNKNOWN, generation
 from ...dialects.limits import TargetLimits
-from ...dialects.registry import WIRES
+from ...dialects.registry import WIRES, canonical
 from ...dialects.targets import family, limits_of, vendor
 from ...values.errors import InterlinguaError
 from ...values.losses import Loss, Severity
@@ -25,6 +25,7 @@ from ...values.messages import (
     blocks_of,
 )
 from ...values.request import ModelDescriptor, Request
+from ...values.spelling import unknown
 
 # Texts that adapting puts in, and how what it adds is marked.
 NO_RESULT = "No result was recorded for this call. Do not assume that the tool ran or what it did."
@@ -172,8 +173,9 @@ class Work:
 def _model(request: Request, target: ModelDescriptor | str) -> ModelDescriptor:
     if isinstance(target, ModelDescriptor):
         return target
+    target = canonical(target)
     if target not in WIRES:
-        raise InterlinguaError(f"unknown target {target!r}; valid targets: {', '.join(sorted(WIRES))}")
+        raise InterlinguaError(unknown("target", target, WIRES))
     return replace(request.model, api=target)
 
 

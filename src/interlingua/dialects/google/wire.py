@@ -118,7 +118,6 @@ GOOGLE = Wire(
     # not to be checked. Results may hold media from Gemini 3 on.
     refinements=(Refinement(r"gemini-3", {"unsigned_call": "skip_thought_signature_validator", "result_media": True}),),
     vendor="gemini",
-    aliases=("google",),
     http=Http(
         route=rf"/((?:models|tunedModels)/[^:]+?):({_VERBS})",
         route_rank=30,
@@ -160,14 +159,12 @@ VERTEX = GOOGLE.variant(
         "models_path": None,
         "embeddings": None,
     },
-    aliases=(),
     evidence=_evidence(51),
     telemetry="gcp.vertex_ai",
 )
 GEMINI_CLI = GOOGLE.variant(
     "google-gemini-cli",
     quirks={"envelope": True},
-    aliases=("google-antigravity",),
     http={
         "route": rf"/v1internal(?P<none>):({_VERBS})",
         "route_rank": 10,

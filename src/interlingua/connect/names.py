@@ -1,0 +1,247 @@
+"""What a person types for a model, as `provider/id`.
+
+`provider/id` and the aliases of `models.toml` mean exactly what they say. A bare name is looked up in the catalogue:
+
+1. an id that a provider lists (`claude-sonnet-4-5`), also in another provider's spelling (`claude-sonnet-4.5`);
+2. a family (`sonnet`, `gpt-mini`, `flash`; with the start of a version: `opus-4`): its newest model;
+3. a family of which this version is not listed yet (`claude-sonnet-99`): the id as it is.
+
+Of several providers the one with a key counts, of those the model's maker, then the order of the table of providers.
+"""
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ..values.errors import InterlinguaError
+from ..values.spelling import unknown
+from . import models as catalogues
+from .connector import HttpConnector
+from .models import Catalogue, own_notes
+from .registry import ConnectorRegistry, models_of
+
+_OFFLINE = "debug"  # other connectors repeat its models
+HasKey = Callable[[str], bool]
+
+# Words of ids of unfinished models, and of those that do not chat.
+_PREVIEWS = frozenset({"preview", "exp", "experimental", "beta"})
+_NOT_CHAT = frozenset(
+    (
+        *("ada", "babbage", "curie", "davinci", "audio", "banana", "embed", "embedding", "embeddings", "ft", "guard"),
+        *(
+            "image",
+            "imagen",
+            "live",
+            "moderation",
+            "ocr",
+            "omni",
+            "realtime",
+            "rerank",
+            "robotics",
+            "safeguard",
+            "sora",
+        ),
+        *("speech", "transcribe", "translate", "tts", "veo", "video", "voice", "whisper"),
+    )
+)
+
+
+class Spelling(NamedTuple):
+    """An id taken apart: `claude-3-5-sonnet-20241022` is the words claude and sonnet, and the version 3.5."""
+
+    words: tuple[str, ...]
+    version: tuple[float, ...]
+    is_preview: bool
+    date: str
+
+    @classmethod
+    @functools.lru_cache(maxsize=8192)
+    def of(cls, id: str) -> "Spelling":
+        """Reads an id: the part behind its maker (`anthropic/…`, `us.anthropic.…`), without Bedrock's `-v1:0`."""
+        text = re.sub(r"-v\d+(:\d+)?$", "", re.split(r"[/.](?=[a-z])", id.lower())[-1])
+        words: list[str] = []
+        version: list[float] = []
+        date = ""
+        for token in _TOKENS.findall(text):
+            if _DATE.fullmatch(token):
+                date = token.replace("-", "")
+            elif token.isdecimal():
+                # The parts after the first are decimals: grok-4.20 is older than grok-4.3.
+                version.append(float(f"0.{token}") if version else float(token))
+            elif not (token in _VERSION_MARKS and words):
+                words.append(token)
+        named = tuple(word for word in words if word not in _PREVIEWS and word != "latest")
+        return cls(named, tuple(version), not _PREVIEWS.isdisjoint(words), date)
+
+    def has_version(self, start: tuple[float, ...]) -> bool:
+        return self.version[: len(start)] == start
+
+    def same_model(self, other: "Spelling") -> bool:
+        """Whether this is `other` in another spelling; a date counts if `other` has one."""
+        mine, others = (self.words, self.version, self.is_preview), (other.words, other.version, other.is_preview)
+        return mine == others and other.date in ("", self.date)
+
+
+# A date is 20241022, 2024-10-22, or year and month or month and day, as in 2512 and 0613; a size (70b, 8x7b) is a word.
+_DATE = re.compile(r"20\d{6}|20\d\d-\d\d-\d\d|\d{4}")
+_TOKENS = re.compile(r"20\d{6}|20\d\d-\d\d-\d\d|(?<![\d.])\d{4}(?![\d.])|\d+(?:x\d+)?[bkm]\b|[kmv](?=\d)|\d+|[a-z]+")
+_VERSION_MARKS = ("k", "m", "v")  # kimi-k3, minimax-m2, deepseek-v4
+
+
+def is_chat(id: str) -> bool:
+    """Whether an id may be a model to talk with, as far as its words tell."""
+    return not _NOT_CHAT & set(Spelling.of(id).words)
+
+
+def full_name(
+    name: str, connectors: ConnectorRegistry, *, catalogue: Catalogue | None = None, has_key: HasKey | None = None
+) -> str:
+    """The `provider/id` that a name means. Raises `InterlinguaError` with suggestions if it means none."""
+    name = own_notes().aliases.get(name, name)
+    provider, slash, id = name.partition("/")
+    if slash and id and connectors.get_by_provider(provider) is not None:
+        return name
+    lookup = _Lookup(connectors, catalogue or catalogues.default())
+    has_key = has_key or _has_key
+    found = lookup.listed(name) or lookup.newest(name, has_key) or lookup.unlisted(name)
+    if not found:
+        raise InterlinguaError(_unknown(name, connectors, lookup))
+    return _chosen(name, found, has_key).name
+
+
+class _Found(NamedTuple):
+    provider: str
+    id: str
+    is_maker: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.provider}/{self.id}"
+
+
+class _Lookup:
+    """The models of every connector, and those that a name may mean."""
+
+    def __init__(self, connectors: ConnectorRegistry, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        found = (connectors.get_by_provider(provider) for provider in connectors.list_providers())
+        self._connectors = [connector for connector in found if connector is not None]
+
+    def _ids(self) -> Iterator[tuple[_Found, bool]]:
+        """Every listed model, and whether it is deprecated."""
+        for connector in self._connectors:
+            if isinstance(connector, HttpConnector):
+                row = connector.row
+                for id, deprecated in self._catalogue.listed(row.id):
+                    yield _Found(row.id, id, row.maker), deprecated
+            else:
+                for model in models_of(connector):
+                    yield _Found(connector.provider, model.id, connector.provider == _OFFLINE), False
+
+    def names(self) -> Iterator[str]:
+        return (found.id for found, _ in self._ids())
+
+    def listed(self, name: str) -> list[_Found]:
+        """The model of this id at each provider: as it stands, in the provider's spelling, or with a date."""
+        asked, is_plain = Spelling.of(name), _is_plain(name)
+        exact: dict[str, _Found] = {}
+        respelled: dict[str, _Found] = {}
+        for found, _ in self._ids():
+            if found.id == name:
+                exact[found.provider] = found
+            elif is_plain and asked.version and Spelling.of(found.id).same_model(asked):
+                respelled.setdefault(found.provider, found)
+        # Rules of price lists match ids loosely; what a maker's own match, the maker takes.
+        dated = {
+            one.provider: _Found(one.provider, name, True)
+            for one in self._connectors
+            if isinstance(one, HttpConnector) and one.row.maker and self._catalogue.serves(one.provider, name)
+        }
+        return list({**dated, **respelled, **exact}.values())
+
+    def newest(self, name: str, has_key: HasKey) -> list[_Found]:
+        """The newest model of this family at each provider. A family's brand, its first word, may be left out."""
+        asked = Spelling.of(name)
+        if not _is_plain(name) or len("".join(asked.words)) < 2:
+            return []
+        models = [
+            (found, spelling, deprecated)
+            for found, deprecated in self._ids()
+            if (spelling := Spelling.of(found.id)).version and spelling.has_version(asked.version) and is_chat(found.id)
+        ]
+        words = asked.words
+        if not any(spelling.words == words for _, spelling, _ in models):
+            makers = _newest([one for one in models if one[0].is_maker and one[1].words[1:] == words])
+            if not makers:
+                return []
+            maker = _chosen(name, makers, has_key)
+            words = Spelling.of(maker.id).words
+        current = max((one[1].version[0] for one in models if one[1].words[:1] == words[:1]), default=0)
+        family = [one for one in models if one[1].words == words]
+        # `claude` alone is a family too, but the models of that name are generations old.
+        return _newest([one for one in family if asked.version or one[1].version[0] >= current - 1])
+
+    def unlisted(self, name: str) -> list[_Found]:
+        """An id whose words a maker uses, with a version that is not listed; a fine-tuned one; Ollama's `name:tag`."""
+        if name.startswith("ft:"):  # platform.openai.com/docs/guides/supervised-fine-tuning: ft:MODEL:ORGANIZATION::ID
+            return self._at("openai", name)
+        if re.fullmatch(r"[\w.-]+:[\w.-]+", name):
+            return self._at("ollama", name)
+        asked = Spelling.of(name)
+        if not _is_plain(name):
+            return []
+        makers = (one.provider for one, _ in self._ids() if one.is_maker and Spelling.of(one.id).words == asked.words)
+        return [_Found(maker, name, True) for maker in dict.fromkeys(makers)] if asked.version and asked.words else []
+
+    def _at(self, provider: str, id: str) -> list[_Found]:
+        return [_Found(provider, id, True) for one in self._connectors if one.provider == provider]
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name may be read as words and a version. Before a slash is a provider."""
+    return not {"/", ":"} & set(name)
+
+
+def _newest(models: list[tuple[_Found, Spelling, bool]]) -> list[_Found]:
+    """Of each provider the newest: by version; then one that is no preview, and the id without a date."""
+    best: dict[str, tuple[tuple[object, ...], _Found]] = {}
+    for found, spelling, deprecated in models:
+        rank = (not deprecated, spelling.version, not spelling.is_preview, not spelling.date, spelling.date)
+        if found.provider not in best or rank > best[found.provider][0]:
+            best[found.provider] = rank, found
+    return [found for _, found in best.values()]
+
+
+def _chosen(name: str, found: list[_Found], has_key: HasKey) -> _Found:
+    """The one to ask. Without a maker or a key there is no reason to prefer one, and none is chosen in silence."""
+    if len(found) == 1:
+        return found[0]
+    keyed = [one for one in found if has_key(one.provider)]
+    makers = [one for one in keyed or found if one.is_maker]
+    if not keyed and not makers:
+        names = " or ".join(one.name for one in found[:6])
+        raise InterlinguaError(f"several providers serve {name!r}; write which one, as in {names}")
+    return (makers or keyed)[0]
+
+
+def _has_key(provider: str) -> bool:
+    """Whether a key for this provider is found on this machine; one that cannot be read is there."""
+    from .auth.resolver import resolve_auth
+
+    try:
+        return resolve_auth(provider) is not None
+    except InterlinguaError:
+        return True
+
+
+def _unknown(name: str, connectors: ConnectorRegistry, lookup: _Lookup) -> str:
+    providers = connectors.list_providers()
+    provider, slash, _ = name.partition("/")
+    if slash and provider not in providers:
+        return f"{unknown('provider', provider, providers)} (in {name!r}; write provider/model)"
+    if provider in providers:
+        return f"no model in {name!r}; write {provider}/MODEL (`interlingua models -p {provider}` lists them)"
+    ids = {*own_notes().aliases, *lookup.names()}
+    names = ids | {one.rpartition("/")[2] for one in ids}
+    return unknown("model", name, names, listed="write provider/model; `interlingua models --all` lists models")
