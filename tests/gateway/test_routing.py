@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 import interlingua as il
 from gateway.conftest import WIRES, settings_for
-from interlingua.gateway import Alias, Gateway, ProviderSettings, Rule, Settings, Target
+from interlingua.gateway import Alias, Exchange, Gateway, ProviderSettings, Rule, Settings, Target
 from interlingua.gateway.rewriting import Cutter, Renaming, with_option
 from interlingua.gateway.routing import Slots
 from interlingua.testing import Server, faults
+from interlingua.values.messages import blocks_of
 
 BODY = {"model": "chain", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -217,3 +218,126 @@ def test_frames_are_cut_where_they_end() -> None:
         cut = [frame for at in range(0, len(data), size) for frame in cutter.feed(data[at : at + size])]
         assert cut == [b"event: a\ndata: 1\n\n", b"data: 2\r\n\r\n", b": ping\n\n"]
         assert cutter.close() == b"data: 3"
+
+
+HALF = "The first half of a sentence"
+
+
+def shown(api: str, body: bytes) -> il.AssistantMessage:
+    """What a client of a wire makes of a stream."""
+    codec = il.dialect(api)
+    decoder, frames = codec.StreamDecoder(), codec.framing()
+    events = [event for frame in (*frames.feed(body), *frames.close()) for event in decoder.feed(frame)]
+    return il.fold([*events, *decoder.close()])
+
+
+CALLS = {
+    "openai-completions": ("/v1/chat/completions", BODY),
+    "openai-responses": ("/v1/responses", {"model": "chain", "input": "Hi"}),
+    "anthropic-messages": ("/v1/messages", BODY),
+    "google-generative-ai": (
+        "/v1beta/models/chain:streamGenerateContent?alt=sse",
+        {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+    ),
+    "bedrock-converse-stream": (
+        "/model/chain/converse-stream",
+        {"messages": [{"role": "user", "content": [{"text": "Hi"}]}]},
+    ),
+    "ollama-chat": ("/api/chat", {"model": "chain", "messages": [{"role": "user", "content": "Hi"}]}),
+}
+
+
+def streamed(api: str) -> tuple[str, dict[str, Any]]:
+    path, body = CALLS[api]
+    return path, {**body, "stream": True} if "model" in body else dict(body)
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.exchanges: list[Exchange] = []
+
+    async def observe(self, exchange: Exchange) -> None:
+        self.exchanges.append(exchange)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [faults.Cut(after_events=6), faults.ErrorEvent(il.Overloaded("busy"), after_events=6), faults.NoTerminal()],
+    ids=["cut", "error event", "no end"],
+)
+@pytest.mark.parametrize("api", CALLS)
+async def test_a_stream_that_breaks_goes_on_with_another_model_where_the_alias_allows_it(
+    api: str, fault: faults.Fault
+) -> None:
+    """
+    The client sees one answer with one end; the second model got the beginning, and the books have both.
+    """
+    seen = Seen()
+    with Server(strict=True, chunk=4) as first, Server(strict=True) as second:
+        first.say(HALF, thinking="Hm.", fault=fault)
+        second.say(" and the other.")
+        path, body = streamed(api)
+        async with Gateway(chained(first, second, continues=True), observers=[seen]) as gateway:
+            status, got = await posted(gateway, path, body)
+        request = second.last.request
+    answer = shown(api, got)
+    assert (status, answer.stop_reason) == (200, "stop"), got
+    assert answer.text.endswith(" and the other.")
+    beginning = answer.text.removesuffix(" and the other.")
+    assert beginning and HALF.startswith(beginning.strip())
+    assert request is not None
+    (given,) = [message for message in request.context.messages if isinstance(message, il.AssistantMessage)]
+    assert given.text == beginning
+    (exchange,) = seen.exchanges
+    assert exchange.model is not None and exchange.model.provider == "two"
+    assert [model.provider for model, _ in exchange.earlier] == ["one"]
+    assert exchange.answer is not None and exchange.answer.text == answer.text
+    assert exchange.usage is not None and exchange.is_estimated
+    assert exchange.usage.output >= exchange.earlier[0][1].output > 0
+    assert any("went on" in loss.why for loss in exchange.losses)
+
+
+@pytest.mark.parametrize("api", CALLS)
+async def test_a_stream_that_breaks_ends_in_the_clients_error_where_nobody_may_go_on(api: str) -> None:
+    """
+    The alias does not allow it, a call has been seen, or a schema must be matched: one stream, ended by an error.
+    """
+    call = il.ToolCall(id="call_1", name="weather", arguments={"city": "Paris of the far north"})
+    path, body = streamed(api)
+    for blocks, continues in (([il.TextBlock(text=HALF)], False), ([il.TextBlock(text="Look:"), call, call], True)):
+        with Server(strict=True, chunk=4) as first, Server(strict=True) as second:
+            first.answer(blocks, fault=faults.NoTerminal())
+            second.say("Not me.")
+            async with Gateway(chained(first, second, continues=continues)) as gateway:
+                status, got = await posted(gateway, path, body)
+            assert second.requests == []
+        assert (status, shown(api, got).stop_reason) == (200, "error"), got
+
+
+async def test_everybody_who_goes_on_may_break_as_well() -> None:
+    """
+    Three models give one answer; where the last breaks too, the stream ends in an error and keeps what came.
+    """
+    seen = Seen()
+    with Server(strict=True, chunk=4) as first, Server(strict=True, chunk=4) as second:
+        first.say("One, two, ", fault=faults.NoTerminal())
+        second.say("three, four, ", fault=faults.NoTerminal())
+        settings = chained(first, second, continues=True)
+        (alias,) = settings.aliases
+        third = (*alias.fallbacks, Target(model="one/test-reasoner", context_window=200_000))
+        settings = replace(settings, aliases=(replace(alias, fallbacks=third),))
+        async with Gateway(settings, observers=[seen]) as gateway:
+            first.say("five, ", fault=faults.NoTerminal())
+            _, broken = await posted(gateway, "/v1/messages", {**BODY, "stream": True})
+            first.clear()
+            second.clear()
+            first.say("One, two, ", fault=faults.NoTerminal(), times=1)
+            second.say("three, four, ", fault=faults.NoTerminal())
+            first.say("five.")
+            _, whole = await posted(gateway, "/v1/messages", {**BODY, "stream": True})
+    answer = shown("anthropic-messages", whole)
+    assert (answer.text, answer.stop_reason) == ("One, two, three, four, five.", "stop")
+    assert [block.text for block in blocks_of(answer.content)] == ["One, two, ", "three, four, ", "five."]
+    assert shown("anthropic-messages", broken).stop_reason == "error"
+    assert seen.exchanges[0].answer is not None
+    assert seen.exchanges[0].answer.text == "One, two, three, four, five, "

@@ -53,6 +53,7 @@ from ..values.losses import Loss
 from ..values.messages import AssistantMessage, blocks_of
 from ..values.request import CallOptions, Request
 from .exchange import Exchange, Lane
+from .handover import joined, shifted
 from .replying import Reply
 from .rewriting import Cutter, Renaming, with_option
 from .routing import Place
@@ -175,6 +176,9 @@ class Attempt:
         *,
         holds: bool,
         remember: Callable[[Exchange, AssistantMessage, str], None],
+        may_break: bool = False,
+        before: AssistantMessage | None = None,
+        encoder: Any = None,
     ) -> None:
         self._place = place
         self._exchange = exchange
@@ -187,7 +191,10 @@ class Attempt:
         self._upstream: Upstream | None = None
         self._watch: Watch | None = None
         self._remember = remember
-        self.encoder: Any = None
+        self._may_break = may_break  # another place may go on with the answer: it must pass through an encoder
+        self._before = before  # what earlier places gave of the answer, and `encoder` has written
+        self._shift = len(blocks_of(before.content)) if before is not None else 0
+        self.encoder: Any = encoder
         self.decoder: Any = None
         self._answer_id = incoming.wire.http.response_id + exchange.id
 
@@ -251,9 +258,10 @@ class Attempt:
             await self._whole(head + await whole(upstream, LARGEST_ANSWER), made)
         elif not self._exchange.is_stream:
             await self._collect(head, framing, made)
-        elif made.lane == "same" and found == place.wire.http.content_type:
+        elif made.lane == "same" and found == place.wire.http.content_type and not self._may_break:
             await self._pass(head, framing, made)
         else:
+            self._exchange.lane = "translated"
             await self._translate(head, framing, made)
 
     async def _signed(self, made: Outgoing, options: CallOptions, stream: bool) -> tuple[str, Mapping[str, str], bytes]:
@@ -389,7 +397,14 @@ class Attempt:
         for event in batch:
             kind = type(event)
             if kind in _MESSAGE_EVENTS:
+                if kind is Start and self._before is not None:
+                    continue
+                if kind is Error and shows:  # it is raised: what came before it goes out first
+                    await self._reply.write(b"".join(out))
+                    out.clear()
                 event, ended = self._message_event(event), kind is not Start
+            elif self._shift:
+                event = shifted(event, self._shift)
             if not shows and kind not in _SILENT:
                 shows = True
             out.append(encoder.feed(event))
@@ -410,16 +425,27 @@ class Attempt:
         if isinstance(event, Start):
             return Start(self._named(event.partial or AssistantMessage(content=())))
         if isinstance(event, Done):
-            self._answered(event.message)
-            return Done(event.reason, self._named(event.message))
+            answer = joined(self._before, event.message)
+            self._answered(answer)
+            return Done(event.reason, self._named(answer))
         assert isinstance(event, Error)
-        self._exchange.answer = event.error
+        self._exchange.answer = joined(self._before, event.error)
         failure = getattr(self.decoder, "failure", None) if self.decoder is not None else None
         if failure is not None:
             raise failure
         if not self._reply.begun and self._holds:
             raise failure_of(event.error)
-        return Error(event.reason, self._named(event.error))  # an answer that ends badly: refused, filtered
+        return Error(event.reason, self._named(self._exchange.answer))  # an answer that ends badly: refused, filtered
+
+    async def break_off(self, why: str, *, aborted: bool = False) -> None:
+        """Keeps what had come of an answer that broke off, and closes what the client has seen open."""
+        if self.decoder is None or self._exchange.answer is not None:
+            return
+        events = self.decoder.close(why, aborted=aborted)
+        if events and isinstance(events[-1], Error):
+            self._exchange.answer = joined(self._before, events[-1].error)
+            if self.encoder is not None and self._reply.begun and not aborted:
+                await self._reply.write(b"".join(self.encoder.feed(shifted(one, self._shift)) for one in events[:-1]))
 
     def _answered(self, message: AssistantMessage) -> None:
         """The answer is whole. It is remembered before the client has its end: the next turn may come at once."""
@@ -545,7 +571,9 @@ class Attempt:
                     continue
                 last = batch[-1]
                 if isinstance(last, Error):
-                    self._exchange.answer = last.error
+                    if self._exchange.is_stream and len(batch) > 1:
+                        await self._play(batch[:-1])
+                    self._exchange.answer = joined(self._before, last.error)
                     raise source.failure or failure_of(last.error)
                 if self._exchange.is_stream:
                     await self._play(batch)

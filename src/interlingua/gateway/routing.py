@@ -169,11 +169,12 @@ class Place:
 class Plan:
     """The places that may answer one request, in order, and how the alias wants failures handled."""
 
-    __slots__ = ("places", "retries")
+    __slots__ = ("continues", "places", "retries")
 
-    def __init__(self, places: Sequence[Place], retries: int = 1) -> None:
+    def __init__(self, places: Sequence[Place], retries: int = 1, continues: bool = False) -> None:
         self.places = places
         self.retries = retries
+        self.continues = continues  # another place may go on with an answer that broke off
 
 
 class _Named:
@@ -183,14 +184,14 @@ class _Named:
         self.alias = alias
         self.targets = targets
         self.fallbacks = fallbacks
-        self.only = Plan((*targets, *fallbacks), alias.retries) if len(targets) == 1 else None
+        self.only = Plan((*targets, *fallbacks), alias.retries, alias.continues) if len(targets) == 1 else None
 
     def plan(self, conversation: bytes | None) -> Plan:
         if self.only is not None:
             return self.only
         ranked = sorted(self.targets, key=lambda place: _rank(place, conversation))
         places = (*(place for place in ranked if place.weight > 0), *self.fallbacks)
-        return Plan(places, self.alias.retries)
+        return Plan(places, self.alias.retries, self.alias.continues)
 
 
 def _rank(place: Place, conversation: bytes | None) -> float:

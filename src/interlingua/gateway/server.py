@@ -39,11 +39,13 @@ from ..values.errors import (
     RateLimited,
     TimedOut,
 )
+from ..values.losses import Loss
 from ..values.messages import AssistantMessage, Message, Usage
 from ..values.request import Context, ModelDescriptor, Request
 from ..values.tokens import estimate, taken
 from .doors import Door, door
 from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Reservation
+from .handover import continued, estimated_usage, handover_loss, may_continue, without_signatures
 from .lanes import Attempt, Incoming, TooLossy
 from .recall import Recall, StoredResponse
 from .replying import Reply, SocketReply
@@ -326,7 +328,8 @@ class Gateway:
         """Asks the places of a plan in turn. The failure of the last goes to the client in its own form."""
         retry = Retry(attempts=plan.retries + 1, longest=_LONGEST_WAIT)
         failure: InterlinguaError | None = None
-        encoder, too_small = None, 0
+        encoder, before, too_small = None, None, 0
+        handovers: tuple[Loss, ...] = ()
         for at, place in enumerate(plan.places):
             more = at + 1 < len(plan.places)
             if 0 < (place.model.context_window or 0) <= too_small:
@@ -335,8 +338,18 @@ class Gateway:
                 exchange.attempts += 1
                 exchange.model = place.model
                 attempt = Attempt(
-                    place, exchange, incoming, reply, self._transport, holds=more, remember=self._remember
+                    place,
+                    exchange,
+                    incoming,
+                    reply,
+                    self._transport,
+                    holds=more and before is None,
+                    remember=self._remember,
+                    may_break=before is not None or (more and plan.continues),
+                    before=before,
+                    encoder=encoder if before is not None else None,
                 )
+                sent = reply.sent
                 try:
                     self.breaker.check(place.target)
                     if more:
@@ -346,14 +359,15 @@ class Gateway:
                 except InterlinguaError as error:
                     failure = _cleaned(error, place)
                 except BaseException:
-                    _keep_partial(attempt, exchange, LEFT, aborted=True)
+                    await attempt.break_off(LEFT, aborted=True)
                     raise
                 else:
                     self.breaker.succeeded(place.target)
+                    exchange.losses += handovers
                     return
                 encoder = attempt.encoder
-                _keep_partial(attempt, exchange, str(failure))
-                if reply.begun:
+                await attempt.break_off(str(failure))
+                if reply.sent > sent:
                     break
                 if tries < place.keys and isinstance(failure, RateLimited | AuthFailed):
                     continue  # with the next key
@@ -364,9 +378,21 @@ class Gateway:
             self.breaker.failed(place.target, failure)
             if isinstance(failure, ContextTooLong):
                 too_small = max(too_small, place.model.context_window or 0)
-            if reply.begun or not (elsewhere(failure) or isinstance(failure, TooLossy)):
+            if not (elsewhere(failure) or isinstance(failure, TooLossy)):
                 break
+            if reply.begun and more:
+                partial, given = exchange.answer, exchange.request
+                if partial is None or given is None or not (plan.continues and may_continue(given, partial)):
+                    break
+                if partial is not before:
+                    used = estimated_usage(partial, incoming.request, estimate(before) if before is not None else 0)
+                    exchange.earlier += ((place.model, used),)
+                before = without_signatures(partial)
+                incoming = replace(incoming, request=continued(given, before, place.model), body=None)
+                following = plan.places[at + 1].name
+                handovers += (handover_loss(before, place.name, following, failure),)
         assert failure is not None
+        exchange.losses += handovers
         await reply.fail(failure, encoder if reply.begun else None)
 
     def _remember(self, exchange: Exchange, answer: AssistantMessage, id: str) -> None:
@@ -569,23 +595,30 @@ class Gateway:
         """Usage and cost: as reported, else estimated from what was asked and what came."""
         answer, request = exchange.answer, exchange.request
         usage = answer.usage if answer is not None else None
-        # A stream that was cut has told at most what it was asked: nothing of its end.
         if answer is not None and request is not None and (usage is None or answer.stop_reason in ("error", "aborted")):
-            output = estimate(answer)
-            if usage is None or usage.output < output:
-                asked = usage.input if usage is not None and usage.input else taken(request.context)
-                read, written = (usage.cache_read, usage.cache_write) if usage is not None else (0, 0)
-                usage = Usage.of(asked, output, cache_read=read, cache_write=written)
-                exchange.is_estimated = True
+            counted = estimated_usage(answer, request, sum(used.output for _, used in exchange.earlier))
+            exchange.is_estimated = counted is not usage
+            usage = counted
         exchange.usage = usage
         catalogue = self._router.catalogue
         if usage is None or catalogue is None or exchange.model is None:
             return
+        charged = (*exchange.earlier, (exchange.model, usage))
         try:
-            cost = usage.cost or catalogue.cost(usage, exchange.model)
+            costs = [used.cost or catalogue.cost(used, model) for model, used in charged]
         except InterlinguaError:  # a broken price list must not cost the answer
-            cost = None
-        exchange.cost = cost.total if cost is not None else None
+            costs = [None]
+        exchange.cost = None if None in costs else sum(cost.total for cost in costs if cost is not None)
+        for _, used in exchange.earlier:
+            exchange.is_estimated = True
+            usage = Usage.of(
+                usage.input + used.input,
+                usage.output + used.output,
+                cache_read=usage.cache_read + used.cache_read,
+                cache_write=usage.cache_write + used.cache_write,
+                extra=usage.extra,
+            )
+        exchange.usage = usage
 
 
 def longest_answer(place: Place, request: Request) -> int | None:
@@ -603,15 +636,6 @@ def highest_cost(place: Place, input_tokens: int, output_tokens: int | None) -> 
         return None
     # Writing to a cache costs more than reading fresh input.
     return (input_tokens * max(prices.input, prices.cache_write) + output_tokens * prices.output) / 1e6
-
-
-def _keep_partial(attempt: Attempt, exchange: Exchange, why: str, *, aborted: bool = False) -> None:
-    """What had come of an answer that broke off."""
-    if exchange.answer is not None or attempt.decoder is None:
-        return
-    events = attempt.decoder.close(why, aborted=aborted)
-    message: AssistantMessage | None = getattr(events[-1], "error", None) if events else None
-    exchange.answer = message
 
 
 def _cleaned(error: InterlinguaError, place: Place) -> InterlinguaError:

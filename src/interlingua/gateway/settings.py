@@ -40,9 +40,10 @@ class Target(_Setting, frozen=True, kw_only=True):
 class Alias(_Setting, frozen=True, kw_only=True):
     """A name for models: one of `targets` by weight, the others and then `fallbacks` in order where it fails.
 
-    `retries` is how often one target is asked again before the next. A stream that breaks after the client has seen
-    something of it ends in the client's error event. `sticky` keeps a conversation at the target that answered it
-    before, so that its prompt cache stays warm.
+    `retries` is how often one target is asked again before the next. `sticky` keeps a conversation at the target that
+    answered it before, so that its prompt cache stays warm. A stream that breaks after the client has seen something of
+    it ends in the client's error event; with `continues` the next target gets the beginning of the answer and goes on
+    with it.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Alias(_Setting, frozen=True, kw_only=True):
     fallbacks: tuple[Target, ...] = ()
     retries: int = 1
     sticky: bool = True
+    continues: bool = False
 
     def __post_init__(self) -> None:
         if not self.targets:

@@ -1,0 +1,77 @@
+"""An answer that broke off and goes on elsewhere: what the next place is asked, and how its events join the stream.
+
+The next place gets the conversation with the beginning of the answer as its last message; `adapt` makes of it what that
+model takes (a prefill, or a request to go on). The client sees one answer: its blocks are counted on, and it ends once.
+"""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..values.errors import InterlinguaError
+from ..values.losses import Loss
+from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, Usage, blocks_of
+from ..values.request import ModelDescriptor, Request
+from ..values.tokens import estimate, taken
+
+
+def joined(before: AssistantMessage | None, answer: AssistantMessage) -> AssistantMessage:
+    """One answer from what earlier places gave of it and what the last one did; the id is that which the client saw."""
+    if before is None:
+        return answer
+    content = (*blocks_of(before.content), *blocks_of(answer.content))
+    return replace(answer, content=content, response_id=before.response_id)
+
+
+def shifted(event: Any, by: int) -> Any:
+    """An event of a block that stands behind others."""
+    return replace(event, content_index=event.content_index + by)
+
+
+def may_continue(request: Request, partial: AssistantMessage) -> bool:
+    """Whether another model can go on with an answer that broke off here.
+
+    Not with calls: the client has seen some, and whether all is not known. Not with text that must match a schema: two
+    halves of two models would be no JSON.
+    """
+    blocks = blocks_of(partial.content)
+    return request.options.output_schema is None and all(isinstance(one, TextBlock | ThinkingBlock) for one in blocks)
+
+
+def continued(request: Request, partial: AssistantMessage, model: ModelDescriptor) -> Request:
+    """The request for whoever goes on: the beginning of the answer is its last message, and counts as written."""
+    options, context = request.options, request.context
+    if options.max_tokens is not None:
+        options = replace(options, max_tokens=max(1, options.max_tokens - estimate(partial)))
+    beginning = tuple(block for block in blocks_of(partial.content) if isinstance(block, TextBlock) and block.text)
+    if beginning:  # thoughts that broke off have no signature: no model takes them back
+        message = AssistantMessage(content=beginning, provider=model.provider, model=model.id, api=model.api)
+        context = replace(context, messages=(*context.messages, message))
+    return replace(request, context=context, options=options)
+
+
+def without_signatures(partial: AssistantMessage) -> AssistantMessage:
+    """The beginning of a shared answer: its message names one author, which did not sign these thoughts."""
+
+    def plain(block: Block) -> Block:
+        return replace(block, thinking_signature=None) if isinstance(block, ThinkingBlock) else block
+
+    return replace(partial, content=tuple(map(plain, blocks_of(partial.content))))
+
+
+def estimated_usage(partial: AssistantMessage, request: Request, counted: int = 0) -> Usage:
+    """What an answer that was cut used. It has told at most what was asked: nothing of its end. `counted` tokens of it
+    were written by others."""
+    usage, output = partial.usage, max(0, estimate(partial) - counted)
+    if usage is not None and usage.output >= output:
+        return usage
+    asked = usage.input if usage is not None and usage.input else taken(request.context)
+    read, written = (usage.cache_read, usage.cache_write) if usage is not None else (0, 0)
+    return Usage.of(asked, output, cache_read=read, cache_write=written)
+
+
+def handover_loss(before: AssistantMessage, first: str, second: str, failure: InterlinguaError) -> Loss:
+    """That an answer is the work of two models, from its block after `before` on."""
+    at = len(blocks_of(before.content))
+    why = f"{first} broke off ({type(failure).__name__}); {second} went on"
+    return Loss(path=f"$.content[{at}]", what="model", why=why, severity="weakened")
