@@ -1,144 +1,34 @@
 """Conversations that other programs are writing: their files are followed, and read, never written.
 
-A `FolderWatch` says which files below a folder changed. A `Watcher` imports those of one program (or of any folder)
-and has viewers know; a `HomeWatcher` does the same for the sessions of this home that other processes write.
+A `Watcher` imports the changed files of one program (or of any folder) and has viewers know; `follow_home` does the
+same for the sessions of this home that other processes write.
 """
 
 import asyncio
 import contextlib
 import hashlib
 import logging
-import os
 import re
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..conversion.sources import ENDINGS, PACKED
 from ..sessions.files import ENDING
+from ..sessions.programs import HEAD, PROGRAMS, project_of
 from ..sessions.store import SpawnedBy
-from ..sessions.watching import PathWatch
+from ..sessions.watching import RESCAN, FolderWatch
 from ..values import jsontext
 from ..values.errors import InterlinguaError
-from ..values.regular import read_regular, stream_regular
+from ..values.regular import stream_regular
 from .library import Library, Place, imported_id
 from .open_sessions import OpenSessions
 from .shapes import SourceView
 
-RESCAN = 30.0 if sys.platform == "linux" else 2.0  # seconds; elsewhere a folder does not tell that its files grow
 SETTLE = 0.15  # seconds: a program writes an answer in several pieces
 BUSY_SHARE = 4  # a file that takes a second to read is read again after as many seconds
-MAX_FOLDERS = 20_000
-_HEAD = 64 << 10  # bytes at the beginning of a file that say whose it is
 _log = logging.getLogger(__name__)
-
-
-# --- which files -----------------------------------------------------------------------------------------------------
-
-
-class Program(NamedTuple):
-    """Where a program keeps its conversations. `variable` is the environment variable that moves `home`."""
-
-    name: str
-    variable: str
-    home: str
-    folder: str
-    patterns: tuple[str, ...]
-
-    def root(self, env: Mapping[str, str] | None = None) -> Path:
-        moved = (os.environ if env is None else env).get(self.variable)
-        return (Path(moved).expanduser() if moved else Path.home() / self.home) / self.folder
-
-
-PROGRAMS = {
-    program.name: program
-    for program in (
-        # Sub-agents: beside the sessions in versions before 2.1, below `SESSION/subagents` since.
-        Program("claude-code", "CLAUDE_CONFIG_DIR", ".claude", "projects", ("*/*.jsonl", "*/*/subagents/*.jsonl")),
-        Program("codex-cli", "CODEX_HOME", ".codex", "sessions", ("rollout-*.jsonl", "*/*/*/rollout-*.jsonl")),
-        # GEMINI_CLI_HOME is the folder in which `.gemini` is.
-        Program(
-            "gemini-cli",
-            "GEMINI_CLI_HOME",
-            "",
-            ".gemini/tmp",
-            ("*/chats/*.json", "*/chats/*.jsonl", "*/chats/*/*.json*"),
-        ),
-    )
-}
-
-
-class FolderWatch:
-    """Which files below a folder changed, those of folders that come later included."""
-
-    def __init__(self, root: Path, wanted: Callable[[Path], bool], depth: int | None = None) -> None:
-        self.root = root
-        self._wanted = wanted
-        self._depth = depth
-        self._watch = PathWatch([root])
-        self._folders: set[Path] = set()
-        self._states: dict[Path, tuple[int, int]] = {}
-
-    async def scan(self) -> list[Path]:
-        """The files that changed since the last scan, the latest first; at first, all of them."""
-        while True:
-            folders, states = await asyncio.to_thread(self._walk)
-            new, self._folders = folders - self._folders, folders
-            for folder in new:
-                self._watch.add(folder)
-            if not new:  # else files may have changed before their folder was watched
-                break
-        before, self._states = self._states, states
-        changed = [path for path, state in states.items() if before.get(path) != state]
-        changed += [path for path in before if path not in states]
-        return sorted(changed, key=lambda path: states.get(path, (0, 0)), reverse=True)
-
-    async def wait(self, timeout: float) -> list[Path]:
-        """Waits for a change, and gives the files that changed."""
-        told = await self._watch.wait(min(timeout, RESCAN))
-        changed = self._watch.taken()
-        known = {path for path in changed if path in self._states}
-        if told and changed and known == changed:
-            return [path for path in known if self._note(path)]
-        return await self.scan() if told or timeout >= RESCAN else []
-
-    def _note(self, path: Path) -> bool:
-        try:
-            found = path.stat()
-        except OSError:
-            self._states.pop(path, None)
-            return True
-        state = (found.st_mtime_ns, found.st_size)
-        is_new, self._states[path] = self._states.get(path) != state, state
-        return is_new
-
-    def _walk(self) -> tuple[set[Path], dict[Path, tuple[int, int]]]:
-        folders: set[Path] = set()
-        states: dict[Path, tuple[int, int]] = {}
-        if not self.root.is_dir():  # its coming is seen from the nearest folder that is there
-            return {next(folder for folder in self.root.parents if folder.is_dir())}, {}
-        waiting = [(self.root, 0)]
-        while waiting and len(folders) < MAX_FOLDERS:
-            folder, depth = waiting.pop()
-            try:
-                entries = list(os.scandir(folder))
-            except OSError:  # not there yet, or not ours to read
-                continue
-            folders.add(folder)
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    if entry.is_dir(follow_symlinks=False):
-                        if self._depth is None or depth < self._depth:
-                            waiting.append((Path(entry.path), depth + 1))
-                    elif self._wanted(Path(entry.path)):
-                        found = entry.stat()
-                        states[Path(entry.path)] = (found.st_mtime_ns, found.st_size)
-        return folders, states
-
-    def close(self) -> None:
-        self._watch.close()
 
 
 # --- other programs' histories ---------------------------------------------------------------------------------------
@@ -156,16 +46,15 @@ class Watcher:
         self.root = program.root(env) if program is not None else Path(given).expanduser().absolute()
         self.label = program.name if program is not None else self.root.name or str(self.root)
         self.id = self.label if program is not None else _folder_id(self.root)
+        self._program = program
         self._dialect = program.name if program is not None else None
-        self._patterns = program.patterns if program is not None else ()
         self.error: str | None = None
         self.is_watching = False
         self._parents = Parents(self.root)
 
     def _wants(self, path: Path) -> bool:
-        if self._patterns:
-            relative = path.relative_to(self.root)
-            return any(len(Path(p).parts) == len(relative.parts) and relative.match(p) for p in self._patterns)
+        if self._program is not None:
+            return self._program.has(path, self.root)
         name = path.name.lower()
         for ending in PACKED:
             name = name.removesuffix(ending)
@@ -173,8 +62,7 @@ class Watcher:
 
     async def follow(self, canvas: OpenSessions) -> None:
         """Imports what is there and then what changes, until cancelled."""
-        depth = max(len(Path(pattern).parts) for pattern in self._patterns) - 1 if self._patterns else None
-        watch = FolderWatch(self.root, self._wants, depth)
+        watch = FolderWatch(self.root, self._wants, self._program.depth if self._program is not None else None)
         due: dict[Path, float] = {}  # files to read, and when
         free: dict[Path, float] = {}  # when a file may be read again
         self.is_watching = True
@@ -235,7 +123,7 @@ class Watcher:
         found = self._library.cache.open_path(path, self.id, self._dialect, growing=True)
         head = _beginning(path)
         spawned = self._parents.of(path, head) if self._dialect is not None else None
-        return self._library.register_watched(self.id, self.label, found, _project(path, head), spawned), []
+        return self._library.register_watched(self.id, self.label, found, project_of(path, head), spawned), []
 
     def view(self, sessions: int) -> SourceView:
         return SourceView(
@@ -258,22 +146,7 @@ def _folder_id(root: Path) -> str:
 
 def _beginning(path: Path) -> bytes:
     with stream_regular(path) as stream:
-        return stream.read(_HEAD)
-
-
-_CWD = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*")')
-
-
-def _project(path: Path, head: bytes) -> str | None:
-    """The folder that a conversation is about: the one in which the program was started."""
-    found = _CWD.search(head)
-    if found is not None:
-        with contextlib.suppress(InterlinguaError):
-            return str(jsontext.read(found[1])).replace("\\", "/").rstrip("/").rpartition("/")[2] or None
-    root = path.parent.parent / ".project_root"  # Gemini CLI
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        return Path(read_regular(root).decode().strip()).name or None
-    return None
+        return stream.read(HEAD)
 
 
 # --- sub-agents ------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ COMMANDS = {
     "canvas": "View, search, compare and continue conversations in the browser.",
     "serve": "Serve any model to programs of any format, from one address.",
     "sessions": "List, show, import, export, fork, compact and clean up sessions.",
+    "archive": "Search every program's conversations; totals of tokens and cost.",
     "doctor": "Diagnose a session file, and repair it into a new one.",
     "worker": "Execute durable runs from a shared queue.",
     "plugins": "List, check or create plugins.",

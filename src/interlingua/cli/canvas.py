@@ -140,15 +140,24 @@ def _opened(library: "Library", inputs: tuple[str, ...]) -> "list[Place]":
         if session is not None:
             places.append(session)
             continue
-        for path in expand([Path(given)]):
+        file, number = _numbered(given)
+        for path in expand([file]):
             found, problems = library.open_path(path)
-            places += found
+            places += found if number is None else found[number - 1 : number]
             for problem in problems[:20]:
                 line = "" if problem.line is None else f"{problem.line}: "
                 out.print(Text(f"{problem.name}: {line}{problem.message}", "yellow"))
     if inputs and not places:
         raise InterlinguaError(f"nothing to open in {', '.join(inputs)}; name files, folders or sessions")
     return places
+
+
+def _numbered(given: str) -> tuple[Path, int | None]:
+    """The file of `FILE#3`, and which of its conversations is meant."""
+    name, _, number = given.rpartition("#")
+    if name and number.isdecimal() and int(number) and not Path(given).exists() and Path(name).is_file():
+        return Path(name), int(number)
+    return Path(given), None
 
 
 def _session(library: "Library", given: str) -> "Place | None":

@@ -1,8 +1,11 @@
 """Full text search over sessions: a contentless SQLite FTS5 index that follows the logs.
 
-The index contains no text; the text of a hit is read from its session. It may be deleted at any time, and is rebuilt.
-Each row has tags (session, role, tool, model, failed), so that a filter costs as much as another search term. Rows are
-numbered in the order of indexing; the latest are found first.
+The text of a hit is read from its session: the index has none of it. It may be deleted at any time, and is rebuilt.
+Each row has tags (session, store, role, tool, model, failed), so that a filter costs as much as another search term.
+Rows are numbered in the order of indexing; the latest are found first.
+
+Several programs share the file: each sees the sessions of its own stores. `archive_index.py` adds other programs' files
+and the usage of their messages.
 """
 
 import contextlib
@@ -20,11 +23,12 @@ import msgspec
 from ..values.errors import InterlinguaError
 from .cards import Card, CardState
 from .session import Line, Session
+from .spending import Used, add_usage, used_by
 from .store import SessionInfo, Store
 from .texts import KINDS, Query, Snippet, Term, Text, is_in, message_texts, snippet, spaced, terms_of, texts_of
 from .tree import ENTRY
 
-VERSION = 2
+VERSION = 3
 BATCH_LINES = 800
 BATCH_CHARS = 4 << 20
 PENDING = 16 << 20  # bytes of terms that FTS5 holds in memory: more than a batch has, so that each is one segment
@@ -37,10 +41,22 @@ FREE_SHARE = 0.05  # share of free pages that is returned to the file system
 _SCHEMA = f"""
 CREATE TABLE sessions (
     n INTEGER PRIMARY KEY, store TEXT NOT NULL, agent TEXT NOT NULL, id TEXT NOT NULL, title TEXT, modified INTEGER,
-    size INTEGER, lines INTEGER NOT NULL, last BLOB, state BLOB, card BLOB, UNIQUE (store, agent, id));
+    size INTEGER, lines INTEGER NOT NULL, last BLOB, state BLOB, card BLOB, file INTEGER, number INTEGER, project TEXT,
+    messages INTEGER, models TEXT, started INTEGER, ended INTEGER, cost REAL, UNIQUE (store, agent, id));
+CREATE INDEX sessions_file ON sessions (file);
 CREATE TABLE texts (
     n INTEGER PRIMARY KEY, session INTEGER NOT NULL, line INTEGER NOT NULL, part INTEGER NOT NULL, at INTEGER,
     cost REAL);
+CREATE TABLE files (
+    n INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, device INTEGER, inode INTEGER, size INTEGER, modified INTEGER,
+    reader INTEGER, covered INTEGER, state BLOB, sample BLOB, problems TEXT);
+CREATE INDEX files_inode ON files (inode);
+CREATE TABLE kept (n INTEGER PRIMARY KEY, session INTEGER NOT NULL, count INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE INDEX kept_session ON kept (session);
+CREATE TABLE usage (
+    n INTEGER PRIMARY KEY, session INTEGER NOT NULL, key BLOB NOT NULL, at INTEGER, model TEXT, input INTEGER,
+    output INTEGER, cache_read INTEGER, cache_write INTEGER, reasoning INTEGER, cost REAL);
+CREATE INDEX usage_session ON usage (session);
 CREATE TABLE names (n INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE VIRTUAL TABLE words USING fts5 (body, tags, content = '', tokenize = 'unicode61 remove_diacritics 2');
 INSERT INTO words (words, rank) VALUES ('hashsize', {PENDING});
@@ -87,6 +103,7 @@ class TextIndex:
         self._reader: sqlite3.Connection | None = None
         self._reading = threading.Lock()
         self._names: dict[str, int] = {}
+        self._shown_stores = tuple(self._stores)  # those that are searched if a query names none
 
     # --- following ---------------------------------------------------------------------------------------------------
 
@@ -133,18 +150,20 @@ class TextIndex:
             known, start = None, 0
         number = known.n if known is not None else self._new_session(name, session.agent, session.id)
         while start < session.line_count and not stop():
-            start = self._add_batch(number, session, start)
+            start = self._add_batch(name, number, session, start)
         if start >= session.line_count:
             self._settle(number, info, session, start)
 
-    def _add_batch(self, number: int, session: Session, start: int) -> int:
+    def _add_batch(self, name: str, number: int, session: Session, start: int) -> int:
         """Indexes a batch of lines in one transaction; returns the next line number."""
         rows: list[tuple[int, Text]] = []
+        used: list[Used] = []
         state = self._state(number)
         size, end = 0, start
         for line in session.lines(start, BATCH_LINES, revised=False):
             end = line.number + 1
             state.take(line)
+            used += used_by(line.entry.message) if line.entry is not None else ()
             for text in texts_of(line):
                 rows.append((line.number, text))
                 size += len(text.text)
@@ -154,7 +173,7 @@ class TextIndex:
             now = database.execute("SELECT lines FROM sessions WHERE n = ?", (number,)).fetchone()
             if now is None or now[0] != start:  # another process is indexing it
                 return session.line_count
-            first = database.execute("SELECT COALESCE(MAX(n), 0) + 1 FROM texts").fetchone()[0]
+            first = self._next_row(database)
             numbered = list(enumerate(rows, first))
             database.executemany(
                 "INSERT INTO texts (n, session, line, part, at, cost) VALUES (?, ?, ?, ?, ?, ?)",
@@ -162,13 +181,19 @@ class TextIndex:
             )
             database.executemany(
                 "INSERT INTO words (rowid, body, tags) VALUES (?, ?, ?)",
-                ((n, spaced(text.text), self._tags(database, number, text)) for n, (_, text) in numbered),
+                ((n, spaced(text.text), self._tags(database, name, number, text)) for n, (_, text) in numbered),
             )
+            add_usage(database, number, used)
             database.execute(
                 "UPDATE sessions SET lines = ?, last = ?, state = ? WHERE n = ?",
                 (end, digest_of(session, end), msgspec.msgpack.encode(state), number),
             )
         return end
+
+    def _next_row(self, database: sqlite3.Connection) -> int:
+        """The number of the next row: above those that have lost their session, too."""
+        last = "MAX((SELECT COALESCE(MAX(n), 0) FROM texts), (SELECT COALESCE(MAX(id), 0) FROM words_docsize))"
+        return int(database.execute(f"SELECT {last} + 1").fetchone()[0])
 
     def _state(self, number: int) -> CardState:
         with self._reading_rows() as database:
@@ -176,9 +201,9 @@ class TextIndex:
         known = row[0] if row is not None else None
         return CardState() if known is None else msgspec.msgpack.decode(known, type=CardState)
 
-    def _tags(self, database: sqlite3.Connection, session: int, text: Text) -> str:
+    def _tags(self, database: sqlite3.Connection, store: str, session: int, text: Text) -> str:
         """One tag for each attribute that a query can filter by."""
-        tags = [f"s{session}", f"k{text.kind}"]
+        tags = [f"s{session}", f"o{self._name(database, store)}", f"k{text.kind}"]
         if text.role:
             tags.append(f"r{self._name(database, text.role)}")
         if text.tool:
@@ -201,10 +226,21 @@ class TextIndex:
 
     def _settle(self, number: int, info: SessionInfo, session: Session, lines: int) -> None:
         card = self._state(number).card(session)
+        values = {
+            "title": info.title,
+            "modified": info.modified,
+            "size": info.size,
+            "card": msgspec.msgpack.encode(card),
+            "messages": info.messages,
+            "models": msgspec.json.encode(card.models).decode(),
+            "started": info.created,
+            "ended": info.modified,
+            "cost": card.cost,
+        }
         with self._writing() as database:
             database.execute(
-                "UPDATE sessions SET title = ?, modified = ?, size = ?, card = ? WHERE n = ? AND lines = ?",
-                (info.title, info.modified, info.size, msgspec.msgpack.encode(card), number, lines),
+                f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in values)} WHERE n = ? AND lines = ?",
+                (*values.values(), number, lines),
             )
 
     def _new_session(self, store: str, agent: str, id: str) -> int:
@@ -243,10 +279,10 @@ class TextIndex:
         if known is None:
             return
         if session is not None and known.lines <= session.line_count:
-            self._erase_terms(known, session)
+            self._erase_terms(store, known, session)
         self._forget(known.n)
 
-    def _erase_terms(self, known: "_Known", session: Session) -> None:
+    def _erase_terms(self, store: str, known: "_Known", session: Session) -> None:
         """Deletes a session's rows; a contentless FTS5 table needs their original texts, read from the lines."""
         with self._writing() as database:
             rows = database.execute("SELECT n, line FROM texts WHERE session = ? ORDER BY n", (known.n,)).fetchall()
@@ -254,7 +290,7 @@ class TextIndex:
             for (n, number), (line, text) in zip(rows, texts, strict=False):
                 if number != line:
                     return  # the lines have changed since: the rows stay, without a session
-                values = (n, spaced(text.text), self._tags(database, known.n, text))
+                values = (n, spaced(text.text), self._tags(database, store, known.n, text))
                 database.execute("INSERT INTO words (words, rowid, body, tags) VALUES ('delete', ?, ?, ?)", values)
             database.execute("DELETE FROM texts WHERE session = ?", (known.n,))
             database.execute("INSERT INTO words (words) VALUES ('optimize')")  # overwrites the deleted terms
@@ -269,9 +305,11 @@ class TextIndex:
             for n, *key in database.execute("SELECT n, store, agent, id FROM sessions").fetchall():
                 if tuple(key) not in there and key[0] in self._stores:
                     _delete_rows(database, n)
-            rows = database.execute("SELECT COUNT(*), COALESCE(MAX(n), 0) FROM texts").fetchone()
-            highest = database.execute("SELECT COALESCE(MAX(id), 0) FROM words_docsize").fetchone()[0]
-        if highest > 1000 and rows[0] < highest * (1 - STALE_SHARE):
+            if database.execute("PRAGMA application_id").fetchone()[0] != LEFT_ROWS:
+                return
+            rows = database.execute("SELECT COUNT(*) FROM texts").fetchone()[0]
+            indexed = database.execute("SELECT COUNT(*) FROM words_docsize").fetchone()[0]
+        if indexed > 1000 and rows < indexed * (1 - STALE_SHARE):
             self.delete()
 
     def _shrink(self, stop: Callable[[], bool]) -> None:
@@ -340,6 +378,13 @@ class TextIndex:
     def _expression(self, database: sqlite3.Connection, query: Query, terms: list[Term], exact: bool) -> str | None:
         """The FTS5 expression of a query; None if nothing can match."""
         tags: list[str] = []
+        wanted = set(query.stores or self._shown_stores)
+        if not query.sessions and not wanted >= _stores_in(database):
+            known = [database.execute("SELECT n FROM names WHERE name = ?", (name,)).fetchone() for name in wanted]
+            numbers = sorted(row[0] for row in known if row is not None)
+            if not numbers:
+                return None
+            tags.append("(" + " OR ".join(f"o{number}" for number in numbers) + ")")
         if query.sessions:
             numbers = self._numbers(database, query)
             if not numbers:
@@ -367,7 +412,7 @@ class TextIndex:
         found: list[int] = []
         for agent, id in query.sessions:
             rows = database.execute("SELECT n, store FROM sessions WHERE agent = ? AND id = ?", (agent, id))
-            found += [n for n, store in rows if not query.stores or store in query.stores]
+            found += [n for n, store in rows if store in (query.stores or self._shown_stores)]
         return found
 
     def _shown(
@@ -380,10 +425,14 @@ class TextIndex:
         """Hits with snippets read from the sessions; omits entries whose revised text no longer matches."""
         opened: dict[int, Session] = {}
         with contextlib.ExitStack() as stack:
-            for _, number, line, part in rows:
+            for n, number, line, part in rows:
                 if number not in names:
                     continue
                 store, agent, id, title = names[number]
+                kept = self._kept_text(n) if store not in self._stores else None
+                if kept is not None:
+                    yield Found(store, agent, id, title, line, kept, snippet(kept.text, terms))
+                    continue
                 try:
                     if number not in opened:
                         session = Session.open(id, agent=agent, store=self._stores[store], read_only=True, create=False)
@@ -398,6 +447,10 @@ class TextIndex:
                 is_certain = not text.entry or text.entry not in opened[number].marks.revisions
                 if (is_certain and any(part.is_hit for part in shown)) or is_in(text.text, terms, exact=exact):
                     yield Found(store, agent, id, title, line, text, shown)
+
+    def _kept_text(self, n: int) -> Text | None:
+        """The text of a row that the index itself keeps."""
+        return None
 
     # --- the file ----------------------------------------------------------------------------------------------------
 
@@ -483,10 +536,21 @@ def _open(path: Path) -> sqlite3.Connection:
     raise InterlinguaError(f"{path}: not usable as a search index; delete it")
 
 
+def _stores_in(database: sqlite3.Connection) -> set[str]:
+    """The stores whose sessions the index has: one step in the index of sessions for each."""
+    found: set[str] = set()
+    name = database.execute("SELECT MIN(store) FROM sessions").fetchone()[0]
+    while name is not None:
+        found.add(name)
+        name = database.execute("SELECT MIN(store) FROM sessions WHERE store > ?", (name,)).fetchone()[0]
+    return found
+
+
 def _delete_rows(database: sqlite3.Connection, session: int) -> None:
     """Deletes what leads from words to a session; the words themselves stay until the index is rebuilt."""
     if database.execute("DELETE FROM texts WHERE session = ?", (session,)).rowcount:
         database.execute(f"PRAGMA application_id = {LEFT_ROWS}")
+    database.execute("DELETE FROM usage WHERE session = ?", (session,))
     database.execute("DELETE FROM sessions WHERE n = ?", (session,))
 
 
@@ -500,6 +564,7 @@ def _conditions(query: Query) -> tuple[str, list[Any]]:
     """The conditions that tags do not cover."""
     parts: list[str] = []
     values: list[Any] = []
+    value: Any
     for column, sign, value in (
         ("cost", ">=", query.min_cost),
         ("at", ">=", query.since),
@@ -508,13 +573,15 @@ def _conditions(query: Query) -> tuple[str, list[Any]]:
         if value is not None:
             parts.append(f"AND texts.{column} {sign} ?")
             values.append(value)
-    if query.stores and not query.sessions:
-        marks = ",".join("?" * len(query.stores))
-        parts.append(f"AND texts.session IN (SELECT n FROM sessions WHERE store IN ({marks}))")
-        values += query.stores
-    if query.agent is not None:
-        parts.append("AND texts.session IN (SELECT n FROM sessions WHERE agent = ?)")
-        values.append(query.agent)
+    for column, sign, value in (
+        ("agent", "=", query.agent),
+        ("project", "=", query.project),
+        ("cost", ">=", query.min_total),
+        ("cost", "<=", query.max_total),
+    ):
+        if value is not None:
+            parts.append(f"AND texts.session IN (SELECT n FROM sessions WHERE {column} {sign} ?)")
+            values.append(value)
     return " ".join(parts), values
 
 

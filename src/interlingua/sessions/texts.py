@@ -57,7 +57,10 @@ class Text(NamedTuple):
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """A search query. All terms must match; `sessions` are pairs of agent and id."""
+    """A search query. All terms must match; `sessions` are pairs of agent and id.
+
+    `min_cost` is about a message; `min_total` and `max_total` are about the whole conversation.
+    """
 
     text: str = ""
     sessions: tuple[tuple[str, str], ...] = ()
@@ -68,6 +71,9 @@ class Query(Struct, frozen=True, kw_only=True):
     model: str | None = None
     is_error: bool | None = None
     min_cost: float | None = None
+    min_total: float | None = None
+    max_total: float | None = None
+    project: str | None = None
     since: int | None = None
     until: int | None = None
     limit: int = 50

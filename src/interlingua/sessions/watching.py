@@ -1,6 +1,6 @@
 """File watching: inotify on Linux; elsewhere polling of file times, with growing intervals.
 
-A watch may report a change that is none; it never misses one.
+A watch may report a change that is none; it never misses one. A `FolderWatch` says which files below a folder changed.
 """
 
 import asyncio
@@ -19,6 +19,8 @@ _MODIFY, _ATTRIB, _MOVED, _CREATE, _DELETE, _SELF = 0x2, 0x4, 0xC0, 0x100, 0x200
 _MASK = _MODIFY | _ATTRIB | _MOVED | _CREATE | _DELETE | _SELF
 _IGNORED = 0x8000
 _OVERFLOW = 0x4000
+RESCAN = 30.0 if sys.platform == "linux" else 2.0  # seconds; elsewhere a folder does not tell that its files grow
+MAX_FOLDERS = 20_000  # watched at most
 _MIN_INTERVAL, _MAX_INTERVAL = 0.1, 2.0  # seconds between polls, at first and at most
 
 
@@ -126,6 +128,97 @@ class PathWatch:
                 return False
             await asyncio.sleep(left)
             self._interval = min(self._interval * 1.5, _MAX_INTERVAL)
+
+
+class FolderWatch:
+    """Which files below a folder changed, those of folders that come later included."""
+
+    def __init__(self, root: Path, wanted: Callable[[Path], bool], depth: int | None = None) -> None:
+        self.root = root
+        self._wanted = wanted
+        self._depth = depth
+        self._watch = PathWatch([root])
+        self._folders: set[Path] = set()
+        self._states: dict[Path, tuple[int, int]] = {}
+
+    async def scan(self) -> list[Path]:
+        """The files that changed since the last scan, the latest first; at first, all of them."""
+        while True:
+            folders, found = await asyncio.to_thread(self._walked)
+            states = {path: (state.st_mtime_ns, state.st_size) for path, state in found.items()}
+            new, self._folders = folders - self._folders, folders
+            for folder in new:
+                self._watch.add(folder)
+            if not new:  # else files may have changed before their folder was watched
+                break
+        before, self._states = self._states, states
+        changed = [path for path, state in states.items() if before.get(path) != state]
+        changed += [path for path in before if path not in states]
+        return sorted(changed, key=lambda path: states.get(path, (0, 0)), reverse=True)
+
+    async def wait(self, timeout: float) -> list[Path]:
+        """Waits for a change, and gives the files that changed."""
+        told = await self._watch.wait(min(timeout, RESCAN))
+        changed = self._watch.taken()
+        known = {path for path in changed if path in self._states}
+        if told and changed and known == changed:
+            return [path for path in known if self._note(path)]
+        return await self.scan() if told or timeout >= RESCAN else []
+
+    def _note(self, path: Path) -> bool:
+        try:
+            found = path.stat()
+        except OSError:
+            self._states.pop(path, None)
+            return True
+        state = (found.st_mtime_ns, found.st_size)
+        is_new, self._states[path] = self._states.get(path) != state, state
+        return is_new
+
+    def _walked(self) -> tuple[set[Path], dict[Path, os.stat_result]]:
+        if not self.root.is_dir():  # its coming is seen from the nearest folder that is there
+            return {next(folder for folder in self.root.parents if folder.is_dir())}, {}
+        return walk(self.root, self._wanted, self._depth, limit=MAX_FOLDERS)
+
+    def close(self) -> None:
+        self._watch.close()
+
+
+def walk(
+    root: Path,
+    wanted: Callable[[Path], bool],
+    depth: int | None = None,
+    *,
+    limit: int | None = None,
+    enter: Callable[[Path], bool] = lambda folder: True,
+    failed: Callable[[Path, OSError], object] = lambda path, error: None,
+) -> tuple[set[Path], dict[Path, os.stat_result]]:
+    """The folders below a root, and the wanted files in them; links to folders are not followed.
+
+    `failed` is called for what cannot be looked at: it is not there any more, or not ours to read.
+    """
+    folders: set[Path] = set()
+    states: dict[Path, os.stat_result] = {}
+    waiting = [(root, 0)]
+    while waiting and (limit is None or len(folders) < limit):
+        folder, level = waiting.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except OSError as error:
+            failed(folder, error)
+            continue
+        folders.add(folder)
+        for entry in entries:
+            path = Path(entry.path)
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    if (depth is None or level < depth) and enter(path):
+                        waiting.append((path, level + 1))
+                elif wanted(path):
+                    states[path] = entry.stat()
+            except OSError as error:
+                failed(path, error)
+    return folders, states
 
 
 class _Kernel:

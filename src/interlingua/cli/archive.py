@@ -1,0 +1,568 @@
+"""`interlingua archive`: finds every conversation of every program in one search, with totals of tokens and cost."""
+
+import asyncio
+import contextlib
+import functools
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from . import output
+
+if TYPE_CHECKING:
+    from ..sessions.archive import Archive, Problem, Progress, Report
+    from ..sessions.archive_index import Archived
+    from ..sessions.spending import Total, Used
+    from ..sessions.text_index import Found, Results
+    from ..sessions.texts import Query
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SHOWN_PROBLEMS = 20
+SETTLE = 0.5  # seconds: a program writes an answer in several pieces
+SHORT = 10  # characters of an id that are shown; any unambiguous beginning is accepted
+
+_home = click.option(
+    "--home", type=click.Path(path_type=Path, file_okay=False), help="The directory of the sessions and of the index."
+)
+_json = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+_no_update = click.option("--no-update", is_flag=True, help="Do not look for new and changed files first.")
+
+
+@click.group("archive")
+def command() -> None:
+    """Search every conversation: other programs' histories, exports and folders, beside your own sessions.
+
+    Files are read where they are and never changed. The index follows them and may be deleted at any time.
+    """
+
+
+@contextlib.contextmanager
+def _opened(home: Path | None) -> Iterator["Archive"]:
+    from ..sessions.archive import Archive
+
+    with Archive(home.expanduser() if home is not None else None, price=_price) as archive:
+        yield archive
+
+
+def _price(used: "Used") -> float | None:
+    """The list price of an answer whose file states no cost."""
+    from ..connect import models
+
+    if not used.model:
+        return None
+    found = models.cost(used.usage(), used.model, used.provider, used.at)
+    if found is None and used.provider is None:
+        makers = (models.cost(used.usage(), used.model, maker, used.at) for maker in _MAKERS)
+        found = next((cost for cost in makers if cost is not None), None)
+    return found.total if found is not None else None
+
+
+_MAKERS = ("anthropic", "openai", "google")  # asked for the price of a model whose provider the file does not state
+
+
+# --- sources ---------------------------------------------------------------------------------------------------------
+
+
+@command.command("add")
+@click.argument("sources", nargs=-1, metavar="[PROGRAM|FOLDER|FILE]…")
+@click.option("--watch", is_flag=True, help="Stay, and follow the files as they change.")
+@_home
+@_json
+def add(sources: tuple[str, ...], watch: bool, home: Path | None, as_json: bool) -> None:
+    """Index programs' histories (claude-code, codex-cli, gemini-cli), folders, exports and any other files.
+
+    Without arguments, brings the index up to date with what was added before.
+    """
+    with _opened(home) as archive:
+        if sources:
+            archive.add(sources)
+        report = _update(archive, quiet=as_json)
+        _say_report(report, as_json)
+        if watch:
+            with contextlib.suppress(KeyboardInterrupt):
+                asyncio.run(_watch(archive, as_json))
+        elif any(problem.kind == "failed" for problem in report.problems):
+            sys.exit(1)
+
+
+@command.command("remove")
+@click.argument("sources", nargs=-1, required=True, metavar="PROGRAM|FOLDER|FILE…")
+@_home
+def remove(sources: tuple[str, ...], home: Path | None) -> None:
+    """Remove sources from the archive, and what was indexed of them; the files themselves stay."""
+    with _opened(home) as archive:
+        archive.remove(sources)
+        report = _update(archive)
+    output.console().print(f"{report.removed:,} {_plural(report.removed, 'file')} removed from the index")
+
+
+@command.command("status")
+@_home
+@_json
+def status(home: Path | None, as_json: bool) -> None:
+    """Show the sources, the size of the index, and what could not be read."""
+    with _opened(home) as archive:
+        states, problems, size = archive.states(), archive.problems(), archive.index.size()
+        own = len(archive.conversations(archive.query(tool="interlingua", limit=10_000_000)))
+    if as_json:
+        rows = [
+            {
+                "source": state.source.name,
+                "path": str(state.source.root),
+                "files": state.files,
+                "conversations": state.conversations,
+                "present": state.is_there,
+            }
+            for state in states
+        ]
+        found = [_problem_json(problem) for problem in problems]
+        output.say_json({"sources": rows, "ownSessions": own, "indexBytes": size, "problems": found})
+        return
+    table = Table(box=None)
+    for name in ("source", "files", "conversations", "path"):
+        table.add_column(name, justify="right" if name in ("files", "conversations") else "left")
+    for state in states:
+        path = Text(str(state.source.root)) if state.is_there else Text(f"{state.source.root} (missing)", "red")
+        name = state.source.name if state.source.dialect else "file" if state.source.root.is_file() else "folder"
+        table.add_row(name, f"{state.files:,}", f"{state.conversations:,}", path)
+    table.add_row("interlingua", "", f"{own:,}", str(archive.home))
+    out = output.console()
+    out.print(table)
+    out.print(f"index: {_bytes(size)}")
+    _say_problems(problems, limit=None)
+
+
+def _update(archive: "Archive", *, quiet: bool = False) -> "Report":
+    """Brings the index up to date; on a terminal, with bytes, rate and time left."""
+    if quiet or not sys.stderr.isatty():
+        return archive.update()
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("indexing {task.fields[files]}"), BarColumn(), DownloadColumn(binary_units=True),
+        TransferSpeedColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Bar(*columns, console=output.console(err=True), transient=True) as bar:
+        task = bar.add_task("", total=None, files="…", visible=False)
+
+        def show(done: "Progress") -> None:
+            files = f"{done.files:,}/{done.of:,} files"
+            bar.update(task, completed=done.done, total=done.total, files=files, visible=done.of > 0)
+
+        return archive.update(progress=show)
+
+
+def _say_report(report: "Report", as_json: bool) -> None:
+    if as_json:
+        fields = {name: value for name, value in report._asdict().items() if name != "problems"}
+        output.say_json({**fields, "problems": [_problem_json(problem) for problem in report.problems]})
+        sys.stdout.flush()
+        return
+    parts = [f"{report.indexed:,} {_plural(report.indexed, 'file')} indexed ({_bytes(report.size)})"]
+    for count, what in ((report.unchanged, "unchanged"), (report.moved, "moved"), (report.removed, "removed")):
+        if count:
+            parts.append(f"{count:,} {what}")
+    if report.skipped:
+        parts.append(f"{report.skipped:,} without conversations")
+    output.console().print(", ".join(parts) + f" in {report.seconds:.1f} s")
+    sys.stdout.flush()
+    _say_problems(report.problems)
+
+
+def _say_problems(problems: "tuple[Problem, ...] | list[Problem]", limit: int | None = SHOWN_PROBLEMS) -> None:
+    """What could not be read: files first of which nothing could."""
+    ordered = sorted(problems, key=lambda problem: problem.kind != "failed")
+    for problem in ordered[:limit]:
+        line = f":{problem.line}" if problem.line is not None else ""
+        print(f"interlingua: {problem.path}{line}: {problem.message}", file=sys.stderr)
+    if limit is not None and len(ordered) > limit:
+        more = len(ordered) - limit
+        print(f"interlingua: {more:,} more problems; `interlingua archive status` lists all", file=sys.stderr)
+
+
+def _problem_json(problem: "Problem") -> dict[str, Any]:
+    return {"path": problem.path, "line": problem.line, "message": problem.message, "kind": problem.kind}
+
+
+async def _watch(archive: "Archive", as_json: bool) -> None:
+    """Updates the index whenever a file of a source changes, until interrupted."""
+    from ..sessions.watching import RESCAN
+
+    watch = archive.watch()
+    try:
+        await watch.start()
+        changed = True  # while the watch was not there yet
+        print("interlingua: watching; Ctrl-C ends", file=sys.stderr)
+        while True:
+            if not changed and await watch.wait(RESCAN):
+                await asyncio.sleep(SETTLE)
+            changed = False
+            before = archive.problems()
+            report = await asyncio.to_thread(archive.update)
+            if report.indexed or report.removed or report.moved:
+                fresh = tuple(problem for problem in report.problems if problem not in before)
+                _say_report(report._replace(problems=fresh), as_json)
+    finally:
+        watch.close()
+
+
+# --- filters ---------------------------------------------------------------------------------------------------------
+
+
+def _filters(command: F) -> F:
+    """Adds the options that select conversations, and passes them on as `filters`."""
+
+    @functools.wraps(command)
+    def called(
+        tool: str | None,
+        model: str | None,
+        project: str | None,
+        since: int | None,
+        until: int | None,
+        min_cost: float | None,
+        max_cost: float | None,
+        **given: Any,
+    ) -> Any:
+        filters = {"tool": tool, "model": model, "project": project, "since": since, "until": until}
+        return command(filters={**filters, "min_total": min_cost, "max_total": max_cost}, **given)
+
+    named: Any = called
+    for option in (
+        click.option("--max-cost", type=float, metavar="USD", help="Only conversations that cost at most this much."),
+        click.option("--min-cost", type=float, metavar="USD", help="Only conversations that cost at least this much."),
+        click.option("--until", type=_When(end=True), help="Up to this day or time."),
+        click.option("--since", type=_When(), help="From this day or time on: 2026-05-31, yesterday, 7d, 12h."),
+        click.option("--project", help="Only conversations of this project: the name of its folder."),
+        click.option("--model", "-m", help="Only answers of this model."),
+        click.option("--tool", help="A program (claude-code, interlingua), or a tool that was called (Bash)."),
+    ):
+        named = option(named)
+    return named  # type: ignore[no-any-return]
+
+
+class _When(click.ParamType[int, str]):
+    """A day, a time, or how long ago; in milliseconds."""
+
+    name = "date"
+
+    def __init__(self, *, end: bool = False) -> None:
+        self._end = end  # a day means its last moment
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value).strip().lower()
+        now = datetime.now().astimezone()
+        days = {"today": 0, "yesterday": 1}.get(text)
+        ago = re.fullmatch(r"(\d{1,6})([hdw])", text)
+        if days is not None:
+            return self._day(now - timedelta(days=days))
+        if ago is not None:
+            unit = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}[ago[2]]
+            with contextlib.suppress(OverflowError):
+                return int((now - int(ago[1]) * unit).timestamp() * 1000)
+        try:
+            found = datetime.fromisoformat(str(value).strip())
+            return self._day(found) if len(text) <= 10 else int(found.timestamp() * 1000)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no date; write 2026-05-31, 2026-05-31T14:00, yesterday, 7d or 12h", param, ctx)
+
+    def _day(self, moment: datetime) -> int:
+        start = datetime(moment.year, moment.month, moment.day)
+        if not self._end:
+            return int(start.timestamp() * 1000)
+        return int((start + timedelta(days=1)).timestamp() * 1000) - 1
+
+
+# --- finding ---------------------------------------------------------------------------------------------------------
+
+
+@command.command("search")
+@click.argument("text", nargs=-1, required=True, metavar="TEXT…")
+@_filters
+@click.option(
+    "--role", type=click.Choice(["user", "assistant", "toolResult", "system"]), help="Only messages of this role."
+)
+@click.option("--failed", is_flag=True, help="Only failed answers and tool results.")
+@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Hits at most.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Hits to pass over.")
+@_no_update
+@_home
+@_json
+def search(
+    text: tuple[str, ...],
+    filters: dict[str, Any],
+    role: str | None,
+    failed: bool,
+    limit: int,
+    offset: int,
+    no_update: bool,
+    home: Path | None,
+    as_json: bool,
+) -> None:
+    """Find texts in all conversations, the latest first.
+
+    All words must occur; "a phrase" in quotes, -word to exclude. Open a find by its id:
+    interlingua archive show|chat|canvas ID.
+    """
+    with _opened(home) as archive:
+        if not no_update:
+            _update(archive)  # what goes wrong with files is for `add` and `status` to list
+        query = archive.query(
+            " ".join(text), role=role, is_error=True if failed else None, limit=limit, offset=offset, **filters
+        )
+        results = archive.search(query)
+        about = {(hit.agent, hit.id): archive.about(hit) for hit in results.hits}
+    if as_json:
+        hits = [_hit_json(hit, about[hit.agent, hit.id]) for hit in results.hits]
+        output.say_json({"hits": hits, "total": results.total, "conversations": results.sessions, "next": results.next})
+        return
+    _say_hits(results, about, query)
+
+
+def _hit_json(hit: "Found", one: "Archived | None") -> dict[str, Any]:
+    text = hit.text
+    return {
+        "id": hit.id,
+        "title": hit.title,
+        "tool": one.tool_name if one is not None else hit.agent,
+        "project": one.project if one is not None else None,
+        "path": one.path if one is not None else None,
+        "entry": text.entry or None,
+        "kind": text.kind,
+        "role": text.role,
+        "called": text.tool,
+        "model": text.model,
+        "at": text.at,
+        "snippet": "".join(part.text for part in hit.snippet),
+        "matches": [part.text for part in hit.snippet if part.is_hit],
+    }
+
+
+def _say_hits(results: "Results", about: "dict[tuple[str, str], Archived | None]", query: "Query") -> None:
+    out = output.console()
+    if not results.hits:
+        out.print("nothing found" if not query.offset else "no more hits")
+        return
+    before = None
+    for hit in results.hits:
+        if (hit.agent, hit.id) != before:
+            before = (hit.agent, hit.id)
+            one = about[before]
+            line = Text.assemble((hit.id[:SHORT], "bold cyan"), "  ", (hit.title or "untitled", "bold"))
+            line.append(f"  {_describe(one)}" if one is not None else "", "dim")
+            out.print(line)
+        text = hit.text
+        label = " ".join(part for part in (text.role or text.kind, text.tool or "") if part)
+        row = Text.assemble("  ", (f"{label}: ", "green"))
+        for part in hit.snippet:
+            row.append(" ".join(part.text.split("\n")), "bold yellow" if part.is_hit else "")
+        out.print(row)
+    more = f"; more with --offset {results.next}" if results.next is not None else ""
+    about_ = f"{results.total:,} {_plural(results.total, 'hit')} in {results.sessions:,} conversations{more}"
+    out.print(Text(about_, "dim"))
+
+
+def _describe(one: "Archived") -> str:
+    when = _date(one.ended or one.started)
+    cost = f"${one.cost:,.2f}" if one.cost else ""
+    return " · ".join(part for part in (one.tool_name, one.project or "", when, cost) if part)
+
+
+@command.command("list")
+@_filters
+@click.option("-n", "--limit", type=click.IntRange(1), default=30, show_default=True, help="Conversations at most.")
+@_no_update
+@_home
+@_json
+def list_(filters: dict[str, Any], limit: int, no_update: bool, home: Path | None, as_json: bool) -> None:
+    """List the conversations of the archive, the latest first."""
+    with _opened(home) as archive:
+        if not no_update:
+            _update(archive)  # what goes wrong with files is for `add` and `status` to list
+        rows = archive.conversations(archive.query(limit=limit, **filters))
+    if as_json:
+        output.say_json([_archived_json(one) for one in rows])
+        return
+    if not rows:
+        output.console().print("no conversations; add some with: interlingua archive add claude-code")
+        return
+    table = Table(box=None)
+    for name in ("id", "when", "tool", "project", "messages", "cost", "title"):
+        table.add_column(name, justify="right" if name in ("messages", "cost") else "left", no_wrap=name != "title")
+    for one in rows:
+        cost = f"${one.cost:,.2f}" if one.cost is not None else ""
+        when, title = _date(one.ended or one.started), Text(one.title or "")
+        project, count = Text(one.project or ""), f"{one.messages:,}"
+        table.add_row(one.id[:SHORT], when, one.tool_name, project, count, cost, title)
+    output.console().print(table)
+
+
+def _archived_json(one: "Archived") -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "tool": one.tool_name,
+        "title": one.title,
+        "project": one.project,
+        "messages": one.messages,
+        "models": list(one.models),
+        "started": one.started,
+        "ended": one.ended,
+        "cost": one.cost,
+        "path": one.path,
+        "number": one.number + 1,
+    }
+
+
+@command.command("totals")
+@click.option(
+    "--by",
+    type=click.Choice(["day", "model", "project", "tool"]),
+    multiple=True,
+    help="One table for each; by default, all but `tool`.",
+)
+@_filters
+@_no_update
+@_home
+@_json
+def totals(by: tuple[str, ...], filters: dict[str, Any], no_update: bool, home: Path | None, as_json: bool) -> None:
+    """Sum tokens and cost per day, model and project.
+
+    An answer that occurs in several files, because a session was resumed or copied, is counted once. Costs that files
+    do not state are computed from list prices.
+    """
+    groups = by or ("day", "model", "project")
+    with _opened(home) as archive:
+        if not no_update:
+            _update(archive)  # what goes wrong with files is for `add` and `status` to list
+        query = archive.query(**filters)
+        if query.tool is not None:
+            raise click.UsageError(f"no program {filters['tool']!r} in the archive; totals are by program, not by call")
+        found = {group: archive.totals(group, query) for group in groups}
+        whole = archive.totals("all", query)
+    if as_json:
+        groups_json = {group: [_total_json(total) for total in rows] for group, rows in found.items()}
+        output.say_json({**groups_json, "all": _total_json(whole[0]) if whole else None})
+        return
+    out = output.console()
+    for group, rows in found.items():
+        table = Table(box=None)
+        for name in (group, "answers", "input", "cache read", "cache write", "output", "cost"):
+            table.add_column(name, justify="left" if name == group else "right")
+        for total in (*rows, *(one._replace(name="all") for one in whole)):
+            table.add_row(Text(total.name or "unknown"), *_numbers(total))
+        out.print(table)
+
+
+def _numbers(total: "Total") -> list[str]:
+    cost = "unknown" if total.cost is None else f"${total.cost:,.2f}"
+    if total.cost is not None and total.unpriced:
+        cost += f" + {total.unpriced:,} unknown"
+    tokens = (total.input, total.cache_read, total.cache_write, total.output)
+    return [f"{total.answers:,}", *(f"{count:,}" for count in tokens), cost]
+
+
+def _total_json(total: "Total") -> dict[str, Any]:
+    return {
+        "name": total.name,
+        "answers": total.answers,
+        "input": total.input,
+        "cacheRead": total.cache_read,
+        "cacheWrite": total.cache_write,
+        "output": total.output,
+        "reasoning": total.reasoning,
+        "cost": total.cost,
+        "unpriced": total.unpriced,
+    }
+
+
+# --- opening ---------------------------------------------------------------------------------------------------------
+
+
+@command.command("show")
+@click.argument("id")
+@click.option("--thinking", is_flag=True, help="Unfold the model's reasoning.")
+@click.option("--full", is_flag=True, help="Show long tool results in full.")
+@click.option("--plain", is_flag=True, help="Plain text instead of Markdown.")
+@_home
+@_json
+def show(id: str, thinking: bool, full: bool, plain: bool, home: Path | None, as_json: bool) -> None:
+    """Show a conversation in the terminal."""
+    from .. import conversion
+    from .show import _View
+
+    with _opened(home) as archive:
+        conversation = archive.open(archive.find(id))
+    if as_json:
+        sys.stdout.buffer.write(conversion.encode(conversation, conversion.SELF).bytes() + b"\n")
+        return
+    out = output.console()
+    for part in _View(thinking=thinking, full=full, plain=plain).conversation(conversation):
+        out.print(part)
+
+
+_PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+
+
+@command.command("chat", context_settings=_PASSED_ON)
+@click.argument("id")
+@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[PROMPT] [OPTIONS OF CHAT]…")
+@_home
+def chat(id: str, options: tuple[str, ...], home: Path | None) -> None:
+    """Continue a conversation in `chat`, on any model; the original is not changed.
+
+    Takes the options of `interlingua chat`, such as -m MODEL.
+    """
+    from ..sessions import save
+    from .chat import command as talk
+
+    with _opened(home) as archive:
+        found = archive.find(id)
+        conversation = archive.open(found)
+        with save(conversation, agent="main", home=archive.home) as session:
+            made = session.id
+        os.environ["INTERLINGUA_HOME"] = str(archive.home)
+    output.console(err=True).print(Text(f"{found.id[:SHORT]} continues as session {made}", "dim"))
+    talk.main(["--session", made, *options], prog_name="interlingua chat")
+
+
+@command.command("canvas", context_settings=_PASSED_ON)
+@click.argument("id")
+@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF CANVAS]…")
+@_home
+def canvas(id: str, options: tuple[str, ...], home: Path | None) -> None:
+    """Open a conversation on the canvas.
+
+    Takes the options of `interlingua canvas`, such as --no-open.
+    """
+    from .canvas import command as open_canvas
+
+    with _opened(home) as archive:
+        found = archive.find(id)
+        place = found.id if found.path is None else f"{found.path}#{found.number + 1}"
+        where = str(archive.home)
+    open_canvas.main(["open", place, "--home", where, *options], prog_name="interlingua canvas")
+
+
+def _date(at: int | None) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(at / 1000)) if at else ""
+
+
+def _bytes(size: int) -> str:
+    for unit, factor in (("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)):
+        if size >= factor:
+            return f"{size / factor:,.1f} {unit}"
+    return f"{size:,} bytes"
+
+
+def _plural(count: int, what: str) -> str:
+    return what if count == 1 else f"{what}s"

@@ -1,0 +1,396 @@
+"""One archive of other programs' files and our own sessions: found, followed, counted once, never changed."""
+
+import json
+import os
+import sqlite3
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlingua as il
+from interlingua.sessions import Session, store_at
+from interlingua.sessions.archive import Archive, ArchiveError, Report
+from interlingua.sessions.spending import Used
+from interlingua.sessions.text_index import Found, TextIndex
+from interlingua.sessions.texts import Query
+from sessions.histories import answered, asked, claude_session, codex_session, write_lines
+from sessions.making import user
+
+
+def _price(used: Used) -> float | None:
+    return used.output / 10 if used.model and used.model.startswith("claude") else None
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {"CLAUDE_CONFIG_DIR": str(tmp_path / "claude"), "CODEX_HOME": str(tmp_path / "codex")}
+
+
+@pytest.fixture
+def archive(tmp_path: Path, env: dict[str, str]) -> Iterator[Archive]:
+    with Archive(tmp_path / "home", env=env, price=_price) as made:
+        yield made
+
+
+def found(archive: Archive, text: str, **filters: Any) -> list[Found]:
+    return archive.search(archive.query(text, **filters)).hits
+
+
+def titles(archive: Archive, text: str, **filters: Any) -> set[str | None]:
+    return {hit.title for hit in found(archive, text, **filters)}
+
+
+def add(archive: Archive, *sources: object) -> Report:
+    archive.add([str(source) for source in sources])
+    return archive.update()
+
+
+# --- finding ---------------------------------------------------------------------------------------------------------
+
+
+def test_histories_of_programs_are_found_beside_our_own_sessions(archive: Archive, tmp_path: Path) -> None:
+    """One search covers Claude Code, Codex and the sessions of this home."""
+    claude_session(tmp_path / "claude")
+    codex_session(tmp_path / "codex", topic="walrus")
+    with Session.open("mine", home=tmp_path / "home") as session:
+        session.append(user("a walrus of my own"))
+    report = add(archive, "claude-code", "codex-cli")
+    assert (2, ()) == (report.indexed, report.problems)
+    assert {"how does the walrus swim?", "the walrus?", "a walrus of my own"} == titles(archive, "walrus")
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({"tool": "claude-code"}, {"how does the walrus swim?"}),
+        ({"tool": "codex-cli"}, {"the walrus?"}),
+        ({"tool": "interlingua"}, {"a walrus of my own"}),
+        ({"tool": "Bash"}, {"how does the walrus swim?"}),
+        ({"model": "gpt-5"}, {"the walrus?"}),
+        ({"project": "garden"}, {"how does the walrus swim?"}),
+        ({"project": "pond"}, {"the walrus?"}),
+        ({"since": 1_772_409_600_000, "until": 1_772_496_000_000}, {"the walrus?"}),  # 2 March 2026
+        ({"min_total": 3.0}, {"how does the walrus swim?"}),
+        ({"max_total": 3.0}, set()),
+        ({"tool": "gemini-cli"}, set()),
+        ({"model": "no-such-model"}, set()),
+    ],
+    ids=lambda value: "-".join(map(str, value)) if isinstance(value, dict) else "",
+)
+def test_a_search_filters_by_tool_model_project_date_and_cost(
+    archive: Archive, tmp_path: Path, filters: dict[str, Any], expected: set[str]
+) -> None:
+    """Each filter leaves the conversations that it names."""
+    claude_session(tmp_path / "claude")
+    codex_session(tmp_path / "codex", topic="walrus")
+    with Session.open("mine", home=tmp_path / "home") as session:
+        session.append(user("a walrus of my own"))
+    add(archive, "claude-code", "codex-cli")
+    assert expected == titles(archive, "walrus", **filters)
+
+
+def test_scripts_without_spaces_are_found(archive: Archive, tmp_path: Path) -> None:
+    """Two characters of Chinese or Japanese are enough."""
+    path = write_lines(
+        tmp_path / "x" / "a.jsonl", [asked("u", None, "请帮我实现一个应用"), asked("v", "u", "東京都の天気")]
+    )
+    add(archive, path)
+    assert ["应用", "天気"] == [
+        part.text for text in ("应用", "天気") for part in found(archive, text)[0].snippet if part.is_hit
+    ]
+
+
+def test_every_kind_of_text_of_a_file_is_found(archive: Archive, tmp_path: Path) -> None:
+    """Questions, answers, arguments and results, each with its kind, entry and model."""
+    claude_session(tmp_path / "claude")
+    add(archive, "claude-code")
+    kinds = {hit.text.kind: hit.text for text in ("swim", "flippers", "ls", "harbour") for hit in found(archive, text)}
+    assert {"text", "arguments", "result"} == kinds.keys()
+    assert ("toolResult", "Bash", "r1") == (kinds["result"].role, kinds["result"].tool, kinds["result"].entry)
+    assert "claude-sonnet-4-5" == kinds["arguments"].model
+
+
+def test_an_export_in_a_zip_is_found_by_conversation(archive: Archive, tmp_path: Path) -> None:
+    """Each conversation of a ChatGPT export is one of the archive, and opens as that one."""
+    path = chatgpt_zip(tmp_path / "chatgpt-export.zip", ["about the puffin", "about the razorbill"])
+    add(archive, path)
+    (hit,) = [hit for hit in found(archive, "razorbill") if hit.text.kind == "text"]
+    conversation = archive.open(archive.find(hit.id[:8]))
+    assert ["about the razorbill"] == [
+        entry.message.text for entry in conversation.path() if entry.message.role == "user"
+    ]  # type: ignore[union-attr]
+
+
+def chatgpt_zip(path: Path, questions: list[str]) -> Path:
+    conversations = []
+    for number, question in enumerate(questions):
+        message = {
+            "id": f"m{number}",
+            "author": {"role": "user"},
+            "create_time": 1_770_000_000.0 + number,
+            "content": {"content_type": "text", "parts": [question]},
+        }
+        mapping = {
+            "root": {"id": "root", "message": None, "parent": None, "children": ["n"]},
+            "n": {"id": "n", "message": message, "parent": "root", "children": []},
+        }
+        conversations.append(
+            {"title": f"t{number}", "mapping": mapping, "current_node": "n", "conversation_id": f"c{number}"}
+        )
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("conversations.json", json.dumps(conversations))
+    return path
+
+
+# --- following -------------------------------------------------------------------------------------------------------
+
+
+def test_the_index_follows_files_that_grow_change_move_and_go(archive: Archive, tmp_path: Path) -> None:
+    """After each update a search finds what is there, and nothing else."""
+    path = write_lines(tmp_path / "h" / "a.jsonl", [asked("u", None, "the first egret")])
+    add(archive, tmp_path / "h")
+    with path.open("a") as stream:
+        stream.write(json.dumps(asked("v", "u", "the second egret")) + "\n")
+    assert 1 == archive.update().indexed
+    assert 2 == len(found(archive, "egret"))
+    moved = path.rename(tmp_path / "h" / "b.jsonl")
+    report = archive.update()
+    assert (0, 1, 0) == (report.indexed, report.moved, report.removed)
+    assert {str(moved)} == {one.path for one in archive.conversations(archive.query())}
+    write_lines(moved, [asked("u", None, "only a bittern")])
+    archive.update()
+    assert ([], 1) == (found(archive, "egret"), len(found(archive, "bittern")))
+    moved.unlink()
+    assert 1 == archive.update().removed
+    assert ([], []) == (found(archive, "bittern"), archive.conversations(archive.query()))
+
+
+def test_nothing_is_left_of_a_removed_file(archive: Archive, tmp_path: Path) -> None:
+    """The texts, terms and usage of a file that is gone are erased from the index."""
+    path = claude_session(tmp_path / "claude", topic="xenopus")
+    add(archive, "claude-code")
+    path.unlink()
+    archive.update()
+    database = sqlite3.connect(archive.home / "canvas" / "search.db")
+    tables = ("files", "sessions", "texts", "kept", "usage", "words_docsize")
+    assert [0] * 6 == [database.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0] for table in tables]
+
+
+def test_an_update_that_changes_nothing_reads_nothing(archive: Archive, tmp_path: Path) -> None:
+    """A file with the same size and time is not read again."""
+    path = claude_session(tmp_path / "claude")
+    add(archive, "claude-code")
+    path.chmod(0)
+    report = archive.update()
+    path.chmod(0o600)
+    assert (0, 1, ()) == (report.indexed, report.unchanged, report.problems)
+
+
+def test_the_index_can_be_deleted(archive: Archive, tmp_path: Path, env: dict[str, str]) -> None:
+    """What was added is known without the index, and the next update builds it again."""
+    claude_session(tmp_path / "claude")
+    add(archive, "claude-code")
+    archive.close()
+    (archive.home / "canvas" / "search.db").unlink()
+    with Archive(archive.home, env=env) as again:
+        assert 1 == again.update().indexed
+        assert found(again, "walrus")
+
+
+def test_files_are_not_changed(archive: Archive, tmp_path: Path) -> None:
+    """Adding, updating and opening leave every byte and time of a source as it was."""
+    path = claude_session(tmp_path / "claude")
+
+    def state() -> list[Any]:
+        return [path.read_bytes(), path.stat().st_mtime_ns, path.parent.stat().st_mtime_ns, list(path.parent.iterdir())]
+
+    before = state()
+    add(archive, "claude-code")
+    archive.open(archive.find(found(archive, "walrus")[0].id))
+    assert before == state()
+
+
+def test_a_file_that_two_sources_name_is_indexed_once(archive: Archive, tmp_path: Path) -> None:
+    """By its program and its folder, by two folders, or under a second name."""
+    path = claude_session(tmp_path / "claude")
+    os.link(path, path.with_name("same.jsonl"))
+    add(archive, "claude-code", tmp_path / "claude", tmp_path)
+    assert 1 == len(archive.conversations(archive.query()))
+
+
+def test_a_source_that_is_missing_for_a_while_keeps_what_was_indexed(archive: Archive, tmp_path: Path) -> None:
+    """A disk that is not mounted loses nothing of the index, and the report names it."""
+    claude_session(tmp_path / "claude")
+    add(archive, "claude-code")
+    (tmp_path / "claude").rename(tmp_path / "elsewhere")
+    (problem,) = archive.update().problems
+    assert "what was indexed of it is kept" in problem.message
+    assert found(archive, "walrus")
+    archive.remove(["claude-code"])
+    archive.update()
+    assert [] == found(archive, "walrus")
+
+
+def test_an_interrupted_update_is_completed_and_doubles_nothing(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However far an update came, the next one leaves each text and each answer once."""
+    for number in range(6):
+        claude_session(tmp_path / "claude", f"s{number}", topic="walrus")
+    archive.add(["claude-code"])
+    monkeypatch.setattr("interlingua.sessions.archive.FLUSH_CHARS", 10)
+    for steps in range(1, 5):
+        looks = iter(range(steps))
+        archive.update(stop=lambda looks=looks: next(looks, None) is None)  # type: ignore[misc]
+    assert archive.update().complete
+    assert 6 * 2 == len(found(archive, "walrus", limit=100))
+    assert [12] == [total.answers for total in archive.totals("all", archive.query())]
+
+
+# --- totals ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_that_occurs_in_two_files_is_counted_once(archive: Archive, tmp_path: Path) -> None:
+    """A resumed session copies its history: the copies are the same answers."""
+    first = [asked("u", None, "a"), answered("x", "u", "b", message_id="m1", input=100, output=10)]
+    again = [*first, asked("v", "x", "c"), answered("y", "v", "d", message_id="m2", input=200, output=20)]
+    write_lines(tmp_path / "h" / "first.jsonl", first)
+    write_lines(tmp_path / "h" / "again.jsonl", again)
+    add(archive, tmp_path / "h")
+    (total,) = archive.totals("all", archive.query())
+    assert (2, 300, 30, pytest.approx(3.0)) == (total.answers, total.input, total.output, total.cost)
+
+
+def test_a_copy_counts_when_the_first_file_is_gone(archive: Archive, tmp_path: Path) -> None:
+    """Whichever file of two copies is deleted, the answer is still counted once."""
+    lines = [asked("u", None, "a"), answered("x", "u", "b", message_id="m1")]
+    paths = [write_lines(tmp_path / "h" / name, lines) for name in ("a.jsonl", "b.jsonl")]
+    add(archive, tmp_path / "h")
+    paths[0].unlink()
+    archive.update()
+    assert [1] == [total.answers for total in archive.totals("all", archive.query())]
+
+
+def test_totals_are_by_day_model_and_project(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each group sums to the whole; an unknown price is counted, not taken for zero."""
+    monkeypatch.setenv("TZ", "UTC")
+    claude_session(tmp_path / "claude")
+    codex_session(tmp_path / "codex")
+    add(archive, "claude-code", "codex-cli")
+    query = archive.query()
+    rows = {
+        group: {one.name: one.answers for one in archive.totals(group, query)} for group in ("day", "model", "project")
+    }
+    assert {"2026-03-01": 2, "2026-03-02": 1} == rows["day"]
+    assert {"claude-sonnet-4-5": 2, "gpt-5": 1} == rows["model"]
+    assert {"garden": 2, "pond": 1} == rows["project"]
+    (whole,) = archive.totals("all", query)
+    assert (240, 47, 10, 1, pytest.approx(4.0)) == (
+        whole.input, whole.output, whole.cache_read, whole.unpriced, whole.cost
+    )  # fmt: skip
+
+
+def test_answers_of_our_own_sessions_are_counted(archive: Archive, tmp_path: Path) -> None:
+    """Our sessions count like any other program's, forks once."""
+    with Session.open("mine", home=tmp_path / "home") as session:
+        session.append(user("q"))
+        usage = il.Usage.of(5, 6)
+        session.append(il.AssistantMessage(content="a", model="m", usage=usage, timestamp=1_772_000_000_000))
+        session.fork(id="copy").close()
+    archive.update()
+    assert [(1, 5, 6)] == [(one.answers, one.input, one.output) for one in archive.totals("all", archive.query())]
+
+
+# --- hostile files ---------------------------------------------------------------------------------------------------
+
+
+def test_hostile_files_do_not_stop_the_others(archive: Archive, tmp_path: Path) -> None:
+    """A FIFO, broken JSON, deep nesting, a zip bomb and an unreadable file are problems by name; the rest is found."""
+    folder = tmp_path / "h"
+    claude_session(tmp_path / "h")
+    os.mkfifo(folder / "pipe.jsonl")
+    (folder / "broken.json").write_text('{"messages": [')
+    (folder / "deep.json").write_text("[" * 100_000)
+    (folder / "empty.jsonl").write_text("")
+    (folder / "bytes.jsonl").write_bytes(bytes(range(256)) * 40)
+    with zipfile.ZipFile(folder / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as bomb:
+        bomb.writestr("../out.json", b"0" * 1000)
+    (folder / "package.json").write_text('{"name": "x"}')
+    (folder / "notes.md").write_text("# notes")
+    (folder / "loop").symlink_to(folder)
+    report = add(archive, folder)
+    failed = {Path(problem.path).name for problem in report.problems if problem.kind == "failed"}
+    assert {"pipe.jsonl", "broken.json", "deep.json", "empty.jsonl", "bytes.jsonl", "bomb.zip"} == failed
+    assert 2 == report.skipped
+    assert found(archive, "walrus")
+
+
+def test_torn_lines_are_noted_and_the_rest_is_found(archive: Archive, tmp_path: Path) -> None:
+    """A line that is no JSON is named with its number; the others are indexed."""
+    path = write_lines(tmp_path / "h" / "a.jsonl", [asked("u", None, "a sound line about gannets")])
+    with path.open("a") as stream:
+        stream.write('{"type": "user", "mess')
+    report = add(archive, path)
+    assert [(str(path), 2, "note")] == [(one.path, one.line, one.kind) for one in report.problems]
+    assert found(archive, "gannets")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("claude-cod", "did you mean claude-code?"),
+        ("nowhere.zip", "no such file or folder"),
+        ("gemini-cli", "is not there"),
+    ],
+)
+def test_a_source_that_is_not_there_is_refused_and_none_is_added(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
+) -> None:
+    """One wrong name among several adds nothing, and says what was probably meant."""
+    monkeypatch.setenv("GEMINI_CLI_HOME", str(tmp_path / "none"))
+    claude_session(tmp_path / "claude")
+    with pytest.raises(ArchiveError, match=message):
+        archive.add(["claude-code", name])
+    assert [] == archive.sources()
+
+
+def test_the_home_itself_is_no_source(archive: Archive, tmp_path: Path) -> None:
+    """Our own sessions are in the archive already: a folder around the home does not add them again."""
+    with Session.open("mine", home=tmp_path / "home") as session:
+        session.append(user("a walrus of my own"))
+    with pytest.raises(ArchiveError, match="already"):
+        archive.add([str(tmp_path / "home" / "agents")])
+    add(archive, tmp_path)
+    assert 1 == len(found(archive, "walrus"))
+
+
+# --- sharing the index -----------------------------------------------------------------------------------------------
+
+
+def test_the_canvas_does_not_see_the_archive_in_its_own_searches(archive: Archive, tmp_path: Path) -> None:
+    """Both use one index file: each search is over the stores of its program, and neither forgets the other's."""
+    claude_session(tmp_path / "claude")
+    with Session.open("mine", home=tmp_path / "home") as session:
+        session.append(user("a walrus of my own"))
+    add(archive, "claude-code")
+    index = TextIndex(archive.home / "canvas" / "search.db", {"own": store_at(None, archive.home)})
+    index.follow()
+    results = index.search(Query(text="walrus"))
+    index.close()
+    assert (1, 1, 1) == (len(results.hits), results.total, results.sessions)
+    assert 3 == len(found(archive, "walrus"))
+
+
+def test_an_index_of_an_older_version_is_rebuilt(archive: Archive, tmp_path: Path) -> None:
+    """An index that another version wrote is replaced by one of this version."""
+    place = archive.home / "canvas" / "search.db"
+    place.parent.mkdir(parents=True)
+    old = sqlite3.connect(place)
+    old.executescript("CREATE TABLE sessions (n); PRAGMA user_version = 2;")
+    old.close()
+    claude_session(tmp_path / "claude")
+    add(archive, "claude-code")
+    assert found(archive, "walrus")
