@@ -1,63 +1,179 @@
-"""`interlingua models`: lists models with limits, inputs and prices."""
+"""`interlingua models`: lists models with limits, inputs and prices; the default model and aliases."""
 
+import asyncio
+import os
+import sys
+from collections.abc import Iterable
 from typing import Any
 
 import click
-from rich.table import Table
+from rich.text import Text
 
 from ..connect import models as catalogue
 from ..connect import prices as pricing
-from ..connect.debug import DebugConnector
-from ..connect.providers import PROVIDERS
-from ..values.errors import FormatError
+from ..connect.connector import HttpConnector
+from ..connect.models import known_rows, own_notes
+from ..connect.names import OFFLINE, full_name, is_chat, usable_providers
+from ..connect.registry import models_of
+from ..values.errors import FormatError, InterlinguaError
+from ..values.places import home
 from ..values.request import ModelDescriptor
+from ..values.spelling import unknown
 from . import output
+from .completing import complete_models, complete_providers
 
 _PRICES = ("input", "output", "cache_read", "cache_write")
-_WIDE = 400
-OFFLINE = "debug"
+_COLUMNS = (
+    output.Column("model"),
+    output.Column("context", True),
+    output.Column("output", True, 3),
+    output.Column("inputs", rank=4),
+    output.Column("reasoning", rank=2),
+    output.Column("$in", True),
+    output.Column("$out", True),
+    output.Column("$read", True, 5),
+    output.Column("$write", True, 6),
+)
+_DEFAULT = "default"
+_VARIABLE = "INTERLINGUA_MODEL"
+# Families that people ask for by these names; what they mean is looked up.
+_FAMILIES = (
+    "opus",
+    "sonnet",
+    "haiku",
+    "gpt",
+    "gpt-mini",
+    "gpt-nano",
+    "codex",
+    "flash",
+    "flash-lite",
+    "grok",
+)
 
 
-@click.command("models")
+class _Models(output.Group):
+    """Runs `list`, unless the first argument is a command."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        given = args if args and args[0] in (*self.commands, "--help", "-h") else ["list", *args]
+        return super().parse_args(context, given)
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        listing = self.commands["list"]
+        records = [record for one in listing.get_params(context) if (record := one.get_help_record(context))]
+        with formatter.section("Options of list"):
+            formatter.write_dl(records)
+        self.format_commands(context, formatter)
+
+
+@click.group("models", cls=_Models)
+def command() -> None:
+    """List the models that you can use; set the default model and aliases.
+
+    `interlingua models [FILTER]…` is `interlingua models list`.
+    """
+
+
+@command.command("list")
 @click.argument("terms", nargs=-1, metavar="[FILTER]…")
-@click.option("-p", "--provider", help="Only the models of this provider.")
+@click.option("-p", "--provider", shell_complete=complete_providers, help="Only the models of this provider.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Also without a key, and models that do not chat.")
+@click.option("--live", is_flag=True, help="Ask the provider which models it serves.")
+@click.option("--pager/--no-pager", default=None, help="Page the output; on a terminal by default, if it is long.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
-def command(terms: tuple[str, ...], provider: str | None, as_json: bool) -> None:
+def list_(
+    terms: tuple[str, ...], provider: str | None, everything: bool, live: bool, pager: bool | None, as_json: bool
+) -> None:
     """List models: context window, maximum output, inputs, reasoning, dollars per million tokens.
 
-    FILTER: words that the provider, id or name must contain. Unknown values are `?`, and null in JSON. `$read` and
-    `$write` are for the prompt cache; a price with `+` is higher for long inputs.
+    Shown are the chat models of providers whose key is found. FILTER: words that the provider, id or name must contain.
+    Unknown values are `?`, and null in JSON. `$read` and `$write` are for the prompt cache; a price with `+` is higher
+    for long inputs. A local server (`-p ollama`) is asked what is installed.
     """
-    known = catalogue.default()
-    if provider is not None and provider not in {**PROVIDERS, **known.overrides.providers, OFFLINE: None}:
-        raise FormatError(
-            f"unknown provider {provider!r}; valid providers: {', '.join((*PROVIDERS, OFFLINE))}", "--provider"
-        )
-    found = known.models(provider, " ".join(terms)) if provider != OFFLINE else []
-    if provider in (None, OFFLINE):
-        found += [model for model in DebugConnector().models if all(term in model.id for term in terms)]
+    providers = _providers()
+    if provider is not None and provider not in providers:
+        raise FormatError(unknown("provider", provider, providers), "--provider")
+    usable = usable_providers()
+    failed = False
+    if live or (provider is not None and _is_local(provider)):
+        found, failed = _live([provider] if provider is not None else usable, terms)
+    else:
+        found = _listed([provider] if provider is not None else providers if everything else usable, terms)
+    if not found and terms and provider is None and not everything and not live:
+        found = _listed(providers, terms)
+        if found:
+            _note("no key is found for these; `interlingua auth login PROVIDER` stores one")
+    if not everything:
+        found = [model for model in found if is_chat(model.id)]
     if as_json:
         output.say_json([_plain(model) for model in found])
     elif found:
-        out = output.console()
-        out.width = _WIDE  # never truncate cells
-        out.print(_table(found))
-    else:
-        output.console(err=True).print("no model matches")
+        with output.paged(pager) as out:
+            output.table(out, _COLUMNS, [[f"{model.provider}/{model.id}", *_cells(model)] for model in found])
+        if not (terms or provider or everything) and usable == [OFFLINE]:
+            _note("no key is found; `interlingua auth login PROVIDER` stores one, --all lists every model")
+    elif not failed:
+        _note("no model matches")
+    if failed:
+        sys.exit(1)
 
 
-def _table(found: list[ModelDescriptor]) -> Table:
-    table = Table(box=None, header_style="bold")
-    table.add_column("model", no_wrap=True)
-    for column in ("context", "output"):
-        table.add_column(column, justify="right")
-    table.add_column("inputs")
-    table.add_column("reasoning")
-    for column in ("$in", "$out", "$read", "$write"):
-        table.add_column(column, justify="right")
-    for model in found:
-        table.add_row(f"{model.provider}/{model.id}", *_cells(model))
-    return table
+def _providers() -> list[str]:
+    return [*known_rows(), OFFLINE]
+
+
+def _is_local(provider: str) -> bool:
+    """Whether only the provider knows its models: a server of the user's own."""
+    row = known_rows().get(provider)
+    return row is not None and row.keyless and row.prices is None
+
+
+def _listed(providers: Iterable[str], terms: tuple[str, ...]) -> list[ModelDescriptor]:
+    from ..connect.client import default_client
+
+    known, found = catalogue.default(), []
+    for provider in providers:
+        if provider == OFFLINE:
+            connector = default_client().connectors.get_by_provider(OFFLINE)
+            listed = models_of(connector) if connector is not None else ()
+            found += [model for model in listed if all(term.lower() in f"{OFFLINE}/{model.id}" for term in terms)]
+        else:
+            found += known.models(provider, " ".join(terms))
+    return found
+
+
+def _live(providers: list[str], terms: tuple[str, ...]) -> tuple[list[ModelDescriptor], bool]:
+    """What the providers list themselves, and the user's own; whether one could not be asked."""
+    from ..connect.client import default_client
+    from ..connect.listing import list_models
+
+    known = catalogue.default()
+    connectors = [default_client().connectors.get_by_provider(provider) for provider in providers]
+    asked = [one for one in connectors if isinstance(one, HttpConnector)]
+
+    async def ask() -> list[list[ModelDescriptor] | BaseException]:
+        return await asyncio.gather(*(list_models(one, known) for one in asked), return_exceptions=True)
+
+    found: list[ModelDescriptor] = []
+    failed = False
+    for connector, answer in zip(asked, asyncio.run(ask()), strict=True):
+        own = known.models(connector.provider) if _is_local(connector.provider) else []
+        if isinstance(answer, InterlinguaError):
+            print(f"interlingua: {answer}", file=sys.stderr)
+            failed = failed or not own
+            answer = []
+        elif isinstance(answer, BaseException):
+            raise answer
+        listed = {model.id for model in answer}
+        found += sorted([*answer, *(model for model in own if model.id not in listed)], key=lambda model: model.id)
+    texts = [f"{model.provider}/{model.id} {model.name or ''}".lower() for model in found]
+    return [
+        model for model, text in zip(found, texts, strict=True) if all(term.lower() in text for term in terms)
+    ], failed
+
+
+def _note(text: str) -> None:
+    output.console(err=True).print(Text(text, "dim"))
 
 
 def _cells(model: ModelDescriptor) -> list[str]:
@@ -114,3 +230,96 @@ def _plain(model: ModelDescriptor) -> dict[str, Any]:
 def _steps(rate: pricing.Rate) -> list[dict[str, float]]:
     """A price and its tiers: each applies to requests with more input tokens than `above`."""
     return [{"above": start, "price": price} for start, price in rate]
+
+
+# --- the default and the aliases --------------------------------------------------------------------------------------
+
+
+@command.command("default")
+@click.argument("model", required=False, shell_complete=complete_models)
+@click.option("--remove", is_flag=True, help="Have no default.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+def default_(model: str | None, remove: bool, as_json: bool) -> None:
+    """Show or set the model that is used where none is given."""
+    if model is not None and remove:
+        raise click.UsageError("a model and --remove exclude each other; give one")
+    if remove:
+        _removed(_DEFAULT)
+        return
+    if model is not None:
+        _set(_DEFAULT, model)
+        return
+    variable, own = os.environ.get(_VARIABLE), own_notes().aliases.get(_DEFAULT)
+    found = variable or own
+    if as_json:
+        output.say_json({"model": found, "source": _VARIABLE if variable else "models.toml" if own else None})
+    elif found is None:
+        raise FormatError("no default model; set one with `interlingua models default MODEL`", "models.toml")
+    else:
+        print(found)
+        _note(f"from {_VARIABLE}" if variable else f"from {home() / 'models.toml'}")
+
+
+@command.group("aliases", invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@click.pass_context
+def aliases(context: click.Context, as_json: bool) -> None:
+    """List, set and remove short names of models."""
+    if context.invoked_subcommand is not None:
+        return
+    own = own_notes().aliases
+    families = {name: meant for name in _FAMILIES if name not in own and (meant := _meaning(name)) is not None}
+    if as_json:
+        output.say_json({"aliases": own, "families": families})
+        return
+    rows = [(name, target, "models.toml") for name, target in own.items()]
+    rows += [(name, target, "newest") for name, target in families.items()]
+    columns = (output.Column("alias"), output.Column("model"), output.Column("from", rank=1))
+    output.table(output.console(), columns, rows)
+
+
+def _meaning(name: str) -> str | None:
+    from ..connect.client import default_client
+
+    try:
+        return full_name(name, default_client().connectors)
+    except InterlinguaError:
+        return None
+
+
+@aliases.command("set")
+@click.argument("alias")
+@click.argument("model", shell_complete=complete_models)
+def set_(alias: str, model: str) -> None:
+    """Let ALIAS stand for MODEL."""
+    if not alias.strip() or "/" in alias:
+        raise FormatError(f"{alias!r} cannot be an alias; use a name without a slash", "ALIAS")
+    _set(alias, model)
+
+
+@aliases.command("remove")
+@click.argument(
+    "alias", shell_complete=lambda *given: [name for name in own_notes().aliases if name.startswith(given[-1])]
+)
+def remove_(alias: str) -> None:
+    """Remove an alias."""
+    _removed(alias)
+
+
+def _set(alias: str, model: str) -> None:
+    from ..connect.client import default_client
+
+    _, found = default_client().find(model)
+    target = f"{found.provider}/{found.id}"
+    catalogue.set_alias(alias, target)
+    print(f"{alias}: {target}")
+
+
+def _removed(alias: str) -> None:
+    known = own_notes().aliases
+    if alias not in known:
+        raise FormatError(
+            unknown("alias", alias, known, listed="`interlingua models aliases` lists them"), "models.toml"
+        )
+    catalogue.set_alias(alias, None)
+    print(f"{alias}: removed")

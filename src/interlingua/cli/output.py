@@ -1,16 +1,23 @@
 """What commands print: results on standard output, losses and problems on standard error."""
 
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..chat.terminal import safe_console
+from ..chat.terminal import behind, safe_console
 from ..conversion.sources import Problem
 from ..values.errors import FormatError
 from ..values.losses import Loss
@@ -39,6 +46,82 @@ class Group(click.Group):
 Group.group_class = Group  # of groups within
 
 _WIDE = 4000  # columns without a terminal: nothing is truncated or wrapped
+
+
+@contextlib.contextmanager
+def paged(pager: bool | None = None) -> Iterator[Console]:
+    """A console whose output goes through the pager on a terminal; `pager` forces or forbids it.
+
+    `less -RFX` shows what fits on the screen and ends; only what is longer waits for keys. `PAGER` names another.
+    """
+    command = _pager() if pager or (pager is None and _is_screen()) else None
+    if command is None:
+        yield safe_console()
+        return
+    size = shutil.get_terminal_size()
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, encoding="utf-8", errors="backslashreplace")
+    assert process.stdin is not None
+    legacy = not (behind(sys.stdout).encoding or "").lower().startswith("utf")
+    colours = "NO_COLOR" not in os.environ
+    out = safe_console(
+        file=process.stdin, force_terminal=True, no_color=not colours, width=size.columns, safe_box=legacy
+    )
+    try:
+        yield out
+    except BrokenPipeError:
+        pass  # left before the end
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        while True:
+            try:
+                process.wait()
+                break
+            except KeyboardInterrupt:
+                continue  # Ctrl-C is the pager's: it stops a search
+
+
+def _is_screen() -> bool:
+    return sys.stdout.isatty() and sys.stdin.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
+
+
+def _pager() -> list[str] | None:
+    given = os.environ.get("PAGER")
+    words = shlex.split(given) if given is not None else ["less"]
+    if not words or words[0] == "cat" or shutil.which(words[0]) is None:
+        return None
+    return ["less", "-RFX", *words[1:]] if Path(words[0]).name == "less" else words
+
+
+class Column(NamedTuple):
+    """A column of a table. Those with the highest `rank` are left out first where the terminal is narrow."""
+
+    name: str
+    right: bool = False
+    rank: int = 0
+
+
+def table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    """Prints a table that fits the terminal; in a pipe all of it, without padding at the ends of lines."""
+    widths = [max(map(cell_len, (column.name, *cells))) for column, *cells in zip(columns, *rows, strict=True)]
+    shown = list(range(len(columns)))
+    while out.is_terminal and sum(widths[at] + 2 for at in shown) - 2 > out.width:
+        last = max(shown, key=lambda at: (columns[at].rank, at))
+        if not columns[last].rank:
+            break
+        shown.remove(last)
+    head = [column.name for column in columns]
+    for number, row in enumerate((head, *rows)):
+        cells = (_cell(row[at], widths[at], columns[at].right) for at in shown)
+        out.print(Text("  ".join(cells).rstrip(), style="" if number else "bold"), soft_wrap=True)
+    if len(shown) < len(columns):
+        hidden = ", ".join(column.name for at, column in enumerate(columns) if at not in shown)
+        console(err=True).print(Text(f"hidden in this width: {hidden}", "dim"))
+
+
+def _cell(text: str, width: int, right: bool) -> str:
+    space = " " * (width - cell_len(text))
+    return space + text if right else text + space
 
 
 def typed_in(*, line: bool = False) -> str:

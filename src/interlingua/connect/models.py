@@ -13,6 +13,7 @@ import asyncio
 import functools
 import re
 import threading
+import tomllib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,11 +24,13 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import fields, replace
 
+from ..conversion.local_files import atomic
 from ..dialects import generations
 from ..dialects.generations import UNKNOWN, Generation
 from ..values.errors import FormatError, ProviderError, TransportError
 from ..values.messages import AssistantMessage, Cost, Usage
 from ..values.places import home
+from ..values.regular import read_regular
 from ..values.request import ModelCost, ModelDescriptor
 from . import prices as pricing
 from .prices import BUCKETS, CATALOGUE, FACTORS_FOR_FRESH, ORDINARY_TIERS, TIER_FACTORS, PriceSheet, Rate, Rates, Row
@@ -183,6 +186,55 @@ def _provider(name: str, given: Any) -> ProviderNotes:
         if about.like is not None and "/" not in about.like:
             raise Mistake(f"`like` names `provider/model`, not `{about.like}`", f"{path}.{model}.like")
     return notes
+
+
+def set_alias(name: str, target: str | None, path: Path | None = None) -> bool:
+    """Writes an alias into the user's file, or removes it; whether that changed anything. The rest stays as it is."""
+    import fcntl
+
+    place = path or home() / "models.toml"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with (place.parent / ".models.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two programs may add an alias at once
+        before = load_overrides(place)
+        if before.aliases.get(name) == target:
+            return False
+        text = read_regular(place).decode() if place.exists() else ""
+        changed = _with_alias(text, name, target)
+        wanted = {key: value for key, value in (before.aliases | {name: target}).items() if value is not None}
+        if _aliases_in(changed) != wanted:  # written in a way that lines do not show, as an inline table
+            raise FormatError(
+                f"{place}: cannot change the alias {name!r} here; edit the file by hand", f"$.aliases.{name}"
+            )
+        with atomic(place) as stream:
+            stream.write(changed.encode())
+    return True
+
+
+def _with_alias(text: str, name: str, target: str | None) -> str:
+    key = name if re.fullmatch(r"[\w-]+", name, re.ASCII) else _quoted(name)
+    line = None if target is None else f"{key} = {_quoted(target)}"
+    lines = text.splitlines()
+    start = next((at for at, one in enumerate(lines) if re.fullmatch(r"\s*\[\s*aliases\s*\]\s*(#.*)?", one)), None)
+    if start is None:
+        return text if line is None else "\n".join(["[aliases]", line, *([""] if lines else []), *lines, ""])
+    end = next((at for at in range(start + 1, len(lines)) if lines[at].lstrip().startswith("[")), len(lines))
+    named = re.compile(rf"\s*({re.escape(key)}|{re.escape(_quoted(name))}|'{re.escape(name)}')\s*=")
+    at = next((at for at in range(start + 1, end) if named.match(lines[at])), None)
+    new = [] if line is None else [line]
+    lines[start + 1 if at is None else at : start + 1 if at is None else at + 1] = new
+    return "\n".join([*lines, ""])
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()  # a JSON string is a basic string of TOML
+
+
+def _aliases_in(text: str) -> dict[str, str] | None:
+    try:
+        return _read(tomllib.loads(text)).aliases
+    except (tomllib.TOMLDecodeError, Mistake):
+        return None
 
 
 # --- the file of this machine ----------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from .connector import HttpConnector
 from .models import Catalogue, own_notes
 from .registry import ConnectorRegistry, models_of
 
-_OFFLINE = "debug"  # other connectors repeat its models
+OFFLINE = "debug"  # the offline provider, whose models other connectors repeat
 HasKey = Callable[[str], bool]
 
 # Words of ids of unfinished models, and of those that do not chat.
@@ -137,7 +137,7 @@ class _Lookup:
                     yield _Found(row.id, id, row.maker), deprecated
             else:
                 for model in models_of(connector):
-                    yield _Found(connector.provider, model.id, connector.provider == _OFFLINE), False
+                    yield _Found(connector.provider, model.id, connector.provider == OFFLINE), False
 
     def names(self) -> Iterator[str]:
         return (found.id for found, _ in self._ids())
@@ -223,6 +223,18 @@ def _chosen(name: str, found: list[_Found], has_key: HasKey) -> _Found:
         names = " or ".join(one.name for one in found[:6])
         raise InterlinguaError(f"several providers serve {name!r}; write which one, as in {names}")
     return (makers or keyed)[0]
+
+
+def usable_providers() -> list[str]:
+    """The providers that can be asked: a key is found, or none is needed and the user has listed models.
+
+    Without any, the offline one.
+    """
+    own = own_notes().providers
+    rows = catalogues.known_rows().values()
+    return [row.id for row in rows if (row.keyless and row.id in own and own[row.id].models) or _has_key(row.id)] or [
+        OFFLINE
+    ]
 
 
 def _has_key(provider: str) -> bool:

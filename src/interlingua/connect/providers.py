@@ -326,6 +326,7 @@ ROWS: tuple[Provider, ...] = (
     ),
     Provider(
         id="cohere",
+        maker=True,
         label="Cohere",
         api="cohere-chat",
         base_url="https://api.cohere.com",

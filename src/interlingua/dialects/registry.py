@@ -96,6 +96,7 @@ _ALIASES: dict[str, str] = {
     "bedrock": "bedrock-converse-stream",
     "amazon-bedrock": "bedrock-converse-stream",
     "ollama": "ollama-chat",
+    "cohere": "cohere-chat",
 }
 DEFAULT_WIRE = "anthropic-messages"  # for views of a conversation that names no wire
 _loaded: dict[str, Wire | FileFormat] = {}
