@@ -82,7 +82,9 @@ bench: setup ## Speed beside the limits and the peers, each peer in an environme
 	@$(MAKE) --no-print-directory web/node_modules/.package-lock.json bench/.envs/inspect/ready
 	$(BIN)/python bench/browser.py
 
-interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama.cpp, moto, PostgreSQL, llm-canvas
+interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama.cpp, moto, PostgreSQL, llm-canvas, Inspect
+	@$(MAKE) --no-print-directory bench/.envs/inspect/ready
+	PYTHONPATH=src bench/.envs/inspect/bin/python interop/inspect_samples.py
 	@test -x interop/.envs/ray/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/ray
 	@$(BIN)/uv pip install --quiet --python interop/.envs/ray/bin/python --require-hashes -r interop/ray.lock
 	PYTHONPATH=src interop/.envs/ray/bin/python interop/ray_data.py
@@ -108,6 +110,7 @@ interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama
 bench/.envs/inspect/ready: bench/envs/inspect.lock
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python bench/.envs/inspect
 	@$(BIN)/uv pip install --quiet --python bench/.envs/inspect/bin/python --require-hashes -r $<
+	@$(BIN)/uv pip install --quiet --python bench/.envs/inspect/bin/python .
 	@touch $@
 
 interop/.envs/llm_canvas/ready: interop/llm_canvas.lock

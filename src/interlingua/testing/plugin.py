@@ -1,10 +1,15 @@
-"""The pytest fixture: `pytest_plugins = ["interlingua.testing.plugin"]` in the conftest.py at the root."""
+"""The pytest fixtures: `pytest_plugins = ["interlingua.testing.plugin"]` in the conftest.py at the root."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from ..conversion.sources import read
+from ..sessions.session import Session
 from .server import Server
+
+MARK = "conversations(*patterns): run the test with each conversation of these files, as `interlingua_conversation`"
 
 
 @pytest.fixture
@@ -12,3 +17,39 @@ def interlingua_server() -> Iterator[Server]:
     """A server for one test, on a port of its own; it repeats the user's words until told otherwise."""
     with Server() as server:
         yield server
+
+
+@pytest.fixture
+def interlingua_session(tmp_path: Path) -> Iterator[Session]:
+    """An empty session for one test, in a folder of its own."""
+    with Session.open("test", home=tmp_path / "interlingua") as session:
+        yield session
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARK)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs a test that takes `interlingua_conversation` once for each conversation of the files its mark names.
+
+    Patterns are relative to the folder of the test. One that matches no file is an error, not a test without cases.
+    """
+    name = "interlingua_conversation"
+    if name not in metafunc.fixturenames:
+        return
+    patterns = [pattern for mark in metafunc.definition.iter_markers("conversations") for pattern in mark.args]
+    if not patterns:
+        raise pytest.UsageError(f'{metafunc.definition.nodeid}: {name} needs @pytest.mark.conversations("FILES")')
+    folder = metafunc.definition.path.parent
+    cases = []
+    for pattern in patterns:
+        files = sorted(folder.glob(pattern))
+        if not files:
+            raise pytest.UsageError(f"{metafunc.definition.nodeid}: no file matches {pattern!r} in {folder}")
+        for file in files:
+            cases += [
+                pytest.param(conversation, id=f"{file.name}:{number}")
+                for number, conversation in enumerate(read(file), 1)
+            ]
+    metafunc.parametrize(name, cases)

@@ -12,12 +12,13 @@ from typing import Any
 
 from ...values import jsontext
 from ...values.errors import BadWire, Unsupported
-from ...values.losses import Encoded, Reporter, SupportTable
+from ...values.losses import Encoded, Loss, Reporter, SupportTable
 from ...values.messages import (
     AssistantMessage,
     AudioBlock,
     Block,
     Content,
+    CustomMessage,
     DocumentBlock,
     ImageBlock,
     Message,
@@ -414,6 +415,28 @@ def encode(conversation: Conversation) -> Encoded:
     sample = put_back({"messages": records}, extra_fields)
     body = put_back({"samples": [sample]}, extra_fields[LOG]) if LOG in extra_fields else sample
     return Encoded(body, tuple(losses))
+
+
+def chat_messages(conversation: Conversation) -> Encoded:
+    """The path of any conversation as Inspect's messages, the system text first, with what they cannot hold."""
+    encoded: list[dict[str, Any]] = []
+    losses: list[Loss] = []
+    if conversation.system is not None:
+        encoded.append({"role": "system", "content": text_of(conversation.system)})
+    for at, entry in enumerate(conversation.path()):
+        if isinstance(entry.message, CustomMessage):
+            losses.append(Loss(f"$.messages[{at}]", "message", "no model has read it", "dropped"))
+            continue
+        report = Reporter(f"$.messages[{at}]")
+        wire = _say_message((entry.message,), report)
+        # Inspect wants a text or parts, and words for every error.
+        wire["content"] = wire["content"] or ""
+        if "error" in wire:
+            message = text_of(entry.message.content)
+            wire["error"] = {"type": "unknown", "message": message, **wire["error"]}
+        encoded.append(wire)
+        losses += report.losses
+    return Encoded(encoded, tuple(losses))
 
 
 def detect(value: Any) -> str | None:
