@@ -1,145 +1,353 @@
-"""The gateway beside a bare aiohttp proxy and a bare-codec proxy: requests a second, plain and streamed.
+"""The gateway beside a bare aiohttp proxy, a bare-codec proxy and LiteLLM's proxy: plain calls and 100-event streams.
 
-    python bench/gateway.py [--seconds 3] [--concurrency 32]
+python bench/gateway.py                       all rows at concurrency 1, 32 and 128; about ten minutes
+python bench/gateway.py --quick               fewer and shorter rounds; about two minutes
+python bench/gateway.py --rows bare,same      some rows
+python bench/gateway.py --write               no measuring: the tables again from the last results
 
-Each server runs in a process of its own, with one worker, in front of the same upstream, which speaks Anthropic's wire
-and answers from memory. `bare` passes bytes on, `codec` decodes and encodes with nothing around it.
+Each server is a process with one worker in front of the same upstream, with keys, limits and ledger on where it has
+them. Row by row, round after round, they take turns, so that all meet the same weather. CPU is the processor time of
+the server's own process (the kernel's work for it included), which other programs on the machine disturb least: shares
+are those of CPU. Tables go to `results/gateway.md`, from where `run.py --write-docs` takes them.
 """
 
 import argparse
 import asyncio
+import contextlib
+import json
+import os
+import platform
+import signal
+import socket
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
-import aiohttp
-from aiohttp import web
+import participants
+from participants import HERE
 
-import interlingua as il
-from interlingua.gateway import Alias, Gateway, Listen, ProviderSettings, Settings, Target
-from interlingua.values.folding import unfold
-
-UPSTREAM, WIRE = 18400, "anthropic-messages"
-ANSWER = il.AssistantMessage(
-    content=(il.TextBlock(text="word " * 100),), model="m", stop_reason="stop", usage=il.Usage.of(10, 100)
-)
-ASK = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Hello"}]}
+RESULTS = HERE / "results" / "gateway.json"
+TABLES = HERE / "results" / "gateway.md"
+SERVERS = HERE / "gateway_servers.py"
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
-ROWS = {"bare": MESSAGES, "codec": CHAT, "same": MESSAGES, "other": CHAT}
+ASK: dict[str, Any] = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Hello"}]}
+TICK = os.sysconf("SC_CLK_TCK")
 
 
-async def run(handler: object, port: int) -> None:
-    runner = web.ServerRunner(web.Server(handler, access_log=None))  # type: ignore[arg-type]
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    await asyncio.Event().wait()
+class Row(NamedTuple):
+    """One way to ask: which server, by which path, beside which row."""
+
+    server: str
+    path: str
+    beside: str = ""
+    least: tuple[float, float] | None = None  # the share of `beside` that is wanted, plain and streamed
 
 
-async def upstream() -> None:
-    codec = il.wire(WIRE).codec
-    whole = codec.encode_response(ANSWER).bytes()
-    encoder = codec.StreamEncoder()
-    stream = b"".join(encoder.feed(event) for event in unfold(ANSWER, size=5))
-
-    async def handle(http: web.BaseRequest) -> web.StreamResponse:
-        if b'"stream":true' not in (await http.read()).replace(b" ", b""):
-            return web.Response(body=whole, content_type="application/json")
-        return web.Response(body=stream, content_type="text/event-stream")
-
-    await run(handle, UPSTREAM)
+ROWS = {
+    "bare": Row("bare", MESSAGES),
+    "codec": Row("codec", CHAT, "bare"),
+    "same": Row("gateway", MESSAGES, "bare", (0.70, 0.60)),
+    "translated": Row("gateway", CHAT, "codec", (0.85, 0.85)),
+    "recording": Row("recording", CHAT, "translated", (0.85, 0.85)),
+    "redis": Row("redis", CHAT, "translated", (0.75, 0.75)),
+    "litellm": Row("litellm", CHAT, "translated"),
+}
 
 
-async def proxy(port: int, translates: bool) -> None:
-    client, spoken = il.wire("openai-completions").codec, il.wire(WIRE).codec
-    url = f"http://127.0.0.1:{UPSTREAM}/v1/messages"
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-
-        async def handle(http: web.BaseRequest) -> web.StreamResponse:
-            body = await http.read()
-            request = client.decode_request(body) if translates else None
-            sent = spoken.encode_request(request).bytes() if translates else body
-            async with session.post(url, data=sent, headers={"Content-Type": "application/json"}) as answer:
-                if answer.content_type == "application/json":
-                    whole = await answer.read()
-                    if translates:
-                        whole = client.encode_response(spoken.decode_response(whole), request=request).bytes()
-                    return web.Response(body=whole, content_type="application/json")
-                response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-                await response.prepare(http)
-                frames, decoder = spoken.framing(), spoken.StreamDecoder(model="m")
-                encoder = client.StreamEncoder(request=request)
-                async for chunk in answer.content.iter_any():
-                    data = chunk
-                    if translates:
-                        events = [event for frame in frames.feed(chunk) for event in decoder.feed(frame)]
-                        data = b"".join(map(encoder.feed, events))
-                    if data:
-                        await response.write(data)
-                await response.write_eof()
-                return response
-
-        await run(handle, port)
+# --- asking ----------------------------------------------------------------------------------------------------------
 
 
-async def gateway(port: int) -> None:
-    provider = ProviderSettings(id="up", api=WIRE, base_url=f"http://127.0.0.1:{UPSTREAM}", api_keys=("key",))
-    alias = Alias(name="m", targets=(Target(model="up/m"),))
-    async with Gateway(Settings(providers=(provider,), aliases=(alias,), listen=Listen(port=port))):
-        await asyncio.Event().wait()
+class Caller(asyncio.Protocol):
+    """One connection that asks again and again. Hand-written: the caller must cost less than what it measures."""
+
+    def __init__(self, request: bytes) -> None:
+        self._request = request
+        self._received = bytearray()
+        self._done: asyncio.Future[None] | None = None
+        self._length: int | None = None
+        self.first = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: Any = transport
+
+    async def ask(self) -> None:
+        self._received.clear()
+        self._length, self.first = None, 0.0
+        self._done = asyncio.get_running_loop().create_future()
+        self.transport.write(self._request)
+        await self._done
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        if self._length is None and (end := received.find(b"\r\n\r\n")) >= 0:
+            head = bytes(received[:end]).lower()
+            if not head.startswith(b"http/1.1 200"):
+                raise RuntimeError(bytes(received[:2000]).decode())
+            marker = head.find(b"content-length:")
+            self._length = end + 4 + int(head[marker + 15 :].partition(b"\r\n")[0]) if marker >= 0 else 0
+        if not self.first:
+            self.first = time.perf_counter()
+        if self._length is None:
+            return
+        ended = len(received) >= self._length if self._length else received.endswith(b"\r\n0\r\n\r\n")
+        if ended and self._done is not None and not self._done.done():
+            self._done.set_result(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._done is not None and not self._done.done():
+            self._done.set_exception(error or ConnectionError(bytes(self._received[:2000]).decode() or "closed"))
 
 
-async def measured(url: str, stream: bool, concurrency: int, seconds: float) -> float:
-    """Requests a second."""
-    done, end = 0, time.perf_counter() + seconds
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-
-        async def worker() -> None:
-            nonlocal done
-            while time.perf_counter() < end:
-                async with session.post(url, json={**ASK, "stream": stream}) as response:
-                    await response.read()
-                    assert response.status == 200, await response.text()
-                done += 1
-
-        await asyncio.gather(*(worker() for _ in range(concurrency)))
-    return done / seconds
+def request_of(path: str, key: str, body: Any) -> bytes:
+    data = json.dumps(body).encode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer {key}\r\n"
+    )
+    return f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
 
 
-async def listening(port: int) -> None:
-    """Waits until a server answers on the port."""
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                await asyncio.sleep(0.1)
-            else:
-                writer.close()
-                return
+class Measured(NamedTuple):
+    calls: int
+    seconds: float
+    cpu: float  # milliseconds a call
+    latencies: list[float]  # milliseconds
+    firsts: list[float]
 
 
-async def compare(concurrency: int, seconds: float) -> None:
-    ports = {"upstream": UPSTREAM, "bare": 18401, "codec": 18402, "gateway": 18403}
-    servers = [subprocess.Popen([sys.executable, __file__, "--serve", name]) for name in ports]
-    try:
-        for port in ports.values():
-            await listening(port)
-        print(f"{'row':8}{'plain/s':>10}{'stream/s':>10}   (concurrency {concurrency})")
-        for name, path in ROWS.items():
-            url = f"http://127.0.0.1:{ports.get(name, ports['gateway'])}{path}"
-            plain, streamed = [await measured(url, stream, concurrency, seconds) for stream in (False, True)]
-            print(f"{name:8}{plain:10.0f}{streamed:10.0f}")
-    finally:
-        for server in servers:
-            server.terminate()
+async def measure(server: "Server", path: str, body: Any, concurrency: int, seconds: float) -> Measured:
+    loop = asyncio.get_running_loop()
+    request = request_of(path, server.key, body)
+    callers = [
+        (await loop.create_connection(lambda: Caller(request), "127.0.0.1", server.port))[1] for _ in range(concurrency)
+    ]
+    latencies: list[float] = []
+    firsts: list[float] = []
+
+    async def work(caller: Caller, end: float) -> None:
+        while (start := time.perf_counter()) < end:
+            await caller.ask()
+            latencies.append((time.perf_counter() - start) * 1000)
+            firsts.append((caller.first - start) * 1000)
+
+    await asyncio.gather(*(work(caller, time.perf_counter() + seconds / 5) for caller in callers))  # warm
+    latencies.clear()
+    firsts.clear()
+    before, start = server.cpu(), time.perf_counter()
+    await asyncio.gather(*(work(caller, start + seconds) for caller in callers))
+    took, used = time.perf_counter() - start, server.cpu() - before
+    for caller in callers:
+        caller.transport.close()
+    return Measured(len(latencies), took, used * 1000 / max(1, len(latencies)), latencies, firsts)
+
+
+# --- servers ---------------------------------------------------------------------------------------------------------
+
+
+class Server:
+    """A process that listens."""
+
+    def __init__(self, command: list[str], port: int, key: str = "", env: dict[str, str] | None = None) -> None:
+        self.port, self.key = port, key
+        self._process = subprocess.Popen(command, env={**os.environ, **(env or {})}, stdout=subprocess.DEVNULL)
+
+    def _pids(self) -> list[int]:
+        """The process and its children."""
+        found = [self._process.pid]
+        for pid in found:
+            with contextlib.suppress(OSError):
+                for task in Path(f"/proc/{pid}/task").iterdir():
+                    found += map(int, (task / "children").read_text().split())
+        return found
+
+    def cpu(self) -> float:
+        """Seconds of processor time so far; in nanoseconds where the kernel counts them."""
+        total = 0.0
+        for pid in self._pids():
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                total += int((task / "schedstat").read_text().split()[0]) / 1e9
+        return total
+
+    def memory(self) -> float:
+        """Megabytes that are its own."""
+        total = 0
+        for pid in self._pids():
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Private_"):
+                    total += int(line.split()[1])
+        return total / 1024
+
+    async def ready(self, seconds: float = 120.0) -> None:
+        async with asyncio.timeout(seconds):
+            while True:
+                if self._process.poll() is not None:
+                    raise RuntimeError(f"{self._process.args} ended with {self._process.returncode}")
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                except OSError:
+                    await asyncio.sleep(0.1)
+                else:
+                    writer.close()
+                    return
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(10)
+            self._process.kill()
+            self._process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class Servers:
+    """Started on first use, all in front of one upstream."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: dict[str, Server] = {}
+        self._behind = 0
+
+    async def get(self, name: str) -> Server:
+        if not self._behind:
+            self._behind = -1
+            self._behind = (await self.get("upstream")).port
+        if name not in self._running:
+            port = free_port()
+            self._running[name] = server = self._litellm(port) if name == "litellm" else self._ours(name, port)
+            await server.ready()
+            key = self._folder / f"{name}.key"
+            if key.exists():
+                server.key = key.read_text()
+        return self._running[name]
+
+    def _ours(self, name: str, port: int) -> Server:
+        env = {"GATEWAY_BENCH_KEY": str(self._folder / f"{name}.key")}
+        if name == "redis":
+            at = free_port()
+            command = ["redis-server", "--port", str(at), "--save", "", "--appendonly", "no"]
+            self._running["redis-server"] = Server(command, at)
+            env["GATEWAY_BENCH_REDIS"] = f"redis://127.0.0.1:{at}"
+        return Server([sys.executable, str(SERVERS), name, str(port), str(self._behind)], port, env=env)
+
+    def _litellm(self, port: int) -> Server:
+        peer = next(one for one in participants.PEERS if one.name == "litellm")
+        participants.prepare(peer)
+        parameters = {"model": "anthropic/m", "api_key": "none", "api_base": f"http://127.0.0.1:{self._behind}"}
+        config = {
+            "model_list": [{"model_name": "m", "litellm_params": parameters}],
+            "general_settings": {"master_key": "sk-bench"},
+            "litellm_settings": {"num_retries": 0, "telemetry": False},
+        }
+        path = self._folder / "litellm.yaml"
+        path.write_text(json.dumps(config))  # JSON is YAML
+        command = [str(peer.python.parent / "litellm"), "--config", str(path), "--host", "127.0.0.1"]
+        env = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "PATH": f"{peer.python.parent}:{os.environ['PATH']}"}
+        return Server([*command, "--port", str(port), "--num_workers", "1"], port, "sk-bench", env)
+
+    def stop(self) -> None:
+        for server in reversed(self._running.values()):
+            server.stop()
+
+
+@contextlib.contextmanager
+def servers() -> Iterator[Servers]:
+    with tempfile.TemporaryDirectory(prefix="gateway-bench-") as folder:
+        found = Servers(Path(folder))
+        try:
+            yield found
+        finally:
+            found.stop()
+
+
+# --- the run ---------------------------------------------------------------------------------------------------------
+
+
+async def compare(rows: list[str], levels: list[int], rounds: int, seconds: float) -> dict[str, Any]:
+    results: dict[str, Any] = {"load": os.getloadavg()[0], "python": platform.python_version(), "cells": {}}
+    with servers() as running:
+        for row in rows:
+            await measure(await running.get(ROWS[row].server), ROWS[row].path, ASK, 4, 0.3)
+        for concurrency in levels:
+            for stream in (False, True):
+                found: dict[str, list[Measured]] = {row: [] for row in rows}
+                for _ in range(rounds):
+                    for row in rows:
+                        server = await running.get(ROWS[row].server)
+                        body = {**ASK, "stream": stream}
+                        found[row].append(await measure(server, ROWS[row].path, body, concurrency, seconds))
+                kind = "stream" if stream else "plain"
+                for row, measured in found.items():
+                    cell = _cell(measured)
+                    results["cells"][f"{row} {kind} {concurrency}"] = cell
+                    print(f"{row:12}{kind:8}{concurrency:5}  {cell}", file=sys.stderr, flush=True)
+        results["memory"] = {row: (await running.get(ROWS[row].server)).memory() for row in rows}
+    return results
+
+
+def _cell(measured: list[Measured]) -> dict[str, float]:
+    latencies = sorted(one for each in measured for one in each.latencies)
+    firsts = sorted(one for each in measured for one in each.firsts)
+    return {
+        "rate": round(statistics.median(each.calls / each.seconds for each in measured), 1),
+        "cpu": round(statistics.median(each.cpu for each in measured), 4),
+        "p50": round(latencies[len(latencies) // 2], 2),
+        "p99": round(latencies[len(latencies) * 99 // 100], 2),
+        "first": round(firsts[len(firsts) // 2], 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rows", default=",".join(ROWS))
+    parser.add_argument("--concurrency", default="1,32,128")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--write", action="store_true")
+    asked = parser.parse_args()
+    rows, levels = asked.rows.split(","), [int(one) for one in asked.concurrency.split(",")]
+    rounds, seconds = asked.rounds or (3 if asked.quick else 5), asked.seconds or (0.7 if asked.quick else 2.0)
+    if not asked.write:
+        results = asyncio.run(compare(rows, levels, rounds, seconds))
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(results, indent=1))
+    TABLES.write_text(tables(json.loads(RESULTS.read_text())))
+    print(TABLES.read_text())
+
+
+def tables(results: dict[str, Any]) -> str:
+    """The page: a table for each way to ask, and what each server took of the memory."""
+    cells = results["cells"]
+    lines = []
+    for kind in ("plain", "stream"):
+        lines += [f"**{'Streams of 100 events' if kind == 'stream' else 'Plain calls'}**", ""]
+        lines += ["| row | at once | calls/s | CPU ms a call | share | p50 ms | p99 ms | first byte ms |"]
+        lines += ["|:--|--:|--:|--:|--:|--:|--:|--:|"]
+        for key, cell in cells.items():
+            row, of, level = key.split()
+            if of != kind:
+                continue
+            beside = cells.get(f"{ROWS[row].beside} {kind} {level}")
+            share = f"{beside['cpu'] / cell['cpu']:.0%} of {ROWS[row].beside}" if beside else ""
+            numbers = [f"{cell['rate']:.0f}", f"{cell['cpu']:.3f}", share]
+            numbers += [f"{cell[name]:.1f}" for name in ("p50", "p99", "first")]
+            lines += [f"| {row} | {level} | {' | '.join(numbers)} |"]
+        lines += [""]
+    memory = ", ".join(f"{row} {size:.0f}" for row, size in results["memory"].items())
+    lines += [f"Memory after the run, in MB: {memory}. Load of the machine at the start: {results['load']:.1f}.", ""]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--serve")
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--concurrency", type=int, default=32)
-    given = parser.parse_args()
-    serving = {"upstream": upstream, "bare": lambda: proxy(18401, False), "codec": lambda: proxy(18402, True)}
-    serving["gateway"] = lambda: gateway(18403)
-    asyncio.run(serving[given.serve]() if given.serve else compare(given.concurrency, given.seconds))
+    main()

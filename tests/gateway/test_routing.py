@@ -6,12 +6,14 @@ from typing import Any
 
 import aiohttp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import interlingua as il
 from gateway.conftest import WIRES, settings_for
 from interlingua.gateway import Alias, Exchange, Gateway, ProviderSettings, Rule, Settings, Target
-from interlingua.gateway.rewriting import Cutter, Renaming, with_option
+from interlingua.gateway.rewriting import Cutter, Renaming, frames, with_option
 from interlingua.gateway.routing import Slots
 from interlingua.testing import Server, faults
 from interlingua.values.messages import blocks_of
@@ -208,6 +210,39 @@ def test_only_the_models_own_place_is_renamed() -> None:
     assert with_option(b'{ "a": 1}', "o", "i") == b'{"o":{"i":true}, "a": 1}'
 
 
+_KEYS = st.sampled_from(["model", "response", "message", "a", 'q"model', "model\\\\"])
+_VALUES = st.recursive(
+    st.one_of(st.sampled_from(["old", '"model": "old"', '{"model":"old"}', "\\\\", '\\\\"']), st.integers(), st.none()),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_KEYS, inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+@given(documents=st.lists(st.dictionaries(_KEYS, _VALUES, max_size=4), min_size=1, max_size=3), indent=st.booleans())
+def test_renaming_changes_what_it_should_and_nothing_else(documents: list[Any], indent: bool) -> None:
+    """
+    Whatever else a document, or several frames in one piece, has under the same key.
+    """
+    rename = Renaming((("model",), ("response", "model")), "new")
+
+    def renamed(document: Any) -> Any:
+        wanted = dict(document)
+        if isinstance(wanted.get("model"), str):
+            wanted["model"] = "new"
+        nested = wanted.get("response")
+        if isinstance(nested, dict) and isinstance(nested.get("model"), str):
+            wanted["response"] = nested | {"model": "new"}
+        return wanted
+
+    for document in documents:
+        text = json.dumps(document, indent=2 if indent else None).encode()
+        assert rename(text) == json.dumps(renamed(document), indent=2 if indent else None).encode()
+    frames_of = [b"event: e\ndata: %s\n\n", b"data: %s\r\n\r\n", b"%s\n"]
+    for form in frames_of:
+        stream = b"".join(form % json.dumps(document).encode() for document in documents)
+        assert rename(stream) == b"".join(form % json.dumps(renamed(document)).encode() for document in documents)
+
+
 def test_frames_are_cut_where_they_end() -> None:
     """
     However the bytes arrive.
@@ -215,8 +250,13 @@ def test_frames_are_cut_where_they_end() -> None:
     data = b"event: a\ndata: 1\n\ndata: 2\r\n\r\n: ping\n\ndata: 3"
     for size in (1, 3, 100):
         cutter = Cutter("text/event-stream")
-        cut = [frame for at in range(0, len(data), size) for frame in cutter.feed(data[at : at + size])]
-        assert cut == [b"event: a\ndata: 1\n\n", b"data: 2\r\n\r\n", b": ping\n\n"]
+        cut = [cutter.feed(data[at : at + size]) for at in range(0, len(data), size)]
+        assert frames(b"".join(cut), "text/event-stream") == [
+            b"event: a\ndata: 1\n\n",
+            b"data: 2\r\n\r\n",
+            b": ping\n\n",
+        ]
+        assert all(piece == b"" or piece.endswith((b"\n\n", b"\r\n\r\n")) for piece in cut)
         assert cutter.close() == b"data: 3"
 
 

@@ -31,7 +31,7 @@ from ..connect.registry import Foreign, opened
 from ..connect.stream import Batch, Source, Stream, Watch
 from ..connect.transport import ERROR_BODY_LIMIT, Transport, whole
 from ..connect.transport import Reply as Upstream
-from ..conversion.adapting.adapter import Adapted, adapt
+from ..conversion.adapting.adapter import Adapted
 from ..dialects.framing import actual_type
 from ..dialects.provider_errors import failure_of
 from ..dialects.wire import JSON, Variant, Wire
@@ -55,7 +55,7 @@ from ..values.request import CallOptions, Request
 from .exchange import Exchange, Lane
 from .handover import joined, shifted
 from .replying import Reply
-from .rewriting import Cutter, Renaming, with_option
+from .rewriting import Cutter, frames, renaming, with_option
 from .routing import Place
 
 _SETTLING = 0.2  # seconds that an upstream may take to end its body after the last event
@@ -100,7 +100,7 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
     if options.stream is not stream:
         options = replace(options, stream=stream)
     request = replace(incoming.request, model=place.model, options=options)
-    adapted = adapt(request, place.model, caching=True)
+    adapted = place.adapt(request)
     if incoming.body is not None and not incoming.as_array and speaks_same(incoming.wire, spoken):
         passed = _passed(place, incoming, request, adapted, stream)
         if passed is not None:
@@ -132,7 +132,7 @@ def _passed(place: Place, incoming: Incoming, request: Request, adapted: Adapted
             return None
     hides_usage = False
     if spoken.http.streaming is None:
-        body = Renaming((("model",),), place.model.id)(body)
+        body = renaming((("model",),), place.model.id)(body)
     option = spoken.http.usage_option
     if option is not None and stream and (place.model.compat or {}).get("supportsUsageInStreaming") is not False:
         given = jsontext.read(body).get(option[0])
@@ -317,7 +317,7 @@ class Attempt:
         if self._exchange.is_stream:
             await self._play(list(unfold(answer)))
         elif made.lane == "same":
-            renamed = Renaming(self._incoming.wire.http.model_paths, self._exchange.asked_model)(body)
+            renamed = renaming(self._incoming.wire.http.model_paths, self._exchange.asked_model)(body)
             await self._reply.whole(renamed, made.losses)
         else:
             await self._respond(answer, made.losses)
@@ -467,26 +467,27 @@ class Attempt:
         return self._incoming.request
 
     async def _pass(self, head: bytes, framing: Any, made: Outgoing) -> None:
-        """The bytes of a stream as they come, a frame at a time; each is decoded before it goes on."""
+        """The bytes of a stream as they come, in whole frames; each is decoded before it goes on."""
         decoder, reply, exchange = self._decoder(made), self._reply, self._exchange
         watch, upstream, facts = self._watch, self._upstream, self._incoming.wire.http
         assert watch is not None and upstream is not None
-        rename = Renaming(facts.model_paths, exchange.asked_model)
+        rename = renaming(facts.model_paths, exchange.asked_model)
         hidden = facts.without_usage if made.hides_usage else None
         cutter = Cutter(facts.content_type)
         chunk, ended = head, False
         while chunk:
             out, fresh = self._held, False
-            for raw in cutter.feed(chunk):
+            data = cutter.feed(chunk)
+            if data:
                 events: Batch = []
-                for frame in framing.feed(raw):
+                for frame in framing.feed(data):
                     events += decoder.feed(frame)
                 if events:
                     fresh = True
                     ended = self._observe(events, ended)
                 if hidden is not None:
-                    raw = hidden(raw)
-                out.append(rename(raw))
+                    data = b"".join(map(hidden, frames(data, facts.content_type)))
+                out.append(rename(data))
             if out and not self._holds:
                 data = b"".join(out)
                 out.clear()

@@ -1,7 +1,9 @@
 """Changes of single values in JSON text, byte for byte: what is not changed stays as it came, spaces included."""
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from ..dialects.wire import AWS, SSE
 from ..values import jsontext
@@ -58,30 +60,85 @@ def _leading(text: bytes, start: int, end: int) -> int:
     return len(part) - len(part.lstrip(_BLANK))
 
 
+# Strings of JSON have no line breaks: what is odd in one line of a stream does not reach the next.
+_STRING = re.compile(rb'"[^"\\\n]*(?:\\.[^"\\\n]*)*"')
+_NO_SHAPE = bytes(set(range(256)) - set(b'{}[]":'))
+_VALUE = re.compile(rb'\s*:\s*("(?:[^"\\]|\\.)*")', re.DOTALL)
+_DATA = re.compile(rb"data: ?\{")
+_QUOTE, _COLON = b'":'
+
+
 class Renaming:
-    """Replaces the model's name in JSON text, wherever the wire has it."""
+    """Replaces the model's name in JSON text, wherever the wire has it: a document, or whole frames of a stream."""
 
     def __init__(self, paths: Sequence[tuple[str, ...]], name: str) -> None:
-        self._paths = paths
         self._name = jsontext.write(name)
-        keys = {path[-1] for path in paths}
-        joined = b"|".join(re.escape(key.encode()) for key in sorted(keys))
-        self._pattern = re.compile(rb'"(?:%s)"\s*:\s*("(?:[^"\\]|\\.)*")' % joined, re.DOTALL) if paths else None
-        self._shallow = all(len(path) == 1 for path in paths)
+        self._paths = [[None, *map(jsontext.write, path[:-1])] for path in paths]
+        self._keys = sorted({jsontext.write(path[-1]) for path in paths})
 
     def __call__(self, text: bytes) -> bytes:
-        if self._pattern is None:
+        places = self._places(text)
+        if not places:
             return text
-        first = self._pattern.search(text)
-        if first is None:
-            return text
-        # One brace before it: the key stands in the outermost object, where these wires have it.
-        if self._shallow and text.count(b"{", 0, first.start()) == 1:
-            return b"".join((text[: first.start(1)], self._name, text[first.end(1) :]))
-        found = [span for path in self._paths for span in spans(text, path) if text[span[0] : span[0] + 1] == b'"']
-        for start, end in sorted(found, reverse=True):
-            text = text[:start] + self._name + text[end:]
-        return text
+        parts: list[bytes] = []
+        done, scan = 0, _Scan()
+        for at, end in places:
+            # An opening quote is never behind a backslash: others are part of a text.
+            value = _VALUE.match(text, end) if text[at - 1 : at] != b"\\" else None
+            if value is not None and scan.keys(text, at) in self._paths:
+                parts += (text[done : value.start(1)], self._name)
+                done = value.end(1)
+        return b"".join((*parts, text[done:])) if parts else text
+
+    def _places(self, text: bytes) -> list[tuple[int, int]]:
+        """Where one of the keys may be."""
+        found = []
+        for key in self._keys:
+            at = text.find(key)
+            while at >= 0:
+                found.append((at, at + len(key)))
+                at = text.find(key, at + len(key))
+        return found if len(self._keys) < 2 else sorted(found)
+
+
+class _Scan:
+    """Follows the shape of JSON text, as far as it is asked to."""
+
+    def __init__(self) -> None:
+        self._at = 0
+        self._stack: list[bytes | None] = []  # the key of each open object and list; None: a document, or in a list
+        self._key: bytes | None = None
+
+    def keys(self, text: bytes, at: int) -> list[bytes | None]:
+        """The keys that lead to the object that is open there."""
+        line = text.rfind(b"\n", self._at, at) + 1
+        # The usual case, told by one look: a frame, or the text, begins an object and nothing in it is open.
+        if (line or not self._at) and text.count(b"{", line, at) == 1 and (_DATA.match(text, line) or not line):
+            self._at, self._stack, self._key = at, [None], None
+            return self._stack
+        part = text[self._at : at]
+        strings = _STRING.findall(part)
+        stack, key, number = self._stack, self._key, 0
+        for mark in _STRING.sub(b'"', part).translate(None, _NO_SHAPE):
+            if mark == _QUOTE:
+                number += 1
+            elif mark == _COLON:
+                key = strings[number - 1] if number else None
+            elif mark in b"{[":
+                stack.append(key if stack else None)
+                key = None
+            else:
+                key = None
+                if stack:
+                    stack.pop()
+        self._at, self._key = at, key
+        return stack
+
+
+@functools.lru_cache(maxsize=1024)
+def renaming(paths: tuple[tuple[str, ...], ...], name: str) -> Renaming:
+    """A `Renaming`, made once for all that want it."""
+    return Renaming(paths, name)
 
 
 def with_option(text: bytes, outer: str, inner: str) -> bytes:
@@ -104,18 +161,21 @@ def with_option(text: bytes, outer: str, inner: str) -> bytes:
 
 
 class Cutter:
-    """Raw frames of a stream, whole and unchanged, however the bytes arrive."""
+    """Whole frames of a stream, unchanged, however the bytes arrive. What arrives together stays together."""
 
     def __init__(self, content_type: str) -> None:
         self._rest = b""
         self._kind = content_type
 
-    def feed(self, chunk: bytes) -> list[bytes]:
+    def feed(self, chunk: bytes) -> bytes:
+        """The frames that are complete by now."""
         data = self._rest + chunk if self._rest else chunk
-        cut = list(_aws(data) if self._kind == AWS else _text(data, _BORDER if self._kind == SSE else _LINE))
-        size = sum(map(len, cut))
-        self._rest = data[size:] if size < len(data) else b""
-        return cut
+        if data.endswith(b"\n\n") and self._kind == SSE:
+            end = len(data)
+        else:
+            end = sum(map(len, frames(data, self._kind)))
+        self._rest = data[end:]
+        return data[:end]
 
     def close(self) -> bytes:
         """What came of a frame that never ended."""
@@ -123,15 +183,16 @@ class Cutter:
         return rest
 
 
+def frames(data: bytes, content_type: str) -> list[bytes]:
+    """The complete frames at the beginning of what came of a stream."""
+    if content_type == AWS:
+        return list(_aws(data))
+    ends = [found.end() for found in (_BORDER if content_type == SSE else _LINE).finditer(data)]
+    return [data[start:end] for start, end in pairwise([0, *ends])]
+
+
 _BORDER = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LINE = re.compile(rb"\n")
-
-
-def _text(data: bytes, border: re.Pattern[bytes]) -> Iterator[bytes]:
-    at = 0
-    for found in border.finditer(data):
-        yield data[at : found.end()]
-        at = found.end()
 
 
 def _aws(data: bytes) -> Iterator[bytes]:

@@ -27,6 +27,7 @@ from ..connect.registry import models_of
 from ..connect.retry import Breaker
 from ..connect.retry import Target as BreakerTarget
 from ..connect.stream import Timeouts
+from ..conversion.adapting.repeated import RepeatedAdapter
 from ..dialects import WIRES
 from ..dialects.wire import Wire
 from ..values.errors import AuthFailed, BadRequest, InterlinguaError, RateLimited
@@ -132,6 +133,7 @@ class Place:
         self.timeouts = timeouts or Timeouts()
         self.weight = weight
         self.name = f"{model.provider}/{model.id}"
+        self.adapt = RepeatedAdapter(model)
         self._access: list[tuple[CallOptions, Endpoint | None]] = [
             (one, endpoints[at] if endpoints else None) for at, one in enumerate(options)
         ]

@@ -49,7 +49,7 @@ from .handover import continued, estimated_usage, handover_loss, may_continue, w
 from .lanes import Attempt, Incoming, TooLossy
 from .recall import Recall, StoredResponse
 from .replying import Reply, SocketReply
-from .rewriting import Renaming
+from .rewriting import renaming
 from .routing import Place, Plan, Router
 from .settings import Settings
 
@@ -556,7 +556,7 @@ class Gateway:
             async with asyncio.timeout(place.timeouts.first), place.turn():
                 url = endpoint.base + path.removeprefix(place.wire.http.base)
                 url += f"?{http.rel_url.raw_query_string}" if http.rel_url.raw_query_string else ""
-                sent = Renaming((("model",),), place.model.id)(body)
+                sent = renaming((("model",),), place.model.id)(body)
                 upstream = await self._transport.send("POST", url, endpoint.headers, sent)
                 try:
                     answer = await whole(upstream, LARGEST_ANSWER)

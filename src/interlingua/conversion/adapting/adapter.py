@@ -37,7 +37,7 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
     names: dict[str, str]
     warnings: tuple[Loss, ...]  # what may be lost at the target, and that no repair can help
     places: tuple[int | None, ...]  # of each message its place in the source; None where it was added
-    _blocks: tuple[list[str], ...]
+    _blocks: tuple[list[str], ...] | None  # None: each block is where it was
     _tools: list[int] | None
     _system_moved: bool
     _custom: dict[str, str]
@@ -54,6 +54,16 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
         made._system_moved = work.system != work.source.context.system
         return made
 
+    @classmethod
+    def with_same_messages(cls, request: Request, losses: tuple[Loss, ...]) -> "Adapted":
+        """A request of which only options were changed."""
+        made = super().__new__(cls, (request, losses))
+        made.ids, made.names, made._custom = {}, {}, {}
+        made.warnings = ()
+        made.places = tuple(range(len(request.context.messages)))
+        made._blocks, made._tools, made._system_moved = None, None, False
+        return made
+
     @property
     def request(self) -> Request:
         return self[0]
@@ -68,6 +78,9 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
         if match is None:
             return self._source_elsewhere(path)
         turn, block, rest = int(match[1]), match[2], match[3]
+        if self._blocks is None:
+            is_text = block is not None and isinstance(self.request.context.messages[turn].content, str)
+            return f"$.messages[{turn}].content{rest}" if is_text else path
         if block is not None:
             place = self._blocks[turn][int(block)]
             return place + rest if place else None

@@ -1,0 +1,188 @@
+"""The servers that `bench/gateway.py` compares, each in a process of its own with one worker.
+
+python bench/gateway_servers.py NAME PORT UPSTREAM-PORT
+
+`upstream` speaks Anthropic's wire and answers from memory, each event of a stream as an HTTP chunk of its own.
+`bare` passes bytes on with aiohttp on both sides: the limit for Python. `codec` is the same with our codecs between,
+for clients of OpenAI Chat, and nothing around them. The others are the gateway as `interlingua serve` runs it: a key
+with limits, a ledger, metrics.
+"""
+
+import asyncio
+import cProfile
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+import interlingua as il
+from interlingua.gateway import Alias, Listen, ProviderSettings, Settings, Target
+from interlingua.gateway.exchange import ClientKey
+from interlingua.gateway.keys import ClientKeys
+from interlingua.gateway.service import Service
+from interlingua.gateway.settings_file import RecordingSettings, ServeSettings, StateSettings
+from interlingua.values.folding import unfold
+
+WIRE = "anthropic-messages"
+MODEL = "m"
+WORDS = 96  # with its beginning and end, a stream of 100 events
+ANSWER = il.AssistantMessage(
+    content=(il.TextBlock(text="word " * WORDS),), model=MODEL, stop_reason="stop", usage=il.Usage.of(10, 100)
+)
+GATEWAY_KEY = "gateway-bench-key"
+
+
+# --- the upstream ----------------------------------------------------------------------------------------------------
+
+
+class Upstream(asyncio.Protocol):
+    """One connection. Hand-written, so that it costs little beside what is measured."""
+
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\n%s\r\n\r\n"
+    plain = b""
+    events: tuple[bytes, ...] = ()
+
+    def __init__(self) -> None:
+        self._received = b""
+
+    @classmethod
+    def prepare(cls) -> None:
+        codec = il.wire(WIRE).codec
+        whole = codec.encode_response(ANSWER).bytes()
+        cls.plain = cls.head % (b"application/json", b"Content-Length: %d" % len(whole)) + whole
+        encoder = codec.StreamEncoder()
+        frames = [frame for event in unfold(ANSWER, size=5) if (frame := encoder.feed(event))]
+        head = cls.head % (b"text/event-stream", b"Transfer-Encoding: chunked")
+        chunks = [b"%x\r\n%s\r\n" % (len(frame), frame) for frame in frames]
+        cls.events = (head + chunks[0], *chunks[1:-1], chunks[-1] + b"0\r\n\r\n")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: Any = transport
+        self._loop = asyncio.get_running_loop()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, border, body = self._received.partition(b"\r\n\r\n")
+        if not border:
+            return
+        length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        if len(body) < int(length.partition(b":")[2]):
+            return
+        self._received = b""
+        if b'"stream":true' in body.replace(b" ", b""):
+            self._send(0)
+        else:
+            self._transport.write(self.plain)
+
+    def _send(self, at: int) -> None:
+        """One event at a time: what arrives together is for the machine to decide."""
+        if not self._transport.is_closing():
+            self._transport.write(self.events[at])
+            if at + 1 < len(self.events):
+                self._loop.call_soon(self._send, at + 1)
+
+
+async def upstream(port: int, _: int) -> None:
+    Upstream.prepare()
+    await asyncio.get_running_loop().create_server(Upstream, "127.0.0.1", port, backlog=4096)
+    await asyncio.Event().wait()
+
+
+# --- proxies of a page -----------------------------------------------------------------------------------------------
+
+
+async def proxy(port: int, behind: int, *, translates: bool) -> None:
+    client, spoken = il.wire("openai-completions").codec, il.wire(WIRE).codec
+    url = f"http://127.0.0.1:{behind}/v1/messages"
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+        async def handle(http: web.BaseRequest) -> web.StreamResponse:
+            body = await http.read()
+            request = client.decode_request(body) if translates else None
+            sent = spoken.encode_request(request).bytes() if translates else body
+            async with session.post(url, data=sent, headers={"Content-Type": "application/json"}) as answer:
+                if answer.content_type == "application/json":
+                    whole = await answer.read()
+                    if translates:
+                        whole = client.encode_response(spoken.decode_response(whole), request=request).bytes()
+                    return web.Response(body=whole, content_type="application/json")
+                response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+                await response.prepare(http)
+                frames, decoder = spoken.framing(), spoken.StreamDecoder(model=MODEL)
+                encoder = client.StreamEncoder(request=request)
+                async for chunk in answer.content.iter_any():
+                    data = chunk
+                    if translates:
+                        events = [event for frame in frames.feed(chunk) for event in decoder.feed(frame)]
+                        data = b"".join(map(encoder.feed, events))
+                    if data:
+                        await response.write(data)
+                await response.write_eof()
+                return response
+
+        runner = web.ServerRunner(web.Server(handle, access_log=None))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port, backlog=4096).start()
+        await asyncio.Event().wait()
+
+
+# --- the gateway -----------------------------------------------------------------------------------------------------
+
+
+async def gateway(port: int, behind: int, *, records: bool = False, limits: str | None = None) -> None:
+    provider = ProviderSettings(id="up", api=WIRE, base_url=f"http://127.0.0.1:{behind}", api_keys=("key",))
+    alias = Alias(name=MODEL, targets=(Target(model=f"up/{MODEL}"),))
+    listen = Listen(port=port, reuse_port=True)
+    with tempfile.TemporaryDirectory(prefix="gateway-bench-") as home:
+        folder = Path(home)
+        settings = ServeSettings(
+            gateway=Settings(providers=(provider,), aliases=(alias,), listen=listen),
+            recording=RecordingSettings(enabled=records, home=str(folder / "sessions")),
+            state=StateSettings(limits=limits),
+        )
+        keys = ClientKeys(folder / "keys.json")
+        # Limits that are counted and never reached.
+        limited = ClientKey(name="bench", requests_per_minute=10**9, tokens_per_minute=10**12, concurrency=10**6)
+        secret = keys.add(limited)
+        Path(os.environ.get("GATEWAY_BENCH_KEY", os.devnull)).write_text(secret)
+        async with Service(settings, folder):
+            await asyncio.Event().wait()
+
+
+SERVERS: dict[str, Callable[[int, int], Coroutine[Any, Any, None]]] = {
+    "upstream": upstream,
+    "bare": lambda port, behind: proxy(port, behind, translates=False),
+    "codec": lambda port, behind: proxy(port, behind, translates=True),
+    "gateway": gateway,
+    "recording": lambda port, behind: gateway(port, behind, records=True),
+    "redis": lambda port, behind: gateway(port, behind, limits=os.environ["GATEWAY_BENCH_REDIS"]),
+}
+
+
+def main() -> None:
+    name, port, behind = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    profile = cProfile.Profile() if os.environ.get("GATEWAY_BENCH_PROFILE") else None
+
+    async def until_terminated() -> None:
+        serving = asyncio.ensure_future(SERVERS[name](port, behind))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+        if profile is not None:
+            profile.enable()
+        await asyncio.wait([serving])
+        if profile is not None:
+            profile.disable()
+            profile.dump_stats(f"{os.environ['GATEWAY_BENCH_PROFILE']}.{name}")
+        if not serving.cancelled() and serving.exception() is not None:
+            serving.result()
+
+    asyncio.run(until_terminated())
+
+
+if __name__ == "__main__":
+    main()
