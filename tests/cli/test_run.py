@@ -70,15 +70,15 @@ def test_the_prompt_is_an_argument_a_file_or_standard_input(server: Server, tmp_
     cases: list[tuple[tuple[str, ...], bytes, str]] = [
         (("from the line",), b"", "from the line"),
         ((), b"from a pipe\n", "from a pipe"),
-        (("-p", "-"), b"from a pipe\n", "from a pipe"),
-        (("-p", str(tmp_path / "prompt.txt")), b"", "from a file"),
+        (("--prompt-file", "-"), b"from a pipe\n", "from a pipe"),
+        (("--prompt-file", str(tmp_path / "prompt.txt")), b"", "from a file"),
         (("Explain:",), b"print(1)\n", "Explain:\n\nprint(1)"),
     ]
     for arguments, piped, wanted in cases:
         assert wanted + "\n" == run("run", "-q", *PARROT, *arguments, given=piped).out
 
 
-@pytest.mark.parametrize("arguments", [(), ("-p", "/nowhere/prompt.txt"), ("  ",)])
+@pytest.mark.parametrize("arguments", [(), ("--prompt-file", "/nowhere/prompt.txt"), ("  ",)])
 def test_without_a_prompt_the_error_says_how_to_give_one(arguments: tuple[str, ...]) -> None:
     """One line, exit code 1."""
     done = run("run", *PARROT, *arguments, given=b"")
@@ -217,7 +217,7 @@ def test_a_conversation_of_another_format_can_be_continued(server: Server, tmp_p
             }
         )
     )
-    assert 0 == ask(server, "Again", "-c", file).code
+    assert 0 == ask(server, "Again", "--context", file).code
     context = heard(server).context
     assert "Be brief." == context.system_prompt
     assert ["Hello", "Hi.", "Again"] == [text_of(message.content) for message in context.messages]

@@ -16,6 +16,8 @@ from ..values.spelling import unknown
 
 COMMANDS = {
     "run": "Send a prompt to a model and stream the answer.",
+    "logs": "List, search, show, export and delete the runs that were kept.",
+    "templates": "List, show, write and delete templates of prompts.",
     "chat": "Talk with an agent that has tools, in the terminal.",
     "convert": "Convert conversations between formats and report losses.",
     "check": "Report problems of a conversation and how to fix them.",

@@ -183,3 +183,8 @@ def note_losses(name: str, losses: Sequence[Sequence[Loss]], remedy: str = REMED
 def report_problems(problems: Sequence[Problem]) -> None:
     for problem in problems:
         print(f"interlingua: {problem.name}: {problem.message}", file=sys.stderr)
+
+
+def note(text: str, *, style: str = "dim") -> None:
+    """Prints a line beside the result, on standard error."""
+    console(err=True).print(Text(text, style))

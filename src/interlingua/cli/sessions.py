@@ -107,6 +107,18 @@ def _about_place(command: F) -> F:
 as_json_option = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 
 
+def of_agent(name: str, agent: str) -> click.Command:
+    """A command of this group for the sessions of one agent."""
+    found = command.commands[name]
+    callback: Any = found.callback
+    return click.Command(
+        name,
+        callback=lambda **given: callback(agent=agent, **given),
+        params=[param for param in found.params if param.name != "agent"],
+        help=found.help,
+    )
+
+
 @click.group("sessions", cls=output.Group)
 def command() -> None:
     """List, show, import, export, fork, compact and clean up sessions.

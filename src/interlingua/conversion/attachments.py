@@ -154,10 +154,13 @@ Attachment: TypeAlias = ImageBlock | AudioBlock | DocumentBlock
 MAX_ATTACHED_BYTES = 50 * 1024 * 1024
 
 
-def attached(path: str) -> Attachment:
-    """The block for a file: what it is tells its first bytes, else its name. A web address is passed on as one."""
+def attached(path: str, mime_type: str | None = None) -> Attachment:
+    """The block for a file: its type is the given one, or shown by its first bytes, or by its name.
+
+    A web address is passed on as one.
+    """
     if path.startswith(("http://", "https://")):
-        return _linked(path)
+        return _linked(path, mime_type)
     place = Path(path).expanduser()
     if not place.is_file():
         raise FormatError(f"{path}: no such file to attach", "--attach")
@@ -165,24 +168,29 @@ def attached(path: str) -> Attachment:
         raise FormatError(
             f"{path}: {place.stat().st_size} bytes; attachments have at most {MAX_ATTACHED_BYTES}", "--attach"
         )
-    return _block(place, read_regular(place))
+    return attached_bytes(read_regular(place), place.name, mime_type)
 
 
-def _linked(url: str) -> Attachment:
-    kind = mimetypes.guess_type(url.partition("?")[0])[0] or ""
+def _linked(url: str, mime_type: str | None) -> Attachment:
+    kind = mime_type or mimetypes.guess_type(url.partition("?")[0])[0] or ""
+    if kind.startswith("audio/"):
+        return AudioBlock(url=url, mime_type=kind)
     return ImageBlock(url=url) if kind.startswith("image/") else DocumentBlock(url=url, mime_type=kind or None)
 
 
-def _block(place: Path, raw: bytes) -> Attachment:
+def attached_bytes(raw: bytes, name: str | None = None, mime_type: str | None = None) -> Attachment:
+    """The block for the bytes of a file."""
+    if len(raw) > MAX_ATTACHED_BYTES:
+        raise FormatError(f"{len(raw)} bytes; attachments have at most {MAX_ATTACHED_BYTES}", "--attach")
     data = base64.b64encode(raw).decode("ascii")
-    kind = resizing.sniff(data) or mimetypes.guess_type(place.name)[0] or ""
+    kind = mime_type or resizing.sniff(data) or _guessed(name) or ""
     if kind.startswith("audio/"):
         return AudioBlock(data=data, mime_type=kind)
     if kind.startswith("image/"):
         return ImageBlock(data=data, mime_type=kind)
     if kind != "application/pdf" and (text := _text(raw)) is not None:
-        return DocumentBlock(text=text, mime_type="text/plain", title=place.name)
-    return DocumentBlock(data=data, mime_type=kind or "application/octet-stream", title=place.name)
+        return DocumentBlock(text=text, mime_type=mime_type or "text/plain", title=name)
+    return DocumentBlock(data=data, mime_type=kind or "application/octet-stream", title=name)
 
 
 def _text(raw: bytes) -> str | None:

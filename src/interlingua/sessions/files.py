@@ -473,6 +473,11 @@ class FileStore:
             _write_catalogue(place, rows)
         return sorted((row.info for row in rows.values()), key=lambda info: (-info.modified, info.id))
 
+    def ids(self, agent: str) -> list[str]:
+        """The ids of an agent's sessions, the latest first, without reading any of them."""
+        files = sorted(_session_files(self.folder(agent)), key=lambda one: (-one[2], one[0]))
+        return [name for name, _, _ in files]
+
 
 class _Row(msgspec.Struct, array_like=True):
     size: int

@@ -1,0 +1,252 @@
+"""What a prompt is made of: arguments, standard input, the editor, fragments, attachments, a schema."""
+
+import os
+import re
+import select
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..values.errors import FormatError
+from ..values.places import home
+
+STDIN = "-"
+WAIT = 1.0  # seconds for the first byte of an input that may only have been inherited
+MAX_FRAGMENT = 20_000_000  # bytes
+_UNREAD = "standard input is open but empty: not read; use --prompt-file - to wait for it, or < /dev/null"
+
+
+# --- standard input ---------------------------------------------------------------------------------------------------
+
+
+def piped_bytes(*, wait: bool) -> bytes | None:
+    """What is on standard input; None on a terminal, or if it is closed.
+
+    Without `wait`, an open pipe that has nothing to say is not waited for: a program that starts another one often
+    leaves its own input open. A pipeline (`slow | il run …`) is waited for however long it takes.
+    """
+    try:
+        source = sys.stdin.fileno()
+        kind = os.fstat(source).st_mode
+    except (AttributeError, OSError, ValueError):  # closed, or replaced by something without a file
+        return None
+    if os.isatty(source) and not wait:
+        return None
+    if not wait and (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)) and not _arrives(source):
+        print(f"interlingua: {_UNREAD}", file=sys.stderr)
+        return None
+    return sys.stdin.buffer.read()
+
+
+def piped_text(*, wait: bool) -> str | None:
+    """`piped_bytes` as text; raises `FormatError` if it is not UTF-8."""
+    data = piped_bytes(wait=wait)
+    return None if data is None else _decoded(data, "standard input")
+
+
+def _arrives(source: int) -> bool:
+    """Whether input or its end comes: False for a pipe that only our ancestors, or nobody we can see, could fill."""
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    while not poll.poll(WAIT * 1000):
+        if not _is_pipeline(source):
+            return False
+    return True
+
+
+def _is_pipeline(source: int) -> bool:
+    """Whether a process beside us could still write: one in a pipeline is no ancestor, whoever started us is.
+
+    Where there is no /proc it cannot be known; then we wait, since input that is on its way must not be lost.
+    """
+    try:
+        pipe = Path(f"/proc/self/fd/{source}").readlink()
+        processes = [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
+    except OSError:
+        return True
+    others = set(processes) - {os.getpid(), *_ancestors()}
+    return any(_writes(process, pipe) for process in others)
+
+
+def _ancestors() -> Iterator[int]:
+    process = os.getppid()
+    while process > 0:
+        yield process
+        try:
+            text = Path(f"/proc/{process}/stat").read_text(errors="replace")
+        except OSError:
+            return
+        # proc_pid_stat(5): pid (comm) state ppid …; comm may itself have spaces and parentheses.
+        process = int(text.rpartition(")")[2].split()[1])
+
+
+def _writes(process: int, pipe: Path) -> bool:
+    """Whether a process has this pipe open for writing."""
+    try:
+        for name in os.listdir(f"/proc/{process}/fd"):  # noqa: PTH208
+            if Path(f"/proc/{process}/fd/{name}").readlink() == pipe:
+                about = Path(f"/proc/{process}/fdinfo/{name}").read_text()
+                flags = int(about.partition("flags:")[2].split()[0], 8)
+                if flags & os.O_ACCMODE != os.O_RDONLY:
+                    return True
+    except (OSError, ValueError, IndexError):  # it ended, or belongs to another user
+        pass
+    return False
+
+
+def _decoded(data: bytes, what: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"{what} is not UTF-8 (byte {error.start:,}); convert it first, for example with iconv", what
+        ) from None
+
+
+# --- the prompt -------------------------------------------------------------------------------------------------------
+
+
+def prompt_text(prompt: str | None, file: str | None, *, piped: bool = True, optional: bool = False) -> str:
+    """The prompt: the argument, then the file, then what is piped in."""
+    parts = [] if prompt is None else [prompt]
+    if file is not None and file != STDIN:
+        parts.append(_file_text(Path(file).expanduser(), "--prompt-file", "a prompt"))
+    elif piped:
+        wait = file == STDIN or (prompt is None and not optional)
+        is_terminal = sys.stdin is not None and sys.stdin.isatty()
+        found = piped_text(wait=wait) if file == STDIN or not is_terminal else None
+        parts += [found] if found and found.strip() else []
+    text = "\n\n".join(part.rstrip("\n") for part in parts)
+    if not text.strip() and not optional:
+        raise FormatError(
+            "no prompt; give it as an argument, with --prompt-file, --edit, or on standard input", "PROMPT"
+        )
+    return text
+
+
+def edited(text: str) -> str:
+    """The text after the user has changed it in `$VISUAL` or `$EDITOR`."""
+    import click
+
+    if not sys.stdin.isatty():
+        raise FormatError("the editor needs a terminal; give the prompt as an argument", "--edit")
+    changed = click.edit(text, extension=".md", require_save=not text)
+    if changed is None or not changed.strip():
+        raise FormatError("nothing written in the editor, so nothing was sent", "--edit")
+    return changed.rstrip("\n")
+
+
+def _file_text(path: Path, option: str, what: str) -> str:
+    from ..values.regular import read_regular
+
+    try:
+        return read_regular(path).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path}: not readable as {what}: {error}", option) from None
+
+
+# --- fragments --------------------------------------------------------------------------------------------------------
+
+
+def fragments_folder() -> Path:
+    return home() / "fragments"
+
+
+def fragment(source: str) -> str:
+    """A text to put before a prompt: a name in `<home>/fragments`, a file, an address, or `-` for standard input."""
+    if source == STDIN:
+        return piped_text(wait=True) or ""
+    if source.startswith(("http://", "https://")):
+        return _downloaded(source)
+    if re.fullmatch(r"[\w.-]+", source):
+        for stored in (fragments_folder() / source, fragments_folder() / f"{source}.md"):
+            if stored.is_file():
+                return _file_text(stored, "--fragment", "a fragment")
+    path = Path(source).expanduser()
+    if not path.is_file():
+        raise FormatError(f"no fragment {source!r}; give a file, an address, or a name in {fragments_folder()}", "-f")
+    return _file_text(path, "--fragment", "a fragment")
+
+
+def _downloaded(url: str) -> str:
+    import urllib.error
+    import urllib.request
+
+    request = urllib.request.Request(url, headers={"User-Agent": "interlingua", "Accept": "text/*, */*;q=0.1"})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            data: bytes = answer.read(MAX_FRAGMENT + 1)
+    except (OSError, ValueError) as error:  # URLError is an OSError; ValueError: no valid address
+        raise FormatError(f"{url}: not fetched: {getattr(error, 'reason', error)}; check the address", "-f") from None
+    if len(data) > MAX_FRAGMENT:
+        raise FormatError(f"{url}: more than {MAX_FRAGMENT:,} bytes; give a smaller part of it", "-f")
+    return _decoded(data, url)
+
+
+# --- attachments ------------------------------------------------------------------------------------------------------
+
+
+def attachment(source: str, mime_type: str | None = None) -> Any:
+    """The block for a file, an address, or `-` for standard input; `mime_type` counts before what the bytes show."""
+    from ..conversion.attachments import attached, attached_bytes
+
+    if source != STDIN:
+        return attached(source, mime_type)
+    data = piped_bytes(wait=True)
+    if not data:
+        raise FormatError("nothing on standard input to attach; pipe a file into it", "--attach -")
+    return attached_bytes(data, mime_type=mime_type)
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+_FIELD = re.compile(r"([A-Za-z_]\w*)(?:\s+([A-Za-z]+))?\s*(?::\s*(.*))?", re.DOTALL)
+
+
+def schema(text: str, *, many: bool = False) -> dict[str, Any]:
+    """A JSON Schema from JSON, a file, or the shorthand `name, age int, bio: one sentence`; `many`: a list of them."""
+    from ..values import jsontext
+
+    try:
+        if text.lstrip().startswith(("{", "[")):
+            value = jsontext.read(text)
+        elif Path(text).expanduser().is_file():
+            value = jsontext.read(_file_text(Path(text).expanduser(), "--schema", "a schema"))
+        else:
+            value = _shorthand(text)
+    except (OSError, FormatError) as error:
+        raise FormatError(f"{text}: not a JSON Schema: {error}", "--schema") from None
+    if not isinstance(value, dict):
+        raise FormatError("not a JSON Schema; use an object", "--schema")
+    return listed(value) if many else value
+
+
+def _shorthand(text: str) -> dict[str, Any]:
+    """Fields on lines of their own, or between commas: a name, a type (str), and behind a colon what it means."""
+    parts = text.strip().splitlines() if "\n" in text.strip() else text.split(",")
+    properties: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in parts)):
+        found = _FIELD.fullmatch(part)
+        kind = _TYPES.get(found[2] or "str") if found is not None else None
+        if found is None or kind is None:
+            raise FormatError(
+                f"{part!r} is no field; write NAME, NAME TYPE or NAME TYPE: DESCRIPTION, with the types"
+                f" {', '.join(_TYPES)}, or give JSON or a file",
+                "--schema",
+            )
+        if found[1] in properties:
+            raise FormatError(f"the field {found[1]!r} is there twice; name each once", "--schema")
+        properties[found[1]] = {"type": kind, **({"description": found[3].strip()} if found[3] else {})}
+    if not properties:
+        raise FormatError("no fields; write for example 'name, age int'", "--schema")
+    return {"type": "object", "properties": properties, "required": [*properties]}
+
+
+def listed(one: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a list of these."""
+    # The root of an output schema has to be an object (OpenAI, Structured Outputs, "Root objects must not be anyOf and
+    # must be an object").
+    return {"type": "object", "properties": {"items": {"type": "array", "items": one}}, "required": ["items"]}

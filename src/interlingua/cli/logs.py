@@ -1,0 +1,131 @@
+"""`interlingua logs`: the runs that `interlingua run` has kept, each a session of the agent `run`.
+
+The list is made from the catalogue of the sessions alone, and the rest is that of `interlingua sessions`, imported when
+it is used: this command must start as fast as a shell history.
+"""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..values.places import home
+
+RUNS = "run"  # the agent whose sessions the runs are
+_SHARED = ("show", "export")  # commands of `sessions`
+_LISTED = 20
+
+
+def switch() -> Path:
+    """The file whose presence turns the log off."""
+    return home() / "logs-off"
+
+
+def is_logging() -> bool:
+    return not switch().exists()
+
+
+def session_id(name: str | None) -> str:
+    """The id of a run: of the latest, or by the start of its id. Opens no session."""
+    from ..sessions.files import FileStore
+    from ..sessions.store import SessionError, SessionNotFound
+
+    ids = FileStore().ids(RUNS)
+    if name is None:
+        if not ids:
+            raise SessionNotFound("no run to continue; `interlingua run` without --continue begins one")
+        return ids[0]
+    found = [name] if name in ids else [id for id in ids if id.startswith(name)]
+    if len(found) > 1:
+        raise SessionError(f"ambiguous run {name!r}: {', '.join(found[:5])}; give more of the id")
+    if not found:
+        raise SessionNotFound(f"no run {name!r}; `interlingua logs` lists them")
+    return found[0]
+
+
+class _Logs(click.Group):
+    """Takes most commands from `interlingua sessions`, for the agent `run`."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return [*super().list_commands(context), *_SHARED]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in _SHARED:
+            return super().get_command(context, name)
+        from .sessions import of_agent
+
+        return of_agent(name, RUNS)
+
+
+@click.group("logs", cls=_Logs, invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """List, search, show, export and delete the runs that were kept; turn keeping them on or off."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_)
+
+
+@command.command("list")
+@click.option("-n", "--limit", type=click.IntRange(0), default=_LISTED, show_default=True, help="0: all.")
+@click.option("-m", "--model", help="Only runs whose model has this in its name.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+def list_(limit: int = _LISTED, model: str | None = None, as_json: bool = False) -> None:
+    """List the runs, the latest first."""
+    from ..sessions.files import FileStore
+
+    rows = [info for info in FileStore().sessions(RUNS) if model is None or model in (info.model or "")]
+    shown = rows[:limit] if limit else rows
+    if as_json:
+        from ..values.canonical import plain
+        from . import output
+
+        output.say_json([plain(info) for info in shown])
+        return
+    if not is_logging():
+        click.echo("interlingua: runs are not kept; `interlingua logs on` keeps them", err=True)
+    for line in _lines(shown):
+        click.echo(line)
+    if len(rows) > len(shown):
+        click.echo(f"… {len(rows) - len(shown):,} more; -n 0 lists all", err=True)
+    if not rows:
+        click.echo("no runs" if model is None else f"no runs of a model {model!r}")
+
+
+def _lines(rows: list[Any]) -> list[str]:
+    """The rows in columns, cut at the width of the terminal; in a pipe nothing is cut."""
+    import shutil
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    models = max((len(info.model or "") for info in rows), default=0)
+    lines = []
+    for info in rows:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.modified / 1000))
+        name = info.id[:8] if width is not None else info.id
+        line = f"{name}  {when}  {info.model or '':{models}}  {' '.join((info.title or '').split())}".rstrip()
+        lines.append(line if width is None or len(line) <= width else f"{line[: width - 1]}…")
+    return lines
+
+
+@command.command("on")
+def on() -> None:
+    """Keep runs: the default."""
+    switch().unlink(missing_ok=True)
+    click.echo("runs are kept")
+
+
+@command.command("off")
+def off() -> None:
+    """Do not keep runs any more; what is kept stays."""
+    switch().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    switch().touch(mode=0o600)
+    click.echo("runs are not kept any more; `interlingua run --log` keeps one")
+
+
+@command.command("path")
+def path() -> None:
+    """Print the folder of the runs."""
+    from ..sessions.files import FileStore
+
+    click.echo(str(FileStore().folder(RUNS)))

@@ -1,0 +1,193 @@
+"""The log of runs: kept, continued, listed, turned off."""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlingua as il
+from cli.running import COMMAND, Outcome, run
+from interlingua.testing import Server, Stall
+from interlingua.values.messages import text_of
+
+PARROT = ("-m", "debug/parrot-1")
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Server]:
+    with Server(chunk=6) as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: Server) -> Server:
+    running.clear()
+    return running
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("INTERLINGUA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-1")
+    return tmp_path / "home"
+
+
+def at(server: Server) -> tuple[str, ...]:
+    return ("-m", "anthropic/m-1", "--base-url", server.base_url("anthropic-messages"))
+
+
+def ask(*arguments: str | Path, given: bytes = b"", **options: Any) -> Outcome:
+    return run("run", "-q", *arguments, given=given, **options)
+
+
+def logged(home: Path) -> list[il.SessionInfo]:
+    from interlingua.sessions.files import FileStore
+
+    return FileStore(home).sessions("run")
+
+
+def texts(home: Path, id: str) -> list[str]:
+    with il.Session.open(id, agent="run", home=home, read_only=True) as session:
+        return [text_of(message.content) for message in session.messages]  # type: ignore[union-attr]
+
+
+def test_every_run_is_kept_and_the_latest_is_continued(server: Server, home: Path) -> None:
+    """With the model, the system prompt and all messages of the run before; in one session."""
+    server.say("Oslo.")
+    assert 0 == ask("Capital of Norway?", "-s", "Be brief.", *at(server)).code
+    server.say("700,000.")
+    assert 0 == ask("-c", "How many people?", "--base-url", server.base_url("anthropic-messages")).code
+    request = server.last.request
+    assert request is not None and "Be brief." == request.context.system_prompt
+    wanted = ["Capital of Norway?", "Oslo.", "How many people?"]
+    assert wanted == [text_of(message.content) for message in request.context.messages]
+    (info,) = logged(home)
+    assert [*wanted, "700,000."] == texts(home, info.id)
+    assert ("Capital of Norway?", 4) == (info.title, info.messages)
+
+
+def test_an_earlier_run_is_continued_by_the_start_of_its_id(home: Path) -> None:
+    """And an unknown or ambiguous one is an error."""
+    assert 0 == ask("first", *PARROT).code
+    (first,) = logged(home)
+    assert 0 == ask("second", *PARROT).code
+    assert "third\n" == ask("--cid", first.id[:8], "third").out
+    assert ["first", "first", "third", "third"] == texts(home, first.id)
+    unknown = ask("--cid", "zzz", "more")
+    assert (1, "") == (unknown.code, unknown.out) and "no run 'zzz'" in unknown.err
+
+
+def test_a_run_is_not_kept_if_the_user_says_so(home: Path) -> None:
+    """For one run, or until the log is turned on again; one run can still be kept."""
+    assert 0 == ask("secret", "-n", *PARROT).code
+    assert [] == logged(home)
+    assert 0 == run("logs", "off").code
+    assert "secret\n" == ask("secret", *PARROT).out and [] == logged(home)
+    assert 0 == ask("kept", "--log", *PARROT).code and 1 == len(logged(home))
+    assert "continued\n" == ask("-c", "continued").out and 2 == logged(home)[0].messages
+    assert 0 == run("logs", "on").code
+    assert 0 == ask("kept too", *PARROT).code and 2 == len(logged(home))
+    assert str(home / "agents" / "run" / "sessions") == run("logs", "path").out.strip()
+
+
+def test_there_is_nothing_to_continue_in_an_empty_home() -> None:
+    """One line."""
+    done = ask("-c", "go on")
+    assert (1, "", 1) == (done.code, done.out, len(done.err.splitlines())) and "no run to continue" in done.err
+
+
+def test_a_wrong_model_or_option_leaves_nothing_in_the_log(home: Path) -> None:
+    """Nothing was said."""
+    assert 1 == ask("Hi", "-m", "no-such/model").code
+    assert 1 == ask("Hi", "-o", "temprature", "1", *PARROT).code
+    assert [] == logged(home)
+
+
+def test_a_killed_run_loses_no_prompt_and_can_be_continued(server: Server, home: Path) -> None:
+    """kill -9 in the middle of the answer."""
+    server.say("It was a dark and stormy night.", fault=Stall(after_events=8))
+    with subprocess.Popen(
+        [*COMMAND, "run", "Tell me a story", *at(server)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+    ) as process:
+        assert process.stdout is not None and process.stdout.read(6)
+        process.kill()
+        assert -signal.SIGKILL == process.wait(60)
+    (info,) = logged(home)
+    assert ["Tell me a story"] == texts(home, info.id)
+    server.say("Gladly.")
+    assert "Gladly.\n" == ask("-c", "Again, please", *at(server)).out
+    assert ["Tell me a story", "Again, please", "Gladly."] == texts(home, info.id)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["term", "hup"])
+def test_a_terminated_run_keeps_the_partial_answer(server: Server, home: Path, number: signal.Signals) -> None:
+    """As Ctrl-C does; the exit code tells."""
+    server.say("It was a dark and stormy night.", fault=Stall(after_events=8))
+    with subprocess.Popen(
+        [*COMMAND, "run", "Tell me a story", *at(server)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+    ) as process:
+        assert process.stdout is not None and process.stdout.read(6)
+        process.send_signal(number)
+        assert 128 + number == process.wait(60)
+    (info,) = logged(home)
+    assert texts(home, info.id)[1].startswith("It was")
+
+
+def test_the_list_names_runs_and_models(home: Path) -> None:
+    """The latest first; in a pipe whole ids, and nothing is cut or padded."""
+    assert "no runs\n" == run("logs").out
+    ask("first", *PARROT)
+    ask("second " + "x" * 200, *PARROT)
+    lines = run("logs").out.splitlines()
+    assert ["second", "first"] == [line.split()[4] for line in lines]
+    assert all(line == line.rstrip() and "parrot-1" in line for line in lines)
+    assert 1 == len(run("logs", "list", "-n", "1").out.splitlines())
+    assert {info.id for info in logged(home)} == {row["id"] for row in run("logs", "list", "--json").json}
+
+
+def test_a_fragment_goes_before_the_prompt_which_names_the_run(tmp_path: Path, home: Path) -> None:
+    """The list shows what was asked, not the beginning of a file."""
+    (tmp_path / "main.py").write_text("print(1)\n")
+    done = ask("Explain this", "-f", tmp_path / "main.py", *PARROT)
+    assert "print(1)\n\nExplain this\n" == done.out
+    assert ["Explain this"] == [info.title for info in logged(home)]
+
+
+def test_only_the_code_of_an_answer_is_printed(home: Path) -> None:
+    """-x; the log has all of it."""
+    assert "ls\n" == ask("-x", "Do:\n```sh\nls\n```\nOK?", *PARROT).out
+    assert "OK?" in texts(home, logged(home)[0].id)[1]
+
+
+def test_contradictions_are_refused(tmp_path: Path) -> None:
+    """Before anything is read or sent."""
+    done = ask("-c", "--cid", "x", "Hi", *PARROT)
+    assert (1, "") == (done.code, done.out) and "--continue and --cid" in done.err
+
+
+def test_what_is_piped_in_can_be_attached(server: Server) -> None:
+    """`-a -`: its bytes are the file, not the prompt."""
+    from base64 import b64decode
+
+    from connect.asking import PNG
+
+    server.say("A dot.")
+    assert 0 == ask("What is it?", "-a", "-", *at(server), given=b64decode(PNG)).code
+    request = server.last.request
+    assert request is not None
+    blocks = request.context.messages[-1].content
+    assert isinstance(blocks, tuple)
+    image, text = blocks
+    assert isinstance(image, il.ImageBlock) and PNG == image.data
+    assert isinstance(text, il.TextBlock) and "What is it?" == text.text
