@@ -48,6 +48,11 @@ def session_id(name: str | None) -> str:
 class _Logs(click.Group):
     """Takes most commands from `interlingua sessions`, for the agent `run`."""
 
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """`logs -n 3` is `logs list -n 3`."""
+        is_list = not args or (args[0].startswith("-") and args[0] not in context.help_option_names)
+        return super().parse_args(context, ["list", *args] if is_list else args)
+
     def list_commands(self, context: click.Context) -> list[str]:
         return [*super().list_commands(context), *_SHARED]
 
@@ -59,19 +64,16 @@ class _Logs(click.Group):
         return of_agent(name, RUNS)
 
 
-@click.group("logs", cls=_Logs, invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group("logs", cls=_Logs)
+def command() -> None:
     """List, search, show, export and delete the runs that were kept; turn keeping them on or off."""
-    if context.invoked_subcommand is None:
-        context.invoke(list_)
 
 
 @command.command("list")
 @click.option("-n", "--limit", type=click.IntRange(0), default=_LISTED, show_default=True, help="0: all.")
 @click.option("-m", "--model", help="Only runs whose model has this in its name.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
-def list_(limit: int = _LISTED, model: str | None = None, as_json: bool = False) -> None:
+def list_(limit: int, model: str | None, as_json: bool) -> None:
     """List the runs, the latest first."""
     from ..sessions.files import FileStore
 
