@@ -10,6 +10,7 @@ import pytest
 
 import interlingua as il
 from cli.running import COMMAND, Outcome, run
+from interlingua.sessions import SessionInfo
 from interlingua.testing import Server, Stall
 from interlingua.values.messages import text_of
 
@@ -43,7 +44,7 @@ def ask(*arguments: str | Path, given: bytes = b"", **options: Any) -> Outcome:
     return run("run", "-q", *arguments, given=given, **options)
 
 
-def logged(home: Path) -> list[il.SessionInfo]:
+def logged(home: Path) -> list[SessionInfo]:
     from interlingua.sessions.files import FileStore
 
     return FileStore(home).sessions("run")

@@ -44,7 +44,10 @@ COMMANDS = {
 _MODULES = {name: ("formats", f"{name}_command") for name in ("check", "detect", "dialects", "completion")}
 
 # Commands that load plugins themselves, with their tools, or need none. All others get their dialects and connectors.
-_WITHOUT_PLUGINS = ("chat", "tools", "serve", "plugins", "auth", "demo", "completion", "doctor")
+_WITHOUT_PLUGINS = (
+    *("run", "logs", "templates", "chat", "tools", "serve", "plugins"),
+    *("auth", "demo", "completion", "doctor"),
+)
 
 
 class _Group(click.Group):

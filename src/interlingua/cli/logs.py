@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from ..values.places import home
+from ..values.places import has_plugins, home
 
 RUNS = "run"  # the agent whose sessions the runs are
 _SHARED = ("show", "export")  # commands of `sessions`
@@ -59,6 +59,10 @@ class _Logs(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _SHARED:
             return super().get_command(context, name)
+        if has_plugins():  # their dialects may be exported to
+            from .installed import load_plugins
+
+            load_plugins()
         from .sessions import of_agent
 
         return of_agent(name, RUNS)

@@ -4,6 +4,7 @@ Each run is kept as a session of the agent `run`, unless `--no-log` or `interlin
 """
 
 import asyncio
+import contextlib
 import os
 import signal as signals
 import sys
@@ -18,10 +19,13 @@ from msgspec.structs import replace
 
 from ..values.abort import Abort
 from ..values.errors import FormatError, InterlinguaError
+from ..values.places import has_plugins
 from . import inputs, output, templates
+from .installed import BARE
 from .logs import RUNS, is_logging, session_id
 
 if TYPE_CHECKING:  # imported where they are used: a run starts with what it needs
+    from ..plugins.installed import Installed
     from ..sessions import Session
     from ..values.losses import Loss
     from ..values.messages import AgentMessage, AssistantMessage, UserMessage
@@ -39,7 +43,7 @@ class _PromptCommand(click.Command):
         "Prompt": "system system_fragments fragments attachments typed_attachments prompt_file edit context_file",
         "Conversation": "latest cid log no_log save",
         "Templates": "chosen parameters save_template",
-        "Tools": "tools functions mcp plugins yes root max_turns",
+        "Tools": "tools functions servers plugins bare yes root max_turns",
         "Model": "model option reasoning temperature max_tokens fallbacks key base_url timeout",
         "Answer": "schema schema_multi extract extract_last as_plain as_json events quiet",
     }
@@ -100,8 +104,14 @@ class _PromptCommand(click.Command):
     help=f"Offer a tool, a group (group:fs) or a profile; {NO_TOOLS}: no tools.",
 )
 @click.option("--functions", multiple=True, metavar="FILE|CODE", help="Offer the functions of Python code as tools.")
-@click.option("--mcp", multiple=True, metavar="SERVER", help="Offer the tools of an MCP server: address or command.")
-@click.option("--plugins", multiple=True, type=click.Path(exists=True), help="Load the plugins of this directory.")
+@click.option(
+    *("--mcp", "servers"),
+    multiple=True,
+    metavar="SERVER",
+    help="Offer the tools of an MCP server: a name in mcp.toml, a URL or a command.",
+)
+@click.option("--plugins", multiple=True, type=click.Path(exists=True), help="Offer the tools of this directory.")
+@BARE
 @click.option("-y", "--yes", is_flag=True, help="Allow every call; reading is always allowed, the rest asks.")
 @click.option(
     "--root", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".", help="Of the tools."
@@ -135,12 +145,28 @@ def command(prompt: str | None, **options: Any) -> None:
         path = templates.save(options["save_template"], _as_template(prompt, template, options))
         output.console(err=True).print(f"{path}")
         return
-    job = _job(prompt, template, options)
-    try:
-        code = asyncio.run(_execute(job, options))
-    finally:
-        job.thread.close()
-    sys.exit(code)
+    sys.exit(asyncio.run(_run(prompt, template, options)))
+
+
+async def _run(prompt: str | None, template: templates.Template, options: dict[str, Any]) -> int:
+    """Runs with what is installed, and returns the exit code; where nothing is needed of it, nothing is imported."""
+    async with contextlib.AsyncExitStack() as stack:
+        found: Installed | None = None
+        if _wants_tools(template, options) or (has_plugins() and not options["bare"]):
+            from . import run_tools
+
+            plugins, servers = (*template.plugins, *options["plugins"]), (*template.mcp, *options["servers"])
+            found = await stack.enter_async_context(run_tools.opened(plugins, servers, bare=options["bare"]))
+        job = _job(prompt, template, options)
+        try:
+            return await _execute(job, found, options)
+        finally:
+            job.thread.close()
+
+
+def _wants_tools(template: templates.Template, options: dict[str, Any]) -> bool:
+    given = (template.tools, template.functions, template.mcp, template.plugins)
+    return any(given) or any(options[name] for name in ("tools", "functions", "servers", "plugins"))
 
 
 def _refuse_contradictions(options: dict[str, Any]) -> None:
@@ -218,16 +244,11 @@ class _Job(Struct, kw_only=True):
     system: Any
     tools: tuple[str, ...]
     functions: tuple[str, ...]
-    mcp: tuple[str, ...]
-    plugins: tuple[str, ...]
+    plugins: tuple[str, ...]  # the directories whose tools are offered
     schema: dict[str, Any] | None
     call: dict[str, Any]  # options of the call
     extract: str | None  # "first" or "last" code block
     title: str | None  # of the log, where the message begins with something else
-
-    @property
-    def has_tools(self) -> bool:
-        return bool(self.tools or self.functions or self.mcp or self.plugins)
 
 
 def _job(prompt: str | None, template: templates.Template, options: dict[str, Any]) -> _Job:
@@ -255,7 +276,6 @@ def _job(prompt: str | None, template: templates.Template, options: dict[str, An
             system=system if system is not None else thread.history.system,
             tools=tools,
             functions=(*filled.functions, *options["functions"]),
-            mcp=(*filled.mcp, *options["mcp"]),
             plugins=(*filled.plugins, *options["plugins"]),
             schema=schema,
             call=call,
@@ -365,7 +385,7 @@ def _as_template(prompt: str | None, template: templates.Template, options: dict
         attachments=options["attachments"],
         tools=options["tools"],
         functions=options["functions"],
-        mcp=options["mcp"],
+        mcp=options["servers"],
         plugins=tuple(str(Path(path).resolve()) for path in options["plugins"]),
         schema=options["schema"],
         schema_multi=options["schema_multi"],
@@ -486,10 +506,9 @@ class _Outcome(Struct, kw_only=True):
     failure: InterlinguaError | None
     losses: "tuple[Loss, ...]" = ()
     usage: Any = None
-    reason: str = "done"
 
 
-async def _execute(job: _Job, options: dict[str, Any]) -> int:
+async def _execute(job: _Job, found: "Installed | None", options: dict[str, Any]) -> int:
     """Sends the prompt, prints the answer, and returns the exit code."""
     stop = Abort()
     received: list[int] = []
@@ -502,7 +521,10 @@ async def _execute(job: _Job, options: dict[str, Any]) -> int:
     for number in _SIGNALS:
         loop.add_signal_handler(number, interrupt, number)
     try:
-        outcome = await (_work(job, stop, options) if job.has_tools else _ask(job, stop, options))
+        if found is None and not job.tools:
+            outcome = await _ask(job, stop, options)
+        else:
+            outcome = await _work(job, found, stop, options)
     finally:
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
@@ -545,8 +567,8 @@ async def _ask(job: _Job, stop: Abort, options: dict[str, Any]) -> _Outcome:
     return _Outcome(answer=answer, failure=stream.failure, losses=tuple(stream.losses), usage=answer.usage)
 
 
-async def _work(job: _Job, stop: Abort, options: dict[str, Any]) -> _Outcome:
-    """A run of the agent, with tools."""
+async def _work(job: _Job, found: "Installed | None", stop: Abort, options: dict[str, Any]) -> _Outcome:
+    """A run of the agent, with tools and the hooks of plugins."""
     from ..agent import Agent
     from ..agent.loop import Limits
     from ..tools.policy import ALLOW, ASK, Permissions
@@ -566,8 +588,11 @@ async def _work(job: _Job, stop: Abort, options: dict[str, Any]) -> _Outcome:
         elif isinstance(event, ToolExecutionStart | ToolExecutionEnd):
             show(event)
 
-    async with run_tools.opened(job.tools, job.functions, job.mcp, job.plugins, context) as tools:
-        _begin_log(job, tuple(map(extract_tool_schema, tools)))
+    async with contextlib.AsyncExitStack() as stack:
+        if found is None:  # the tools of a continued run
+            found = await stack.enter_async_context(run_tools.opened((), (), bare=True))
+        tools = await run_tools.chosen(found, job.tools, job.functions, job.plugins, context)
+        _begin_log(job, tuple(map(extract_tool_schema, tools)) or None)
         agent: Agent[Any] = Agent(
             job.model,
             tools,
@@ -583,6 +608,7 @@ async def _work(job: _Job, stop: Abort, options: dict[str, Any]) -> _Outcome:
             limits=Limits() if options["max_turns"] is None else Limits(turns=options["max_turns"]),
             **job.call,
         )
+        found.hooks.attach(agent)
         agent.subscribe(hear)
         result = await agent.prompt(job.message, signal=stop)
     if not thread.is_logged:
@@ -593,7 +619,7 @@ async def _work(job: _Job, stop: Abort, options: dict[str, Any]) -> _Outcome:
     failure = result.failure
     if failure is None and result.reason not in ("done", "aborted"):
         failure = InterlinguaError(f"stopped: {result.reason}; continue with `interlingua run -c`")
-    return _Outcome(answer=result.message, failure=failure, usage=result.usage, reason=result.reason)
+    return _Outcome(answer=result.message, failure=failure, usage=result.usage)
 
 
 def _shown(job: _Job, options: dict[str, Any]) -> tuple[Callable[[Any], None], Callable[[], None]]:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import inspect
 import os
-import shlex
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -12,36 +11,70 @@ from types import ModuleType
 from typing import Any
 
 from ..chat import approval
-from ..plugins import load_plugins
+from ..plugins import Plugins
+from ..plugins.installed import Installed, open_installed
 from ..tools.catalog import discover_core_tools
 from ..tools.decorator import tool
 from ..tools.fs import local_bridge
 from ..tools.policy import ApprovalRequest, Permissions, standing_rule
-from ..tools.registry import PROFILES, ToolRegistry
+from ..tools.registry import PROFILES, ToolRegistry, named, no_match
 from ..tools.tool import Tool, ToolContext
-from ..values.errors import FormatError
+from ..values.errors import FormatError, InterlinguaError
 from ..values.interop import describe, must_propagate
-from . import output
+from . import installed, output
 
 _FUNCTIONS = "interlingua_functions"  # the module name of the code of --functions
 
 
 @contextlib.asynccontextmanager
-async def opened(
-    names: Sequence[str], functions: Sequence[str], servers: Sequence[str], plugins: Sequence[str], context: ToolContext
-) -> AsyncIterator[list[Tool]]:
-    """The tools that were asked for, while they can be used."""
-    made = [*_registered(names, plugins, context), *(one for code in functions for one in functions_of(code))]
-    async with contextlib.AsyncExitStack() as stack:
-        for server in servers:
-            from ..mcp import mcp_tools  # large
+async def opened(plugins: Sequence[str], servers: Sequence[str], *, bare: bool) -> AsyncIterator[Installed]:
+    """The core tools, and what is installed: all plugins, those of further directories, and the named MCP servers."""
+    registry = ToolRegistry()
+    discover_core_tools(registry, on_load_warning=installed.warn)
+    if bare:
+        yield Installed(Plugins(), registry)
+        return
+    paths = [Path(path) for path in plugins]
+    async with open_installed(tools=registry, paths=paths, servers=tuple(servers)) as found:
+        for problem in found.problems:
+            if any(f"MCP server {server}" in problem for server in servers):
+                raise InterlinguaError(problem)  # it was asked for by name
+            installed.warn(problem)
+        yield found
 
-            taken = [one.name for one in made]
-            made += await stack.enter_async_context(mcp_tools(_server(server), taken=taken))
-        doubled = {one.name for one in made if sum(other.name == one.name for other in made) > 1}
-        if doubled:
-            raise FormatError(f"two tools are called {min(doubled)!r}; rename one of them", "--functions")
-        yield made
+
+async def chosen(
+    found: Installed, names: Sequence[str], functions: Sequence[str], plugins: Sequence[str], context: ToolContext
+) -> list[Tool]:
+    """The tools that were asked for: by id, group (`group:fs`) or profile, of directories, servers and functions."""
+    registry = found.tools
+    folders = [Path(path).resolve() for path in plugins]
+    of_plugins = {one.id for one in found.plugins for folder in folders if folder in _parents(Path(one.source))}
+    added = [meta.id for meta in registry if meta.plugin_id in of_plugins]
+    added += [one.name for tools in found.servers.values() for one in tools if one.name in registry]
+    profiles = [name for name in names if name in PROFILES and name not in registry]
+    wanted = [name for name in (*names, *added) if name not in profiles]
+    for name in wanted:
+        if not any(named(meta, (name,)) for meta in registry) and registry.find(name) is None:
+            raise FormatError(
+                f"{no_match(name, [meta.id for meta in registry])}; see: interlingua tools list", "--tool"
+            )
+    made: dict[str, Tool] = {}
+    for profile in profiles:
+        made |= {one.name: one for one in await registry.aresolve_all(context, profile=profile)}
+    if wanted:
+        made |= {one.name: one for one in await registry.aresolve_all(context, include=wanted)}
+        for skipped in registry.skipped:
+            installed.warn(f"the tool {skipped.id} is not available: {skipped.reason}")
+    for one in (one for code in functions for one in functions_of(code)):
+        if one.name in made:
+            raise FormatError(f"two tools are called {one.name!r}; rename the function", "--functions")
+        made[one.name] = one
+    return [*made.values()]
+
+
+def _parents(path: Path) -> tuple[Path, ...]:
+    return (path.resolve(), *path.resolve().parents)
 
 
 def context_at(root: Path) -> ToolContext:
@@ -53,26 +86,6 @@ async def _complete(*args: Any, **kwargs: Any) -> Any:
     from ..connect.client import complete
 
     return await complete(*args, **kwargs)
-
-
-def _registered(names: Sequence[str], plugins: Sequence[str], context: ToolContext) -> list[Tool]:
-    """Core tools and those of plugins, by id, group (`group:fs`) or profile (`coding`)."""
-    warnings: list[str] = []
-    registry = ToolRegistry(on_warning=warnings.append)
-    discover_core_tools(registry, on_load_warning=_warn)
-    if plugins:
-        for problem in load_plugins([Path(path) for path in plugins], tools=registry).problems:
-            _warn(str(problem))
-    added = [meta.id for meta in registry.list() if meta.source == "plugin"] if plugins else []
-    profiles = [name for name in names if name in PROFILES and not registry.has(name)]
-    chosen = [name for name in (*names, *added) if name not in profiles]
-    made = {one.name: one for profile in profiles for one in registry.resolve_by_profile(profile, context)}
-    made |= {one.name: one for one in registry.resolve_all(context, include=chosen)} if chosen else {}
-    if warnings:
-        raise FormatError(f"{warnings[0]}; `interlingua tools list` lists them", "--tool")
-    for skipped in registry.skipped:
-        _warn(f"{skipped.id} is not available: {skipped.reason}")
-    return [*made.values()]
 
 
 def functions_of(code: str) -> list[Tool]:
@@ -99,20 +112,6 @@ def functions_of(code: str) -> list[Tool]:
     if not found:
         raise FormatError(f"{where}: no functions to use as tools; define one with `def name(…):`", "--functions")
     return found
-
-
-def _server(given: str) -> Any:
-    """An MCP server: an address, or a command line."""
-    if given.startswith(("http://", "https://")):
-        return given
-    parts = shlex.split(given)
-    if not parts:
-        raise FormatError("an empty MCP server; give an address or a command", "--mcp")
-    return {"command": parts[0], "args": parts[1:]}
-
-
-def _warn(message: str) -> None:
-    print(f"interlingua: {message}", file=sys.stderr)
 
 
 # --- approval ---------------------------------------------------------------------------------------------------------
