@@ -14,7 +14,7 @@ import click
 from ..values.places import has_plugins, home
 
 RUNS = "run"  # the agent whose sessions the runs are
-_SHARED = ("show", "export")  # commands of `sessions`
+_SHARED = ("show", "search", "export", "delete", "restore", "purge", "totals")  # commands of `sessions`
 _LISTED = 20
 
 

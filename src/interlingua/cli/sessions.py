@@ -17,10 +17,15 @@ from ..chat.terminal import safe_console
 from ..conversion import local_files, sources
 from ..sessions import Session, SessionError, SessionInfo, SessionNotFound, save, store_at, tree
 from ..sessions import compaction as compacting
+from ..sessions import gc as gc_
+from ..sessions.archive import OWN
+from ..sessions.archive_index import ArchiveIndex
+from ..sessions.files import FileStore
 from ..sessions.gc import Collected, collect_blobs, collect_branches
 from ..sessions.session import Node
 from ..sessions.store import Store
 from ..sessions.summary import is_foreign
+from ..sessions.texts import Query
 from ..values.canonical import plain
 from ..values.errors import InterlinguaError
 from ..values.losses import Lines
@@ -62,14 +67,15 @@ class _Place:
             with opened:
                 yield opened
 
+    def index(self, store: Store) -> ArchiveIndex:
+        """The search index, shared with the canvas and the archive. It is in the home, whatever keeps the sessions."""
+        if not isinstance(store, FileStore):
+            raise SessionError("the search index is for sessions in files; search a database with `interlingua canvas`")
+        return ArchiveIndex(store.home / "canvas" / "search.db", {OWN: store})
+
     def named(self, store: Store, name: str) -> str:
-        ids = [info.id for info in store.sessions(self.agent)]
-        found = [name] if name in ids else [id for id in ids if id.startswith(name)]
-        if len(found) > 1:
-            raise SessionError(f"ambiguous session {name!r}: {', '.join(sorted(found)[:5])}; give more of the id")
-        if not found:
-            raise SessionNotFound(f"no session {name!r} of agent {self.agent!r}; see: interlingua sessions list")
-        return found[0]
+        ids = store.ids(self.agent) if isinstance(store, FileStore) else [i.id for i in store.sessions(self.agent)]
+        return _matching(name, ids, f"session of agent {self.agent!r}")
 
     def foreign(self, name: str) -> tuple[Path, Conversation] | None:
         """Another program's session file and its conversation; None for one of ours."""
@@ -105,6 +111,16 @@ def _about_place(command: F) -> F:
 
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+
+
+def _matching(name: str, ids: Sequence[str], what: str) -> str:
+    """The id by itself or by its beginning."""
+    found = [name] if name in ids else [id for id in ids if id.startswith(name)]
+    if len(found) > 1:
+        raise SessionError(f"ambiguous {what}: {name!r} is {', '.join(sorted(found)[:5])}; give more of the id")
+    if not found:
+        raise SessionNotFound(f"no {what} is called {name!r}; see: interlingua sessions list")
+    return found[0]
 
 
 def of_agent(name: str, agent: str) -> click.Command:
@@ -434,6 +450,111 @@ def _request(cut: compacting.Cut, focus: str | None) -> str:
     return compacting.summary_request(cut._replace(summarize=(*cut.summarize, *cut.prefix), prefix=()), focus=focus)
 
 
+@command.command("delete")
+@click.argument("names", nargs=-1, metavar="SESSION…")
+@_about_place
+@click.option("--before", metavar="DAYS", type=click.FloatRange(0), help="Sessions unchanged for this many days.")
+@click.option("--all", "everything", is_flag=True, help="All sessions of the agent.")
+@click.option("--purge", is_flag=True, help="For good, at once: nothing can be restored.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before more than one is deleted.")
+@as_json_option
+def delete(
+    place: _Place,
+    names: tuple[str, ...],
+    before: float | None,
+    everything: bool,
+    purge: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Delete sessions. They can be restored for a week; then lines, blobs and backups are removed.
+
+    Their words leave the search index at once.
+    """
+    if (bool(names) + (before is not None) + everything) != 1:
+        raise click.UsageError("give sessions, --before DAYS, or --all")
+    rows: list[dict[str, Any]] = []
+    problems: list[sources.Problem] = []
+    with place.store() as store, contextlib.closing(place.index(store)) as index:
+        last = None if before is None else (time.time() - before * 86400) * 1000
+        ids = [place.named(store, name) for name in names] or [
+            info.id for info in store.sessions(place.agent) if last is None or info.modified < last
+        ]
+        if len(ids) > 1 and not yes:
+            _confirm(f"delete {len(ids):,} sessions of agent {place.agent!r}?")
+        for id in dict.fromkeys(ids):
+            try:
+                gone = gc_.delete(store, place.agent, id, index=index)
+                rows.append({"id": id, "undoUntil": None if purge else gone.at + int(gc_.UNDO * 1000)})
+            except SessionError as error:
+                problems.append(sources.Problem(id, str(error)))
+        done = {row["id"] for row in rows}
+        for one in store.trashed(place.agent) if purge else ():
+            if one.id in done:
+                gc_.purge_one(store, place.agent, one)
+        gc_.purge(store, place.agent)
+    if as_json:
+        output.say_json({"deleted": rows, "errors": [problem._asdict() for problem in problems]})
+    elif rows:
+        how = "for good" if purge else f"`{_name_of(place)} restore ID` brings one back until then: {_day(rows)}"
+        output.console().print(Text(f"{len(rows):,} deleted, {how}"))
+    else:
+        output.console().print("nothing to delete")
+    output.report_problems(problems)
+    if problems:
+        sys.exit(1)
+
+
+def _confirm(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise SessionError(f"{question} there is nobody to ask; add --yes")
+    click.confirm(question, abort=True, err=True)
+
+
+def _name_of(place: _Place) -> str:
+    return "interlingua logs" if place.agent == "run" else f"interlingua sessions --agent {place.agent}"
+
+
+def _day(rows: list[dict[str, Any]]) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(rows[0]["undoUntil"] / 1000))
+
+
+@command.command("restore")
+@click.argument("names", nargs=-1, metavar="[SESSION…]")
+@_about_place
+@as_json_option
+def restore(place: _Place, names: tuple[str, ...], as_json: bool) -> None:
+    """Bring deleted sessions back; without one, list what can be restored."""
+    with place.store() as store:
+        kept = {one.id: one for one in store.trashed(place.agent)}
+        ids = [_matching(name, [*kept], "deleted session") for name in names]
+        for id in ids:
+            gc_.restore(store, place.agent, id)
+    shown = [kept[id] for id in ids] if names else sorted(kept.values(), key=lambda one: -one.at)
+    if as_json:
+        output.say_json([{"id": one.id, "deleted": one.at} for one in shown])
+        return
+    for one in shown:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.at / 1000))
+        output.console().print(Text(f"{one.id} restored" if names else f"{one.id}  deleted {when}"))
+    if not shown:
+        output.console().print("nothing to restore")
+
+
+@command.command("purge")
+@_about_place
+@click.option("--all", "everything", is_flag=True, help="Also what could still be restored.")
+@as_json_option
+def purge_command(place: _Place, everything: bool, as_json: bool) -> None:
+    """Remove for good what was deleted more than a week ago: lines, blobs, backups, recordings."""
+    with place.store() as store:
+        gone = gc_.purge(store, place.agent, undo=0 if everything else gc_.UNDO, grace=0 if everything else 60)
+    if as_json:
+        output.say_json(gone._asdict())
+    else:
+        output.console().print(Text(f"{gone.sessions:,} sessions and {gone.blobs:,} blobs removed for good"))
+
+
 @command.command("gc")
 @click.argument("names", nargs=-1, metavar="[SESSION…]")
 @_about_place
@@ -472,3 +593,60 @@ def _say_collected(rows: list[tuple[str, Collected]], as_json: bool) -> None:
         what = "blobs" if name == "blobs" else "lines"
         note = f"; backup: {backup}" if backup else ""
         output.console().print(Text(f"{name}: {items:,} {what}, {size:,} bytes{note}"))
+
+
+# --- search and totals -----------------------------------------------------------------------------------------------
+
+
+@command.command("search")
+@click.argument("words", nargs=-1, required=True, metavar="WORD…")
+@_about_place
+@click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number of hits.")
+@click.option("-m", "--model", help="Only answers of this model.")
+@as_json_option
+def search(place: _Place, words: tuple[str, ...], limit: int, model: str | None, as_json: bool) -> None:
+    """Search the texts of sessions, the latest first. All words must match; "a phrase" and -word work, too."""
+    with place.store() as store, contextlib.closing(place.index(store)) as index:
+        index.follow(agent=place.agent)
+        query = Query(text=" ".join(words), agent=place.agent, model=model, stores=(OWN,), limit=limit)
+        found = index.search(query)
+    if as_json:
+        rows = [{"id": hit.id, "title": hit.title, "entry": hit.text.entry, "at": hit.text.at, "role": hit.text.role,
+                 "snippet": "".join(part.text for part in hit.snippet)} for hit in found.hits]  # fmt: skip
+        output.say_json({"total": found.total, "sessions": found.sessions, "hits": rows})
+        return
+    out = output.console()
+    for hit in found.hits:
+        when = "" if hit.text.at is None else time.strftime("%Y-%m-%d", time.localtime(hit.text.at / 1000))
+        line = Text.assemble((hit.id[:8] if out.is_terminal else hit.id, "bold"), f"  {when}  ")
+        for part in hit.snippet:
+            line.append(" ".join(f"|{part.text}|".split())[1:-1], "bold yellow" if part.is_hit else "")
+        out.print(line)
+    if found.total > len(found.hits):
+        output.note(f"{len(found.hits)} of {found.total:,} hits; -n shows more")
+    if not found.hits:
+        out.print("nothing found")
+
+
+@command.command("totals")
+@_about_place
+@click.option("--by", type=click.Choice(["model", "day"]), default="model", show_default=True)
+@as_json_option
+def totals(place: _Place, by: str, as_json: bool) -> None:
+    """Count answers, tokens and cost, by model or day; a copied answer counts once."""
+    with place.store() as store, contextlib.closing(place.index(store)) as index:
+        index.follow(agent=place.agent)
+        rows = index.totals(by, Query(agent=place.agent, stores=(OWN,)))
+        whole = index.totals("all", Query(agent=place.agent, stores=(OWN,)))
+    if as_json:
+        output.say_json({"by": by, "rows": [row._asdict() for row in rows], "all": [row._asdict() for row in whole]})
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in (by, "answers", "input", "cached", "output", "cost"):
+        table.add_column(name, justify="left" if name == by else "right")
+    for row in (*rows, *(whole if len(rows) > 1 else ())):
+        cost = "?" if row.cost is None else f"${row.cost:.4f}" + (" + ?" if row.unpriced else "")
+        numbers = (row.answers, row.input, row.cache_read + row.cache_write, row.output)
+        label = "all" if row in whole and row not in rows else row.name or "unknown"
+        table.add_row(label, *(f"{number:,}" for number in numbers), cost)
+    output.console().print(table if rows else "no answers")

@@ -87,12 +87,13 @@ def purge(
         for one in store.trashed(whose):
             if one.at > before:
                 continue
-            blobs += _purge(store, whose, one, grace)
+            blobs += purge_one(store, whose, one, grace=grace)
             sessions += 1
     return Purged(sessions, blobs)
 
 
-def _purge(store: Store, agent: str, one: Deleted, grace: float) -> int:
+def purge_one(store: Store, agent: str, one: Deleted, *, grace: float = DELETION_GRACE) -> int:
+    """Removes a deleted session for good; returns the number of blobs that went with it."""
     named = {found.decode() for text in store.trashed_texts(agent, one) for found in NAME.findall(text)}
     store.purge(agent, one)
     removed = 0

@@ -110,24 +110,32 @@ class TextIndex:
     def follow(
         self,
         *,
+        agent: str | None = None,
         progress: Callable[[Progress], object] = lambda progress: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Progress:
-        """Brings the index up to date with every session, the latest first; `stop` may end it at any time."""
+        """Brings the index up to date with every session, the latest first; `stop` may end it at any time.
+
+        With `agent`, only the sessions of that agent are looked at.
+        """
         sessions = [
-            (name, agent, info)
+            (name, whose, info)
             for name, store in self._stores.items()
-            for agent in store.agents()
-            for info in store.sessions(agent)
+            for whose in ([agent] if agent is not None else store.agents())
+            for info in store.sessions(whose)
         ]
         sessions.sort(key=lambda one: -one[2].modified)
         done = Progress(0, len(sessions))
-        self._forget_missing({(name, agent, info.id) for name, agent, info in sessions})
-        for number, (name, agent, info) in enumerate(sessions, 1):
+        self._forget_missing({(name, whose, info.id) for name, whose, info in sessions}, agent)
+        with self._reading_rows() as database:
+            rows = database.execute("SELECT store, agent, id, size, modified FROM sessions")
+            indexed = {(store, whose, id): (size, modified) for store, whose, id, size, modified in rows}
+        for number, (name, whose, info) in enumerate(sessions, 1):
             if stop():
                 break
-            with contextlib.suppress(InterlinguaError, OSError):
-                self._follow_session(name, agent, info, stop)
+            if indexed.get((name, whose, info.id)) != (info.size, info.modified):
+                with contextlib.suppress(InterlinguaError, OSError):
+                    self._follow_session(name, whose, info, stop)
             done = Progress(number, len(sessions))
             progress(done)
         self._shrink(stop)
@@ -299,11 +307,11 @@ class TextIndex:
         with self._writing() as database:
             _delete_rows(database, number)
 
-    def _forget_missing(self, there: set[tuple[str, str, str]]) -> None:
+    def _forget_missing(self, there: set[tuple[str, str, str]], agent: str | None = None) -> None:
         """Removes sessions that no longer exist; deletes the index once too many of its rows are unreferenced."""
         with self._writing() as database:
             for n, *key in database.execute("SELECT n, store, agent, id FROM sessions").fetchall():
-                if tuple(key) not in there and key[0] in self._stores:
+                if tuple(key) not in there and key[0] in self._stores and agent in (None, key[1]):
                     _delete_rows(database, n)
             if database.execute("PRAGMA application_id").fetchone()[0] != LEFT_ROWS:
                 return
