@@ -1,37 +1,212 @@
-"""Fast conversion of large session files, line by line: bounded memory, all cores, atomic output.
+"""Conversion of files of any size: cut into pieces, converted on all cores, put together in order, in bounded memory.
 
-A transcript and an OpenClaw session have the same lines unless ids or signatures are packed. Plain lines are copied at
-C speed; the others are converted one by one. The file is split at line ends into pieces, converted in parallel.
+A piece is a stretch of whole lines or of elements of an array where each is a conversation, a few documents of a
+container, or a whole file. Lines of a session that the target has in the same form are copied at C speed.
 """
 
 import contextlib
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+import gzip
+import io
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, NamedTuple
+
+import zstandard
+from msgspec.structs import replace
 
 from .. import conversion
-from ..conversion import local_files
-from ..conversion.sources import PACKED, Problem, Source, as_utf8
+from ..conversion import containers, sources
+from ..conversion.containers import SourceError
+from ..conversion.sources import Document, Problem, Source, as_utf8
 from ..dialects.files import transcript
 from ..values import jsontext
-from ..values.errors import InterlinguaError
+from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines
 from ..values.regular import stream_regular
+from ..values.request import ModelDescriptor
+from .output import LossSummary
 
-PIECE = 16 * 1024 * 1024
-SMALL = 8 * 1024 * 1024
+PIECE = 2 * 1024 * 1024
+FEW = 4  # documents of a container, which may be large, that go to a worker at once
+ROWS = 200  # the same for rows of columns, which are small
+LARGE = 8 * 1024 * 1024
 TWINS = frozenset({"transcript", "openclaw"})
 
 
-def applies(source: Source, origin: str | None, target: str) -> bool:
-    """Whether a source can be converted line by line: a large plain session file to a format with the same lines."""
-    if target != "transcript" or source.path is None or not source.path.is_file():
+class Task(NamedTuple):
+    """What every piece is converted with."""
+
+    origin: str | None
+    target: str
+    model: str | None
+    strict: bool
+    limit: int
+    rows: bool = False  # results and losses one by one, for programs
+    bodies: bool = True
+    packing: str | None = None  # of the output: `.gz` or `.zst`
+    rejects: bool = False  # what fails is given back
+
+
+class Piece(NamedTuple):
+    """A part of a source that is converted by itself.
+
+    `kind` is `lines`, `array`, `documents`, `session` (lines that are copied), `file` or `problem`. `first` is the
+    number of lines or elements before it. `data` is its content, None if the worker reads the bytes from `start` to
+    `end` itself; `position` is where it ends in the file as it is packed.
+    """
+
+    source: Source
+    kind: str
+    data: Any = None
+    first: int = 0
+    start: int = 0
+    end: int = 0
+    position: int = 0
+
+
+class PieceResult:
+    """What became of a piece."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.payload = b""  # bodies, one a line
+        self.sessions: list[tuple[int | None, bytes]] = []  # conversations that are files of their own, by their number
+        self.numbered = False  # whether the source holds several conversations
+        self.rows: list[dict[str, Any]] = []
+        self.losses = LossSummary()
+        self.problems: list[Problem] = []
+        self.rejected: list[bytes] = []
+
+
+# --- cutting ---------------------------------------------------------------------------------------------------------
+
+
+def pieces(source: Source, task: Task, *, copy: bool = False) -> Iterator[Piece]:
+    """The pieces of a source; the same ones each time.
+
+    With `copy`, the lines of a large session that the target has in the same form are cut, too.
+    """
+    try:
+        raw = stream_regular(source.path) if source.path is not None else None
+        if raw is not None and source.path is not None:
+            size = source.path.stat().st_size
+            if size <= PIECE and not raw.peek(4).startswith(_PACKED):  # type: ignore[attr-defined]
+                raw.close()
+                yield Piece(source, "file", position=size)
+                return
+        with sources.open_stream(raw) as stream:
+            if copy and raw is stream and _is_twin(source, task):
+                yield from _cut(source, "session", stream, raw, task.limit)
+            else:
+                yield from _pieces_in(source, stream, raw, task)
+    except sources.DAMAGED as error:
+        yield Piece(source, "problem", f"damaged archive: {error}")
+    except OSError as error:
+        yield Piece(source, "problem", error.strerror or str(error))
+    except SourceError as error:
+        yield Piece(source, "problem", str(error).removeprefix(f"{source.name}: "))
+
+
+_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", containers.ZIP)  # of little size, perhaps, and much content
+
+
+def _pieces_in(source: Source, stream: IO[bytes], raw: IO[bytes] | None, task: Task) -> Iterator[Piece]:
+    """The pieces of an unpacked stream; `raw` is the file that it comes from, if there is one."""
+    found = sources.look(stream, task.origin)
+    if found.kind == "lines":
+        if raw is stream:
+            stream.seek(0)
+        yield from _cut(source, "lines", stream if raw is stream else found.stream, raw, task.limit)
+    elif found.kind == "array":
+        yield from _elements(source, found, raw)
+    elif found.kind == "whole" and raw is not None:
+        yield Piece(source, "file", position=raw.tell())
+    elif found.kind == "zip" and stream.seekable():
+        yield from _members(source, stream, task)
+    else:
+        few = ROWS if found.kind in ("parquet", "arrow") else FEW
+        yield from _documents(source, few, found.stream if raw is None else None, task)
+
+
+def _cut(source: Source, kind: str, stream: IO[bytes], raw: IO[bytes] | None, limit: int) -> Iterator[Piece]:
+    """Stretches of whole lines."""
+    first = start = 0
+    while data := stream.read(PIECE):
+        if not data.endswith(b"\n"):
+            rest = stream.readline(limit + 1)
+            data += rest
+            while len(rest) > limit and not rest.endswith(b"\n"):  # too long: reported by the worker, and not kept
+                rest = stream.readline(limit + 1)
+        position = raw.tell() if raw is not None else 0
+        own = raw is stream and position - start == len(data)  # the worker can read it
+        yield Piece(source, kind, None if own else data, first, start, position, position)
+        start, first = position, first + data.count(b"\n") + (not data.endswith(b"\n"))
+
+
+def _elements(source: Source, found: sources.Look, raw: IO[bytes] | None) -> Iterator[Piece]:
+    """Stretches of the elements of an array."""
+    batch: list[bytes] = []
+    size = number = 0
+    failure = None
+    try:
+        for element in sources.all_elements(found):
+            batch.append(element)
+            size += len(element)
+            if size >= PIECE:
+                yield Piece(source, "array", batch, number, position=raw.tell() if raw is not None else 0)
+                number += len(batch)
+                batch, size = [], 0
+    except FormatError as error:
+        failure = error.message
+    if batch:
+        yield Piece(source, "array", batch, number, position=raw.tell() if raw is not None else 0)
+    if failure is not None:
+        number += len(batch)
+        yield Piece(source, "problem", f"{failure}; {number} conversations before that were read")
+
+
+def _members(source: Source, stream: IO[bytes], task: Task) -> Iterator[Piece]:
+    """The pieces of each file in a zip; a few documents at a time where a format knows the zip as a whole."""
+    members = containers.Members(stream, source.name, task.limit)
+    names = [member for member in sorted(members) if sources.is_ours(Path(member))]
+    if not names or containers.in_archive(members, task.origin) is not None:
+        stream.seek(0)
+        yield from _documents(source, FEW, stream, task)
+        return
+    for member in names:
+        with sources.open_stream(members.open(member)) as opened:
+            yield from _pieces_in(Source(source.path, member), opened, None, task)
+
+
+def _documents(source: Source, few: int, stream: IO[bytes] | None, task: Task) -> Iterator[Piece]:
+    """A few documents at a time, read here."""
+    problems: list[Problem] = []
+    batch: list[Document] = []
+    for document in sources.documents(source, task.origin, problems, limit=task.limit, opened=stream):
+        batch.append(document)
+        if len(batch) == few:
+            yield Piece(source, "documents", batch)
+            batch = []
+    if batch:
+        yield Piece(source, "documents", batch)
+    for problem in problems:
+        yield Piece(source, "problem", problem)
+
+
+def _is_twin(source: Source, task: Task) -> bool:
+    """Whether a file is a session whose lines the target has in the same form."""
+    assert source.path is not None
+    if task.target != "transcript" or task.origin not in (None, *TWINS) or source.path.stat().st_size < LARGE:
         return False
-    if source.path.suffix in PACKED or source.path.stat().st_size < SMALL:
-        return False
-    if origin is not None:
-        return origin in TWINS
+    if task.origin is not None:
+        return True
     with stream_regular(source.path) as stream:
         head = [line for line in as_utf8(stream.read(1 << 20)).split(b"\n")[:-1] if line.strip()][:8]
     try:
@@ -41,59 +216,191 @@ def applies(source: Source, origin: str | None, target: str) -> bool:
     return found is not None and found.dialect in TWINS and all(b'"role"' in line for line in head)
 
 
-def convert(source: Source, target: str, out: Path, workers: int) -> list[Problem]:
-    """Converts a large session file; returns the unreadable lines as problems."""
-    assert source.path is not None
+# --- converting ------------------------------------------------------------------------------------------------------
+
+
+def convert(piece: Piece, task: Task) -> PieceResult:
+    """Converts a piece; what cannot be converted is among its problems."""
+    result = PieceResult()
+    if piece.kind == "problem":
+        given = piece.data
+        result.problems.append(given if isinstance(given, Problem) else Problem(piece.source.name, given))
+        return result
+    bodies: list[bytes] = []
+    if piece.kind == "session":
+        _copy(piece, result, bodies)
+    else:
+        for document, text in _read(piece, task, result):
+            try:
+                _convert_document(document, task, result, bodies)
+            except InterlinguaError as error:
+                _reject(result, task, Problem(document.name, str(error), document.line), text or document.data)
+    result.payload = packed(b"".join(bodies), task.packing) if bodies else b""
+    return result
+
+
+def _convert_document(document: Document, task: Task, result: PieceResult, bodies: list[bytes]) -> None:
+    name = task.origin or document.dialect or _detected(document)
+    conversation = conversion.decode(document.data, name)
+    if task.model is not None:
+        # The api stays that of the source: it says whose the conversation is, and so what must be adapted.
+        provider, _, id = task.model.partition("/")
+        api = conversation.model.api if conversation.model is not None else ""
+        conversation = replace(conversation, model=ModelDescriptor(id=id, provider=provider, api=api))
+    encoded = conversion.encode(conversation, task.target, strict=task.strict)
+    payload = encoded.bytes()
+    losses = tuple(encoded.losses)
+    lines = isinstance(encoded.body, Lines)
+    result.count += 1
+    result.numbered |= document.line is not None
+    result.losses.add(document.name, losses)
+    if task.rows:
+        row: dict[str, Any] = {"source": document.source.name, "line": document.line, "from": name}
+        row["losses"] = [{"path": x.path, "what": x.what, "why": x.why, "severity": x.severity} for x in losses]
+        if task.bodies:
+            row["body"] = [jsontext.read(line) for line in payload.splitlines()] if lines else jsontext.read(payload)
+        result.rows.append(row)
+    if lines:
+        result.sessions.append((document.line, payload))
+    else:
+        bodies += (payload, b"\n")
+
+
+def _detected(document: Document) -> str:
+    found = conversion.detect(document.data)
+    if found is None:
+        raise InterlinguaError("no known format; give it with --from")
+    return found.dialect
+
+
+def _reject(result: PieceResult, task: Task, problem: Problem, data: Any) -> None:
+    result.problems.append(problem)
+    if task.rejects:
+        text = data.decode("utf-8", "replace").rstrip("\r\n") if isinstance(data, bytes) else data
+        row = {"source": problem.name, "line": problem.line, "error": problem.message, "data": text}
+        try:
+            result.rejected.append(jsontext.write(row))
+        except FormatError:  # what JSON has no word for stands in the source
+            result.rejected.append(jsontext.write({**row, "data": None}))
+
+
+def _read(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[Document, bytes | None]]:
+    """The documents of a piece, with their text where they have one of their own."""
+    if piece.kind == "documents":
+        for document in piece.data:
+            yield document, None
+    elif piece.kind == "file":
+        yield from _read_file(piece, task, result)
+    else:
+        lines = piece.data if piece.kind == "array" else read_lines(piece)
+        yield from _read_each(piece.source, lines, piece.first, task, result)
+
+
+def _read_file(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[Document, bytes | None]]:
+    kind = None
+    with contextlib.suppress(OSError, *sources.DAMAGED), sources.open_binary(piece.source) as stream:
+        kind = sources.look(stream, task.origin).kind
+    if kind == "lines":
+        with sources.open_binary(piece.source) as stream:
+            yield from _read_each(piece.source, sources.read_lines(stream, task.limit), 0, task, result)
+        return
     problems: list[Problem] = []
-    tasks = [(source.path, start, end) for start, end in _pieces(source.path)]
-    with contextlib.ExitStack() as stack:
-        stream: IO[bytes] | None = None
-        run = map if workers == 1 else stack.enter_context(ProcessPoolExecutor(min(workers, len(tasks)))).map
-        before = 0
-        for converted, lines, bad in run(_piece, tasks):
-            if stream is None and converted:  # an entirely unreadable file overwrites nothing
-                stream = stack.enter_context(local_files.atomic(out))
-            if stream is not None:
-                stream.write(converted)
-            problems.extend(Problem(f"{source.name}:{before + number}", message) for number, message in bad)
-            before += lines
-    return problems
+    for document in sources.documents(piece.source, task.origin, problems, limit=task.limit):
+        yield document, None
+    for problem in problems:
+        _reject(result, task, problem, None)
 
 
-def _pieces(path: Path) -> Iterator[tuple[int, int]]:
-    """Byte ranges of whole lines."""
-    size = path.stat().st_size
-    start = 0
-    with stream_regular(path) as stream:
-        while start < size:
-            stream.seek(min(start + PIECE, size))
-            stream.readline()
-            end = stream.tell()
-            yield start, end
-            start = end
-
-
-def _piece(task: tuple[Path, int, int]) -> tuple[bytes, int, list[tuple[int, str]]]:
-    path, start, end = task
-    with stream_regular(path) as stream:
-        stream.seek(start)
-        data = stream.read(end - start)
-    out: list[bytes] = []
-    bad: list[tuple[int, str]] = []
-    copy = transcript.copy_line
-    packed = b"|" in data or b'ignature"' in data
-    lines = data.split(b"\n")
-    for number, line in enumerate(lines, 1):
+def _read_each(
+    source: Source, lines: Iterable[bytes], first: int, task: Task, result: PieceResult
+) -> Iterator[tuple[Document, bytes | None]]:
+    """Lines or elements that are conversations; `first` are before them."""
+    for number, line in enumerate(lines, first + 1):
         if not line.strip():
             continue
+        name = f"{source.name}:{number}"
+        if len(line) > task.limit:
+            _reject(result, task, Problem(name, sources.too_long(task.limit), number), None)
+            continue
         try:
-            out.append(_unpacked(line) if packed and (b"|" in line or b'ignature"' in line) else copy(line))
+            value = jsontext.read(as_utf8(line) if number == 1 else line)
+        except FormatError as error:
+            _reject(result, task, Problem(name, error.message, number), line)
+            continue
+        yield Document(source, number, value), line
+
+
+def read_lines(piece: Piece) -> Iterable[bytes]:
+    """The lines of a piece, with their ends."""
+    if piece.data is not None:
+        return io.BytesIO(piece.data)
+    assert piece.source.path is not None
+    with stream_regular(piece.source.path) as stream:
+        stream.seek(piece.start)
+        return io.BytesIO(stream.read(piece.end - piece.start))
+
+
+def _copy(piece: Piece, result: PieceResult, bodies: list[bytes]) -> None:
+    """The lines of a session: plain ones as they are, those with packed ids or signatures one by one."""
+    copy = transcript.copy_line
+    for number, line in enumerate(read_lines(piece), piece.first + 1):
+        line = line.strip()
+        if not line:
+            continue
+        try:
+            bodies.append(_unpacked(line) if b"|" in line or b'ignature"' in line else copy(line))
+            bodies.append(b"\n")
         except InterlinguaError as error:
-            bad.append((number, str(error)))
-    return b"".join(line + b"\n" for line in out), len(lines) - 1, bad
+            result.problems.append(Problem(f"{piece.source.name}:{number}", str(error), number))
+    result.count = 1 if bodies else 0
 
 
 def _unpacked(line: bytes) -> bytes:
     """Converts a line that may have packed ids or signatures."""
     conversation = conversion.decode(Lines([jsontext.read(line)]), "openclaw")
     return conversion.encode(conversation, "transcript").bytes().rstrip(b"\n")
+
+
+def packed(data: bytes, packing: str | None) -> bytes:
+    """Bytes as a member of a gzip file or a frame of a zstd file: such files may be put one after the other."""
+    if packing == ".gz":
+        return gzip.compress(data, 6, mtime=0)
+    return zstandard.ZstdCompressor().compress(data) if packing == ".zst" else data
+
+
+# --- processes -------------------------------------------------------------------------------------------------------
+
+
+def run(tasks: Iterable[tuple[int, Piece]], task: Task, workers: int) -> Generator[tuple[int, Piece, PieceResult]]:
+    """The pieces with what became of them, in order. No more are under way than keep the workers busy."""
+    if workers == 1:
+        for index, piece in tasks:
+            yield index, piece, convert(piece, task)
+        return
+    with ProcessPoolExecutor(workers, initializer=_end_with_parent) as pool:
+        waiting: deque[tuple[int, Piece, Future[PieceResult]]] = deque()
+        submit: Callable[..., Future[PieceResult]] = pool.submit
+        try:
+            for index, piece in tasks:
+                waiting.append((index, piece._replace(data=None), submit(convert, piece, task)))
+                if len(waiting) > 2 * workers:
+                    yield _finished(waiting)
+            while waiting:
+                yield _finished(waiting)
+        finally:
+            for _, _, future in waiting:
+                future.cancel()
+
+
+def _finished(waiting: "deque[tuple[int, Piece, Future[PieceResult]]]") -> tuple[int, Piece, PieceResult]:
+    index, piece, future = waiting.popleft()
+    return index, piece, future.result()
+
+
+def _end_with_parent() -> None:
+    """Ends this process when the one that started it is gone, even if it was killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends what is under way
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        sentinel = parent.sentinel
+        threading.Thread(target=lambda: (wait([sentinel]), os._exit(1)), daemon=True).start()

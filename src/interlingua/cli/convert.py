@@ -1,28 +1,43 @@
-"""`interlingua convert`: converts between any formats and reports losses."""
+"""`interlingua convert`: converts between any formats, files of any size, and reports losses."""
 
 import contextlib
 import os
+import shutil
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import click
 from click.shell_completion import CompletionItem
-from msgspec.structs import replace
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from .. import conversion
+from .._version import __version__
 from ..conversion import local_files, sources
-from ..conversion.sources import Document, Problem, Source
+from ..conversion.sources import PACKED, Source
 from ..dialects import DIALECTS, FORMATS
 from ..dialects.registry import aliases, canonical
+from ..values import jsontext
 from ..values.errors import InterlinguaError
-from ..values.losses import Encoded, Lines
-from ..values.request import ModelDescriptor
 from ..values.spelling import unknown
 from . import bulk, output
+from .bulk import Piece, Task
+from .outputs import Done, FolderOutput, Journal, Output, Rejects, SingleConversation, Tally
+
+PARALLEL = 4 * 1024 * 1024  # bytes of input that are worth more processes; or so many files:
+MANY = 8
+PROGRESS_EVERY = 5.0  # seconds between lines of progress where there is no terminal
 
 
 class Registered(click.ParamType[str]):
@@ -61,31 +76,26 @@ NAMES = Registered(lambda: (*DIALECTS, conversion.SELF))
 TARGETS = Registered(lambda: (*DIALECTS, conversion.SELF), writable=True)
 
 
-class Converted:
-    """One converted conversation, as returned by a worker."""
-
-    __slots__ = ("detected", "error", "line", "lines", "losses", "name", "payload", "source")
-
-    def __init__(self, document: Document) -> None:
-        self.source = document.source
-        self.line = document.line
-        self.name = document.name
-        self.payload = b""
-        self.lines = False
-        self.losses: tuple[Any, ...] = ()
-        self.detected: str | None = None
-        self.error: str | None = None
-
-
 @click.command("convert")
 @click.argument("inputs", nargs=-1, metavar="IN…")
 @click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
 @click.option("-t", "--to", "target", type=TARGETS, required=True, help="The format to write; `dialects` lists them.")
-@click.option("-o", "--output", "place", type=click.Path(), help="A file, or a folder for many inputs.")
+@click.option(
+    "-o", "--output", "place", type=click.Path(), help="A file (.gz and .zst are packed), or a folder for many inputs."
+)
 @click.option("-m", "--model", help="The model to write into requests, and whose limits to adapt to.")
-@click.option("--report", is_flag=True, help="Show what was lost, on standard error.")
+@click.option("--report", is_flag=True, help="Show what was lost, on standard error; grouped, for many conversations.")
 @click.option("--records", is_flag=True, help="In the report, also list bookkeeping (timestamps, usage, …).")
 @click.option("--strict", is_flag=True, help="Fail if anything would be lost.")
+@click.option(
+    "--on-error",
+    type=click.Choice(["skip", "stop", "keep"]),
+    default="skip",
+    show_default=True,
+    help="What fails is reported and skipped, ends the run, or is also kept in OUT.errors.jsonl.",
+)
+@click.option("--resume", is_flag=True, help="Go on with a run to the same output that was killed or interrupted.")
+@click.option("--progress/--no-progress", default=None, help="Bytes, rate and time left; on a terminal by default.")
 @click.option("--json", "as_json", is_flag=True, help="Results and losses as JSON, for programs.")
 @click.option("-j", "--jobs", type=click.IntRange(1), default=None, help="Processes; all cores by default.")
 @click.option("--max-size", type=click.IntRange(1), default=512, show_default=True, help="Largest single body, in MB.")
@@ -98,6 +108,9 @@ def command(
     report: bool,
     records: bool,
     strict: bool,
+    on_error: str,
+    resume: bool,
+    progress: bool | None,
     as_json: bool,
     jobs: int | None,
     max_size: int,
@@ -105,49 +118,61 @@ def command(
     """Convert conversations between formats and report losses.
 
     Session formats (transcript, openclaw, …) have one conversation per file: for several, give a folder with -o.
-    IN is a file, a glob, a folder, or - for standard input; plain, gzip or zstd; a JSON body, JSON lines, a session
-    file or a recorded stream.
+    IN is a file, a glob, a folder, or - for standard input; plain, gzip, zstd or zip; a JSON body, an array of them,
+    JSON lines, a session file or a recorded stream. Files of any size are converted in bounded memory, on all cores.
     """
     found = sources.expand(inputs)
     model = None if model is None else _full_name(model)
     out = Path(place) if place is not None else None
-    into_folder = out is not None and (len(found) > 1 or out.is_dir() or str(place).endswith(os.sep))
-    workers = jobs or os.cpu_count() or 1
-    if out is not None and not into_folder:
+    folder = out if out is not None and (len(found) > 1 or out.is_dir() or str(place).endswith(os.sep)) else None
+    if out is not None and folder is None:
         local_files.refuse_inputs(out, (source.path for source in found))
-    if out is not None and not into_folder and not as_json and not model and bulk.applies(found[0], origin, target):
-        _finish(bulk.convert(found[0], target, out, workers))
-        return
-    problems: list[Problem] = []
-    results = _run(found, _Task(origin, target, model, strict, max_size << 20), workers, problems)
-    files = [source.path for source in found]
-    into: _Place = _Folder(out, files) if into_folder and out else _Stream(out, write=out is not None or not as_json)
-    shown = _write(results, target, into, as_json and out is None, problems, report=report, records=records)
-    if not as_json and not report:
-        names = {result.source.name for result in shown}
-        name = next(iter(names)) if len(names) == 1 else f"{len(names)} files"
-        output.note_losses(f"{name} → {target}", [result.losses for result in shown])
-    if as_json:
-        errors = [{"source": problem.name, "message": problem.message} for problem in problems]
-        rows = [_shown(result, with_body=out is None) for result in shown]
-        output.say_json({"to": target, "results": rows, "errors": errors})
-    _finish(problems)
-
-
-def _finish(problems: Sequence[Problem]) -> None:
-    output.report_problems(problems)
-    if problems:
+    if on_error == "keep" and out is None:
+        raise click.UsageError("--on-error keep needs -o: what fails is kept beside the output")
+    packing = out.suffix if out is not None and folder is None and out.suffix in PACKED else None
+    task = Task(
+        origin,
+        target,
+        model,
+        strict,
+        max_size << 20,
+        rows=as_json,
+        bodies=as_json and out is None,
+        packing=packing,
+        rejects=on_error == "keep",
+    )
+    journal = _journal(found, out, folder, task, as_json=as_json, resume=resume)
+    run = _Run(found, task, journal, on_error, copy=out is not None and not folder and not as_json and not model)
+    if resume and journal is not None:
+        journal.resume(run.tally)
+    into: Output | FolderOutput
+    if folder is not None:
+        into = FolderOutput(folder, [source.path for source in found], journal)
+    else:
+        into = Output(out, write=out is not None or not as_json, packing=packing, journal=journal)
+    rejects = Rejects(_rejects_path(out, folder) if task.rejects else None, journal)
+    total = run.size()
+    workers = (jobs or os.cpu_count() or 1) if total is None or total >= PARALLEL or len(found) >= MANY else 1
+    with tempfile.TemporaryFile() as rows:
+        try:
+            with _progress(total, progress) as advance, into, rejects:
+                run.write(into, rejects, rows, workers, advance)
+        except SingleConversation as error:
+            run.refuse(target, str(error))
+            rows.truncate(0)
+        except KeyboardInterrupt:
+            if journal is not None and journal.done != Done():
+                print("interlingua: interrupted; the same command with --resume goes on", file=sys.stderr)
+            raise
+        except BaseException:
+            if journal is not None:
+                journal.remove()
+            raise
+        if journal is not None:
+            journal.remove()
+        _tell(run.tally, target, rows, as_json=as_json, report=report, records=records)
+    if run.tally.failed:
         sys.exit(1)
-
-
-class _Task(NamedTuple):
-    """What to make of every document."""
-
-    origin: str | None
-    target: str
-    model: str | None
-    strict: bool
-    limit: int
 
 
 def _full_name(model: str) -> str:
@@ -157,194 +182,171 @@ def _full_name(model: str) -> str:
     return full_name(model, default_client().connectors)
 
 
-def _run(found: list[Source], task: _Task, workers: int, problems: list[Problem]) -> Generator[Converted, None, None]:
-    """Converts every document, in parallel if there are many files."""
-    with _progress(found) as advance:
-        if workers > 1 and len(found) >= 8:
-            with ProcessPoolExecutor(workers) as pool:
-                tasks = ((source, task) for source in found)
-                for source, (results, bad) in zip(found, pool.map(_file, tasks, chunksize=4), strict=True):
-                    problems.extend(bad)
-                    yield from results
-                    advance(source)
-        else:
-            for source in found:
-                for document in sources.documents(source, task.origin, problems, limit=task.limit):
-                    yield _converted(document, task)
-                advance(source)
+def _tell(tally: Tally, target: str, rows: IO[bytes], *, as_json: bool, report: bool, records: bool) -> None:
+    """What a run came to: rows for programs, losses and problems for people."""
+    if as_json:
+        errors = [{"source": problem.name, "message": problem.message} for problem in tally.problems]
+        sys.stdout.buffer.write(b'{"to":%s,"results":[' % jsontext.write(target))
+        rows.seek(0)
+        shutil.copyfileobj(rows, sys.stdout.buffer)
+        rest = {"errors": errors} | ({"errorCount": tally.failed} if tally.failed > len(errors) else {})
+        sys.stdout.buffer.write(b"]," + jsontext.write(rest)[1:] + b"\n")
+    elif report:
+        output.report_summary(_named(tally), target, tally.losses, records=records)
+    else:
+        output.note_summary(f"{_named(tally)} → {target}", tally.losses)
+    output.report_problems(tally.problems, tally.failed)
 
 
-def _file(given: tuple[Source, _Task]) -> tuple[list[Converted], list[Problem]]:
-    source, task = given
-    problems: list[Problem] = []
-    documents = sources.documents(source, task.origin, problems, limit=task.limit)
-    return [_converted(document, task) for document in documents], problems
+def _named(tally: Tally) -> str:
+    return next(iter(tally.names)) if len(tally.names) == 1 else f"{len(tally.names)} files"
 
 
-def _converted(document: Document, task: _Task) -> Converted:
-    result = Converted(document)
+def _rejects_path(out: Path | None, folder: Path | None) -> Path | None:
+    if folder is not None:
+        return folder / "errors.jsonl"
+    return out.with_name(f"{out.name}.errors.jsonl") if out is not None else None
+
+
+def _journal(
+    found: list[Source], out: Path | None, folder: Path | None, task: Task, *, as_json: bool, resume: bool
+) -> Journal | None:
+    """The journal of a run that can be taken up again: from files, into files."""
+    regular = out is not None and (folder is not None or not out.exists() or out.is_file())
+    if not regular or as_json or any(source.path is None for source in found):
+        if resume:
+            raise click.UsageError("--resume needs input files, and a file or folder with -o, without --json")
+        return None
+    assert out is not None
+    if not resume and sum(_state(source)[0] for source in found) < bulk.LARGE:
+        return None  # done again in a moment
+    path = out.with_name(f".{out.name}.progress") if folder is None else folder / ".convert.progress"
+    files = [[source.name, *_state(source)] for source in found]
+    options = {**task._asdict(), "piece": bulk.PIECE, "version": __version__}
+    return Journal(path, {"inputs": files, "options": options})
+
+
+def _state(source: Source) -> tuple[int, int]:
+    assert source.path is not None
     try:
-        named = task.origin or document.dialect or _named(document)
-        result.detected = named
-        conversation = conversion.decode(document.data, named)
-        if task.model is not None:
-            # The api stays that of the source: it says whose the conversation is, and so what must be adapted.
-            provider, _, id = task.model.partition("/")
-            api = conversation.model.api if conversation.model is not None else ""
-            conversation = replace(conversation, model=ModelDescriptor(id=id, provider=provider, api=api))
-        encoded: Encoded = conversion.encode(conversation, task.target, strict=task.strict)
-        result.payload = encoded.bytes()
-        result.lines = isinstance(encoded.body, Lines)
-        result.losses = tuple(encoded.losses)
-    except InterlinguaError as error:
-        result.error = str(error)
-    return result
+        state = source.path.stat()
+    except OSError:
+        return 0, 0
+    return state.st_size, state.st_mtime_ns
 
 
-def _named(document: Document) -> str:
-    found = conversion.detect(document.data)
-    if found is None:
-        raise InterlinguaError("no known format; give it with --from")
-    return found.dialect
+class _Run:
+    """One run over all sources."""
+
+    def __init__(self, found: list[Source], task: Task, journal: Journal | None, on_error: str, *, copy: bool) -> None:
+        self._found = found
+        self._task = task
+        self._journal = journal
+        self._stops = on_error == "stop"
+        self._copy = copy
+        self.tally = Tally()
+
+    def size(self) -> int | None:
+        """The bytes of all sources; None where one is a stream."""
+        if any(source.path is None for source in self._found):
+            return None
+        return sum(_state(source)[0] for source in self._found)
+
+    def write(
+        self,
+        into: Output | FolderOutput,
+        rejects: Rejects,
+        rows: IO[bytes],
+        workers: int,
+        advance: Callable[[int, int], None],
+    ) -> None:
+        """Converts everything that is not done yet, and notes each piece in the journal when it is written."""
+        written = Done() if self._journal is None else self._journal.done
+        number, before = written.pieces, 0  # pieces of this source; bytes of the sources before
+        index = written.source
+        with contextlib.closing(bulk.run(self._pieces(into), self._task, workers)) as results:
+            for at, piece, result in results:
+                if at != index:
+                    before += sum(_state(self._found[i])[0] for i in range(index, at) if self._found[i].path)
+                    index, number = at, 0
+                number += 1
+                if result.problems and self._stops:
+                    first = result.problems[0]
+                    raise InterlinguaError(f"{first.name}: {first.message}; --on-error skip goes on after such errors")
+                names = into.put(piece.source, result)
+                rejects.put(result.rejected)
+                for row in result.rows:
+                    rows.write((b"," if rows.tell() else b"") + jsontext.write(row))
+                self.tally.add(piece.source, result)
+                if self._journal is not None and not into.is_pending:
+                    done = Done(at, number, *into.place(), rejects.length())
+                    self._journal.write(done, piece.source, result, names)
+                advance(before + piece.position, self.tally.count)
+
+    def _pieces(self, into: Output | FolderOutput) -> Iterator[tuple[int, Piece]]:
+        done = Done() if self._journal is None else self._journal.done
+        if self._journal is not None:
+            self._journal.open()
+        for index, source in enumerate(self._found):
+            skipped: Source | None = None
+            for at, piece in enumerate(bulk.pieces(source, self._task, copy=self._copy)):
+                if index < done.source:
+                    break
+                if index == done.source and at < done.pieces:
+                    skipped = piece.source
+                    if at == done.pieces - 1:
+                        into.resume(skipped)
+                    continue
+                yield index, piece
+
+    def refuse(self, target: str, message: str) -> None:
+        self.tally = Tally()
+        self.tally.fail([sources.Problem(target, message)])
 
 
 @contextlib.contextmanager
-def _progress(found: list[Source]) -> Iterator[Any]:
-    """A progress bar on a terminal, for large inputs."""
-    sizes = {source: source.path.stat().st_size if source.path and source.path.exists() else 0 for source in found}
-    total = sum(sizes.values())
-    if not sys.stderr.isatty() or total < 8 << 20:
-        yield lambda source: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=output.console(err=True), transient=True) as bar:
-        task = bar.add_task("converting", total=total)
-        yield lambda source: bar.advance(task, sizes[source])
-
-
-def _write(
-    results: Generator[Converted, None, None],
-    target: str,
-    place: "_Place",
-    with_bodies: bool,
-    problems: list[Problem],
-    *,
-    report: bool,
-    records: bool,
-) -> list[Converted]:
-    """Writes each result; returns them, without their bodies unless `with_bodies`."""
-    shown: list[Converted] = []
-    with place, contextlib.closing(results):
-        for result in results:
-            if result.error is not None:
-                problems.append(Problem(result.name, result.error))
-                continue
-            try:
-                place.put(result)
-            except _SingleConversation as error:
-                problems.append(Problem(target, str(error)))
-                return []
-            if report:
-                output.report_losses(f"{result.name} → {target}", result.losses, records=records)
-            if not with_bodies:
-                result.payload = b""
-            shown.append(result)
-    return shown
-
-
-def _shown(result: Converted, *, with_body: bool) -> dict[str, Any]:
-    from ..values import jsontext
-
-    row: dict[str, Any] = {"source": result.source.name, "line": result.line, "from": result.detected}
-    row["losses"] = [output.loss_json(loss) for loss in result.losses]
-    if with_body:
-        row["body"] = (
-            [jsontext.read(line) for line in result.payload.splitlines()]
-            if result.lines
-            else jsontext.read(result.payload)
+def _progress(total: int | None, asked: bool | None) -> Iterator[Callable[[int, int], None]]:
+    """Takes how many bytes are done of how many conversations: a bar on a terminal, else a line now and then."""
+    terminal = sys.stderr.isatty()
+    if asked is False or (asked is None and (not terminal or (total or 0) < bulk.LARGE)):
+        yield lambda position, count: None
+    elif terminal:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
         )
-    return row
+        with Progress(*columns, console=output.console(err=True), transient=True) as bar:
+            shown = bar.add_task("converting", total=total)
+            yield lambda position, count: bar.update(shown, completed=position, description=f"{count:,} conversations")
+    else:
+        yield _Lines(total).advance
 
 
-class _SingleConversation(InterlinguaError):
-    """A second conversation for a file that can have only one."""
+class _Lines:
+    """Progress as lines, for logs."""
 
+    def __init__(self, total: int | None) -> None:
+        self._total = total
+        self._began = self._last = time.monotonic()
+        self._first: int | None = None  # where a resumed run began
 
-class _Stream:
-    """One output for everything: one body per line, or the lines of one conversation; opened with the first result."""
-
-    def __init__(self, out: Path | None, *, write: bool) -> None:
-        self._out = out
-        self._write = write
-        self._stack = contextlib.ExitStack()
-        self._stream: IO[bytes] | None = None
-        self._waiting: bytes | None = None  # the lines of a conversation, written at the end if it is the only one
-
-    def put(self, result: Converted) -> None:
-        if not self._write:
+    def advance(self, position: int, count: int) -> None:
+        now = time.monotonic()
+        self._first = position if self._first is None else self._first
+        ended = self._total is not None and position >= self._total
+        if now - self._last < PROGRESS_EVERY and not ended:
             return
-        if result.lines and self._waiting is not None:
-            self._waiting = None
-            raise _SingleConversation(
-                "several conversations, but a file of this format has one; give a folder for one file each: -o FOLDER/"
-            )
-        if result.lines:
-            self._waiting = result.payload
-        else:
-            self._opened().write(result.payload + b"\n")
-
-    def _opened(self) -> IO[bytes]:
-        if self._stream is None:
-            file = (
-                self._stack.enter_context(local_files.atomic(self._out)) if self._out is not None else sys.stdout.buffer
-            )
-            self._stream = file
-        return self._stream
-
-    def __enter__(self) -> None:
-        self._stack.__enter__()
-
-    def __exit__(self, *failure: Any) -> None:
-        if failure[0] is None and self._waiting is not None:
-            self._opened().write(self._waiting)
-        self._stack.__exit__(*failure)
-
-
-class _Folder:
-    """One output file per input file; per conversation, if a file of the format has only one."""
-
-    def __init__(self, folder: Path, inputs: list[Path | None]) -> None:
-        self._folder = folder
-        self._inputs = inputs
-        self._stack = contextlib.ExitStack()
-        self._source: Source | None = None
-        self._stream: IO[bytes] | None = None
-        self._names: set[str] = set()
-
-    def put(self, result: Converted) -> None:
-        if result.source != self._source or result.lines or self._stream is None:
-            self._stack.close()  # completes the previous file
-            path = self._folder / self._name(result)
-            local_files.refuse_inputs(path, self._inputs)
-            self._source = result.source
-            self._stream = self._stack.enter_context(local_files.atomic(path))
-        self._stream.write(result.payload if result.lines else result.payload + b"\n")
-
-    def _name(self, result: Converted) -> str:
-        ending = ".jsonl" if result.lines or result.line is not None else ".json"
-        stem = f"{result.source.stem}-{result.line}" if result.lines and result.line is not None else result.source.stem
-        name, n = f"{stem}{ending}", 1
-        while name.casefold() in self._names:
-            n += 1
-            name = f"{stem}-{n}{ending}"
-        self._names.add(name.casefold())
-        return name
-
-    def __enter__(self) -> None:
-        self._stack.__enter__()
-
-    def __exit__(self, *failure: Any) -> None:
-        self._stack.__exit__(*failure)
-
-
-_Place = _Stream | _Folder
+        self._last = now
+        rate = max(position - self._first, 0) / max(now - self._began, 1e-6)
+        text = f"{count:,} conversations, {position / 1e6:,.1f} MB"
+        if self._total:
+            text += f" of {self._total / 1e6:,.1f} MB ({100 * min(position / self._total, 1):.0f} %)"
+        text += f", {rate / 1e6:,.1f} MB/s"
+        if self._total and rate and not ended:
+            left = int((self._total - position) / rate)
+            text += f", {left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
+        print(text, file=sys.stderr, flush=True)

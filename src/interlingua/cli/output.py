@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -166,23 +167,121 @@ def _hidden_note(count: int) -> str:
     return f" (and {count} bookkeeping fields that requests do not carry)" if count else ""
 
 
+EXAMPLES = 3  # places that a summary names for each kind of loss
+MAX_GROUPS = 500  # kinds of losses that a summary tells apart
+_INDEX = re.compile(r"\[\d+\]")
+_OTHER = ("$", "further kinds of losses")
+
+
+class LossSummary:
+    """Losses of many conversations, grouped by place and reason, with a few examples of each group."""
+
+    def __init__(self) -> None:
+        self.conversations = 0
+        self.lossy = 0
+        self.severities: Counter[str] = Counter()
+        self.groups: dict[tuple[str, str, str], tuple[int, list[str]]] = {}
+        self.only: tuple[str, tuple[Loss, ...]] | None = None  # the losses of the first conversation, in full
+
+    def add(self, name: str, losses: tuple[Loss, ...]) -> None:
+        """Counts the losses of one conversation."""
+        self.conversations += 1
+        self.lossy += any(loss.severity != "record" for loss in losses)
+        self.only = (name, losses) if self.only is None else self.only
+        for loss in losses:
+            self.severities[loss.severity] += 1
+            self._count((loss.severity, _INDEX.sub("[]", loss.path), loss.why), 1, [f"{name} {loss.path}"])
+
+    def merge(self, other: "LossSummary") -> None:
+        """Counts all that another summary has counted, after this one's."""
+        self.conversations += other.conversations
+        self.lossy += other.lossy
+        self.severities += other.severities
+        self.only = other.only if self.only is None else self.only
+        for key, (count, examples) in other.groups.items():
+            self._count(key, count, examples)
+
+    def _count(self, key: tuple[str, str, str], count: int, examples: list[str]) -> None:
+        if key not in self.groups and len(self.groups) >= MAX_GROUPS:
+            key = (key[0], *_OTHER)
+        before, known = self.groups.get(key, (0, []))
+        self.groups[key] = (before + count, known + examples[: EXAMPLES - len(known)])
+
+    def as_json(self) -> dict[str, Any]:
+        groups = [[*key, count, examples] for key, (count, examples) in self.groups.items()]
+        only = [self.only[0], [[x.path, x.what, x.why, x.severity] for x in self.only[1]]] if self.only else None
+        counts = [self.conversations, self.lossy, dict(self.severities)]
+        return {"counts": counts, "groups": groups, "only": only if self.conversations == 1 else None}
+
+    @classmethod
+    def from_json(cls, value: Any) -> "LossSummary":
+        made = cls()
+        made.conversations, made.lossy, severities = value["counts"]
+        made.severities.update(severities)
+        made.groups = {(a, b, c): (count, examples) for a, b, c, count, examples in value["groups"]}
+        if value["only"]:
+            name, losses = value["only"]
+            made.only = (name, tuple(Loss(*loss) for loss in losses))
+        return made
+
+
 REMEDY = "--report lists what was lost, --strict refuses"
 
 
 def note_losses(name: str, losses: Sequence[Sequence[Loss]], remedy: str = REMEDY) -> None:
     """Prints one line: how much was lost in these conversations, and how to list it."""
-    counts = Counter(loss.severity for some in losses for loss in some)
+    summary = LossSummary()
+    for some in losses:
+        summary.add("", tuple(some))
+    note_summary(name, summary, remedy)
+
+
+def note_summary(name: str, losses: LossSummary, remedy: str = REMEDY) -> None:
+    """The same of losses that were counted."""
+    counts = losses.severities
     text = ", ".join(f"{counts[severity]} {severity}" for severity in ("dropped", "weakened") if counts[severity])
     if not text:
         return
-    lossy = sum(any(loss.severity != "record" for loss in some) for some in losses)
-    where = f" in {lossy} of {len(losses)} conversations" if len(losses) > 1 else ""
+    where = f" in {losses.lossy} of {losses.conversations} conversations" if losses.conversations > 1 else ""
     console(err=True).print(Text(f"{name}: {text}{where}; {remedy}", "yellow"))
 
 
-def report_problems(problems: Sequence[Problem]) -> None:
-    for problem in problems:
+def report_summary(name: str, target: str, losses: LossSummary, *, records: bool = False) -> None:
+    """Prints the losses of one conversation, or of many: grouped by place and reason, with examples."""
+    if losses.only is not None and losses.conversations == 1:
+        first, found = losses.only
+        report_losses(f"{first} → {target}", found, records=records)
+        return
+    hidden = 0 if records else losses.severities["record"]
+    lost = losses.severities.total() - hidden
+    out = console(err=True)
+    where = (
+        f": {lost:,} lost in {losses.lossy:,} of {losses.conversations:,} conversations" if lost else ": nothing lost"
+    )
+    out.print(Text.assemble((f"{name} → {target}", "bold"), where, _hidden_note(hidden)))
+    groups = [(key, group) for key, group in losses.groups.items() if records or key[0] != "record"]
+    table = Table(box=None, show_header=False, pad_edge=True)
+    for (severity, path, why), (count, examples) in sorted(groups, key=lambda item: (_ORDER[item[0][0]], -item[1][0])):
+        table.add_row(Text(severity, _COLOURS[severity]), Text(f"{count:,} ×"), Text(path), Text(why, "dim"))
+        for example in examples:
+            table.add_row("", "", Text(f"  {example}", "dim"), "")
+    if groups:
+        out.print(table)
+
+
+_ORDER = {"dropped": 0, "weakened": 1, "record": 2}
+
+
+def report_problems(problems: Sequence[Problem], count: int | None = None) -> None:
+    """Prints what failed, one line each; of many, the first, and how many there are."""
+    shown = problems if count is None else problems[:MAX_SHOWN]
+    for problem in shown:
         print(f"interlingua: {problem.name}: {problem.message}", file=sys.stderr)
+    if count is not None and count > len(shown):
+        print(f"interlingua: … and {count - len(shown):,} more; --on-error keep writes them to a file", file=sys.stderr)
+
+
+MAX_SHOWN = 50
 
 
 def note(text: str, *, style: str = "dim") -> None:

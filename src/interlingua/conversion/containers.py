@@ -25,6 +25,15 @@ ARROW = b"ARROW1"
 BATCH = 500  # rows of a columnar file that are in memory at once
 MAX_MEMBERS = 200_000
 _ZSTD = 93  # the compression method of .eval files since Inspect 0.3.130; zipfile knows it from Python 3.14 on
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    zstandard.ZstdError,
+    EOFError,
+    OSError,
+    RuntimeError,
+    NotImplementedError,
+)
 
 
 class SourceError(InterlinguaError):
@@ -79,16 +88,24 @@ class Members(Mapping[str, bytes]):
         try:
             with self._open(info) as stream:
                 data = stream.read(self._left + 1)
-        except (
-            zipfile.BadZipFile, zlib.error, zstandard.ZstdError, EOFError, OSError, RuntimeError, NotImplementedError
-        ) as error:  # fmt: skip
+        except _DAMAGED as error:
             raise SourceError(f"{self._name}: {member}: {error}") from None
         if len(data) > self._left:
-            message = f"unpacks to more than {self._limit >> 20} MB; raise --max-size if that is right"
-            raise SourceError(f"{self._name}: {member}: {message}")
+            raise SourceError(f"{self._name}: {member}: {_bomb(self._limit)}")
         self._left -= len(data)
         self._last = (member, data)
         return data
+
+    def open(self, member: str) -> IO[bytes]:
+        """A member to be read piece by piece, so that it may be larger than the limit where it is not packed too well.
+
+        Text is packed to a fifth, a bomb to a thousandth: beyond the limit, 100 times the packed size is refused.
+        """
+        info = self._infos[member]
+        try:
+            return io.BufferedReader(_Member(self._open(info), info, f"{self._name}: {member}", self._limit), 1 << 16)
+        except _DAMAGED as error:
+            raise SourceError(f"{self._name}: {member}: {error}") from None
 
     def _open(self, info: zipfile.ZipInfo) -> IO[bytes]:
         if info.compress_type != _ZSTD or info.flag_bits & 1:
@@ -100,7 +117,39 @@ class Members(Mapping[str, bytes]):
             raise zipfile.BadZipFile("bad local header")
         self._zip.fp.seek(sum(struct.unpack("<HH", header[26:30])), io.SEEK_CUR)
         packed = io.BytesIO(self._zip.fp.read(info.compress_size))
-        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(packed))
+        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True))
+
+
+class _Member(io.RawIOBase):
+    """A member of a zip as it is unpacked, within its limit; damage is a SourceError."""
+
+    def __init__(self, stream: IO[bytes], info: zipfile.ZipInfo, name: str, limit: int) -> None:
+        self._stream = stream
+        self._name = name
+        self._limit = limit
+        self._left = max(limit, 100 * info.compress_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._stream.read(len(buffer))
+        except _DAMAGED as error:
+            raise SourceError(f"{self._name}: {error}") from None
+        self._left -= len(data)
+        if self._left < 0:
+            raise SourceError(f"{self._name}: {_bomb(self._limit)}")
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def _bomb(limit: int) -> str:
+    return f"unpacks to more than {limit >> 20} MB; raise --max-size if that is right"
 
 
 def in_archive(members: Mapping[str, bytes], dialect: str | None) -> tuple[str, Iterable[Any]] | None:

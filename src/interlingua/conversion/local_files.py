@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from ..values.errors import InterlinguaError
+from ..values.regular import open_regular
 
 
 @contextlib.contextmanager
@@ -30,13 +31,60 @@ def atomic(path: Path) -> Iterator[IO[bytes]]:
     try:
         with os.fdopen(handle, "wb") as stream:
             yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
+            synced(stream)
         Path(name).chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask())
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def resumable(path: Path, length: int = 0) -> Iterator[IO[bytes]]:
+    """As `atomic`, but what is written stays beside its place if the process is killed or interrupted.
+
+    The next run goes on behind its first `length` bytes.
+    """
+    path = Path(os.path.realpath(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    if length and not part.exists() and path.is_file() and path.stat().st_size == length:
+        path.rename(part)  # it was complete already
+    with os.fdopen(open_regular(part, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as stream:
+        _lock(stream, path)
+        if os.fstat(stream.fileno()).st_size < length:
+            raise InterlinguaError(f"{part}: shorter than the journal says; run without --resume to start over")
+        stream.truncate(length)
+        stream.seek(length)
+        try:
+            yield stream
+            synced(stream)
+            if path.exists():
+                part.chmod(path.stat().st_mode & 0o7777)
+            part.replace(path)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+
+
+def synced(stream: IO[bytes]) -> int:
+    """Brings to the disk what was written to a file; returns its length."""
+    stream.flush()
+    os.fsync(stream.fileno())
+    return stream.tell()
+
+
+def _lock(stream: IO[bytes], path: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows: the file is open, which no other process can do for writing
+        return
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise InterlinguaError(f"{path}: another process is writing this file; wait for it, or name another") from None
 
 
 def refuse_inputs(path: Path, inputs: Iterable[Path | None]) -> None:

@@ -22,6 +22,7 @@ from ..values.errors import FormatError, InterlinguaError
 from ..values.regular import stream_regular
 from ..values.request import Conversation
 from . import containers
+from .arrays import CHUNK, Splitter, elements
 from .containers import SourceError
 from .converting import decode, split, stands_alone
 from .detection import Detection, detect, is_stream, value_of
@@ -45,7 +46,7 @@ ENDINGS = (
 )
 PACKED = (".gz", ".zst")
 DEFAULT_LIMIT = 512 * 1024 * 1024
-_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
 
 class Source(NamedTuple):
@@ -99,7 +100,7 @@ def expand(inputs: Iterable[str]) -> list[Source]:
             continue
         path = Path(given)
         if path.is_dir():
-            sources.extend(Source(p) for p in sorted(path.rglob("*")) if p.is_file() and _is_ours(p))
+            sources.extend(Source(p) for p in sorted(path.rglob("*")) if p.is_file() and is_ours(p))
         elif path.exists() or not glob.has_magic(given):
             sources.append(Source(path))
         else:
@@ -110,7 +111,7 @@ def expand(inputs: Iterable[str]) -> list[Source]:
     return sources
 
 
-def _is_ours(path: Path) -> bool:
+def is_ours(path: Path) -> bool:
     name = path.name.lower()
     for ending in PACKED:
         name = name.removesuffix(ending)
@@ -119,12 +120,12 @@ def _is_ours(path: Path) -> bool:
 
 def open_binary(source: Source) -> IO[bytes]:
     """The plain bytes of a source, unpacked on the way."""
-    if source.path is None:
-        return _unpacked(sys.stdin.buffer)
-    return _unpacked(stream_regular(source.path))
+    return open_stream(stream_regular(source.path) if source.path is not None else None)
 
 
-def _unpacked(raw: IO[bytes]) -> IO[bytes]:
+def open_stream(raw: IO[bytes] | None) -> IO[bytes]:
+    """The plain bytes of a stream (None: standard input), unpacked on the way."""
+    raw = sys.stdin.buffer if raw is None else raw
     head = io.BufferedReader(raw) if not isinstance(raw, io.BufferedReader) else raw  # type: ignore[type-var]
     magic = head.peek(4)[:4]
     if magic.startswith(b"\x1f\x8b"):
@@ -132,7 +133,7 @@ def _unpacked(raw: IO[bytes]) -> IO[bytes]:
         file.myfileobj = head  # type: ignore[assignment]  # closed with it
         return file  # type: ignore[return-value]
     if magic == b"\x28\xb5\x2f\xfd":
-        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(head))
+        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(head, read_across_frames=True))
     return head
 
 
@@ -141,7 +142,7 @@ def read_all(source: Source, limit: int = DEFAULT_LIMIT) -> bytes:
     try:
         with open_binary(source) as stream:
             data = stream.read(limit + 1)
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise SourceError(f"{source.name}: damaged archive: {error}") from None
     if len(data) > limit:
         raise SourceError(
@@ -160,9 +161,9 @@ def as_utf8(data: bytes) -> bytes:
 def unpacked(data: bytes) -> bytes:
     """The plain bytes of what may be packed."""
     try:
-        with _unpacked(io.BufferedReader(io.BytesIO(data))) as stream:
+        with open_stream(io.BufferedReader(io.BytesIO(data))) as stream:
             return as_utf8(stream.read())
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise SourceError(f"damaged archive: {error}") from None
 
 
@@ -181,18 +182,20 @@ def documents(
 ) -> Iterator[Document]:
     """The conversations in a source: one, one a line, or many in a container. What is unreadable goes to `problems`."""
     try:
-        with _unpacked(opened) if opened is not None else open_binary(source) as stream:
-            kind = containers.kind_of(stream.peek(16)[:16])  # type: ignore[attr-defined]
-            if kind is not None:
+        with open_stream(opened) if opened is not None else open_binary(source) as stream:
+            found = look(stream, dialect)
+            if found.kind == "lines":
+                yield from _line_documents(source, found.stream, problems, limit)
+                return
+            if found.kind == "array":
+                yield from _element_documents(source, found, problems)
+                return
+            if found.kind != "whole":
                 plain = isinstance(getattr(stream, "raw", None), io.FileIO) and opened is None
-                yield from _contained(kind, source, stream, plain, dialect, problems, limit)
+                yield from _contained(found.kind, source, stream, plain, dialect, problems, limit)
                 return
-            first, second = _first_line(stream), _first_line(stream)
-            if second.strip() and _holds_a_conversation(first, dialect):
-                yield from _line_documents(source, stream, first + second, problems, limit)
-                return
-            data = as_utf8(first + second + stream.read(limit + 1 - len(first) - len(second)))
-    except _DAMAGED as error:
+            data = as_utf8(found.stream.read(limit + 1))
+    except DAMAGED as error:
         problems.append(Problem(source.name, f"damaged archive: {error}"))
         return
     except OSError as error:
@@ -242,9 +245,9 @@ def _contained(
     # No format of its own: a folder of session files.
     for member in sorted(members):
         inner = Source(source.path, member)
-        if _is_ours(Path(member)):
-            yield from documents(inner, dialect, problems, limit=limit, opened=io.BytesIO(members[member]))
-    if not any(_is_ours(Path(member)) for member in members):
+        if is_ours(Path(member)):
+            yield from documents(inner, dialect, problems, limit=limit, opened=members.open(member))
+    if not any(is_ours(Path(member)) for member in members):
         raise SourceError("no known format; no file in this zip holds conversations")
 
 
@@ -256,6 +259,53 @@ def _listed(source: Source, found: tuple[str, Iterable[Any]] | None, kind: str) 
         yield Document(source, number, value, name)
 
 
+class Look(NamedTuple):
+    """How the conversations of a source lie in it.
+
+    `kind`: `lines` (each a conversation), `array` (of conversations), the kind of a container, or `whole`. `stream`
+    gives all of the source; of an array what follows `elements`, which are its first.
+    """
+
+    kind: str
+    stream: IO[bytes]
+    elements: tuple[bytes, ...] = ()
+    splitter: Splitter | None = None
+
+
+def look(stream: IO[bytes], dialect: str | None) -> Look:
+    """How the conversations lie in an unpacked stream, from its beginning."""
+    head = stream.peek(16)[:16]  # type: ignore[attr-defined]
+    kind = containers.kind_of(head)
+    if kind is not None:
+        return Look(kind, stream)
+    if as_utf8(head).lstrip().startswith(b"["):
+        head = stream.read(CHUNK)
+        found = _large_array(head, stream, dialect)
+        if found is not None:
+            return found
+        stream = _prefixed(head, stream)
+    first, second = _first_line(stream), _first_line(stream)
+    lines = second.strip() and _holds_a_conversation(first, dialect)
+    return Look("lines" if lines else "whole", _prefixed(first + second, stream))
+
+
+def _large_array(head: bytes, stream: IO[bytes], dialect: str | None) -> Look | None:
+    """An array of conversations that goes on beyond `head`: what splits it splits its beginning element by element."""
+    if len(head) < CHUNK:
+        return None
+    splitter = Splitter()
+    found = splitter.feed(as_utf8(head))
+    if splitter.closed or not found:
+        return None
+    try:
+        values = [jsontext.read(element) for element in found]
+        parts = split(values, dialect)
+    except InterlinguaError:
+        return None
+    same = len(parts) == len(values) and all(part is value for part, value in zip(parts, values, strict=True))
+    return Look("array", stream, tuple(found), splitter) if same else None
+
+
 def _first_line(stream: IO[bytes]) -> bytes:
     """Everything up to the end of the first line that says something."""
     lines = []
@@ -264,6 +314,23 @@ def _first_line(stream: IO[bytes]) -> bytes:
         if line.strip():
             break
     return b"".join(lines)
+
+
+def _prefixed(head: bytes, stream: IO[bytes]) -> IO[bytes]:
+    """A stream with what was read of it put back."""
+    return io.BufferedReader(_Prefixed(head, stream), CHUNK) if head else stream
+
+
+class _Prefixed(io.RawIOBase):
+    def __init__(self, head: bytes, stream: IO[bytes]) -> None:
+        self._head = io.BytesIO(head)
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._head.readinto(buffer) or self._stream.readinto(buffer)  # type: ignore[attr-defined]
 
 
 def _holds_a_conversation(line: bytes, dialect: str | None) -> bool:
@@ -280,26 +347,51 @@ def _holds_a_conversation(line: bytes, dialect: str | None) -> bool:
     return found is not None and stands_alone(value, found.dialect)
 
 
-def _line_documents(
-    source: Source, stream: IO[bytes], head: bytes, problems: list[Problem], limit: int
-) -> Iterator[Document]:
+def read_lines(stream: IO[bytes], limit: int) -> Iterator[bytes]:
+    """The lines of a stream; of a longer one, `limit` + 1 bytes, so that it is known for what it is."""
+    while line := stream.readline(limit + 1):
+        yield line
+        while len(line) > limit and not line.endswith(b"\n"):
+            line = stream.readline(limit)
+            if not line:
+                return
+
+
+def too_long(limit: int) -> str:
+    return f"a line of more than {limit >> 20} MB; raise --max-size"
+
+
+def _line_documents(source: Source, stream: IO[bytes], problems: list[Problem], limit: int) -> Iterator[Document]:
+    for number, line in enumerate(read_lines(stream, limit), 1):
+        if not line.strip():
+            continue
+        if len(line) > limit:
+            problems.append(Problem(f"{source.name}:{number}", too_long(limit), number))
+            continue
+        try:
+            yield Document(source, number, jsontext.read(as_utf8(line) if number == 1 else line))
+        except FormatError as error:
+            problems.append(Problem(f"{source.name}:{number}", error.message, number))
+
+
+def _element_documents(source: Source, found: Look, problems: list[Problem]) -> Iterator[Document]:
     number = 0
-    for block in (io.BytesIO(head), stream):
-        for line in block:
+    try:
+        for element in all_elements(found):
             number += 1
-            if not line.strip():
-                continue
-            if len(line) > limit:
-                problems.append(
-                    Problem(
-                        f"{source.name}:{number}", f"a line of more than {limit >> 20} MB; raise --max-size", number
-                    )
-                )
-                continue
             try:
-                yield Document(source, number, jsontext.read(as_utf8(line) if number == 1 else line))
+                yield Document(source, number, jsontext.read(element))
             except FormatError as error:
                 problems.append(Problem(f"{source.name}:{number}", error.message, number))
+    except FormatError as error:
+        problems.append(Problem(source.name, f"{error.message}; {number} conversations before that were read"))
+
+
+def all_elements(found: Look) -> Iterator[bytes]:
+    """The elements of an array from the first on. Raises `FormatError` where the array is not whole."""
+    assert found.splitter is not None
+    yield from found.elements
+    yield from elements(found.stream, found.splitter)
 
 
 def _whole(source: Source, data: bytes, problems: list[Problem]) -> Any:

@@ -1,0 +1,299 @@
+"""Where converted conversations go: a stream, a file, or a folder; with a journal, from which a cut run goes on.
+
+The journal is a file beside the output, with one JSON line for each piece that was written: how many pieces of which
+source are done, how long the output then was, and what was lost. After a kill, the output's unfinished part is cut back
+to the last line of the journal and the next piece follows: nothing is doubled, nothing is missing.
+"""
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from ..conversion import local_files
+from ..conversion.sources import Problem, Source
+from ..values import jsontext
+from ..values.errors import FormatError, InterlinguaError
+from ..values.regular import read_regular
+from .bulk import PieceResult, packed
+from .output import LossSummary
+
+MAX_PROBLEMS = 1000  # that are kept to be listed; all are counted
+
+
+class SingleConversation(InterlinguaError):
+    """A second conversation for a file that can have only one."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "several conversations, but a file of this format has one; give a folder for one file each: -o FOLDER/"
+        )
+
+
+class Tally:
+    """What a run came to so far."""
+
+    def __init__(self) -> None:
+        self.losses = LossSummary()
+        self.problems: list[Problem] = []
+        self.failed = 0
+        self.count = 0
+        self.names: set[str] = set()  # of the sources that conversations came from
+
+    def add(self, source: Source, result: PieceResult) -> None:
+        if result.count and len(self.names) < MAX_PROBLEMS:
+            self.names.add(source.name)
+        self.count += result.count
+        self.losses.merge(result.losses)
+        self.fail(result.problems)
+
+    def fail(self, problems: list[Problem]) -> None:
+        self.failed += len(problems)
+        self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
+
+
+# --- the journal -----------------------------------------------------------------------------------------------------
+
+
+class Done(NamedTuple):
+    """How far a cut run came: `pieces` of the source number `source` are written, with `length` bytes of `name`."""
+
+    source: int = 0
+    pieces: int = 0
+    name: str | None = None
+    length: int = 0
+    rejected: int = 0
+
+
+class Journal:
+    """The pieces that a run has written, one JSON line each; the first line says of what run."""
+
+    def __init__(self, path: Path, run: dict[str, Any]) -> None:
+        self._path = path
+        self._run = run
+        self._file: IO[bytes] | None = None
+        self.done = Done()
+        self.names: list[str] = []  # of files that are begun or written
+
+    def resume(self, tally: Tally) -> None:
+        """Takes up the run of which there is a journal; without one, everything is still to be done."""
+        with contextlib.suppress(FileNotFoundError):
+            lines = read_regular(self._path).split(b"\n")[:-1]  # what follows the last line end was being written
+            if lines and jsontext.read(lines[0]) != self._run:
+                raise InterlinguaError(
+                    f"{self._path}: of another run: its inputs, options or version differ;"
+                    " run without --resume to start over"
+                )
+            try:
+                for line in lines[1:]:
+                    self._replay(jsontext.read(line), tally)
+            except (FormatError, KeyError, TypeError, ValueError):
+                raise InterlinguaError(f"{self._path}: damaged; run without --resume to start over") from None
+
+    def _replay(self, row: Any, tally: Tally) -> None:
+        self.done = Done(*row["done"])
+        if self.done.name is not None and self.done.name not in self.names:
+            self.names.append(self.done.name)
+        self.names += row.get("names", ())
+        tally.count += row["count"]
+        tally.names.update(row["from"])
+        tally.losses.merge(LossSummary.from_json(row["losses"]))
+        tally.failed += row["failed"]
+        tally.problems += [Problem(*problem) for problem in row["problems"]]
+
+    def open(self) -> None:
+        """Writes what is known again, so that a torn last line is gone, and goes on from there."""
+        kept = b""
+        if self.done != Done():
+            kept = b"\n".join(read_regular(self._path).split(b"\n")[:-1]) + b"\n"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with local_files.atomic(self._path) as file:
+            file.write(kept or jsontext.write(self._run) + b"\n")
+        self._file = self._path.open("ab")
+
+    def write(self, done: Done, source: Source, result: PieceResult, names: list[str]) -> None:
+        """Notes a piece, once its output is written."""
+        assert self._file is not None
+        row = {
+            "done": list(done),
+            "names": names,
+            "count": result.count,
+            "from": [source.name] if result.count else [],
+            "losses": result.losses.as_json(),
+            "failed": len(result.problems),
+            "problems": [list(problem) for problem in result.problems[:MAX_PROBLEMS]],
+        }
+        self._file.write(jsontext.write(row) + b"\n")
+        self._file.flush()
+        self.done = done
+
+    def remove(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+# --- outputs ---------------------------------------------------------------------------------------------------------
+
+
+class Output:
+    """One place for everything: standard output or a file, which appears whole when all is done.
+
+    Bodies are written one a line; a conversation that has lines of its own must be the only one.
+    """
+
+    def __init__(
+        self, out: Path | None, *, write: bool = True, packing: str | None = None, journal: Journal | None = None
+    ) -> None:
+        self._out = out
+        self._write = write
+        self._packing = packing
+        self._journal = journal
+        self._stack = contextlib.ExitStack()
+        self._stream: IO[bytes] | None = None
+        self._session: bytes | None = None  # written at the end if it is the only one
+
+    def resume(self, source: Source) -> None:
+        """Takes up the file that was being written."""
+        assert self._journal is not None
+        if self._journal.done.name is not None:
+            self._opened(self._journal.done.length)
+
+    def put(self, source: Source, result: PieceResult) -> list[str]:
+        """Writes a piece; returns the names of the files that are complete with it."""
+        if not self._write:
+            return []
+        if result.sessions:
+            if self._session is not None or len(result.sessions) > 1:
+                self._session = None
+                raise SingleConversation
+            self._session = result.sessions[0][1]
+        if result.payload:
+            self._opened().write(result.payload)
+        return []
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether something that was put is not written yet."""
+        return self._session is not None
+
+    def place(self) -> tuple[str | None, int]:
+        """The file that is being written, and its length; what is written so far is on the disk."""
+        if self._stream is None or self._out is None:
+            return None, 0
+        return self._out.name, local_files.synced(self._stream)
+
+    def _opened(self, length: int = 0) -> IO[bytes]:
+        if self._stream is None:
+            self._stream = sys.stdout.buffer if self._out is None else self._stack.enter_context(self._file(length))
+        return self._stream
+
+    def _file(self, length: int) -> contextlib.AbstractContextManager[IO[bytes]]:
+        assert self._out is not None
+        return _writing(self._out, length, self._journal)
+
+    def __enter__(self) -> None:
+        self._stack.__enter__()
+
+    def __exit__(self, *failure: Any) -> None:
+        if failure[0] is None and self._session is not None:
+            self._opened().write(packed(self._session, self._packing))
+        self._stack.__exit__(*failure)
+
+
+def _writing(path: Path, length: int, journal: Journal | None) -> contextlib.AbstractContextManager[IO[bytes]]:
+    return local_files.atomic(path) if journal is None else local_files.resumable(path, length)
+
+
+class FolderOutput:
+    """One file for each source; for each conversation, if a file of the format has only one."""
+
+    is_pending = False
+
+    def __init__(self, folder: Path, inputs: list[Path | None], journal: Journal | None = None) -> None:
+        self._folder = folder
+        self._inputs = inputs
+        self._journal = journal
+        self._stack = contextlib.ExitStack()
+        self._source: Source | None = None
+        self._stream: IO[bytes] | None = None
+        self._path: Path | None = None
+        self._names = {name.casefold() for name in journal.names} if journal is not None else set[str]()
+
+    def put(self, source: Source, result: PieceResult) -> list[str]:
+        """Writes a piece; returns the names of the files that are complete with it."""
+        names = []
+        for number, session in result.sessions:
+            stem = f"{source.stem}-{number}" if number is not None else source.stem
+            names.append(self._free(stem, ".jsonl"))
+            with local_files.atomic(self._checked(names[-1])) as file:
+                file.write(session)
+        if result.payload:
+            if self._stream is None or source != self._source:
+                self._open(source, self._free(source.stem, ".jsonl" if result.numbered else ".json"))
+            assert self._stream is not None
+            self._stream.write(result.payload)
+        return names
+
+    def resume(self, source: Source) -> None:
+        """Takes up the file that was being written, with conversations of this source."""
+        assert self._journal is not None
+        if self._journal.done.name is not None:
+            self._open(source, self._journal.done.name, self._journal.done.length)
+
+    def _open(self, source: Source, name: str, length: int = 0) -> None:
+        self._stack.close()  # completes the previous file
+        self._source, self._path = source, self._checked(name)
+        self._stream = self._stack.enter_context(_writing(self._path, length, self._journal))
+
+    def place(self) -> tuple[str | None, int]:
+        """The file that is being written, and its length; what is written so far is on the disk."""
+        if self._stream is None or self._path is None:
+            return None, 0
+        return self._path.name, local_files.synced(self._stream)
+
+    def _checked(self, name: str) -> Path:
+        path = self._folder / name
+        local_files.refuse_inputs(path, self._inputs)
+        return path
+
+    def _free(self, stem: str, ending: str) -> str:
+        name, n = f"{stem}{ending}", 1
+        while name.casefold() in self._names:
+            n += 1
+            name = f"{stem}-{n}{ending}"
+        self._names.add(name.casefold())
+        return name
+
+    def __enter__(self) -> None:
+        self._stack.__enter__()
+
+    def __exit__(self, *failure: Any) -> None:
+        self._stack.__exit__(*failure)
+
+
+class Rejects:
+    """A file of what could not be converted: one JSON line each, with where it stood, why, and its text."""
+
+    def __init__(self, path: Path | None, journal: Journal | None) -> None:
+        self._path = path
+        self._journal = journal
+        self._stack = contextlib.ExitStack()
+        self._stream: IO[bytes] | None = None
+        if path is not None and journal is not None and journal.done.rejected:
+            self._stream = self._stack.enter_context(_writing(path, journal.done.rejected, journal))
+
+    def put(self, rows: list[bytes]) -> None:
+        if rows and self._path is not None:
+            if self._stream is None:
+                self._stream = self._stack.enter_context(_writing(self._path, 0, self._journal))
+            self._stream.writelines(row + b"\n" for row in rows)
+
+    def length(self) -> int:
+        return local_files.synced(self._stream) if self._stream is not None else 0
+
+    def __enter__(self) -> None:
+        self._stack.__enter__()
+
+    def __exit__(self, *failure: Any) -> None:
+        self._stack.__exit__(*failure)
