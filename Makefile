@@ -82,7 +82,7 @@ bench: setup ## Speed beside the limits and the peers, each peer in an environme
 	@$(MAKE) --no-print-directory web/node_modules/.package-lock.json bench/.envs/inspect/ready
 	$(BIN)/python bench/browser.py
 
-interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama.cpp, moto, PostgreSQL, llm-canvas, Inspect
+interop: setup ## With other people's programs: coding agents, client libraries, Ray, MCP servers, LiteLLM, llama.cpp, moto, PostgreSQL, llm-canvas, Inspect
 	@$(MAKE) --no-print-directory bench/.envs/inspect/ready
 	PYTHONPATH=src bench/.envs/inspect/bin/python interop/inspect_samples.py
 	@test -x interop/.envs/ray/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/ray
@@ -99,6 +99,11 @@ interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama
 	$(BIN)/python interop/postgres_sessions.py
 	$(BIN)/python interop/postgres_durable.py
 	$(BIN)/python interop/postgres_gateway.py
+	@$(MAKE) --no-print-directory interop/.envs/gateway-programs/ready
+	$(BIN)/python interop/gateway_programs.py
+	@test -x interop/.envs/gateway_clients/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/gateway_clients
+	@$(BIN)/uv pip install --quiet --python interop/.envs/gateway_clients/bin/python --require-hashes -r interop/gateway_clients.lock
+	$(BIN)/python interop/gateway_clients.py
 	@for name in litellm llama_cpp moto; do \
 		test -x interop/.envs/$$name/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/$$name; \
 		CMAKE_ARGS="-DLLAVA_BUILD=OFF -DGGML_LLAMAFILE=OFF -DGGML_NATIVE=ON" $(BIN)/uv pip install --quiet \
@@ -106,6 +111,13 @@ interop: setup ## With other people's programs: Ray, MCP servers, LiteLLM, llama
 	$(BIN)/python interop/litellm_proxy.py
 	$(BIN)/python interop/llama_cpp_server.py
 	$(BIN)/python interop/bedrock_signing.py
+
+# Their install scripts put the binaries in place.
+interop/.envs/gateway-programs/ready: interop/gateway_node/package-lock.json
+	@command -v npm >/dev/null || { echo "the coding agents need npm; install Node"; exit 1; }
+	@mkdir -p $(@D) && cp interop/gateway_node/package*.json $(@D)/
+	@npm ci --prefix $(@D) --silent --no-audit --no-fund
+	@touch $@
 
 bench/.envs/inspect/ready: bench/envs/inspect.lock
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python bench/.envs/inspect
