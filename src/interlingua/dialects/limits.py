@@ -63,6 +63,7 @@ class TargetLimits(Struct, frozen=True, kw_only=True):
     # Turns.
     later_system: bool = False  # system messages may stand between the others
     blank_text: bool = True  # blank text is accepted
+    empty_tools: bool = False  # an empty list of tools is accepted
     blank_system: bool = False  # blank text is accepted as system text, at least
     answer_after_results: bool = False  # no user message directly behind the results of tools
     trimmed_end: bool = False  # a last message of the model may not end in blanks

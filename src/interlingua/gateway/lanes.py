@@ -50,7 +50,7 @@ from ..values.events import (
 )
 from ..values.folding import CUT_OFF, unfold
 from ..values.losses import Loss
-from ..values.messages import AssistantMessage, blocks_of
+from ..values.messages import AssistantMessage, Block, ThinkingBlock, blocks_of
 from ..values.request import CallOptions, Request
 from .exchange import Exchange, Lane
 from .handover import joined, shifted
@@ -102,11 +102,52 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
     request = replace(incoming.request, model=place.model, options=options)
     adapted = place.adapt(request)
     if incoming.body is not None and not incoming.as_array and speaks_same(incoming.wire, spoken):
-        passed = _passed(place, incoming, request, adapted, stream)
+        if adapted.request != request:
+            # The client sends back what an answer of this wire was signed with, and no wire says who signed it. Where
+            # the gateway does not know better, it was the model that is asked again.
+            request = _by_default_author(request, place)
+            adapted = place.adapt(request)
+        sent = _without_stored_items(request, spoken)
+        checked = adapted if sent is request else place.adapt(sent)
+        passed = _passed(place, incoming, sent, checked, stream)
         if passed is not None:
             return passed
     body, restore, losses = connector.body(spoken, request, adapted)
     return Outgoing(lane="translated", body=jsontext.write(body), restore=restore, losses=tuple(losses))
+
+
+def _by_default_author(request: Request, place: Place) -> Request:
+    author = {"model": place.model.id, "provider": place.model.provider, "api": place.model.api}
+    messages = tuple(
+        replace(message, **author) if isinstance(message, AssistantMessage) and message.model is None else message
+        for message in request.context.messages
+    )
+    return replace(request, context=replace(request.context, messages=messages))
+
+
+def _without_stored_items(request: Request, spoken: Wire) -> Request:
+    """The request without reasoning that only its id stands for. The provider has it, unless it was told not to store
+    (developers.openai.com/api/docs/guides/reasoning): nothing of it needs to be verified or repaired."""
+    api = spoken.base
+    if not spoken.limits.item_ids or request.extra.get(api, {}).get("store") is False:
+        return request
+    messages, changed = [], False
+    for message in request.context.messages:
+        if isinstance(message, AssistantMessage):
+            blocks = blocks_of(message.content)
+            kept = tuple(block for block in blocks if not _is_stored_item(block, api))
+            if len(kept) < len(blocks):
+                message, changed = replace(message, content=kept), True
+        messages.append(message)
+    return replace(request, context=replace(request.context, messages=tuple(messages))) if changed else request
+
+
+def _is_stored_item(block: Block, api: str) -> bool:
+    return (
+        isinstance(block, ThinkingBlock)
+        and block.thinking_signature is None
+        and bool(block.extra.get(api, {}).get("id"))
+    )
 
 
 def speaks_same(client: Wire, spoken: Wire) -> bool:
@@ -246,8 +287,8 @@ class Attempt:
             )
         head, found = b"", None
         while found is None and (chunk := await upstream.chunk()):
-            head = (head + chunk).lstrip() if not head else head + chunk
-            found = actual_type(head, kind)
+            head += chunk
+            found = actual_type(head.lstrip(), kind)  # OpenRouter sends blank lines while a model is silent
         if found is None:
             raise BadWire(codec.API, "an empty answer came")
         if found == "text/html":

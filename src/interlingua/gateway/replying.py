@@ -95,8 +95,9 @@ class Reply:
     def headers(self, losses: Sequence[Loss] = ()) -> dict[str, str]:
         """What every answer says: its own id, the losses, what is left of the key's rates."""
         headers = {self._facts.request_id: self._exchange.id}
-        if losses:
-            headers[LOSSES] = describe_losses(losses)
+        # What only the record would show (who was asked, when) is no loss to a client.
+        if lost := [loss for loss in losses if loss.severity != "record"]:
+            headers[LOSSES] = describe_losses(lost)
         if self._exchange.quotas and self._facts.rate_headers is not None:
             headers |= self._facts.rate_headers(self._exchange.quotas)
         return headers

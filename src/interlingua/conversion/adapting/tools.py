@@ -31,7 +31,7 @@ def rename_tools(work: Work) -> None:
     if work.tools is not None:
         work.tools = _named_once(work, fit)
         _mark_custom_calls(work)
-        if not work.tools:
+        if not work.tools and not work.rules.empty_tools:
             work.lost("$.tools", "tools", "an empty list of tools is refused", "record")
             work.tools = None
     for turn in work.turns:

@@ -152,6 +152,7 @@ _LIMITS = TargetLimits(
     # …/build-with-claude/extended-thinking: thinking is replayed with its signature; with it no forced tool and no
     # change of temperature or top_k.
     signed_thinking=True,
+    empty_tools=True,  # recorded
     forced_with_thinking=False,
     off_words=True,
     server_tools="paired",

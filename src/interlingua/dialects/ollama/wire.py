@@ -71,6 +71,7 @@ OLLAMA = Wire(
     limits=TargetLimits(
         api=codec.API,
         error_flag=False,
+        empty_tools=True,  # recorded
         later_system=True,
         images=("data",),  # github.com/ollama/ollama/blob/main/docs/api.md: `images` are base64
         documents=(),

@@ -74,6 +74,7 @@ _LIMITS = TargetLimits(
     server_tools="single",
     families=("openai",),
     signed_thinking=True,
+    empty_tools=True,  # recorded; the Chat wire answers "[] is too short - 'tools'"
     reasoning=("effort", "switch"),
     cache_breakpoints={},  # …/guides/prompt-caching: from GPT-5.6 on; models before refuse the field
     custom_tools=True,
