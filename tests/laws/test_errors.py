@@ -141,7 +141,7 @@ def test_a_failure_inside_a_stream_keeps_its_kind(name: str, kind: type[Provider
 
 def is_text(wire: Dialect) -> bool:
     """Whether the wire's errors are text alone, as Ollama's and Cohere's are: no field of theirs tells the kind."""
-    return wire.API in ("ollama-chat", "cohere-chat")
+    return list(wire.encode_error(RateLimited("slow down"))[1].values()) == ["slow down"]
 
 
 # Where errors are text, some kinds are told by it; OpenAI's streams have codes for some kinds, and a wrong key or
