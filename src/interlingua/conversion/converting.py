@@ -22,6 +22,7 @@ from ..values.losses import Encoded, Loss, Losses, extra_losses, off_path
 from ..values.messages import AssistantMessage, UserMessage
 from ..values.request import Conversation, Entry, ModelDescriptor, Request
 from .adapting import adapter
+from .compacted import Compacted, compacted
 from .detection import SELF, as_bytes, chunks_of, detect, is_response, stream_kind, text_of_file, value_of
 from .inputs import Given, conversation_of
 
@@ -97,9 +98,10 @@ def _encode_wire(conversation: Conversation, name: str, adapting: bool) -> Encod
     if not adapting:
         body, given = module.encode(conversation)
         return Encoded(body, Losses(lambda: _once(branches, given)))
-    adapted = adapter.adapt(conversation.request(), name)
+    view = compacted(conversation)
+    adapted = adapter.adapt((conversation if view is None else view.conversation).request(), name)
     body, given = module.encode(Conversation.of(adapted.request))
-    return Encoded(body, Losses(lambda: _once(branches, adapted.losses, _seen_from(adapted, given))))
+    return Encoded(body, Losses(lambda: _once(branches, _lost(view, adapted, adapted.losses, given))))
 
 
 def _encode_file(conversation: Conversation, form: FileFormat) -> Encoded:
@@ -116,7 +118,8 @@ def _encode_file(conversation: Conversation, form: FileFormat) -> Encoded:
         return form.write(conversation)
     branches = [loss for loss in _unencoded_branches(conversation) if loss.path != "$.title"]
     # A session may end with an answer, and a request for the next one may not: the next question is put in its place.
-    asked = conversation.request()
+    view = compacted(conversation)
+    asked = (conversation if view is None else view.conversation).request()
     messages = (*asked.context.messages, UserMessage(content="?"))
     request = replace(asked, context=replace(asked.context, messages=messages))
     adapted = adapter.adapt(request, form.adapted_for)
@@ -125,7 +128,15 @@ def _encode_file(conversation: Conversation, form: FileFormat) -> Encoded:
     body, given = form.write(replace(Conversation.of(replace(adapted.request, context=session)), **kept))
     # The options of the call are those of the program that goes on with the session.
     changed = [loss for loss in adapted.losses if not loss.path.startswith("$.options")]
-    return Encoded(body, Losses(lambda: _once(branches, changed, _seen_from(adapted, given))))
+    return Encoded(body, Losses(lambda: _once(branches, _lost(view, adapted, changed, given))))
+
+
+def _lost(
+    view: Compacted | None, adapted: adapter.Adapted, changed: Iterable[Loss], given: Iterable[Loss]
+) -> Iterable[Loss]:
+    """What compaction, adapting and encoding left out, each with its place in the conversation."""
+    losses = _once(changed, _seen_from(adapted, given))
+    return losses if view is None else (*view.losses, *view.seen_from(losses))
 
 
 def _once(*losses: Iterable[Loss]) -> tuple[Loss, ...]:

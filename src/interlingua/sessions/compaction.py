@@ -29,9 +29,11 @@ from ..values.messages import (
     text_of,
 )
 from ..values.request import Entry
+from ..values.summaries import ROLE as ROLE
+from ..values.summaries import first_kept_of as first_kept_of
+from ..values.summaries import summary_message as summary_message
 from .tree import COMPACTION, ENTRY, MODEL, kind_of_message
 
-ROLE = "compaction"
 RESERVE_TOKENS = 16_384
 KEEP_RECENT_TOKENS = 20_000
 RESULT_SHOWN = 2_000  # characters of a tool result in a summary request
@@ -65,15 +67,6 @@ def context_pairs(path: Sequence[Entry]) -> list[tuple[str | None, AgentMessage]
         *((id, message) for id, message in kept if message is not None),
         *_messages(path[at + 1 :]),
     ]
-
-
-def summary_message(summary: str, timestamp: Any = None) -> UserMessage:
-    """The user message that gives a model the summary."""
-    text = (
-        "The conversation so far was too long to keep in full. This is a summary of it:\n\n"
-        f"<summary>\n{summary}\n</summary>"
-    )
-    return UserMessage(content=text, timestamp=timestamp if isinstance(timestamp, int) else None)
 
 
 def unsigned(message: AgentMessage) -> AgentMessage | None:
@@ -127,13 +120,6 @@ def is_bookkeeping(message: AgentMessage) -> bool:
 
 def is_compaction(message: AgentMessage) -> bool:
     return isinstance(message, CustomMessage) and message.role == ROLE
-
-
-def first_kept_of(message: AgentMessage) -> str | None:
-    """The first kept entry of a compaction; OpenClaw writes `firstKeptEntryId`."""
-    fields = message.fields if isinstance(message, CustomMessage) else {}
-    found = fields.get("firstKept", fields.get("firstKeptEntryId"))
-    return found if isinstance(found, str) else None
 
 
 def _fields(entry: Entry) -> dict[str, Any]:

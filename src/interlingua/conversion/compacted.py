@@ -1,0 +1,83 @@
+"""What a model reads of a conversation that was compacted: the summary in the place of the history before it.
+
+The path of such a conversation is what its program shows, history and all. A request, and a session that another
+program resumes, have what the model was given instead.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from ..dialects import dialect
+from ..values.errors import InterlinguaError
+from ..values.losses import Loss
+from ..values.messages import AgentMessage, CustomMessage, UserMessage
+from ..values.request import Conversation, Entry
+from ..values.summaries import first_kept_of, latest_summary, summary_of
+
+_PLACE = re.compile(r"\$\.messages\[(\d+)\](.*)", re.DOTALL)
+
+
+class Compacted(NamedTuple):
+    """The conversation as the model reads it, where each message is in the source, and what is left out for that."""
+
+    conversation: Conversation
+    places: tuple[int, ...]
+    losses: tuple[Loss, ...]
+
+    def seen_from(self, losses: Iterable[Loss]) -> Iterator[Loss]:
+        """Losses of this conversation with the places that things have in the source."""
+        for loss in losses:
+            found = _PLACE.fullmatch(loss.path)
+            place = None if found is None else self.places[int(found[1])]
+            yield loss if found is None else replace(loss, path=f"$.messages[{place}]{found[2]}")
+
+
+def compacted(conversation: Conversation) -> Compacted | None:
+    """What the model reads at the head; None where nothing was compacted."""
+    path = conversation.path()
+    at = latest_summary(path)
+    if at is None:
+        return None
+    pairs = [*_before(path, at), *((place, path[place].message) for place in range(at + 1, len(path)))]
+    places = tuple(place for place, _ in pairs)
+    why = "the model read a summary in its place"
+    lost = tuple(
+        Loss(f"$.messages[{place}]", "compacted history", why, "record") for place in range(at) if place not in places
+    )
+    said = Loss(f"$.messages[{at}]", "compaction", "said as the message that the model read", "record")
+    entries = tuple(Entry(message=message) for _, message in pairs)  # type: ignore[arg-type]
+    return Compacted(replace(conversation, entries=entries, head=None), places, (*lost, said))
+
+
+def _before(path: tuple[Entry, ...], at: int) -> Iterator[tuple[int, AgentMessage]]:
+    """The summary and what was kept beside it, each with its place."""
+    message: Any = path[at].message
+    summary = summary_of(message)
+    assert summary is not None
+    if message.role == "compaction":
+        kept = first_kept_of(message)
+        first = next((place for place in range(at) if kept is not None and path[place].id == kept), at)
+        yield at, summary
+        yield from ((place, path[place].message) for place in range(first, at))
+        return
+    replaced = _replacement(message)
+    if replaced:
+        yield from ((at, one) for one in replaced)
+        return
+    # codex-rs/core/src/compact.rs, `build_compacted_history`: what the user asked stays, then comes the summary.
+    yield from ((place, path[place].message) for place in range(at) if isinstance(path[place].message, UserMessage))
+    yield at, summary
+
+
+def _replacement(message: CustomMessage) -> tuple[AgentMessage, ...]:
+    """The history that newer versions of Codex write beside the summary, as items of the Responses wire."""
+    items = message.fields["payload"].get("replacement_history")
+    if not isinstance(items, list) or not items:
+        return ()
+    try:
+        return dialect("openai-responses").decode_request({"input": items}).context.messages
+    except InterlinguaError:
+        return ()
