@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from ..dialects import dialect
+from ..dialects import FORMATS, dialect
 from ..values.errors import InterlinguaError
 from ..values.losses import Loss
-from ..values.messages import AgentMessage, CustomMessage, UserMessage
+from ..values.messages import AgentMessage, CustomMessage, SystemMessage, UserMessage
 from ..values.request import Conversation, Entry
 from ..values.summaries import first_kept_of, latest_summary, summary_of
 
@@ -67,8 +67,10 @@ def _before(path: tuple[Entry, ...], at: int) -> Iterator[tuple[int, AgentMessag
     if replaced:
         yield from ((at, one) for one in replaced)
         return
-    # codex-rs/core/src/compact.rs, `build_compacted_history`: what the user asked stays, then comes the summary.
-    yield from ((place, path[place].message) for place in range(at) if isinstance(path[place].message, UserMessage))
+    # codex-rs/core/src/compact.rs, `build_compacted_history`: the instructions and what the user asked, then the summary.
+    for place in range(at):
+        if isinstance(path[place].message, UserMessage | SystemMessage):
+            yield place, path[place].message
     yield at, summary
 
 
@@ -78,6 +80,6 @@ def _replacement(message: CustomMessage) -> tuple[AgentMessage, ...]:
     if not isinstance(items, list) or not items:
         return ()
     try:
-        return dialect("openai-responses").decode_request({"input": items}).context.messages
+        return dialect(str(FORMATS["codex-cli"].adapted_for)).decode_request({"input": items}).context.messages
     except InterlinguaError:
         return ()
