@@ -14,6 +14,7 @@ from corpus.cases import DIALECT_OF, cases, corpus
 from dialects.trips import accounted, foreign_conversations
 from interlingua.conversion.adapting.adapter import adapt
 from interlingua.conversion.adapting.work import SYNTHETIC
+from interlingua.conversion.compacted import compacted
 from interlingua.dialects import DIALECTS, FORMATS, WIRES, dialect
 from interlingua.values.canonical import dump
 from interlingua.values.errors import InterlinguaError, Unsupported
@@ -217,6 +218,8 @@ def conversations_of(draw: st.DrawFn, source: str) -> Conversation:
 
 def books(conversation: Conversation, name: str) -> tuple[list[str], list[str]]:
     """The differences that no loss covers, and the losses without a difference."""
+    short = compacted(conversation)  # what is left out for a summary is not said at all: see test_compacted.py
+    conversation = conversation if short is None else short.conversation
     request, own = conversation.request(), owner(name)
     losses = il.encode(conversation, name).losses
     beside = ("$.entries", "$.head", "$.title", "$.usage")  # of the conversation, which a request does not carry

@@ -67,7 +67,7 @@ def _before(path: tuple[Entry, ...], at: int) -> Iterator[tuple[int, AgentMessag
     if replaced:
         yield from ((at, one) for one in replaced)
         return
-    # codex-rs/core/src/compact.rs, `build_compacted_history`: the instructions and what the user asked, then the summary.
+    # codex-rs/core/src/compact.rs, `build_compacted_history`: instructions and questions, then the summary.
     for place in range(at):
         if isinstance(path[place].message, UserMessage | SystemMessage):
             yield place, path[place].message
