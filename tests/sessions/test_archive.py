@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import pytest
 import interlingua as il
 from interlingua.sessions import Session, store_at
 from interlingua.sessions.archive import Archive, ArchiveError, Report
-from interlingua.sessions.spending import Used
+from interlingua.sessions.archive_index import Part, Stamp
+from interlingua.sessions.archive_reading import conversations, part_of, read_file
+from interlingua.sessions.spending import BUCKETS, Used
 from interlingua.sessions.text_index import Found, TextIndex
 from interlingua.sessions.texts import Query
 from sessions.histories import answered, asked, claude_session, codex_session, write_lines
@@ -248,6 +251,104 @@ def test_an_interrupted_update_is_completed_and_doubles_nothing(
     assert archive.update().complete
     assert 6 * 2 == len(found(archive, "walrus", limit=100))
     assert [12] == [total.answers for total in archive.totals("all", archive.query())]
+
+
+def test_a_file_that_has_grown_is_read_from_where_it_ended(archive: Archive, tmp_path: Path) -> None:
+    """The lines that were read are not read again; a last line that is being written waits for its end."""
+    path = claude_session(tmp_path / "claude")
+    add(archive, "claude-code")
+    before = archive.index.files()[str(path)]
+    line = json.dumps(answered("a3", "a2", "and the puffin dives", message_id="m3")).encode()
+    with path.open("ab") as stream:
+        stream.write(line[:100])
+    report = archive.update()
+    assert [(5, "the last line is not complete")] == [(one.line, one.message) for one in report.problems]
+    with path.open("ab") as stream:
+        stream.write(line[100:] + b"\n")
+    assert () == archive.update().problems
+    after = archive.index.files()[str(path)]
+    assert (before.n, path.stat().st_size) == (after.n, after.covered)  # the same row: it was not begun anew
+    (one,) = archive.conversations(archive.query())
+    assert (5, 1, 3) == (one.messages, len(found(archive, "puffin")), archive.totals("all", archive.query())[0].answers)
+
+
+def test_a_file_that_was_replaced_by_a_longer_one_is_read_anew(archive: Archive, tmp_path: Path) -> None:
+    """Growing is told from replacing by what stands at the end of the known part."""
+    path = write_lines(tmp_path / "h" / "a.jsonl", [asked("u", None, "the first egret")])
+    add(archive, path)
+    write_lines(path, [asked("u", None, "only a bittern, in longer words than before"), asked("v", "u", "and a heron")])
+    archive.update()
+    assert ([], 1, 1) == (found(archive, "egret"), len(found(archive, "bittern")), len(found(archive, "heron")))
+
+
+def test_a_large_file_is_written_in_parts_and_is_one_conversation(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it was interrupted between its parts, each text is found once."""
+    texts = [(at, f"egret number {at} " * 20) for at in range(1, 200)]
+    lines = [answered(f"u{at}", f"u{at - 1}", text, message_id=f"m{at}") for at, text in texts]
+    lines.insert(0, asked("u0", None, "title of it all"))
+    write_lines(tmp_path / "h" / "a.jsonl", lines)
+    archive.add([str(tmp_path / "h")])
+    monkeypatch.setattr("interlingua.sessions.archive_reading.BLOCK", 8_000)
+    monkeypatch.setattr("interlingua.sessions.archive.FLUSH_CHARS", 10_000)
+    for steps in (3, 5, 7):
+        looks = iter(range(steps))
+        archive.update(stop=lambda looks=looks: next(looks, None) is None)  # type: ignore[misc]
+    archive.update()
+    (one,) = archive.conversations(archive.query())
+    assert ("title of it all", 200) == (one.title, one.messages)
+    assert 199 == archive.search(archive.query("egret")).total
+    assert 199 == archive.totals("all", archive.query())[0].answers
+
+
+@pytest.mark.parametrize("kind", ["claude-code", "codex-cli"])
+def test_reading_line_by_line_finds_what_reading_as_a_whole_finds(kind: str) -> None:
+    """For recorded sessions: the same texts with the same attributes, and the same usage."""
+    folder = Path(__file__).parents[2].parent / "shared" / "sessions-corpus" / kind
+    if not folder.is_dir():
+        pytest.skip(f"no recorded sessions at {folder}: the shared corpus is not on this machine")
+    read = 0
+    for path in sorted(folder.glob("*.jsonl")):
+        lines = [part for parts in read_file(path, kind, Stamp.of(path)) if parts.covered for part in parts.parts]
+        if not lines:
+            continue  # only read as a whole
+        read += 1
+        whole = [part_of(0, kind, conversation, None) for _, conversation in conversations(path, kind, [])]
+        assert spoken(whole) == spoken(lines), path.name
+        assert sums(whole) == sums(lines), path.name
+    assert read > 20
+
+
+def spoken(parts: list[Part]) -> Counter[tuple[Any, ...]]:
+    """Texts of messages; records of which no message can be made are written otherwise."""
+    texts = [text for part in parts for text in part.texts if text.kind != "other"]
+    return Counter((text.kind, text.role, text.tool, text.model, text.text) for text in texts)
+
+
+def sums(parts: list[Part]) -> list[int]:
+    once: dict[bytes, Used] = {}
+    for one in (used for part in parts for used in part.used):
+        if one.key not in once or one.output >= once[one.key].output:
+            once[one.key] = one
+    return [sum(getattr(one, bucket) for one in once.values()) for bucket in BUCKETS]
+
+
+def test_a_fork_of_codex_counts_only_what_came_after_it(archive: Archive, tmp_path: Path) -> None:
+    """A fork writes its history again with new times: the copies are not counted a second time."""
+    first = codex_session(tmp_path / "codex")
+    lines = [json.loads(line) for line in first.read_text().splitlines()]
+    for line in lines:
+        line["timestamp"] = "2026-03-03T09:00:00.500Z"
+    lines[0]["payload"] |= {"id": "fork", "forked_from_id": "2026-03-02T09-00-00-0000"}
+    more = {"input_tokens": 90, "cached_input_tokens": 0, "output_tokens": 5}
+    total = {"input_tokens": 140, "cached_input_tokens": 10, "output_tokens": 12}
+    info = {"type": "token_count", "info": {"total_token_usage": total, "last_token_usage": more}}
+    lines.append({"timestamp": "2026-03-03T09:01:00.000Z", "type": "event_msg", "payload": info})
+    write_lines(first.with_name("rollout-fork.jsonl"), lines)
+    add(archive, "codex-cli")
+    (total_,) = archive.totals("all", archive.query())
+    assert (2, 40 + 90, 7 + 5) == (total_.answers, total_.input, total_.output)
 
 
 # --- totals ----------------------------------------------------------------------------------------------------------

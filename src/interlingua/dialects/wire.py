@@ -24,7 +24,7 @@ from ..values import jsontext
 from ..values.errors import InterlinguaError, ProviderError
 from ..values.events import StreamEvent
 from ..values.losses import Encoded, Loss, SupportTable
-from ..values.messages import AssistantMessage, Block
+from ..values.messages import AgentMessage, AssistantMessage, Block
 from ..values.request import Conversation, ModelDescriptor, Request
 from .framing import Frame
 from .limits import Refinement, TargetLimits, compat_limits
@@ -372,6 +372,23 @@ class Wire(Struct, frozen=True, kw_only=True):
         )
 
 
+class Skim(Protocol):
+    """The messages of a file line by line, without what only a return trip needs.
+
+    `state` is what it knows of the lines so far, as JSON; `title` is that of the lines read. An answer of several lines
+    is several messages with one `response_id` or, where it `joins`, several in a row; usage that has a line of its own
+    is an answer without content and id.
+    """
+
+    joins: bool
+    state: dict[str, Any]
+    title: str | None
+
+    def read(self, line: dict[str, Any]) -> list[tuple[str, AgentMessage]]:
+        """The messages of a line, each with the id of its entry, or ""."""
+        ...
+
+
 class FileFormat(Struct, frozen=True, kw_only=True):
     """A format that holds conversations and makes no calls.
 
@@ -387,6 +404,9 @@ class FileFormat(Struct, frozen=True, kw_only=True):
 
     `write` makes a file of a conversation that was not read from one, for a format whose codec only returns its own;
     the conversation is adapted for the wire `adapted_for` before, where one is named.
+
+    `skim` looks at the first lines of a file and gives a reader of single lines, for an index of large and growing
+    files; None for a file that only `decode` can read. A second argument is the state from which it goes on.
     """
 
     name: str
@@ -402,4 +422,5 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     writable: bool = True
     write: Callable[[Conversation], Encoded] | None = None
     adapted_for: str | None = None
+    skim: Callable[[Sequence[Any], dict[str, Any] | None], "Skim | None"] | None = None
     calls_beside: bool = False  # a message has its calls in a field beside the content

@@ -220,7 +220,7 @@ class Archive:
         gone = {path: file for path, file in gone.items() if file.n not in moved}
         self.index.forget_files(gone)
         changed = {path: one for path, one in wanted.items() if not _is_current(known.get(path), one)}
-        read = self._read(changed, progress, stop)
+        read = self._read(changed, known, progress, stop)
         files = self.index.files()
         problems += (one for one in _problems(files) if one.kind == FAILED or one.path in changed)
         skipped = sum(problem.kind == SKIPPED for file in files.values() for problem in file.problems)
@@ -286,7 +286,11 @@ class Archive:
         return moved
 
     def _read(
-        self, changed: Mapping[str, Candidate], progress: Callable[[Progress], object], stop: Callable[[], bool]
+        self,
+        changed: Mapping[str, Candidate],
+        known: Mapping[str, KnownFile],
+        progress: Callable[[Progress], object],
+        stop: Callable[[], bool],
     ) -> int:
         """Reads files and writes them in transactions of several; returns how many were read to the end."""
         total = sum(one.stamp.size for one in changed.values())
@@ -295,7 +299,7 @@ class Archive:
         progress(Progress(0, total, 0, len(changed)))
         # The latest last: of the hits of a search, those with the highest rows are shown first.
         for path, one in sorted(changed.items(), key=lambda item: item[1].stamp.modified):
-            for parts in read_file(Path(path), one.dialect, one.stamp, searched=one.searched):
+            for parts in read_file(Path(path), one.dialect, one.stamp, searched=one.searched, known=known.get(path)):
                 if stop():
                     break
                 waiting.append(parts)

@@ -80,7 +80,7 @@ class Part(NamedTuple):
 class FileParts(NamedTuple):
     """Parts of a file to be written. `first` replaces what was known; `last` says that the file is complete.
 
-    `covered` and `state` are where the reading of a file of lines goes on when it has grown.
+    Of a file of lines these are the bytes from `start` to `covered`; `state` is what reading needs to go on from there.
     """
 
     path: str
@@ -89,6 +89,7 @@ class FileParts(NamedTuple):
     problems: list[FileProblem] = []
     first: bool = True
     last: bool = True
+    start: int = 0
     covered: int | None = None
     sample: bytes | None = None
     state: bytes | None = None
@@ -155,13 +156,13 @@ class ArchiveIndex(TextIndex):
                 self._write_file(database, one)
 
     def _write_file(self, database: sqlite3.Connection, one: FileParts) -> None:
-        row = database.execute("SELECT n, size FROM files WHERE path = ?", (one.path,)).fetchone()
+        row = database.execute("SELECT n, covered FROM files WHERE path = ?", (one.path,)).fetchone()
         if one.first and row is not None:
             self._erase_file(database, row[0])
             row = None
+        if not one.first and (row is None or (row[1] or 0) != one.start):
+            return  # another process has indexed it meanwhile
         if row is None:
-            if not one.first:
-                raise InterlinguaError(f"{one.path}: another process is indexing it; run again when that has ended")
             made = database.execute("INSERT INTO files (path) VALUES (?) RETURNING n", (one.path,))
             row = (made.fetchone()[0],)
         file = row[0]
@@ -175,12 +176,15 @@ class ArchiveIndex(TextIndex):
         if one.last:
             problems = msgspec.json.encode(one.problems).decode()
             database.execute(
-                "UPDATE files SET device = ?, inode = ?, size = ?, modified = ?, reader = ?, covered = ?, sample = ?,"
-                " state = ?, problems = ? WHERE n = ?",
-                (*one.stamp, READER, one.covered, one.sample, one.state, problems, file),
+                "UPDATE files SET device = ?, inode = ?, size = ?, modified = ?, problems = ? WHERE n = ?",
+                (*one.stamp, problems, file),
             )
         else:
             database.execute("UPDATE files SET size = NULL WHERE n = ?", (file,))
+        database.execute(
+            "UPDATE files SET reader = ?, covered = ?, sample = ?, state = ? WHERE n = ?",
+            (READER, one.covered, one.sample, one.state, file),
+        )
 
     def _write_part(self, database: sqlite3.Connection, file: int, path: str, part: Part) -> int:
         session = self._session_of(database, file, path, part)

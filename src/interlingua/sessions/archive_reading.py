@@ -1,17 +1,26 @@
 """What the archive reads of a file: its conversations, with their texts and what their answers used."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
 
 from .. import conversion
 from ..conversion import sources
-from ..values.errors import InterlinguaError
-from ..values.messages import AssistantMessage, CustomMessage, UserMessage, text_of
+from ..conversion.sources import as_utf8
+from ..dialects.registry import FORMATS
+from ..dialects.wire import Skim
+from ..values import jsontext
+from ..values.errors import FormatError, InterlinguaError
+from ..values.losses import Lines
+from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, SystemMessage, UserMessage, text_of
 from ..values.regular import stream_regular
-from ..values.request import Conversation, is_aside
-from .archive_index import FAILED, SKIPPED, FileParts, FileProblem, Part, Stamp
+from ..values.request import Conversation, Entry, is_aside
+from .archive_index import FAILED, READER, SKIPPED, FileParts, FileProblem, KnownFile, Part, Stamp
 from .programs import HEAD, project_of
-from .spending import used_in
+from .spending import Used, used_by, used_in
 from .texts import Text, message_texts
 
 MAX_BODY = 512 << 20  # bytes of a file that must be read as a whole
@@ -20,16 +29,24 @@ UNKNOWN = "no known format"
 _TITLE = 80
 
 
-def read_file(path: Path, dialect: str | None, stamp: Stamp, *, searched: bool = False) -> Iterator[FileParts]:
+def read_file(
+    path: Path, dialect: str | None, stamp: Stamp, *, searched: bool = False, known: KnownFile | None = None
+) -> Iterator[FileParts]:
     """The parts of a file, in portions. What cannot be read is a problem of the file; nothing is raised.
 
-    A file that was `searched`, found in a folder, need not be a conversation.
+    A file that was `searched`, found in a folder, need not be a conversation. A file of lines that has only grown since
+    it was `known` is read from there on.
     """
     problems: list[FileProblem] = []
     waiting: list[Part] = []
     size, first, count = 0, True, 0
     try:
-        project = project_of(path, _head(path))
+        head = _head(path)
+        lines = _Lines.of(path, head, dialect, known)
+        if lines is not None:
+            yield from lines.read(stamp)
+            return
+        project = project_of(path, head)
         for number, (kind, conversation) in enumerate(conversations(path, dialect, problems)):
             part = part_of(number, kind, conversation, project)
             problems += (FileProblem(note.message, note.line) for note in conversation.problems)
@@ -85,7 +102,8 @@ def part_of(number: int, dialect: str, conversation: Conversation, project: str 
     if conversation.title:
         texts.append(Text("", None, "title", "", conversation.title))
     for entry in conversation.entries:
-        texts += message_texts(entry.id or "", entry.message)
+        if not _is_bookkeeping(entry):
+            texts += message_texts(entry.id or "", entry.message)
     return Part(
         number=number,
         dialect=dialect,
@@ -100,10 +118,26 @@ def part_of(number: int, dialect: str, conversation: Conversation, project: str 
     )
 
 
+# Lines that hold no message, but what a person said or a model wrote.
+_SPOKEN = frozenset({"user", "assistant", "response_item", "compaction", "compacted"})
+
+
+def _is_bookkeeping(entry: Entry) -> bool:
+    """Whether an entry is a program's own record (a snapshot, an event of the screen, …) in which nobody searches."""
+    if not isinstance(entry.message, CustomMessage) or entry.message.role in _SPOKEN:
+        return False
+    return any(isinstance(kept, dict) and ("~record" in kept or "~line" in kept) for kept in entry.extra.values())
+
+
 def _first_text(conversation: Conversation) -> str:
     """What a person asked first."""
-    asked = (e.message for e in conversation.entries if isinstance(e.message, UserMessage))
-    return next((text for m in asked if m.origin is None and (text := text_of(m.content)).strip()), "")
+    return next((text for entry in conversation.entries if (text := _asked(entry.message))), "")
+
+
+def _asked(message: AgentMessage) -> str:
+    """What a person asked; "" for any other message."""
+    is_asked = isinstance(message, UserMessage) and message.origin is None
+    return text_of(message.content).strip() if is_asked else ""  # type: ignore[union-attr]
 
 
 def _short(text: str) -> str | None:
@@ -113,7 +147,7 @@ def _short(text: str) -> str | None:
 
 def _head(path: Path) -> bytes:
     with stream_regular(path) as stream:
-        return stream.read(HEAD)
+        return stream.read(4 * HEAD)  # Codex begins with its instructions
 
 
 def _reason(error: Exception, path: Path) -> str:
@@ -122,3 +156,199 @@ def _reason(error: Exception, path: Path) -> str:
     if isinstance(error, InterlinguaError):
         return str(error).removeprefix(f"{path}: ").removeprefix(f"{path} ")
     return f"cannot be read: {type(error).__name__}: {error}"
+
+
+# --- files of lines --------------------------------------------------------------------------------------------------
+
+BLOCK = 4 << 20  # bytes of lines that are read before what they hold is handed on
+MAX_LINE = 64 << 20
+_FIRST = 64  # lines by which the format is recognised
+_SAMPLE = 4096
+_ANSWERS = 20  # ids of answers that further lines may belong to: results of parallel calls stand between them
+
+
+class _Lines:
+    """A file of lines that is read line by line, and from where the last reading ended when it has grown."""
+
+    def __init__(self, path: Path, kind: str, skim: Skim, head: bytes, at: int, state: dict[str, Any]) -> None:
+        self._path = path
+        self._kind = kind
+        self._skim = skim
+        self._project = project_of(path, head)
+        self._at = at
+        self._state = state  # `lines` so far, the `last` message, whether it is `titled`
+        self._problems: list[FileProblem] = []
+
+    @classmethod
+    def of(cls, path: Path, head: bytes, dialect: str | None, known: KnownFile | None) -> "_Lines | None":
+        """None for a file that must be read as a whole."""
+        first = _objects(head)
+        if not first:
+            return None
+        found = conversion.detect(Lines(first)) if dialect is None else None
+        kind = dialect or (found.dialect if found is not None else "")
+        form = FORMATS.get(kind)
+        if form is None or form.skim is None:
+            return None
+        before = _continued(path, known)
+        skim = form.skim(first, before["skim"] if before else None)
+        if skim is None or known is None or before is None:
+            return None if skim is None else cls(path, kind, skim, head, 0, {})
+        return cls(path, kind, skim, head, known.covered or 0, before)
+
+    def read(self, stamp: Stamp) -> Iterator[FileParts]:
+        start = self._at
+        with stream_regular(self._path) as stream:
+            stream.seek(self._at)
+            while True:
+                part, end = self._block(stream)
+                parts = [part] if part.texts or part.used or part.messages or not start else []
+                yield FileParts(
+                    str(self._path),
+                    stamp,
+                    parts,
+                    self._problems if end else [],
+                    first=not start,
+                    last=end,
+                    start=start,
+                    covered=self._at,
+                    sample=sample(stream, self._at),
+                    state=msgspec.json.encode({**self._state, "skim": self._skim.state}),
+                )
+                if end:
+                    return
+                start = self._at
+
+    def _block(self, stream: BinaryIO) -> tuple[Part, bool]:
+        """What the next lines hold, and whether they are the last."""
+        found: list[tuple[str, AgentMessage]] = []
+        self._skim.title = None
+        size, is_last = 0, False
+        while size < BLOCK:
+            line = stream.readline(MAX_LINE)
+            if not line:
+                is_last = True
+                break
+            number = self._state["lines"] = self._state.get("lines", 0) + 1
+            whole = line.endswith(b"\n")
+            if not whole and len(line) >= MAX_LINE:
+                self._note(f"a line of more than {MAX_LINE >> 20} MB", number)
+                line = _rest(stream)
+            elif line.strip():
+                value = self._value(line, number, whole)
+                if value is None and not whole:  # it is being written: read again when it is complete
+                    self._state["lines"] = number - 1
+                    is_last = True
+                    break
+                found += self._skim.read(value) if value is not None else ()
+            self._at = stream.tell()
+            size += len(line)
+        return self._part(found), is_last
+
+    def _value(self, line: bytes, number: int, whole: bool) -> dict[str, Any] | None:
+        try:
+            value = jsontext.read(line)
+        except FormatError as error:
+            self._note(error.message if whole else "the last line is not complete", number)
+            return None
+        if not isinstance(value, dict):
+            self._note(f"expected an object, got {type(value).__name__}", number)
+            return None
+        return value
+
+    def _note(self, message: str, line: int) -> None:
+        self._problems.append(FileProblem(message, line))
+
+    def _part(self, found: list[tuple[str, AgentMessage]]) -> Part:
+        texts: list[Text] = []
+        used: dict[bytes, Used] = {}
+        messages = 0
+        for id, message in found:
+            texts += message_texts(id, message)
+            for one in used_by(message):
+                if one.key not in used or one.output >= used[one.key].output:
+                    used[one.key] = one
+            messages += self._is_new(message)
+        title = self._skim.title
+        if title is not None:
+            texts.append(Text("", None, "title", "", title))
+        elif not self._state.get("titled"):
+            title = next((text for _, message in found if (text := _asked(message))), None)
+        self._state["titled"] = bool(self._state.get("titled") or title)
+        times = [at for _, message in found if isinstance(at := getattr(message, "timestamp", None), int)]
+        models = dict.fromkeys(m.model for _, m in found if isinstance(m, AssistantMessage) and m.model)
+        return Part(
+            number=0,
+            dialect=self._kind,
+            title=_short(title or ""),
+            project=self._project,
+            messages=messages,
+            models=tuple(models),
+            started=min(times, default=None),
+            ended=max(times, default=None),
+            texts=texts,
+            used=list(used.values()),
+        )
+
+    def _is_new(self, message: AgentMessage) -> bool:
+        """Whether a message is one of its own, not a further line of the same answer."""
+        if isinstance(message, CustomMessage) or (isinstance(message, SystemMessage) and message.timestamp is None):
+            return False  # a record, or the instructions of the whole conversation
+        if not isinstance(message, AssistantMessage):
+            self._state["answering"] = False
+            return True
+        if message.response_id is None:
+            is_usage = message.content == () and message.usage is not None
+            is_new = not is_usage and not (self._skim.joins and self._state.get("answering"))
+            self._state["answering"] = self._state.get("answering") or not is_usage
+            return is_new
+        known: list[str] = self._state.setdefault("answers", [])
+        if message.response_id in known:
+            return False
+        self._state["answers"] = [*known[-_ANSWERS:], message.response_id]
+        return True
+
+
+def _objects(head: bytes) -> list[dict[str, Any]]:
+    """The first lines of a file; none if they are no JSON objects."""
+    found: list[dict[str, Any]] = []
+    for line in as_utf8(head).split(b"\n")[:_FIRST]:
+        if line.strip():
+            try:
+                value = jsontext.read(line)
+            except FormatError:
+                continue  # torn, or cut off by the end of the head
+            if not isinstance(value, dict):
+                return []
+            found.append(value)
+    return found
+
+
+def _continued(path: Path, known: KnownFile | None) -> dict[str, Any] | None:
+    """The state from which reading goes on; None if the file is not the one that was read, grown."""
+    if known is None or not known.covered or known.state is None or known.reader != READER:
+        return None
+    with stream_regular(path) as stream:
+        if sample(stream, known.covered) != known.sample:
+            return None
+    state: dict[str, Any] = msgspec.json.decode(known.state)
+    return state
+
+
+def sample(stream: BinaryIO, covered: int) -> bytes:
+    """A digest of the first and last bytes that were read, to detect a replaced file."""
+    place = stream.tell()
+    digest = hashlib.blake2b(str(covered).encode(), digest_size=16)
+    for start in (0, max(0, covered - _SAMPLE)):
+        stream.seek(start)
+        digest.update(stream.read(min(_SAMPLE, covered - start)))
+    stream.seek(place)
+    return digest.digest()
+
+
+def _rest(stream: BinaryIO) -> bytes:
+    """Passes over the rest of a line."""
+    line = b""
+    while (line := stream.readline(MAX_LINE)) and not line.endswith(b"\n"):
+        pass
+    return line

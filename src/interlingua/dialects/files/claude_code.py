@@ -13,7 +13,7 @@ and a `result` with the usage of the whole; `parent_tool_use_id` marks the lines
 
 import re
 import sys
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from . import new_sessions
 from . import records as _records
 from .joining import NAMED, apart, join, place, unlike
 from .records import FILE, Records, lines_of, milliseconds, time_in, with_time
+from .skimming import LineSkim
 
 API = "claude-code"
 RETURNED = True  # read and returned, not made from other formats
@@ -238,11 +239,14 @@ def _spawned(entry: Entry, call: str, callers: Mapping[str, str], prompts: Mappi
     )
 
 
+_TITLES = (("custom-title", "customTitle"), ("ai-title", "aiTitle"), ("summary", "summary"))  # the first counts
+
+
 def _title(lines: list[dict[str, Any]], ids: Container[str | None]) -> str | None:
     """The title that a person gave, or a model; a `summary` is one if it is of this session."""
     found: dict[str, str] = {}
     for line in lines:
-        for kind, key in (("custom-title", "customTitle"), ("ai-title", "aiTitle"), ("summary", "summary")):
+        for kind, key in _TITLES:
             ours = kind != "summary" or line.get("leafUuid") in ids
             if line.get("type") == kind and isinstance(line.get(key), str) and ours:
                 found[kind] = line[key]
@@ -302,6 +306,45 @@ def detect(value: Any) -> str | None:
     return None
 
 
+class _Skim(LineSkim):
+    """A session file line by line."""
+
+    def __init__(self, state: dict[str, Any] | None = None) -> None:
+        super().__init__(state)
+        self._ids: set[str] = set()
+
+    def messages(self, line: dict[str, Any]) -> list[tuple[str, Any]]:
+        id = line.get("uuid")
+        if isinstance(id, str):
+            self._ids.add(id)
+        else:
+            self._find_title(line)
+        summary = self.state.get("summaries", {}).get(id)
+        if summary is not None:
+            self._entitle("summary", summary)
+        return [(id if isinstance(id, str) else "", message) for message in _decode_line(line)]
+
+    def _find_title(self, line: dict[str, Any]) -> None:
+        """As `_title`: a `summary` counts if it is of this session, whose lines may come later."""
+        kind, leaf = line.get("type"), line.get("leafUuid")
+        for name, key in _TITLES:
+            if kind == name and isinstance(line.get(key), str):
+                if kind != "summary" or leaf in self._ids:
+                    self._entitle(kind, line[key])
+                elif isinstance(leaf, str):
+                    self.state.setdefault("summaries", {})[leaf] = line[key]
+
+    def _entitle(self, kind: str, title: str) -> None:
+        ranks = [name for name, _ in _TITLES]
+        if ranks.index(kind) <= ranks.index(self.state.get("title", "summary")):
+            self.title, self.state["title"] = title, kind
+
+
+def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim | None:
+    """A reader of single lines; not of the program's output, whose usage is stated at its end."""
+    return None if _streamed(list(first)) else _Skim(state)
+
+
 FORMAT = FileFormat(
     name="claude-code",
     codec=sys.modules[__name__],
@@ -309,4 +352,5 @@ FORMAT = FileFormat(
     lines=True,
     write=new_sessions.claude_code,
     adapted_for=WIRE,
+    skim=skim,
 )

@@ -11,7 +11,7 @@ of their own role.
 import bisect
 import re
 import sys
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from ...values.messages import (
     AssistantMessage,
     CustomMessage,
     Message,
+    SystemMessage,
     TextBlock,
     ThinkingBlock,
     ToolResultMessage,
@@ -36,6 +37,7 @@ from . import new_sessions
 from . import records as _records
 from .joining import apart, join
 from .records import FILE, Records, lines_of, milliseconds, time_in, with_time
+from .skimming import LineSkim
 
 API = "codex-cli"
 RETURNED = True  # read and returned, not made from other formats
@@ -320,6 +322,67 @@ def detect(value: Any) -> str | None:
     return None
 
 
+_COPYING = 2_000  # milliseconds in which a fork writes the history that it copies
+
+
+class _Skim(LineSkim):
+    """A rollout line by line."""
+
+    joins = True
+
+    def messages(self, line: dict[str, Any]) -> list[tuple[str, Any]]:
+        kind, payload = line.get("type"), fields_of(line.get("payload"))
+        if kind == "session_meta":
+            return self._begin(line, payload)
+        if kind == "turn_context":
+            self.state["model"] = optional(payload.get("model")) or self.state.get("model")
+        elif kind == "compacted":
+            return [("", CustomMessage("compacted", payload))]
+        elif kind == "event_msg" and payload.get("type") == "thread_name_updated":
+            self.title = optional(payload.get("thread_name")) or self.title
+        elif kind == "event_msg" and payload.get("type") == "token_count":
+            return self._used(payload, _moment(line))
+        found = _decode_line(line)
+        if not found and kind == "response_item":  # an item of another kind, in which something may be found
+            found = [CustomMessage(kind, payload)]
+        return [("", self._answered(message)) for message in found]
+
+    def _begin(self, line: dict[str, Any], header: dict[str, Any]) -> list[tuple[str, Any]]:
+        """A fork writes its history again, with new times: what that used is counted in the file it comes from."""
+        if "begun" in self.state:
+            return []
+        self.state["begun"] = _moment(line) if header.get("forked_from_id") else None
+        system = _instructions(line, old=False)
+        return [("", SystemMessage(content=system))] if system else []
+
+    def _answered(self, message: Any) -> Any:
+        if isinstance(message, AssistantMessage):
+            return replace(message, model=self.state.get("model"), provider="openai")
+        if isinstance(message, UserMessage) and _PROGRAM.match(message.text):
+            return replace(message, origin="program")
+        return message
+
+    def _used(self, payload: dict[str, Any], when: int | None) -> list[tuple[str, Any]]:
+        """Events repeat the last usage: it is another one when the total has grown."""
+        info = fields_of(payload.get("info"))
+        before, total = fields_of(self.state.get("total")), fields_of(info.get("total_token_usage"))
+        if not total or total == before:
+            return []
+        self.state["total"] = total
+        grown = {key: count(total, key) - count(before, key) for key in total}
+        usage = _usage(info.get("last_token_usage")) or _usage(grown)
+        begun = self.state.get("begun")
+        if begun is not None and when is not None and when <= begun + _COPYING:
+            return []
+        model = self.state.get("model")
+        return [("", AssistantMessage(content=(), model=model, provider="openai", usage=usage, timestamp=when))]
+
+
+def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim | None:
+    """A reader of single lines; not of old files, nor of those that have only events."""
+    return _Skim(state) if any(line.get("type") == "response_item" and "payload" in line for line in first) else None
+
+
 FORMAT = FileFormat(
     name="codex-cli",
     codec=sys.modules[__name__],
@@ -327,4 +390,5 @@ FORMAT = FileFormat(
     lines=True,
     write=new_sessions.codex_cli,
     adapted_for=WIRE,
+    skim=skim,
 )
