@@ -39,7 +39,7 @@ def test_show_folds_thinking_and_puts_results_with_their_calls(path: Path) -> No
     """A reader sees who said what; reasoning on request."""
     shown = run("show", path).out
     assert "▸ thinking (11 characters)" in shown and "Let me see." not in shown
-    assert shown.index("→ read") < shown.index("← x = 1") < shown.index("It sets x")
+    assert shown.index("→ read") < shown.index("← x = 1") < shown.index("It sets **x**")
     assert "Let me see." in run("show", path, "--thinking").out
 
 

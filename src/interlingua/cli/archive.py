@@ -505,9 +505,9 @@ def show(id: str, thinking: bool, full: bool, plain: bool, home: Path | None, as
     if as_json:
         sys.stdout.buffer.write(conversion.encode(conversation, conversion.SELF).bytes() + b"\n")
         return
-    out = output.console()
-    for part in _View(thinking=thinking, full=full, plain=plain).conversation(conversation):
-        out.print(part)
+    with output.paged() as out:
+        for part in _View(thinking=thinking, full=full, plain=plain).conversation(conversation):
+            out.print(part)
 
 
 _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import click
-from rich.table import Table
 from rich.text import Text
 
 from ..connect.auth.credentials import Backend, Credential, CredentialStore, Secret
@@ -40,22 +39,21 @@ def list_(as_json: bool) -> None:
     if as_json:
         output.say_json(rows)
         return
-    table = Table(box=None)
-    for column in ("provider", "key", "mode", "from"):
-        table.add_column(column)
-    for row in sorted(rows, key=lambda row: not row["found"]):
-        table.add_row(row["provider"], _encoded(row), row["mode"] or "", row["source"] or "")
-    output.console().print(table)
+    columns = [output.Column(name) for name in ("provider", "key", "mode", "from")]
+    cells = [
+        (row["provider"], _state(row), row["mode"] or "", row["source"] or "")
+        for row in sorted(rows, key=lambda row: not row["found"])
+    ]
+    with output.paged() as out:
+        output.table(out, columns, cells)
 
 
-def _encoded(row: dict[str, Any]) -> Text:
+def _state(row: dict[str, Any]) -> str:
     if row["problem"]:
-        return Text(row["problem"], style="red")
+        return str(row["problem"])
     if row["expired"]:
-        return Text("expired, will be renewed" if row["renewable"] else "expired", style="yellow")
-    if row["found"]:
-        return Text("found", style="green")
-    return Text("not needed" if row["keyless"] else "none", style="dim")
+        return "expired, will be renewed" if row["renewable"] else "expired"
+    return "found" if row["found"] else "not needed" if row["keyless"] else "none"
 
 
 def _row(provider: str, store: CredentialStore) -> dict[str, Any]:

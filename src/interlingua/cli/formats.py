@@ -5,7 +5,6 @@ import sys
 
 import click
 from click.shell_completion import get_completion_class
-from rich.table import Table
 from rich.text import Text
 
 from ..conversion import Detection, detect, sources
@@ -26,11 +25,13 @@ def check_command(inputs: tuple[str, ...], origin: str | None, target: str | Non
     The exit code is 1 if there is an error.
     """
     problems: list[sources.Problem] = []
-    rows = [
-        (document.name, check(document.data, origin or document.dialect, target))
-        for source in sources.expand(inputs)
-        for document in sources.documents(source, origin, problems)
-    ]
+    files = sources.expand(inputs)
+    with output.progress("checking", files) as advance:
+        rows = [
+            (document.name, check(document.data, origin or document.dialect, target))
+            for source in files
+            for document in sources.documents(source, origin, problems, advance=advance)
+        ]
     if as_json:
         output.say_json(
             {
@@ -110,12 +111,7 @@ def dialects_command(name: str | None, as_json: bool) -> None:
     if as_json:
         output.say_json([{"name": name, "kind": kind, "summary": summary} for name, kind, summary in rows])
         return
-    table = Table(box=None)
-    for column in ("name", "kind", "description"):
-        table.add_column(column)
-    for row in rows:
-        table.add_row(*row)
-    output.console().print(table)
+    output.table(output.console(), [output.Column(name) for name in ("name", "kind", "description")], rows)
 
 
 def _summary(name: str) -> str:

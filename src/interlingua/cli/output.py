@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..chat.terminal import behind, safe_console
-from ..conversion.sources import Problem
+from ..conversion.sources import Problem, Source
 from ..values.errors import FormatError
 from ..values.losses import Loss
 from ..values.spelling import unknown
@@ -57,16 +57,15 @@ def paged(pager: bool | None = None) -> Iterator[Console]:
     """
     command = _pager() if pager or (pager is None and _is_screen()) else None
     if command is None:
-        yield safe_console()
+        yield safe_console() if sys.stdout.isatty() else console()
         return
     size = shutil.get_terminal_size()
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, encoding="utf-8", errors="backslashreplace")
+    # In the encoding of the terminal, which the pager passes on; what it cannot show is escaped.
+    encoding = behind(sys.stdout).encoding or "utf-8"
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, encoding=encoding, errors="backslashreplace")
     assert process.stdin is not None
-    legacy = not (behind(sys.stdout).encoding or "").lower().startswith("utf")
-    colours = "NO_COLOR" not in os.environ
-    out = safe_console(
-        file=process.stdin, force_terminal=True, no_color=not colours, width=size.columns, safe_box=legacy
-    )
+    out = safe_console(file=process.stdin, force_terminal=True, width=size.columns)
+    out.on_broken_pipe = _left  # type: ignore[method-assign]  # rich would end the program
     try:
         yield out
     except BrokenPipeError:
@@ -80,6 +79,10 @@ def paged(pager: bool | None = None) -> Iterator[Console]:
                 break
             except KeyboardInterrupt:
                 continue  # Ctrl-C is the pager's: it stops a search
+
+
+def _left() -> None:
+    raise BrokenPipeError
 
 
 def _is_screen() -> bool:
@@ -117,12 +120,35 @@ def table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]
         out.print(Text("  ".join(cells).rstrip(), style="" if number else "bold"), soft_wrap=True)
     if len(shown) < len(columns):
         hidden = ", ".join(column.name for at, column in enumerate(columns) if at not in shown)
-        console(err=True).print(Text(f"hidden in this width: {hidden}", "dim"))
+        out.print(Text(f"(no room for: {hidden})", "dim"), soft_wrap=True)
 
 
 def _cell(text: str, width: int, right: bool) -> str:
     space = " " * (width - cell_len(text))
     return space + text if right else text + space
+
+
+@contextlib.contextmanager
+def progress(label: str, found: Sequence[Source]) -> Iterator[Callable[[int], None]]:
+    """A bar with bytes, rate and time left, on a terminal and for large inputs; gives what counts the bytes done."""
+    total = sum(map(size_of, found))
+    if not sys.stderr.isatty() or total < _LARGE:
+        yield lambda count: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    bar = Progress(*columns, TimeRemainingColumn(), console=console(err=True), transient=True)
+    with bar:
+        task = bar.add_task(label, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+_LARGE = 8 << 20  # bytes from which on a bar is shown
+
+
+def size_of(source: Source) -> int:
+    return source.path.stat().st_size if source.path is not None and source.path.exists() else 0
 
 
 def typed_in(*, line: bool = False) -> str:

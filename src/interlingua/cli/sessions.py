@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from .. import conversion
-from ..chat.terminal import safe_console
 from ..conversion import local_files, sources
 from ..sessions import Session, SessionError, SessionInfo, SessionNotFound, save, store_at, tree
 from ..sessions import compaction as compacting
@@ -237,9 +236,9 @@ def _say(conversation: Conversation, view: _View, as_json: bool) -> None:
     if as_json:
         sys.stdout.buffer.write(conversion.encode(conversation, conversion.SELF).bytes() + b"\n")
         return
-    out = safe_console()
-    for part in view.conversation(conversation):
-        out.print(part)
+    with output.paged() as out:
+        for part in view.conversation(conversation):
+            out.print(part)
 
 
 def _say_tree(nodes: Sequence[Node], head: str | None, labels: dict[str, str], as_json: bool) -> None:

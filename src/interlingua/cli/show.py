@@ -1,5 +1,6 @@
 """`interlingua show`: prints a conversation, thinking folded, calls with their results."""
 
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,6 @@ from rich.padding import Padding
 from rich.text import Text
 
 from .. import conversion
-from ..chat.terminal import safe_console
 from ..conversion import sources
 from ..values import jsontext
 from ..values.errors import InterlinguaError
@@ -20,6 +20,8 @@ from ..values.messages import (
     AssistantMessage,
     Block,
     CustomMessage,
+    OpaqueBlock,
+    ServerToolCall,
     TextBlock,
     ThinkingBlock,
     ToolCall,
@@ -41,8 +43,8 @@ _STYLES = {UserMessage: ("user", "bold cyan"), AssistantMessage: ("assistant", "
 @click.option("--thinking", is_flag=True, help="Unfold the model's reasoning.")
 @click.option("--full", is_flag=True, help="Show long tool results in full.")
 @click.option("--all", "everything", is_flag=True, help="Also show the bookkeeping lines of session files.")
-@click.option("--plain", is_flag=True, help="Plain text instead of Markdown.")
-@click.option("--pager/--no-pager", default=None, help="Page the output; on a terminal by default.")
+@click.option("--plain", is_flag=True, help="Plain text instead of Markdown, as in a pipe.")
+@click.option("--pager/--no-pager", default=None, help="Page the output; on a terminal by default, if it is long.")
 @click.option("--json", "as_json", is_flag=True, help="The conversation as Interlingua JSON.")
 def command(
     inputs: tuple[str, ...],
@@ -56,17 +58,14 @@ def command(
 ) -> None:
     """Show conversations in the terminal: thinking folded, tool calls with their results."""
     problems: list[sources.Problem] = []
-    out = safe_console()
     view = _View(thinking=thinking, full=full, everything=everything, plain=plain)
     found = _conversations(inputs, origin, problems)
     if as_json:
         for _, conversation in found:
             sys.stdout.buffer.write(conversion.encode(conversation, conversion.SELF).bytes() + b"\n")
-    elif pager if pager is not None else (sys.stdout.isatty() and out.is_terminal):
-        with out.pager(styles=True, links=True):
-            _show(out, found, view)
     else:
-        _show(out, found, view)
+        with output.paged(pager) as out:
+            _show(out, found, view)
     output.report_problems(problems)
     if problems:
         sys.exit(1)
@@ -91,13 +90,14 @@ def _show(out: Console, found: Iterator[tuple[str, Conversation]], view: "_View"
 
 
 class _View:
-    """Renders a conversation."""
+    """Renders a conversation; in a pipe as plain text, whose lines are neither wrapped nor padded."""
 
     def __init__(self, *, thinking: bool, full: bool, plain: bool, everything: bool = False) -> None:
         self._everything = everything
         self._thinking = thinking
         self._full = full
-        self._plain = plain
+        self._piped = not sys.stdout.isatty()
+        self._plain = plain or self._piped
 
     def conversation(self, conversation: Conversation) -> Iterator[RenderableType]:
         if conversation.title:
@@ -120,12 +120,14 @@ class _View:
             yield Text(f"({hidden} {'entry' if hidden == 1 else 'entries'} on other branches)", style="dim")
 
     def _results(self, messages: tuple[AgentMessage, ...]) -> dict[int, Any]:
-        """Results by their call, within a turn."""
+        """Results by their call, within a turn: several assistant messages in a row are one."""
         pairs: dict[int, Any] = {}
         pending: dict[str, list[ToolCall]] = {}
+        before: AgentMessage | None = None
         for message in messages:
+            last, before = before, message
             if isinstance(message, AssistantMessage):
-                pending = {}
+                pending = pending if isinstance(last, AssistantMessage) else {}
                 for call in message.tool_calls:
                     pending.setdefault(call.id, []).append(call)
             elif isinstance(message, ToolResultMessage) and pending.get(message.tool_call_id):
@@ -162,14 +164,20 @@ class _View:
                 )
                 result = results.get(id(block))
                 return Group(call, self._result(result)) if result else call
+            case ServerToolCall():
+                return Text(
+                    f"→ {block.name} {_short(jsontext.compact(block.arguments), self._full)} (at the provider)", "dim"
+                )
             case _:
-                return Text(f"[{type(block).__name__}]", style="dim")
+                return Text(named_block(block), style="dim")
 
     def _result(self, message: ToolResultMessage) -> RenderableType:
         colour = "red" if message.is_error else "dim"
         mark = Text("✗ " if message.is_error else "← ", style=colour)
-        body = text_of(message.content) or f"[{len(blocks_of(message.content))} blocks]"
-        return Text.assemble(mark, (_short(body, self._full), colour))
+        blocks = blocks_of(message.content)
+        parts = [_short(text, self._full)] if (text := text_of(message.content)) else []
+        parts += [named_block(block) for block in blocks if not isinstance(block, TextBlock)]
+        return Text.assemble(mark, ("\n".join(parts).replace("\n", "\n  ") or "(empty)", colour))
 
     def _folded(self, block: ThinkingBlock) -> RenderableType:
         if self._thinking and block.thinking:
@@ -180,8 +188,35 @@ class _View:
     def _text(self, text: str) -> RenderableType:
         return Text(text) if self._plain else Markdown(text)
 
-    def _indented(self, part: RenderableType) -> Padding:
-        return Padding(part, (0, 0, 0, 2))
+    def _indented(self, part: RenderableType) -> RenderableType:
+        return _prefixed(part) if self._piped else Padding(part, (0, 0, 0, 2), expand=False)
+
+
+def _prefixed(part: RenderableType) -> RenderableType:
+    """Text with two spaces before each line that is not empty."""
+    if isinstance(part, Group):
+        return Group(*map(_prefixed, part.renderables))
+    if not isinstance(part, Text):
+        return part
+    return Text("\n").join(Text("  ") + line if line else line for line in part.split("\n", allow_blank=True))
+
+
+def named_block(block: Block) -> str:
+    """What a block without text is: its kind, title, type and size, or where it is."""
+    kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(block).__name__.removesuffix("Block")).lower()
+    if isinstance(block, OpaqueBlock):
+        inner = block.value.get("type") if isinstance(block.value, dict) else None
+        return f"[{inner or kind} of {block.dialect}]"
+    about = [getattr(block, name, None) for name in ("title", "mime_type")]
+    data = getattr(block, "data", None)
+    about.append(_bytes(len(data) * 3 // 4) if data else getattr(block, "url", None) or getattr(block, "file_id", None))
+    given = ", ".join(_short(str(one), limit=200) for one in about if one)
+    text = getattr(block, "transcript", None) or (getattr(block, "text", None) if kind == "document" else None)
+    return f"[{kind}{': ' if given else ''}{given}]" + (f" {_short(text)}" if text else "")
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB" if size >= 1000 else f"{size} bytes"
 
 
 def _is_bookkeeping(entry: Entry) -> bool:

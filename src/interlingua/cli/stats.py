@@ -3,7 +3,6 @@
 import sys
 
 import click
-from rich.table import Table
 
 from .. import conversion
 from ..conversion import sources
@@ -21,12 +20,14 @@ def command(inputs: tuple[str, ...], origin: str | None, as_json: bool) -> None:
     """Count messages, tokens, cost and tool calls, in total and per model."""
     problems: list[sources.Problem] = []
     totals = Totals()
-    for source in sources.expand(inputs):
-        for document in sources.documents(source, origin, problems):
-            try:
-                totals.add_conversation(conversion.decode(document.data, origin or document.dialect))
-            except InterlinguaError as error:
-                problems.append(sources.Problem(document.name, str(error)))
+    found = sources.expand(inputs)
+    with output.progress("counting", found) as advance:
+        for source in found:
+            for document in sources.documents(source, origin, problems, advance=advance):
+                try:
+                    totals.add_conversation(conversion.decode(document.data, origin or document.dialect))
+                except InterlinguaError as error:
+                    problems.append(sources.Problem(document.name, str(error)))
     if as_json:
         output.say_json(totals.plain())
     else:
@@ -36,21 +37,29 @@ def command(inputs: tuple[str, ...], origin: str | None, as_json: bool) -> None:
         sys.exit(1)
 
 
+_COLUMNS = (
+    output.Column("model"),
+    output.Column("answers", True, 1),
+    output.Column("input", True),
+    output.Column("cache read", True, 3),
+    output.Column("cache write", True, 4),
+    output.Column("output", True),
+    output.Column("reasoning", True, 2),
+    output.Column("cost", True),
+)
+
+
 def _show(totals: Totals) -> None:
     out = output.console()
     counts = ", ".join(f"{count:,} {role}" for role, count in totals.messages.most_common())
     conversations = "conversation" if totals.conversations == 1 else "conversations"
     out.print(f"{totals.conversations:,} {conversations}, {counts or 'no messages'}")
-    table = Table(box=None)
-    table.add_column("model")
-    for column in ("answers", "input", "cache read", "cache write", "output", "reasoning", "cost"):
-        table.add_column(column, justify="right")
-    for name, model in sorted(totals.models.items(), key=lambda item: -item[1].tokens["total_tokens"]):
-        table.add_row(name, *_row(model))
-    if len(totals.models) > 1:
-        table.add_row("all", *_row(totals))
-    if totals.models:
-        out.print(table)
+    by_tokens = sorted(totals.models.items(), key=lambda item: -item[1].tokens["total_tokens"])
+    rows = [[name, *_row(model)] for name, model in by_tokens]
+    if len(rows) > 1:
+        rows.append(["all", *_row(totals)])
+    if rows:
+        output.table(out, _COLUMNS, rows)
     if totals.tools:
         failed = totals.failed_tools
         tools = (

@@ -9,7 +9,7 @@ import io
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -118,9 +118,31 @@ def is_ours(path: Path) -> bool:
     return name.endswith(ENDINGS)
 
 
-def open_binary(source: Source) -> IO[bytes]:
-    """The plain bytes of a source, unpacked on the way."""
-    return open_stream(stream_regular(source.path) if source.path is not None else None)
+def open_binary(source: Source, advance: Callable[[int], None] | None = None) -> IO[bytes]:
+    """The plain bytes of a source, unpacked on the way. `advance` gets the number of bytes of each read of a file."""
+    stream = stream_regular(source.path) if source.path is not None else None
+    if advance is None or stream is None:
+        return open_stream(stream)
+    with stream:
+        return open_stream(io.BufferedReader(_Counted(os.dup(stream.fileno()), advance)))
+
+
+class _Counted(io.FileIO):
+    """A file that reports how much is read of it."""
+
+    def __init__(self, descriptor: int, advance: Callable[[int], None]) -> None:
+        super().__init__(descriptor, "rb")
+        self._advance = advance
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        count = super().readinto(buffer)
+        self._advance(count or 0)
+        return count
+
+    def readall(self) -> bytes:
+        data = super().readall() or b""
+        self._advance(len(data))
+        return data
 
 
 def open_stream(raw: IO[bytes] | None) -> IO[bytes]:
@@ -179,10 +201,11 @@ def documents(
     *,
     limit: int = DEFAULT_LIMIT,
     opened: IO[bytes] | None = None,
+    advance: Callable[[int], None] | None = None,
 ) -> Iterator[Document]:
     """The conversations in a source: one, one a line, or many in a container. What is unreadable goes to `problems`."""
     try:
-        with open_stream(opened) if opened is not None else open_binary(source) as stream:
+        with open_stream(opened) if opened is not None else open_binary(source, advance) as stream:
             found = look(stream, dialect)
             if found.kind == "lines":
                 yield from _line_documents(source, found.stream, problems, limit)

@@ -1,0 +1,119 @@
+"""How output looks: in terminals of several widths, in pipes, without colours, in pagers."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.running import on_terminal, run
+from connect.asking import PNG
+
+ESCAPE = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[()=>][A-Z0-9]?)")
+WORDS = "a line that goes on and on until it must be wrapped somewhere " * 4
+
+
+def body(*messages: Any) -> dict[str, Any]:
+    return {"model": "claude-opus-4-6", "max_tokens": 9, "messages": messages}
+
+
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
+CONVERSATION = body(
+    {"role": "user", "content": [{"type": "text", "text": f"# Look\n\n{WORDS}"}, IMAGE]},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "read", "input": {"path": "x"}}]},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "b", "name": "shot", "input": {}}]},
+    {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "b", "content": [IMAGE]},
+            {"type": "tool_result", "tool_use_id": "a", "content": "one\ntwo"},
+        ],
+    },
+    {"role": "assistant", "content": "Done."},
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(CONVERSATION))
+    return path
+
+
+def plain(shown: str) -> str:
+    return ESCAPE.sub("", shown).replace("\r", "")
+
+
+def test_a_pipe_gets_plain_lines_without_padding_or_wrapping(file: Path) -> None:
+    """The text as it was written, two spaces before it; nothing behind it."""
+    shown = run("show", file).out
+    lines = shown.splitlines()
+    assert "  # Look" in lines and f"  {WORDS.rstrip()}" in [line.rstrip() for line in lines]
+    assert not [line for line in lines if line != line.rstrip() and not line.startswith(f"  {WORDS[:9]}")]
+    assert "\x1b" not in shown
+    for command in (("models", "--all"), ("stats", file), ("dialects",)):
+        listed = run(*command).out.splitlines()
+        assert [] == [line for line in listed if line != line.rstrip()][:3]
+
+
+def test_images_are_named_and_results_stand_below_their_calls_of_one_turn(file: Path) -> None:
+    """Also where the calls are in two messages and the results come in another order."""
+    lines = [line.strip() for line in run("show", file).out.splitlines()]
+    image = next(line for line in lines if line.startswith("[image: image/png, "))
+    assert image.endswith(" bytes]")
+    at = lines.index('→ read {"path":"x"}')
+    assert ["← one", "two"] == lines[at + 1 : at + 3]
+    assert f"← {image}" == lines[lines.index("→ shot {}") + 1]
+
+
+@pytest.mark.skipif(shutil.which("less") is None, reason="less is not installed: paging was NOT tested")
+def test_only_what_is_longer_than_the_screen_waits_for_keys(file: Path, tmp_path: Path) -> None:
+    """`less -RFX`: a short text is printed and the command ends; in a long one `q` leaves, without an error."""
+    code, shown = on_terminal("show", file, rows=60, PAGER="")
+    assert (0, True) == (code, "Done." in plain(shown))
+    long = tmp_path / "long.json"
+    long.write_text(json.dumps(body({"role": "user", "content": "\n\n".join(f"line {n}" for n in range(2000))})))
+    code, shown = on_terminal("show", long, rows=20, keys=b"q", after=b":", PAGER="")
+    assert (0, True, False) == (code, "line 3" in plain(shown), "line 1999" in plain(shown))
+    code, shown = on_terminal("show", long, "--no-pager", rows=20, PAGER="")
+    assert (0, True) == (code, "line 1999" in plain(shown))
+    code, shown = on_terminal("show", long, rows=20, TERM="dumb", PAGER="")
+    assert (0, True, False) == (code, "line 1999" in shown, "\x1b" in shown)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 140])
+def test_tables_fit_the_terminal(columns: int, tmp_path: Path) -> None:
+    """Columns that matter less are left out and named; no line is wider than the screen, no name is cut."""
+    env = {"INTERLINGUA_HOME": str(tmp_path), "ANTHROPIC_API_KEY": "sk-x", "PAGER": "cat"}
+    code, shown = on_terminal("models", columns=columns, **env)
+    lines = plain(shown).splitlines()
+    assert 0 == code and max(map(len, lines)) <= columns
+    assert any(line.startswith("anthropic/claude-3-7-sonnet-latest ") for line in lines)
+    assert ("(no room for: " in plain(shown)) is (columns < 140)
+    answers = [
+        {"role": "assistant", "content": "x", "model": f"a-model-with-quite-a-name-{n}", "usage": {"input": 10**n}}
+        for n in range(3)
+    ]
+    path = tmp_path / "t.jsonl"
+    path.write_text("\n".join(json.dumps(one) for one in [{"role": "user", "content": "x"}, *answers]))
+    code, shown = on_terminal("stats", path, columns=columns, **env)
+    assert 0 == code and max(map(len, plain(shown).splitlines())) <= columns
+
+
+def test_no_color_means_none(file: Path) -> None:
+    """https://no-color.org; emphasis without colour may stay."""
+    code, shown = on_terminal("show", file, rows=80, PAGER="cat", NO_COLOR="1")
+    assert 0 == code and not re.search(r"\x1b\[[0-9;]*\b3[0-7]\b[0-9;]*m", shown)
+
+
+def test_long_work_shows_bytes_rate_and_time_left(tmp_path: Path) -> None:
+    """On a terminal, for inputs of several megabytes; in a pipe nothing."""
+    path = tmp_path / "big.jsonl"
+    line = json.dumps(body({"role": "user", "content": "x" * 50_000}))
+    path.write_text(f"{line}\n" * 240)
+    code, shown = on_terminal("stats", path, columns=120)
+    assert 0 == code
+    assert re.search(r"counting.*MB.*MB/s.*\d+:\d\d:\d\d|counting.*MB", plain(shown).replace("\n", " "))
+    assert "counting" not in run("stats", path).err
