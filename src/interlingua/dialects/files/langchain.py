@@ -14,7 +14,7 @@ from ...values.messages import AssistantMessage, Block, OpaqueBlock, SystemMessa
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, count, fields_of, optional, reading, whole
 from ..wire import FileFormat
-from . import records, templates
+from . import new_messages, records, templates
 from .reading import Pairing, anthropic_items, asked, image_of, kept_record, result_content
 
 API = "langchain"
@@ -171,4 +171,11 @@ def detect(value: Any) -> str | None:
     return "messages of LangChain" if _listed(value) is not None or split(value) else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=25)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    split=split,
+    rank=25,
+    write=lambda conversation: new_messages.langchain(conversation, decode),
+)

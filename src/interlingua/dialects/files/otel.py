@@ -29,7 +29,7 @@ from ...values.messages import (
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import fields_of, number, optional, reading, whole
 from ..wire import FileFormat
-from . import records, templates
+from . import new_messages, records, templates
 from .reading import Pairing, document_of, image_of, result_content
 from .records import milliseconds
 
@@ -500,5 +500,11 @@ def detect(value: Any) -> str | None:
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, split=split, lines=True, writable=False, rank=25
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    split=split,
+    lines=True,
+    rank=25,
+    write=lambda conversation: new_messages.otel(conversation, decode),
 )
