@@ -11,6 +11,7 @@ from openai.types.responses import Response
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
+import interlingua as il
 from interlingua.dialects import dialect
 from interlingua.dialects import openai_responses as wire
 from interlingua.dialects.framing import write_sse
@@ -1554,3 +1555,35 @@ def test_variants_say_the_same_elsewhere(name: str, path: str) -> None:
     assert name == request.model.api == request.context.messages[1].api == variant.decode_response(answered()).api
     assert body == variant.encode_request(request).body
     assert list(variant.encode_request(request).losses) == []
+
+
+# --- messages of a WebSocket -----------------------------------------------------------------------------------------
+
+
+def test_a_request_on_a_websocket_is_a_message_among_others() -> None:
+    """It names itself; without that name, as over HTTP, it comes back without it."""
+    wire = dialect("openai-responses-websocket")
+    body = {"type": "response.create", "model": "gpt-5", "input": "Hi", "previous_response_id": "resp_1"}
+    assert body == wire.encode_request(wire.decode_request(body)).body
+    plain = {"model": "gpt-5", "input": "Hi"}
+    assert plain == wire.encode_request(wire.decode_request(plain)).body
+    made = il.convert(
+        {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}, "openai-responses-websocket"
+    ).body
+    assert "response.create" == made["type"]
+    found = il.detect(body)
+    assert found is not None and "openai-responses-websocket" == found.dialect
+
+
+def test_the_messages_of_an_answer_on_a_websocket_are_lines() -> None:
+    """Written one a line, read as the same answer, and recognised as a recording."""
+    wire = dialect("openai-responses-websocket")
+    message = AssistantMessage(content=(TextBlock(text="Hello"),), model="m", stop_reason="stop")
+    encoder = wire.StreamEncoder()
+    lines = b"".join([*map(encoder.feed, unfold(message)), encoder.close()])
+    first, *_, last = [json.loads(line) for line in lines.splitlines()]
+    assert ("response.created", "response.completed") == (first["type"], last["type"])
+    decoder, framing = wire.StreamDecoder(), wire.framing()
+    events = [event for frame in framing.feed(lines) for event in decoder.feed(frame)]
+    assert "Hello" == fold([*events, *decoder.close()]).text
+    assert ["Hello"] == [getattr(one, "text", "") for one in il.decode(lines).messages]

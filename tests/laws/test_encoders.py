@@ -77,6 +77,7 @@ PLACES = {  # where a body and a stream say the id and the model
     "openai-responses": (("id", "model"), "response"),
     "azure-openai-responses": (("id", "model"), "response"),
     "openai-codex-responses": (("id", "model"), "response"),
+    "openai-responses-websocket": (("id", "model"), "response"),
     "google-generative-ai": (("responseId", "modelVersion"), None),
     "google-vertex": (("responseId", "modelVersion"), None),
     "google-gemini-cli": (("responseId", "modelVersion"), "response"),

@@ -167,6 +167,7 @@ CONTENT_TYPES = {
     "bedrock-converse-stream": "application/vnd.amazon.eventstream",
     "bedrock-invoke-anthropic": "application/vnd.amazon.eventstream",
     "ollama-chat": "application/x-ndjson",
+    "openai-responses-websocket": "application/x-ndjson",
 }
 
 

@@ -16,6 +16,7 @@ _WIRES: dict[str, str] = {
     "openai-responses": "openai_responses.wire:OPENAI_RESPONSES",
     "azure-openai-responses": "openai_responses.wire:AZURE",
     "openai-codex-responses": "openai_responses.wire:CODEX",
+    "openai-responses-websocket": "openai_responses.wire:WEBSOCKET",
     "google-generative-ai": "google.wire:GOOGLE",
     "google-vertex": "google.wire:VERTEX",
     "google-gemini-cli": "google.wire:GEMINI_CLI",

@@ -10,7 +10,8 @@ An item of an answer may go back as input, but not all of it: its status, for on
 answer's item is in two places, and what lies under `~response` is never sent.
 
 A stream is put together as the wire's own items and read as the whole answer would be, so both give equal messages by
-construction. Also, as Variants, the same bodies at Azure's and at the Codex backend's address.
+construction. Also, as Variants, the same bodies at Azure's and at the Codex backend's address, and as messages of a
+WebSocket, one a line.
 
 In reading order: `facts`, `holding`, `content`, `speech`, `items`, `messages`, `requests`, `errors`, `answers`,
 `decoding` and `encoding`; none knows those after it.

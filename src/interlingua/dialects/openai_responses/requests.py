@@ -67,7 +67,7 @@ def decode_request(
         extra={API: hints} if hints else {},
     )
     # Items keep their own residuals, one by one.
-    emitted = encode_body(request, [], QUIET)
+    emitted = {**_message_type(quirks), **encode_body(request, [], QUIET)}
     extra_fields = residual({**wire, "input": []} if "input" in wire else wire, emitted)
     return replace(request, extra=filed(request.extra, extra_fields)) if extra_fields else request
 
@@ -220,9 +220,14 @@ def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[st
             report.at("$.systemRole", "system_role", "it is that of the first system message", "weakened")
     elif context.system is None and context.system_role is not None:
         report.at("$.systemRole", "system_role", "there is no system prompt", "record")
-    body = encode_body(request, [*items, *emitted] if items else emitted, report)
+    body = {**_message_type(quirks), **encode_body(request, [*items, *emitted] if items else emitted, report)}
     body = restored(body, request.extra, API) if request.extra else body
     return encoded(API, body, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
+
+
+def _message_type(quirks: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a request says of itself where it is one message among others, as on a WebSocket."""
+    return {"type": quirks["message"]} if quirks and "message" in quirks else {}
 
 
 def _is_item(context: Context) -> bool:

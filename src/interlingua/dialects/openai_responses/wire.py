@@ -1,4 +1,4 @@
-"""OpenAI's Responses wire as one value, and its relatives at Azure and at the Codex backend."""
+"""OpenAI's Responses wire as one value, and its relatives at Azure, at the Codex backend and on WebSockets."""
 
 import re
 from typing import Any
@@ -7,9 +7,10 @@ from ...values import jsontext
 from ...values.errors import ProviderError
 from ...values.request import Request
 from .. import openai_responses, shapes
-from ..framing import write_sse
+from ..framing import NDJSON, SSE, write_ndjson, write_sse
 from ..limits import VISIBLE, CustomTools, NameRule, TargetLimits
 from ..openai_shared import EMBEDDINGS, FILE_TYPES, OPENAI_HEADERS, openai_models, rate_headers
+from ..wire import NDJSON as LINES
 from ..wire import Count, Evidence, Http, Wire
 
 _ITEM = re.compile(r".*_call(_output)?|reasoning|item_reference|compaction|additional_tools")
@@ -146,4 +147,32 @@ CODEX = OPENAI_RESPONSES.variant(
     # The backend of ChatGPT refuses a request that does not ask for a stream ("Stream must be set to true").
     | {"only_streams": True, "complete_body": _always_sealed},
     is_detected=False,
+)
+
+
+def _error_line(error: ProviderError, sent: int, body: Any) -> bytes:
+    return b"".join(write_ndjson(frame.data) for frame in SSE().feed(_error_event(error, sent, body)))
+
+
+# platform.openai.com/docs/guides/websocket-mode: a request is the message `response.create` with the fields of a body,
+# and each event of the answer is a message. Here they are data, one message a line; the socket is the caller's.
+WEBSOCKET = OPENAI_RESPONSES.variant(
+    "openai-responses-websocket",
+    quirks={"message": "response.create"},
+    framing=lambda content_type: NDJSON(),
+    reframe=lambda frame: write_ndjson(frame.data),
+    http={
+        "route_rank": 95,
+        "content_type": LINES,
+        "charset": "",
+        "ping": b"\n",
+        "error_event": _error_line,
+        "models_path": None,
+        "embeddings": None,
+        "count": None,
+    },
+    evidence=(
+        Evidence("chunk", 40, "a list of `response.…` messages", lambda v: v["type"].startswith("response.")),
+        Evidence("request", 5, "a `response.create` message", lambda v: v["type"] == "response.create"),
+    ),
 )
