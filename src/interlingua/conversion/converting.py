@@ -214,6 +214,9 @@ def split(value: Any, name: str | None = None) -> list[Any]:
 _WHOLE = ("messages", "contents", "input", "request", "context", "entries", "conversations", "nodes", "mapping")
 
 
+REQUEST_MESSAGE = "response.create"  # the one kind of request that has a type: a message on OpenAI's WebSocket
+
+
 def _refuse_several(value: Any) -> None:
     """Raises where a value is a list of whole conversations, or the lines of a file of them."""
     if isinstance(value, list) and len(value) > 1 and all(map(_is_whole, value)):
@@ -226,7 +229,9 @@ def _refuse_several(value: Any) -> None:
 def _is_whole(value: Any) -> bool:
     if isinstance(value, list):
         return all(isinstance(message, dict) and "role" in message for message in value)
-    return isinstance(value, dict) and value.keys().isdisjoint(("role", "type")) and any(key in value for key in _WHOLE)
+    if not isinstance(value, dict) or not any(key in value for key in _WHOLE):
+        return False
+    return value.keys().isdisjoint(("role", "type")) or value.get("type") == REQUEST_MESSAGE
 
 
 def stands_alone(value: Any, name: str) -> bool:

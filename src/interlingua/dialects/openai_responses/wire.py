@@ -172,7 +172,12 @@ WEBSOCKET = OPENAI_RESPONSES.variant(
         "count": None,
     },
     evidence=(
-        Evidence("chunk", 40, "a list of `response.…` messages", lambda v: v["type"].startswith("response.")),
+        Evidence(
+            "chunk",
+            40,
+            "a list of `response.…` messages",
+            lambda v: v["type"].startswith("response.") and v["type"] != "response.create",
+        ),
         Evidence("request", 5, "a `response.create` message", lambda v: v["type"] == "response.create"),
     ),
 )
