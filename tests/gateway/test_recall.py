@@ -1,15 +1,22 @@
 """What a client's format cannot hold comes back to the provider that gave it."""
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
+import openai
 import pytest
 
 import interlingua as il
 from gateway.conftest import WIRES, settings_for
 from gateway.sdks import CLIENTS, Client
+from gateway.stores import redis_server
 from interlingua.gateway import Gateway
 from interlingua.gateway.recall import Recall
+from interlingua.gateway.recall_store import open_recall
+from interlingua.gateway.state import StateError
 from interlingua.testing import Server
 from interlingua.testing.threads import LoopThread
 from interlingua.values.messages import blocks_of
@@ -111,3 +118,97 @@ def test_the_store_is_bounded() -> None:
         call = il.ToolCall(id=f"call_{number}", name="look", arguments={"n": number})
         recall.remember("key", request, il.AssistantMessage(content=(call,)))
     assert 0 < len(recall) <= 40
+
+
+@contextlib.contextmanager
+def shared_address(kind: str, folder: Path) -> Iterator[str]:
+    if kind == "sqlite":
+        yield f"sqlite:{folder / 'recall.db'}"
+        return
+    with redis_server(folder) as redis:
+        yield redis.address
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+async def test_answers_of_one_worker_are_known_to_the_others(kind: str, tmp_path: Path) -> None:
+    """
+    A response is continued, a signature put back and a response deleted by another worker than the one that gave it.
+    """
+    with Server(strict=True) as upstream, shared_address(kind, tmp_path) as address:
+        stores = [open_recall(address, 1 << 20) for _ in range(2)]
+        gateways = [Gateway(settings_for(upstream), recall=Recall(1 << 20, store)) for store in stores]
+        for gateway in gateways:
+            await gateway.start()
+        one, two = (openai.AsyncOpenAI(base_url=f"{g.url}/v1", api_key="none", max_retries=0) for g in gateways)
+        thought = il.ThinkingBlock(thinking="Hm.", thinking_signature=SIGNED[1])
+        upstream.answer([thought, il.TextBlock(text="I am fine.")])
+        for stream in (False, True):
+            options: Any = {"model": "anthropic-messages", "input": "How are you?", "reasoning": {"effort": "low"}}
+            if stream:
+                events = [event async for event in await one.responses.create(stream=True, **options)]
+                first = events[-1].response
+            else:
+                first = await one.responses.create(**options)
+            options["input"] = "And now?"
+            second = await two.responses.create(previous_response_id=first.id, **options)
+            assert signatures(upstream.last.request) == [SIGNED[1]]
+            assert (await two.responses.retrieve(first.id)).output_text == "I am fine."
+            await one.responses.delete(second.id)
+            with pytest.raises(openai.NotFoundError):
+                await two.responses.retrieve(second.id)
+        conversation = await one.conversations.create()
+        for client in (one, two, one):
+            await client.responses.create(model="ollama-chat", input="Hello there", conversation=conversation.id)
+        assert upstream.last.request is not None
+        assert len(upstream.last.request.context.messages) == 5
+        echo: list[Any] = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "I am fine."}]
+        chat: Any = {"model": "anthropic-messages", "reasoning_effort": "low"}
+        await one.chat.completions.create(messages=echo[:1], **chat)
+        await two.chat.completions.create(messages=[*echo, {"role": "user", "content": "Well?"}], **chat)
+        assert signatures(upstream.last.request) == [SIGNED[1]]
+        for client, gateway, store in zip((one, two), gateways, stores, strict=True):
+            await client.close()
+            await gateway.stop()
+            await store.close()
+
+
+async def test_a_table_of_answers_is_bounded_and_forgets_the_oldest(tmp_path: Path) -> None:
+    """
+    Whatever is written, no more than its limit stays, and the latest is there.
+    """
+    store = open_recall(f"sqlite:{tmp_path / 'recall.db'}", 10_000)
+    for number in range(100):
+        await store.write({f"name{number}": b"x" * 500})
+    kept = await store.read([f"name{number}" for number in range(100)])
+    assert sum(map(len, kept.values())) <= 11_000
+    assert "name99" in kept and "name0" not in kept
+    await store.close()
+
+
+class Away:
+    """A store that does not reply."""
+
+    async def read(self, names: Sequence[str]) -> dict[str, bytes]:
+        raise StateError("no reply")
+
+    async def write(self, values: Mapping[str, bytes]) -> None:
+        raise StateError("no reply")
+
+    async def delete(self, names: Sequence[str]) -> None:
+        raise StateError("no reply")
+
+    async def close(self) -> None: ...
+
+
+async def test_while_the_store_is_away_ids_are_refused_and_other_requests_are_served() -> None:
+    """
+    What cannot be looked up is not said to be missing: 503, to be tried again.
+    """
+    with Server(strict=True) as upstream:
+        async with (
+            Gateway(settings_for(upstream), recall=Recall(1 << 20, Away())) as gateway,
+            openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client,
+        ):
+            first = await client.responses.create(model="ollama-chat", input="Hi")
+            with pytest.raises(openai.InternalServerError, match="cannot be read"):
+                await client.responses.create(model="ollama-chat", input="Hi", previous_response_id=first.id)

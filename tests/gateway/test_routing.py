@@ -330,10 +330,10 @@ async def test_a_stream_that_breaks_goes_on_with_another_model_where_the_alias_a
     assert given.text == beginning
     (exchange,) = seen.exchanges
     assert exchange.model is not None and exchange.model.provider == "two"
-    assert [model.provider for model, _ in exchange.earlier] == ["one"]
+    assert [one.model.provider for one in exchange.earlier] == ["one"]
     assert exchange.answer is not None and exchange.answer.text == answer.text
     assert exchange.usage is not None and exchange.is_estimated
-    assert exchange.usage.output >= exchange.earlier[0][1].output > 0
+    assert exchange.usage.output >= exchange.earlier[0].usage.output > 0
     assert any("went on" in loss.why for loss in exchange.losses)
 
 

@@ -14,6 +14,7 @@ from ..values.errors import InterlinguaError
 from ..values.losses import Loss
 from ..values.messages import AssistantMessage, Usage
 from ..values.request import ModelDescriptor, Request
+from .handover import BrokenOff
 
 Lane: TypeAlias = Literal["same", "translated", "passed"]
 
@@ -68,7 +69,7 @@ class Exchange(Struct, kw_only=True, eq=False):
     attempts: int = 0
     losses: tuple[Loss, ...] = ()
     answer: AssistantMessage | None = None  # whole, or what there was of it when it ended
-    earlier: tuple[tuple[ModelDescriptor, Usage], ...] = ()  # who broke off before the last one went on, and their use
+    earlier: tuple[BrokenOff, ...] = ()  # who broke off before the last one went on
     usage: Usage | None = None
     is_estimated: bool = False  # the usage is ours: the stream was cut or the client left before the provider's came
     cost: float | None = None  # None: the price is not known

@@ -6,6 +6,7 @@ model takes (a prefill, or a request to go on). The client sees one answer: its 
 
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..values.errors import InterlinguaError
@@ -13,6 +14,14 @@ from ..values.losses import Loss
 from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, Usage, blocks_of
 from ..values.request import ModelDescriptor, Request
 from ..values.tokens import estimate, taken
+
+
+class BrokenOff(Struct, frozen=True):
+    """A model that gave a part of an answer: what it used, and what it means for the answer."""
+
+    model: ModelDescriptor
+    usage: Usage
+    loss: Loss
 
 
 def joined(before: AssistantMessage | None, answer: AssistantMessage) -> AssistantMessage:

@@ -10,7 +10,7 @@ reply's to say (`Reply.begun`).
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -217,6 +217,7 @@ class Attempt:
         *,
         holds: bool,
         remember: Callable[[Exchange, AssistantMessage, str], None],
+        save: Callable[[], Awaitable[None]] | None = None,
         may_break: bool = False,
         before: AssistantMessage | None = None,
         encoder: Any = None,
@@ -232,6 +233,7 @@ class Attempt:
         self._upstream: Upstream | None = None
         self._watch: Watch | None = None
         self._remember = remember
+        self._save = save  # what was remembered, where others share it
         self._may_break = may_break  # another place may go on with the answer: it must pass through an encoder
         self._before = before  # what earlier places gave of the answer, and `encoder` has written
         self._shift = len(blocks_of(before.content)) if before is not None else 0
@@ -359,6 +361,7 @@ class Attempt:
             await self._play(list(unfold(answer)))
         elif made.lane == "same":
             renamed = renaming(self._incoming.wire.http.model_paths, self._exchange.asked_model)(body)
+            await self._share()
             await self._reply.whole(renamed, made.losses)
         else:
             await self._respond(answer, made.losses)
@@ -387,6 +390,7 @@ class Attempt:
         encoded = self._incoming.wire.codec.encode_response(self._named(answer), request=self._asked)
         lost = (*losses, *encoded.losses)
         self._exchange.losses = lost
+        await self._share()
         await self._reply.whole(encoded.bytes(), lost)
 
     async def _collect(self, head: bytes, framing: Any, made: Outgoing) -> None:
@@ -457,6 +461,7 @@ class Attempt:
         if ended:
             self._exchange.losses = (*self._exchange.losses, *encoder.losses)
             data += encoder.close()
+            await self._share()
         await self._reply.write(data)
         if ended:
             await self._reply.end()
@@ -487,6 +492,11 @@ class Attempt:
             self._exchange.answer = joined(self._before, events[-1].error)
             if self.encoder is not None and self._reply.begun and not aborted:
                 await self._reply.write(b"".join(self.encoder.feed(shifted(one, self._shift)) for one in events[:-1]))
+
+    async def _share(self) -> None:
+        """Before the end goes out: the next turn may come at once, to another worker."""
+        if self._save is not None:
+            await self._save()
 
     def _answered(self, message: AssistantMessage) -> None:
         """The answer is whole. It is remembered before the client has its end: the next turn may come at once."""
@@ -532,6 +542,8 @@ class Attempt:
             if out and not self._holds:
                 data = b"".join(out)
                 out.clear()
+                if ended:
+                    await self._share()
                 await reply.write(data)
             if ended:
                 chunk = await self._last_chunk(upstream)
@@ -549,6 +561,7 @@ class Attempt:
         if not ended:
             self._observe([*events, *decoder.close()], False)
         self._holds = False
+        await self._share()
         await reply.write(b"".join((*self._held, rename(rest))))
         await reply.end()
 

@@ -4,11 +4,16 @@ A client's format may have no room for signatures, sealed reasoning, item ids or
 thought. Each answer is kept under a digest of what any client echoes of it (its text, its calls, and what it answered),
 and under the ids of its calls. The store is bounded; what has been dropped is simply not put back. Every digest begins
 with the name of the key, so keys never see each other's answers.
+
+Several workers share a `RecallStore`: what a request needs of it is fetched first, what an answer adds is saved before
+its end is sent, and between the two everything is in memory.
 """
 
 import hashlib
+import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,6 +21,8 @@ from msgspec.structs import replace
 from ..dialects import WIRES
 from ..dialects.wire import Wire
 from ..values import jsontext
+from ..values.canonical import build, message_of, plain
+from ..values.errors import FormatError
 from ..values.messages import (
     AssistantMessage,
     Block,
@@ -28,7 +35,10 @@ from ..values.messages import (
     text_of,
 )
 from ..values.request import Request
+from .recall_store import RecallStore
+from .state import StateError
 
+_log = logging.getLogger(__name__)
 _OVERHEAD = 600  # bytes of an entry beside its text
 
 
@@ -41,15 +51,70 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     created: float
 
 
+Kept: TypeAlias = AssistantMessage | StoredResponse | tuple[Message, ...]
+
+
 class Recall:
     """Answers by what is echoed of them, and stored responses by id; the oldest go when `limit` bytes are kept."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, shared: RecallStore | None = None) -> None:
         self._limit = limit
-        self._kept: OrderedDict[bytes, tuple[int, AssistantMessage | StoredResponse | tuple[Message, ...]]] = (
-            OrderedDict()
-        )
+        self._kept: OrderedDict[bytes, tuple[int, Kept]] = OrderedDict()
         self._size = 0
+        self.shared = shared
+        self._unsaved: dict[bytes, Kept | None] = {}  # None: deleted
+
+    # --- what others have
+
+    async def fetch_answers(self, key: str, request: Request) -> None:
+        """Brings the answers that a request may echo into memory. While the store is away, they are not put back."""
+        if self.shared is None:
+            return
+        messages = request.context.messages
+        names = []
+        for at, message in enumerate(messages):
+            if isinstance(message, AssistantMessage):
+                names.append(_digest(key, _before(messages, at), message))
+                names += [_name(key, "call", call.id) for call in message.tool_calls]
+        missing = [name for name in names if name not in self._kept]
+        if missing:
+            try:
+                await self._fetch(missing)
+            except StateError as error:
+                _log.error("answers are not put back: %s", error)
+
+    async def fetch_ids(self, key: str, *kinds_and_ids: tuple[str, str]) -> None:
+        """Brings what is referred to by id into memory as it is now: others may have changed or deleted it."""
+        if self.shared is not None:
+            await self._fetch([_name(key, kind, id) for kind, id in kinds_and_ids])
+
+    async def _fetch(self, names: Sequence[bytes]) -> None:
+        assert self.shared is not None
+        found = await self.shared.read([name.hex() for name in names])
+        for name in names:
+            data = found.get(name.hex())
+            try:
+                value = _loaded(data) if data is not None else None
+            except FormatError as error:
+                _log.error("what is kept under %s cannot be read: %s", name.hex(), error)
+                value = None
+            if value is None:
+                self._drop(name)
+            else:
+                self._keep(name, value, _OVERHEAD + len(data or b""))
+
+    async def save(self) -> None:
+        """Gives others what has been added or deleted here."""
+        if self.shared is None or not self._unsaved:
+            return
+        changes, self._unsaved = self._unsaved, {}
+        try:
+            if written := {name.hex(): _dumped(value) for name, value in changes.items() if value is not None}:
+                await self.shared.write(written)
+            if deleted := [name.hex() for name, value in changes.items() if value is None]:
+                await self.shared.delete(deleted)
+        except StateError as error:
+            _log.error("answers are not shared with other workers: %s", error)
 
     # --- answers
 
@@ -113,7 +178,7 @@ class Recall:
 
     def delete(self, key: str, id: str) -> bool:
         """Forgets a stored response; False where there is none."""
-        return self._drop(_name(key, "response", id))
+        return self._forget(_name(key, "response", id))
 
     def conversation(self, key: str, id: str) -> tuple[Message, ...] | None:
         found = self._get(_name(key, "conversation", id))
@@ -125,13 +190,18 @@ class Recall:
         self._put(_name(key, "conversation", id), messages, size)
 
     def delete_conversation(self, key: str, id: str) -> bool:
-        return self._drop(_name(key, "conversation", id))
+        return self._forget(_name(key, "conversation", id))
 
     # --- the store
 
-    def _put(self, name: bytes, value: AssistantMessage | StoredResponse | tuple[Message, ...], size: int) -> None:
+    def _put(self, name: bytes, value: Kept, size: int) -> None:
         if size > self._limit:
             return
+        if self.shared is not None:
+            self._unsaved[name] = value
+        self._keep(name, value, size)
+
+    def _keep(self, name: bytes, value: Kept, size: int) -> None:
         self._drop(name)
         self._kept[name] = (size, value)
         self._size += size
@@ -139,7 +209,7 @@ class Recall:
             _, (dropped, _) = self._kept.popitem(last=False)
             self._size -= dropped
 
-    def _get(self, name: bytes) -> AssistantMessage | StoredResponse | tuple[Message, ...] | None:
+    def _get(self, name: bytes) -> Kept | None:
         found = self._kept.get(name)
         if found is None:
             return None
@@ -151,6 +221,11 @@ class Recall:
         if found is not None:
             self._size -= found[0]
         return found is not None
+
+    def _forget(self, name: bytes) -> bool:
+        if self.shared is not None:
+            self._unsaved[name] = None
+        return self._drop(name)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -222,3 +297,41 @@ def _length(block: Block) -> int:
     if isinstance(block, ToolCall):
         return len(jsontext.write(block.arguments)) + len(block.name)
     return len(getattr(block, "data", None) or "") + 200
+
+
+def _dumped(value: Kept) -> bytes:
+    if isinstance(value, AssistantMessage):
+        return jsontext.write({"answer": plain(value)})
+    if isinstance(value, tuple):
+        return jsontext.write({"messages": list(map(plain, value))})
+    parts = {"request": plain(value.request), "given": list(map(plain, value.given)), "response": plain(value.answer)}
+    return jsontext.write({**parts, "created": value.created})
+
+
+def _loaded(data: bytes) -> Kept:
+    """What `_dumped` wrote; another version's writing is a FormatError."""
+    parts = jsontext.read(data)
+    try:
+        if "answer" in parts:
+            return _answer(parts["answer"])
+        if "messages" in parts:
+            return _messages(parts["messages"])
+        return StoredResponse(
+            request=build(parts["request"], Request),
+            given=_messages(parts["given"]),
+            answer=_answer(parts["response"]),
+            created=parts["created"],
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"not an answer that was kept: {error!r}") from None
+
+
+def _messages(values: Iterable[object]) -> tuple[Message, ...]:
+    return tuple(message_of(value) for value in values)  # type: ignore[misc]
+
+
+def _answer(value: object) -> AssistantMessage:
+    message = message_of(value)
+    if not isinstance(message, AssistantMessage):
+        raise FormatError("not an answer that was kept")
+    return message

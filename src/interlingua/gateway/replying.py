@@ -88,6 +88,7 @@ class Reply:
         self._timer: asyncio.TimerHandle | None = None
         self._pinging: asyncio.Task[None] | None = None
         self.begun = False
+        self.ended = False  # the client has all of the answer
         self.sent = 0  # writes, for wires that number their events
         if exchange.is_stream and self._idle:
             self._timer = self._loop.call_later(self._idle, self._ring)
@@ -115,6 +116,7 @@ class Reply:
         self.begun = True
         await response.prepare(self._http)
         await response.write_eof()
+        self.ended = True
 
     # --- a stream
 
@@ -181,6 +183,7 @@ class Reply:
             await self._open()
         assert self._response is not None
         await self._response.write_eof()
+        self.ended = True
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -253,3 +256,4 @@ class SocketReply(Reply):
 
     async def end(self) -> None:
         self.stop()
+        self.ended = True

@@ -36,22 +36,23 @@ from ..values.errors import (
     DialectError,
     FormatError,
     InterlinguaError,
+    Overloaded,
     RateLimited,
     TimedOut,
 )
-from ..values.losses import Loss
 from ..values.messages import AssistantMessage, Message, Usage
 from ..values.request import Context, ModelDescriptor, Request
 from ..values.tokens import estimate, taken
 from .doors import Door, door
 from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Reservation
-from .handover import continued, estimated_usage, handover_loss, may_continue, without_signatures
+from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
 from .lanes import Attempt, Incoming, TooLossy
 from .recall import Recall, StoredResponse
 from .replying import Reply, SocketReply
 from .rewriting import renaming
 from .routing import Place, Plan, Router
 from .settings import Settings
+from .state import StateError
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ class Gateway:
         observers: Sequence[Observer] = (),
         client: Client | None = None,
         transport: Transport | None = None,
+        recall: Recall | None = None,
     ) -> None:
         self.settings = settings
         self.gate = gate
@@ -88,7 +90,7 @@ class Gateway:
         self._router = Router(settings, self._client, self.breaker)
         self._runner: web.ServerRunner | None = None
         self._address = ""
-        self.recall = Recall(settings.recall_bytes)
+        self.recall = Recall(settings.recall_bytes) if recall is None else recall
         self.open_exchanges = 0
 
     @property
@@ -235,7 +237,7 @@ class Gateway:
         if asked.kind == "rephrased" and asked.wire.http.rephrased is not None:
             rephrased = asked.wire.http.rephrased.answer
             body = jsontext.write(asked.wire.http.rephrased.request(_object(body)))
-        incoming = self._read(http, body, asked, exchange)
+        incoming = await self._read(http, body, asked, exchange)
         reply = Reply(
             http,
             exchange,
@@ -254,13 +256,12 @@ class Gateway:
         self.open_exchanges += 1
         try:
             await self._dispatch(exchange, incoming, plan, reply)
-        except asyncio.CancelledError:
-            exchange.is_aborted = True
-            exchange.error = exchange.error or Aborted(LEFT)
-            raise
-        except ConnectionError:  # the client's: those of the provider are typed
-            exchange.is_aborted = True
-            exchange.error = exchange.error or Aborted(LEFT)
+        except (asyncio.CancelledError, ConnectionError) as left:  # the client's: those of the provider are typed
+            if not reply.ended:  # a client may leave as soon as it has the end
+                exchange.is_aborted = True
+                exchange.error = exchange.error or Aborted(LEFT)
+            if isinstance(left, asyncio.CancelledError):
+                raise
         finally:
             reply.stop()
             self.open_exchanges -= 1
@@ -280,7 +281,7 @@ class Gateway:
         except web.RequestPayloadError as error:
             raise BadRequest(f"the body cannot be read: {error}", status=400) from None
 
-    def _read(self, http: web.BaseRequest, body: bytes, asked: Door, exchange: Exchange) -> Incoming:
+    async def _read(self, http: web.BaseRequest, body: bytes, asked: Door, exchange: Exchange) -> Incoming:
         """The client's request, decoded."""
         spoken = exchange.wire
         request = _decoded(asked, body)
@@ -297,7 +298,9 @@ class Gateway:
             (value for name in _SESSION_HEADERS if (value := http.headers.get(name))), None
         )
         as_array = exchange.is_stream and spoken.http.json_streams and http.query.get("alt") != "sse"
-        request, expanded = self._with_history(exchange, request)
+        request, expanded = await self._with_history(exchange, request)
+        if self.recall.shared is not None:
+            await self.recall.fetch_answers(exchange.key.name, request)
         request, changed = self.recall.restore(exchange.key.name, spoken, request)
         exchange.request = request
         return Incoming(
@@ -329,7 +332,6 @@ class Gateway:
         retry = Retry(attempts=plan.retries + 1, longest=_LONGEST_WAIT)
         failure: InterlinguaError | None = None
         encoder, before, too_small = None, None, 0
-        handovers: tuple[Loss, ...] = ()
         for at, place in enumerate(plan.places):
             more = at + 1 < len(plan.places)
             if 0 < (place.model.context_window or 0) <= too_small:
@@ -345,6 +347,7 @@ class Gateway:
                     self._transport,
                     holds=more and before is None,
                     remember=self._remember,
+                    save=self.recall.save if self.recall.shared is not None else None,
                     may_break=before is not None or (more and plan.continues),
                     before=before,
                     encoder=encoder if before is not None else None,
@@ -363,7 +366,6 @@ class Gateway:
                     raise
                 else:
                     self.breaker.succeeded(place.target)
-                    exchange.losses += handovers
                     return
                 encoder = attempt.encoder
                 await attempt.break_off(str(failure))
@@ -386,13 +388,11 @@ class Gateway:
                     break
                 if partial is not before:
                     used = estimated_usage(partial, incoming.request, estimate(before) if before is not None else 0)
-                    exchange.earlier += ((place.model, used),)
+                    loss = handover_loss(partial, place.name, plan.places[at + 1].name, failure)
+                    exchange.earlier += (BrokenOff(place.model, used, loss),)
                 before = without_signatures(partial)
                 incoming = replace(incoming, request=continued(given, before, place.model), body=None)
-                following = plan.places[at + 1].name
-                handovers += (handover_loss(before, place.name, following, failure),)
         assert failure is not None
-        exchange.losses += handovers
         await reply.fail(failure, encoder if reply.begun else None)
 
     def _remember(self, exchange: Exchange, answer: AssistantMessage, id: str) -> None:
@@ -412,7 +412,7 @@ class Gateway:
         if conversation is not None:
             self.recall.extend(key, conversation, (*request.context.messages, answer))
 
-    def _with_history(self, exchange: Exchange, request: Request) -> tuple[Request, bool]:
+    async def _with_history(self, exchange: Exchange, request: Request) -> tuple[Request, bool]:
         """The request with what it refers to by id put before its own messages, whoever answered that."""
         if exchange.wire.http.stored_route is None:
             return request, False
@@ -422,6 +422,7 @@ class Gateway:
         before: tuple[Message, ...] = ()
         previous, conversation = residual.pop("previous_response_id", None), residual.pop("conversation", None)
         if previous is not None:
+            await self._fetch(key, "response", str(previous))
             stored = self.recall.stored(key, str(previous))
             if stored is None:
                 raise BadRequest(
@@ -432,6 +433,7 @@ class Gateway:
             before = (*stored.request.context.messages, stored.answer)
         elif conversation is not None:
             id = str(conversation.get("id") if isinstance(conversation, dict) else conversation)
+            await self._fetch(key, "conversation", id)
             known = self.recall.conversation(key, id)
             if known is None:
                 raise BadRequest(f"conversation with id {id!r} not found; create it first", status=404)
@@ -464,9 +466,26 @@ class Gateway:
             except (KeyError, TypeError, AttributeError) as error:
                 raise BadRequest(f"the body holds no request to count: {error!r}", status=400) from None
             return facts.count.answer(taken(request.context))
+        await self._fetch(key.name, "conversation" if asked.kind == "conversation" else "response", asked.id)
         if asked.kind == "conversation":
-            return self._conversation(http.method, asked.id, _object(body) if body else {}, exchange)
-        return self._stored(http.method, asked, exchange)
+            answer = self._conversation(http.method, asked.id, _object(body) if body else {}, exchange)
+        else:
+            answer = self._stored(http.method, asked, exchange)
+        await self.recall.save()
+        return answer
+
+    async def _fetch(self, key: str, kind: str, id: str) -> None:
+        """What other workers keep under an id. While their store is away it is not known, which is not "not found"."""
+        if self.recall.shared is None or not id:
+            return
+        try:
+            await self.recall.fetch_ids(key, (kind, id))
+        except StateError as error:
+            _log.error("%s", error)
+            remedy = "try again; the gateway's log says why"
+            raise Overloaded(
+                f"stored {kind}s cannot be read; {remedy}", status=503, code="state_unavailable", retry_after=1.0
+            ) from None
 
     def _stored(self, method: str, asked: Door, exchange: Exchange) -> Any:
         """A response that is kept under its id: itself, its input, or its end."""
@@ -521,7 +540,7 @@ class Gateway:
                 nested = given.get("response")
                 own = nested if isinstance(nested, dict) else given
                 body = {name: value for name, value in own.items() if name != "type"} | {"stream": True}
-                incoming = self._read(http, jsontext.write(body), Door("call", asked.wire), one)
+                incoming = await self._read(http, jsontext.write(body), Door("call", asked.wire), one)
                 await self._answer(http, incoming, one, reply)
             except InterlinguaError as error:
                 await reply.fail(error)
@@ -593,23 +612,24 @@ class Gateway:
 
     def _account(self, exchange: Exchange) -> None:
         """Usage and cost: as reported, else estimated from what was asked and what came."""
+        exchange.losses += tuple(one.loss for one in exchange.earlier)
         answer, request = exchange.answer, exchange.request
         usage = answer.usage if answer is not None else None
         if answer is not None and request is not None and (usage is None or answer.stop_reason in ("error", "aborted")):
-            counted = estimated_usage(answer, request, sum(used.output for _, used in exchange.earlier))
+            counted = estimated_usage(answer, request, sum(one.usage.output for one in exchange.earlier))
             exchange.is_estimated = counted is not usage
             usage = counted
         exchange.usage = usage
         catalogue = self._router.catalogue
         if usage is None or catalogue is None or exchange.model is None:
             return
-        charged = (*exchange.earlier, (exchange.model, usage))
+        charged = (*((one.model, one.usage) for one in exchange.earlier), (exchange.model, usage))
         try:
             costs = [used.cost or catalogue.cost(used, model) for model, used in charged]
         except InterlinguaError:  # a broken price list must not cost the answer
             costs = [None]
         exchange.cost = None if None in costs else sum(cost.total for cost in costs if cost is not None)
-        for _, used in exchange.earlier:
+        for used in (one.usage for one in exchange.earlier):
             exchange.is_estimated = True
             usage = Usage.of(
                 usage.input + used.input,

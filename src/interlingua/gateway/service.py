@@ -22,6 +22,8 @@ from .gate import KeyGate
 from .keys import ClientKeys
 from .ledger import Ledger
 from .metrics import CONTENT_TYPE, Metrics
+from .recall import Recall
+from .recall_store import RecallStore, open_recall
 from .recording import Recorder, recorder_of
 from .server import Gateway
 from .settings_file import ServeSettings, load_settings, resolved_address
@@ -82,11 +84,14 @@ class Service:
         self.metrics = Metrics(lambda: self.gateway.open_exchanges, metrics_folder)
         self.recorder: Recorder | None = recorder_of(settings.recording)
         self._log = AccessLog(settings.log.access) if settings.log.access else None
+        size = settings.gateway.recall_bytes
+        self._recall = _shared_recall(settings, folder) if size > 0 else None
         observers: list[Observer | None] = [self.ledger, self.metrics, _Traces(), self._log, self.recorder]
         self.gateway = Gateway(
             settings.gateway,
             gate=KeyGate(self.keys, self.accounts, self.ledger),
             observers=[one for one in observers if one is not None],
+            recall=Recall(size, self._recall),
             **given,
         )
         self.gateway.routes |= {
@@ -120,6 +125,8 @@ class Service:
         await self.accounts.close()
         await self.ledger.close()
         await self._store.close()
+        if self._recall is not None:
+            await self._recall.close()
         self.metrics.save()
         if self._log is not None:
             self._log.close()
@@ -212,6 +219,13 @@ class Service:
         if not isinstance(peer, tuple):  # a Unix socket: the file's permissions decide
             return self.settings.gateway.listen.unix is not None
         return ipaddress.ip_address(peer[0]).is_loopback
+
+
+def _shared_recall(settings: ServeSettings, folder: Path) -> RecallStore | None:
+    """Where workers and gateways share answers: its own address, that of the limits, or a file for several workers."""
+    several = f"sqlite:{folder / 'recall.db'}" if settings.gateway.listen.reuse_port else None
+    address = resolved_address(settings.state.recall or settings.state.limits or several or "memory:")
+    return None if address == "memory:" else open_recall(address, settings.gateway.recall_bytes)
 
 
 def _changed(path: Path | None) -> tuple[int, int] | None:

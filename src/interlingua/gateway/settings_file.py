@@ -49,10 +49,15 @@ class _Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class StateSettings(_Part, frozen=True, kw_only=True):
-    """Where limits and the ledger are kept; without an address, in `gateway/gateway.db` of the home folder."""
+    """Where limits and the ledger are kept; without an address, in `gateway/gateway.db` of the home folder.
+
+    `recall` is where answers are kept that are put back or referred to by id: where the limits are, if that was set;
+    with several workers in `gateway/recall.db`; else in memory.
+    """
 
     limits: str | None = None
     ledger: str | None = None
+    recall: str | None = None
     keys: str | None = None  # the file of the clients' keys
 
 

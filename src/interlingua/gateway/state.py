@@ -267,8 +267,8 @@ class RedisState:
                 retry=Retry(NoBackoff(), 0),  # a script that may have run must not be run again unseen
             )
         except ValueError as error:
-            raise StateError(f"not an address of Redis: {_without_password(address)}: {error}") from None
-        self.where = _without_password(address)
+            raise StateError(f"not an address of Redis: {without_password(address)}: {error}") from None
+        self.where = without_password(address)
         self._prefix = prefix
         self._script = self._redis.register_script(_SWAP)
 
@@ -312,7 +312,7 @@ class Postgres:
         self._tables = tables
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._lock = asyncio.Lock()
-        self.where = _without_password(address)
+        self.where = without_password(address)
 
     async def insert(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         async def work(cursor: "psycopg.AsyncCursor[Any]") -> None:
@@ -411,11 +411,11 @@ def open_state(address: str) -> StateStore:
         case "postgresql" | "postgres":
             return PostgresState(address)
     raise StateError(
-        f"unknown store {_without_password(address)!r}; use sqlite:FILE, redis://…, postgresql://… or memory:"
+        f"unknown store {without_password(address)!r}; use sqlite:FILE, redis://…, postgresql://… or memory:"
     )
 
 
-def _without_password(address: str) -> str:
+def without_password(address: str) -> str:
     """An address as it may be shown: what stands between the scheme and the host's name is left out."""
     scheme, separator, rest = address.partition("://")
     host, slash, path = rest.partition("/")
@@ -429,4 +429,4 @@ def open_database(address: str, tables: tuple[str, ...]) -> Database:
         return SqliteFile(rest, tables)
     if scheme in ("postgresql", "postgres"):
         return Postgres(address, tables)
-    raise StateError(f"unknown database {_without_password(address)!r}; use sqlite:FILE or postgresql://…")
+    raise StateError(f"unknown database {without_password(address)!r}; use sqlite:FILE or postgresql://…")

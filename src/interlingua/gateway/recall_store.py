@@ -1,0 +1,130 @@
+"""Answers that several workers or gateways put back: bytes by name, in one place that all of them reach.
+
+Names are digests that begin with the key's, so nothing here says whose answer it is. What is oldest goes first: a table
+is cut to its limit, Redis forgets after `KEPT` seconds.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from .state import PATIENCE, Database, StateError, open_database, without_password
+
+KEPT = 7 * 86_400  # seconds
+_AT_ONCE = 500  # names in one query
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS gateway_recall"
+    " (name TEXT PRIMARY KEY, value BYTEA NOT NULL, size BIGINT NOT NULL, at DOUBLE PRECISION NOT NULL)"
+)
+_WRITE = (
+    "INSERT INTO gateway_recall VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (name) DO UPDATE SET value = excluded.value, size = excluded.size, at = excluded.at"
+)
+_TRIM = (
+    "DELETE FROM gateway_recall WHERE name IN (SELECT name FROM"
+    " (SELECT name, SUM(size) OVER (ORDER BY at DESC, name) AS total FROM gateway_recall) AS sized WHERE total > ?)"
+)
+
+
+class RecallStore(Protocol):
+    """Values by name. Each raises `StateError` where the store does not reply."""
+
+    async def read(self, names: Sequence[str]) -> dict[str, bytes]:
+        """Those that are there."""
+
+    async def write(self, values: Mapping[str, bytes]) -> None: ...
+
+    async def delete(self, names: Sequence[str]) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class TableRecall:
+    """Values in a table of SQLite or PostgreSQL, at most `limit` bytes of them."""
+
+    def __init__(self, database: Database, limit: int) -> None:
+        self._database = database
+        self._limit = limit
+        self._written = 0  # since the table was cut
+
+    async def read(self, names: Sequence[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for at in range(0, len(names), _AT_ONCE):
+            asked = names[at : at + _AT_ONCE]
+            marks = ", ".join("?" for _ in asked)
+            rows = await self._database.rows(f"SELECT name, value FROM gateway_recall WHERE name IN ({marks})", *asked)
+            found |= {name: bytes(value) for name, value in rows}
+        return found
+
+    async def write(self, values: Mapping[str, bytes]) -> None:
+        now = time.time()
+        rows = [(name, value, len(value), now) for name, value in values.items() if len(value) <= self._limit]
+        if rows:
+            await self._database.insert(_WRITE, rows)
+            self._written += sum(map(len, values.values()))
+        if self._written > self._limit // 10:
+            self._written = 0
+            await self._database.insert(_TRIM, [(self._limit,)])
+
+    async def delete(self, names: Sequence[str]) -> None:
+        await self._database.insert("DELETE FROM gateway_recall WHERE name = ?", [(name,) for name in names])
+
+    async def close(self) -> None:
+        await self._database.close()
+
+
+class RedisRecall:
+    """Values in Redis, each for `KEPT` seconds; its `maxmemory` bounds them. Needs the extra `redis`."""
+
+    def __init__(self, address: str, *, prefix: str = "interlingua:recall:") -> None:
+        try:
+            from redis.asyncio import Redis
+        except ImportError:
+            raise StateError('Redis needs a client; pip install "interlingua[redis]"') from None
+        try:
+            self._redis = Redis.from_url(address, socket_timeout=PATIENCE, socket_connect_timeout=PATIENCE)
+        except ValueError as error:
+            raise StateError(f"not an address of Redis: {without_password(address)}: {error}") from None
+        self._where = without_password(address)
+        self._prefix = prefix
+
+    async def read(self, names: Sequence[str]) -> dict[str, bytes]:
+        from redis.exceptions import RedisError
+
+        try:
+            values = await self._redis.mget([self._prefix + name for name in names]) if names else []
+        except (RedisError, OSError, TimeoutError) as error:
+            raise self._silent(error) from None
+        return {name: bytes(value) for name, value in zip(names, values, strict=True) if isinstance(value, bytes)}
+
+    async def write(self, values: Mapping[str, bytes]) -> None:
+        from redis.exceptions import RedisError
+
+        try:
+            pipeline = self._redis.pipeline(transaction=False)
+            for name, value in values.items():
+                pipeline.set(self._prefix + name, value, ex=KEPT)
+            await pipeline.execute()
+        except (RedisError, OSError, TimeoutError) as error:
+            raise self._silent(error) from None
+
+    async def delete(self, names: Sequence[str]) -> None:
+        from redis.exceptions import RedisError
+
+        try:
+            await self._redis.delete(*(self._prefix + name for name in names))
+        except (RedisError, OSError, TimeoutError) as error:
+            raise self._silent(error) from None
+
+    def _silent(self, error: Exception) -> StateError:
+        return StateError(f"{self._where}: no reply from Redis: {error or type(error).__name__}; start it")
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+
+
+def open_recall(address: str, limit: int) -> RecallStore:
+    """The store at `sqlite:FILE`, `redis://…`, `rediss://…` or `postgresql://…`."""
+    if address.partition(":")[0] in ("redis", "rediss", "unix"):
+        return RedisRecall(address)
+    return TableRecall(open_database(address, (_TABLE,)), limit)
