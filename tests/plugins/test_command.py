@@ -1,8 +1,13 @@
-"""`interlingua plugins`: list, check and new."""
+"""`interlingua plugins`: list, install, uninstall, check and new."""
 
 import json
+import os
 import subprocess
 import sys
+import sysconfig
+import textwrap
+import venv
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +17,7 @@ from click.testing import CliRunner
 from interlingua import FormatError, InterlinguaError
 from interlingua.cli.plugins import command
 from interlingua.plugins.checking import check_plugin
-from plugins.making import plugin
+from plugins.making import ECHO, plugin
 
 
 def run(*arguments: str | Path) -> tuple[int, str]:
@@ -138,3 +143,91 @@ def test_list_runs_nothing(tmp_path: Path) -> None:
     assert ("wrong", "broken", True) == (*rows[2][:2], "cannot be the id" in rows[2][2])
     assert "bomb" in run("list", tmp_path)[1]
     assert "no plugins found" in run("list", tmp_path / "nowhere")[1]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("INTERLINGUA_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_a_folder_is_installed_replaced_and_removed(tmp_path: Path, home: Path) -> None:
+    """It is copied under its id; a second time only with -U; what the new one does not have is gone."""
+    folder = plugin(tmp_path, "echo", version="1")
+    (folder / "extra.txt").write_text("x")
+    assert 0 == run("install", folder)[0]
+    place = home / "plugins" / "echo"
+    assert {"interlingua.plugin.json", "plugin.py", "extra.txt"} == {path.name for path in place.iterdir()}
+    with pytest.raises(InterlinguaError, match=r"installed already.*-U"):
+        run("install", folder)
+    (folder / "extra.txt").unlink()
+    plugin(tmp_path, "echo", version="2")
+    assert 0 == run("install", "-U", folder)[0]
+    assert "2" == json.loads((place / "interlingua.plugin.json").read_text())["version"]
+    assert not (place / "extra.txt").exists() and ["echo"] == [path.name for path in place.parent.iterdir()]
+    assert 1 == run("uninstall", "echo")[0] and place.exists()  # nobody said yes
+    assert 0 == run("uninstall", "-y", "echo")[0] and not place.exists()
+    assert folder.exists()
+    with pytest.raises(InterlinguaError, match="no plugin 'echo' is installed"):
+        run("uninstall", "-y", "echo")
+
+
+@pytest.mark.parametrize(
+    "manifest", ["{", '{"id": "../out"}', '{"id": "x", "entry": "../../plugin.py"}', '{"id": "x"}']
+)
+def test_a_folder_that_is_no_plugin_is_not_installed(tmp_path: Path, home: Path, manifest: str) -> None:
+    """Nothing is written for a manifest that is broken or leads elsewhere, or without code."""
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    (folder / "interlingua.plugin.json").write_text(manifest)
+    with pytest.raises(InterlinguaError):
+        run("install", folder)
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "../home", "/"])
+def test_only_plugins_are_removed(home: Path, name: str) -> None:
+    """A name never leads out of the folder of plugins."""
+    (home / "plugins").mkdir(parents=True)
+    with pytest.raises(InterlinguaError, match="no plugin"):
+        run("uninstall", "-y", name)
+    assert (home / "plugins").exists()
+
+
+def test_a_package_is_installed_for_this_python_and_removed(tmp_path: Path, home: Path) -> None:
+    """In an environment of its own: pip installs a wheel, its plugin works at once, and uninstalling removes it."""
+    environment = tmp_path / "env"
+    venv.create(environment, with_pip=False)
+    python = environment / "bin" / "python"
+    found = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], capture_output=True, check=True
+    )
+    ours = [sysconfig.get_path("purelib"), str(Path(__file__).parents[2] / "src")]
+    Path(found.stdout.decode().strip(), "ours.pth").write_text("\n".join(ours))
+    wheel = tmp_path / "echo_plugin-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        info = "echo_plugin-1.0.dist-info"
+        file.writestr("echo_plugin.py", textwrap.dedent(ECHO))
+        file.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: echo-plugin\nVersion: 1.0\n")
+        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{info}/entry_points.txt", "[interlingua.plugins]\nechoing = echo_plugin:register\n")
+        file.writestr(f"{info}/RECORD", "")
+
+    def il(*arguments: str | Path) -> tuple[int, str]:
+        done = subprocess.run(
+            [python, "-c", "from interlingua.cli import main; main()", *map(str, arguments)],
+            env={**os.environ, "INTERLINGUA_HOME": str(home), "PIP_NO_INDEX": "1"},
+            capture_output=True,
+            check=False,
+        )
+        return done.returncode, done.stdout.decode() + done.stderr.decode()
+
+    code, text = il("plugins", "install", wheel)
+    assert 0 == code and "installed echoing" in text, text
+    code, text = il("tools", "run", "echo", '{"text": "hello"}', "--yes")
+    assert 0 == code and "hello" in text, text
+    code, text = il("plugins", "uninstall", "--yes", "Echo_Plugin")
+    assert 0 == code and "removed the package echo-plugin" in text, text
+    assert 1 == il("tools", "show", "echo")[0]
+    code, text = il("plugins", "install", "no-such-package-at-all")
+    assert 1 == code and "could not install" in text, text

@@ -35,7 +35,7 @@ COMMANDS = {
     "archive": "Search every program's conversations; totals of tokens and cost.",
     "doctor": "Diagnose a session file, and repair it into a new one.",
     "worker": "Execute durable runs from a shared queue.",
-    "plugins": "List, check or create plugins.",
+    "plugins": "List, install, check or create plugins.",
     "demo": "Run an offline demonstration.",
     "completion": "Print the shell completion script.",
 }

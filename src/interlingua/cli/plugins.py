@@ -1,7 +1,13 @@
-"""`interlingua plugins`: lists, checks and creates plugins."""
+"""`interlingua plugins`: lists, installs, checks and creates plugins."""
 
+import contextlib
+import importlib.util
 import json
+import re
+import shutil
+import subprocess
 import sys
+import tempfile
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -12,18 +18,19 @@ from rich.text import Text
 
 from ..plugins import ExtensionInfo, discover_extensions
 from ..plugins.checking import check_plugin
+from ..plugins.installed import FOLDER
 from ..plugins.loading import GROUP
-from ..plugins.manifest import NAMES, check_id, folders, manifest_path, read_manifest
+from ..plugins.manifest import NAMES, check_id, find_entry, folders, manifest_path, read_manifest
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home
 from ..values.regular import read_regular
-from . import output
+from . import installed, output
 
 
 @click.group("plugins", cls=output.Group)
 def command() -> None:
-    """List, check or create plugins."""
+    """List, install, check or create plugins."""
 
 
 @command.command("list")
@@ -102,6 +109,123 @@ def _package_row(point: Any) -> dict[str, Any]:
         "channels": [],
         "providers": [],
     }
+
+
+@command.command("install")
+@click.argument("sources", nargs=-1, required=True, metavar="PACKAGE|DIR…")
+@click.option("-U", "--upgrade", is_flag=True, help="Replace what is installed by a newer one.")
+@click.option("-e", "--editable", is_flag=True, help="Use a package's directory as it is, for its development.")
+def install_command(sources: tuple[str, ...], upgrade: bool, editable: bool) -> None:
+    """Install plugins for every command.
+
+    A directory with a plugin's manifest is copied to ~/.interlingua/plugins; all else (a package's name, a wheel, a
+    project's directory, a git URL) is given to pip, for this Python. A plugin runs with your rights: install only
+    what you trust.
+    """
+    for source in sources:
+        folder = Path(source).expanduser()
+        if folder.is_dir() and manifest_path(folder) is not None:
+            _install_folder(folder.resolve(), upgrade)
+        else:
+            _install_package(source, upgrade, editable)
+
+
+@command.command("uninstall")
+@click.argument("names", nargs=-1, required=True, metavar="ID|PACKAGE…")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def uninstall_command(names: tuple[str, ...], yes: bool) -> None:
+    """Remove plugins: a folder of ~/.interlingua/plugins, or an installed package."""
+    for name in names:
+        folder = _installed_folder(name)
+        package = _package_of(name) if folder is None else None
+        if folder is None and package is None:
+            raise InterlinguaError(f"no plugin {name!r} is installed; `interlingua plugins list` shows them")
+        what = str(folder) if folder is not None else f"the package {package}"
+        if not yes and not click.confirm(f"Remove {what}?", err=True):
+            raise click.Abort
+        if folder is not None:
+            shutil.rmtree(folder)
+        else:
+            _pip("uninstall", str(package))
+        click.echo(f"removed {what}")
+
+
+def _install_folder(folder: Path, upgrade: bool) -> None:
+    """Copies a plugin's folder. The new one is complete before it takes the place of the old one."""
+    path = manifest_path(folder)
+    assert path is not None
+    manifest = read_manifest(path)
+    find_entry(folder, manifest)
+    place = home() / FOLDER / manifest.id
+    old = _installed_folder(manifest.id)
+    if (old is not None or place.exists()) and not upgrade:
+        raise InterlinguaError(f"the plugin {manifest.id} is installed already, in {old or place}; replace it with -U")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=".new-") as temporary:
+        copied = Path(temporary) / "new"
+        shutil.copytree(folder, copied, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", ".git"))
+        for present in {one for one in (old, place) if one is not None and one.exists()}:
+            present.rename(Path(temporary) / f"old-{present.name}")
+        copied.rename(place)
+    click.echo(f"installed {manifest.id} in {place}")
+
+
+def _install_package(source: str, upgrade: bool, editable: bool) -> None:
+    if source.startswith("-"):
+        raise InterlinguaError(f"not a package: {source!r}; give a name, a path or a URL")
+    before = _package_plugins()
+    _pip("install", *(["--upgrade"] if upgrade else []), *(["--editable"] if editable else []), source)
+    importlib.invalidate_caches()
+    found = _package_plugins()
+    new = sorted(found.keys() - before.keys())
+    if new:
+        click.echo(f"installed {', '.join(new)}")
+    elif not any(_same(source, package) for package in found.values()):
+        installed.warn(f"{source} is installed, but has no plugin of the group {GROUP}")
+    else:
+        click.echo(f"{source} is installed")
+
+
+def _installed_folder(id: str) -> Path | None:
+    """The folder of the home in which a plugin is, by its id."""
+    for folder in folders(home() / FOLDER):
+        path = manifest_path(folder)
+        with contextlib.suppress(FormatError):
+            if path is not None and read_manifest(path).id == id:
+                return folder
+    broken = home() / FOLDER / id
+    is_plain = id not in ("", ".", "..") and Path(id).name == id
+    return broken if is_plain and broken.is_dir() and not broken.is_symlink() else None
+
+
+def _package_plugins() -> dict[str, str]:
+    """The plugins of installed packages: id and package."""
+    return {point.name: point.dist.name if point.dist is not None else "" for point in entry_points(group=GROUP)}
+
+
+def _package_of(name: str) -> str | None:
+    """The package that has this plugin, or this name."""
+    plugins = _package_plugins()
+    return plugins.get(name) or next((package for package in plugins.values() if _same(name, package)), None)
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two names are one package's (https://packaging.python.org/specifications/name-normalization)."""
+    return re.sub(r"[-_.]+", "-", one).lower() == re.sub(r"[-_.]+", "-", other).lower()
+
+
+def _pip(action: str, *arguments: str) -> None:
+    """Runs pip, or uv where there is no pip, for this Python; what it prints goes to standard error."""
+    yes = ["--yes"] if action == "uninstall" else []
+    if importlib.util.find_spec("pip") is not None:
+        command = [sys.executable, "-m", "pip", action, "--disable-pip-version-check", *yes, *arguments]
+    elif (uv := shutil.which("uv")) is not None:
+        command = [uv, "pip", action, "--python", sys.executable, *arguments]
+    else:
+        raise InterlinguaError(f"neither pip nor uv is there to {action} packages; install pip: python -m ensurepip")
+    code = subprocess.run(command, check=False, stdout=sys.stderr.fileno()).returncode
+    if code:
+        raise InterlinguaError(f"pip could not {action} {arguments[-1]} (status {code}); see above")
 
 
 @command.command("check")
