@@ -92,8 +92,10 @@ interop: setup ## With other people's programs: coding agents, client libraries,
 	@$(BIN)/uv pip install --quiet --python interop/.envs/mcp/bin/python --require-hashes -r interop/mcp.lock
 	@if command -v npm >/dev/null; then mkdir -p interop/.envs/mcp-node && \
 		cp interop/mcp_node/package*.json interop/.envs/mcp-node/ && \
-		npm ci --prefix interop/.envs/mcp-node --ignore-scripts --silent --no-audit --no-fund; fi
+		npm ci --prefix interop/.envs/mcp-node --ignore-scripts --silent --no-audit --no-fund && \
+		npm rebuild --prefix interop/.envs/mcp-node --silent node; fi
 	$(BIN)/python interop/mcp_servers.py
+	$(BIN)/python interop/mcp_conformance.py
 	@$(MAKE) --no-print-directory interop/.envs/llm_canvas/ready
 	$(BIN)/python interop/llm_canvas_client.py
 	$(BIN)/python interop/postgres_sessions.py

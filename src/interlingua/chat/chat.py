@@ -7,7 +7,7 @@ that stands, if it is an answer; otherwise it steers the agent.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,11 +27,12 @@ from ..tools.registry import Skipped, ToolRegistry
 from ..tools.tool import Tool, ToolContext
 from ..values.errors import InterlinguaError
 from ..values.events import AgentEvent, MessageEnd, MessageStart
-from ..values.messages import AssistantMessage, UserMessage, text_of
+from ..values.messages import AssistantMessage, Message, UserMessage, text_of
 from ..values.request import ModelDescriptor
-from . import approval, opening
+from . import approval, elicitation, opening
 from .command import Command, attach, nearest, parse
 from .display import Display
+from .elicitation import Form
 from .opening import Spending
 from .rendering import duration, error_line, error_text, note, one_line
 
@@ -76,6 +77,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
     added: tuple[Tool, ...] = ()
     hooks: Hooks = Hooks()
+    servers: dict[str, Any] = {}  # MCP servers by name, as `ServerTools`
     problems: tuple[str, ...] = ()
 
 
@@ -474,6 +476,36 @@ class Chat:
             diff = await approval.preview("write", call.arguments, self._bridge)
             if diff:
                 self.screen.display.diffs[call.call.id] = diff
+
+    async def elicit(self, form: Form) -> dict[str, Any] | bool | None:
+        """Puts a question of an MCP server to the user: the fields' values, whether to go on, or None for a no."""
+        asked = f"the MCP server {one_line(form.server)} asks: {one_line(form.message)}"
+        if form.url is not None:
+            asked += f" Open {one_line(form.url)} in a browser, then say yes."
+        answer = await self.ask(f"{asked} answer it? y yes · n no", approval.answer_of)
+        if answer is None or answer.verdict == "no":
+            return None
+        found: dict[str, Any] = {}
+        fields = (form.schema or {}).get("properties") or {}
+        required = (form.schema or {}).get("required") or ()
+        for name, field in fields.items():
+            text = elicitation.label(name, field, required=name in required)
+            while True:
+                line = await self.ask(text)
+                if line is None:
+                    return None
+                if not line and (name not in required or "default" in field):
+                    break
+                try:
+                    found[name] = elicitation.value_of(field, line)
+                    break
+                except elicitation.NotAnAnswer as problem:
+                    await self.screen.aside(error_text(f"not an answer; it takes {problem}"))
+        return found or True
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        """Runs the agent with messages that came from elsewhere: a prompt of a server."""
+        await self._ran(self.agent.prompt(list(messages)))
 
     # --- status ------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """The commands of the chat: a table, and a small function for each."""
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -210,6 +211,28 @@ def _permission(chat: Chat, tool: str) -> str:
     return {"allow": "allowed", "ask": "asks first", "deny": "forbidden"}[chat.permissions.decide(tool, {}).action]
 
 
+async def _prompt(chat: Chat, argument: str) -> None:
+    """Lists the prompts of MCP servers, or sends one: `SERVER/NAME argument=value …`."""
+    given = shlex.split(argument)
+    if not given:
+        rows = [
+            (
+                Text(f"{server}/{one.name}", "bold"),
+                " ".join(f"{name}=…" for name in one.arguments),
+                one.description or "",
+            )
+            for server, tools in chat.settings.servers.items()
+            for one in await tools.prompts()
+        ]
+        await chat.screen.show(table(rows) if rows else note("no MCP server offers prompts; see mcp.toml"))
+        return
+    server, _, name = given[0].partition("/")
+    if server not in chat.settings.servers:
+        raise InterlinguaError(f"no MCP server {server!r}; /prompt lists the prompts")
+    values = dict(part.partition("=")[::2] for part in given[1:])
+    await chat.send(await chat.settings.servers[server].prompt(name, values))
+
+
 async def _thinking(chat: Chat, _: str) -> None:
     screen = chat.screen
     screen.display.open_thoughts = not screen.display.open_thoughts
@@ -240,6 +263,7 @@ COMMANDS: dict[str, Command] = {
         Command("sessions", "", "List the latest sessions.", _sessions, True),
         Command("resume", "[SESSION]", "Switch to another session.", _resume),
         Command("tools", "", "List the tools and whether they ask first.", _tools, True),
+        Command("prompt", "[SERVER/NAME a=b …]", "Send a prompt of an MCP server, or list them.", _prompt),
         Command("thinking", "", "Unfold the model's thinking, or fold it again.", _thinking, True),
         Command("help", "", "This list.", _help, True),
         Command("quit", "", "Leave; the session is saved.", _quit, True),

@@ -103,14 +103,20 @@ async def _talk(
     wanted: tuple[tuple[Path, ...], tuple[str, ...] | None] | None,
 ) -> tuple[int, str | None]:
     """Runs the chat with what is installed: plugins of further directories, and all or some of the MCP servers."""
+    chat: Chat | None = None
+
+    async def elicit(form: Any) -> Any:
+        return None if chat is None else await chat.elicit(form)
+
     async with contextlib.AsyncExitStack() as stack:
         if wanted is not None:
             paths, servers = wanted
-            found = await stack.enter_async_context(open_installed(paths=paths, servers=servers))
+            found = await stack.enter_async_context(open_installed(paths=paths, servers=servers, elicit=elicit))
             settings = replace(
                 settings,
                 added=tuple(await found.resolve(tool_context(settings))),
                 hooks=found.hooks,
+                servers={**found.servers},
                 problems=tuple(found.problems),
             )
         screen = _screen(settings)

@@ -114,6 +114,45 @@ def run_command(name: str, arguments: str, root: Path, as_json: bool, yes: bool,
     sys.exit(1 if result.is_error else 0)
 
 
+@command.command("login")
+@click.argument("server", metavar="SERVER")
+@installed.HOME
+def login_command(server: str) -> None:
+    """Log in at an MCP server that wants it: a name in mcp.toml, or a URL. Opens a browser, and stores the login."""
+
+    async def login() -> int:
+        from ..mcp import mcp_tools
+        from ..mcp.settings import chosen_servers, read_servers
+
+        (one,) = chosen_servers((server,), read_servers()).servers
+        async with mcp_tools(one.server, **one.options, authorize=_browse) as tools:
+            return len(tools)
+
+    click.echo(f"{server}: logged in; {asyncio.run(login())} tools")
+
+
+@command.command("logout")
+@click.argument("server", metavar="SERVER")
+@installed.HOME
+def logout_command(server: str) -> None:
+    """Forget the login at an MCP server."""
+    from ..mcp.oauth import OAuth, TokenFile
+    from ..mcp.settings import chosen_servers, read_servers
+
+    (one,) = chosen_servers((server,), read_servers()).servers
+    if not TokenFile(one.server.get("url", ""), OAuth()).forget():
+        raise InterlinguaError(f"there is no login at {server}")
+    click.echo(f"{server}: logged out")
+
+
+async def _browse(url: str) -> None:
+    """Opens the address of a login; printed too, for a browser elsewhere."""
+    import webbrowser
+
+    click.echo(f"open this address to log in: {url}", err=True)
+    await asyncio.to_thread(webbrowser.open, url)
+
+
 # --- registry -------------------------------------------------------------------------------------------------------
 
 

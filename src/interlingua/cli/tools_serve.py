@@ -12,7 +12,7 @@ import click
 from ..plugins.installed import open_installed
 from ..tools.catalog import discover_core_tools
 from ..tools.fs import local_bridge
-from ..tools.policy import READ_ONLY, Policy, Rule
+from ..tools.policy import ASK, READ_ONLY, Policy, Rule
 from ..tools.registry import PROFILES, ToolRegistry
 from ..tools.tool import Tool, ToolContext
 from ..values.errors import InterlinguaError
@@ -34,6 +34,11 @@ TOKEN = "INTERLINGUA_MCP_TOKEN"
 @click.option("-i", "--include", multiple=True, metavar="ID", help="Only these: ids, or groups such as group:fs.")
 @click.option("-x", "--exclude", multiple=True, metavar="ID", help="Not these: ids, or groups.")
 @click.option("--allow", multiple=True, metavar="TOOL", help="Allow a tool, or a group, that does more than read.")
+@click.option("--ask", is_flag=True, help="Have the client ask its user about calls that do more than read.")
+@click.option("--resources", multiple=True, metavar="GLOB", help="Offer files below the root, such as docs/*.md.")
+@click.option(
+    "--prompts", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Offer the files of a directory."
+)
 @installed.PLUGINS
 @installed.MCP
 @installed.BARE
@@ -46,6 +51,9 @@ def command(
     include: tuple[str, ...],
     exclude: tuple[str, ...],
     allow: tuple[str, ...],
+    ask: bool,
+    resources: tuple[str, ...],
+    prompts: Path | None,
     plugins: tuple[Path, ...],
     servers: tuple[str, ...],
     bare: bool,
@@ -56,13 +64,22 @@ def command(
     """
     if over_stdio and address is not None:
         raise click.UsageError("--stdio and --http exclude each other; give one")
+    base = ASK if ask else READ_ONLY
     policy = Policy(
-        rules=(*READ_ONLY.rules, *(Rule(action="allow", tool=name) for name in allow)),
-        default=READ_ONLY.default,
+        rules=(*base.rules, *(Rule(action="allow", tool=name) for name in allow)),
+        default=base.default,
         root=str(root.resolve()),
     )
     choice = _Choice(profile, include or None, exclude, plugins, servers, bare)
-    asyncio.run(_serve(choice, policy, _context(root), address))
+    asyncio.run(_serve(choice, policy, _context(root), address, _Offer(root, resources, prompts)))
+
+
+class _Offer(NamedTuple):
+    """What is offered beside tools: files as resources, and files as prompts."""
+
+    root: Path
+    resources: tuple[str, ...]
+    prompts: Path | None
 
 
 class _Choice(NamedTuple):
@@ -105,13 +122,21 @@ def _log(message: str) -> None:
     click.echo(f"interlingua: {message}", err=True)
 
 
-async def _serve(choice: _Choice, policy: Policy, context: ToolContext, address: str | None) -> None:
-    from ..mcp import make_server, serve_http, serve_stdio
+async def _serve(choice: _Choice, policy: Policy, context: ToolContext, address: str | None, offer: _Offer) -> None:
+    from ..mcp import approve_by_asking, make_server, serve_http, serve_stdio
+    from ..mcp.offering import file_prompts, file_resources
 
     async with choice.tools(context) as chosen:
-        tools = [tool for tool in chosen if policy.decide(tool.name, {}).action == "allow"]
+        tools = [tool for tool in chosen if policy.decide(tool.name, {}).action != "deny"]
         _report(tools, [tool.name for tool in chosen if tool not in tools])
-        server: Any = make_server(tools, policy=policy, context=context)
+        server: Any = make_server(
+            tools,
+            policy=policy,
+            context=context,
+            approve=approve_by_asking,
+            resources=file_resources(offer.root, offer.resources),
+            prompts=file_prompts(offer.prompts) if offer.prompts is not None else (),
+        )
         if address is None:
             await serve_stdio(server)
             return

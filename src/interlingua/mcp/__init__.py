@@ -6,14 +6,28 @@ from typing import TYPE_CHECKING, Any
 from ..values.errors import InterlinguaError
 
 if TYPE_CHECKING:
-    from .client import mcp_tools
-    from .server import make_server, serve_http, serve_stdio
+    from .client import ServerPrompt, ServerResource, ServerTools, mcp_tools
+    from .connection import Elicitation
+    from .oauth import OAuth
+    from .offering import Argument, Prompt, Resource
+    from .server import approve_by_asking, current_session, log, make_server, serve_http, serve_stdio
     from .stdio import HttpServer, StdioServer
 
 # Loaded on first use: the official package is large.
 _LATER = {
+    "Argument": "offering",
+    "Elicitation": "connection",
     "HttpServer": "stdio",
+    "OAuth": "oauth",
+    "Prompt": "offering",
+    "Resource": "offering",
+    "ServerPrompt": "client",
+    "ServerResource": "client",
+    "ServerTools": "client",
     "StdioServer": "stdio",
+    "approve_by_asking": "server",
+    "current_session": "server",
+    "log": "server",
     "make_server": "server",
     "mcp_tools": "client",
     "serve_http": "server",
@@ -40,4 +54,22 @@ if not TYPE_CHECKING:  # to a type checker every name would be there
         return value
 
 
-__all__ = ["HttpServer", "StdioServer", "make_server", "mcp_tools", "serve_http", "serve_stdio"]
+__all__ = [
+    "Argument",
+    "Elicitation",
+    "HttpServer",
+    "OAuth",
+    "Prompt",
+    "Resource",
+    "ServerPrompt",
+    "ServerResource",
+    "ServerTools",
+    "StdioServer",
+    "approve_by_asking",
+    "current_session",
+    "log",
+    "make_server",
+    "mcp_tools",
+    "serve_http",
+    "serve_stdio",
+]

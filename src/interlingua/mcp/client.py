@@ -10,18 +10,29 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import mcp_types as types
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from ..conversion.resizing import sniff
 from ..tools.calling import failure
+from ..tools.decorator import tool
 from ..tools.policy import core_tool_names
 from ..tools.results import untrusted, visible
 from ..tools.tool import ContentBlock, Execute, Tool, ToolResult, ToolUpdateCallback
 from ..values import jsontext
 from ..values.abort import Abort
 from ..values.errors import TransportError
-from ..values.messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock
-from .connection import Connection
+from ..values.messages import (
+    AssistantMessage,
+    AudioBlock,
+    DocumentBlock,
+    ImageBlock,
+    Message,
+    TextBlock,
+    UserMessage,
+)
+from .connection import Connection, Elicit, OnLog
+from .oauth import Authorize
 from .stdio import Server, server_of
 
 MAX_MESSAGE = 32 * 1024 * 1024
@@ -43,18 +54,143 @@ async def mcp_tools(
     timeout: float = TIMEOUT,
     max_bytes: int = MAX_MESSAGE,
     trusted: bool = False,
-) -> AsyncGenerator[list[Tool], None]:
+    resources: bool = False,
+    elicit: Elicit | None = None,
+    on_log: OnLog | None = None,
+    authorize: Authorize | None = None,
+) -> AsyncGenerator["ServerTools", None]:
     """The tools of a server, by name, within the context.
 
     `server` is a `StdioServer`, an `HttpServer`, an address, or a mapping with `command` or `url`. Names get the
     `prefix`, if there is one; a name that is `taken`, or that of a core tool, is changed. `include` and `exclude` take
     the server's own names. `timeout` is how long the server may be silent about one call. What a server says is data
     of a stranger and stands between marks, like a web page, unless the server is `trusted`.
+
+    With `resources`, a server that has any also gets the tools `list_resources` and `read_resource`. `elicit` answers
+    the server's questions to the user, `on_log` gets the level and text of what it logs (else `logging` does), and
+    `authorize` shows the user the address of a login.
     """
-    async with Connection(server_of(server), timeout=timeout, max_bytes=max_bytes) as connection:
+    async with Connection(
+        server_of(server), timeout=timeout, max_bytes=max_bytes, elicit=elicit, on_log=on_log, authorize=authorize
+    ) as connection:
         listed = await connection.list_tools()
         selected = [tool for tool in listed if (include is None or tool.name in include) and tool.name not in exclude]
-        yield _tools(connection, selected, prefix, taken, trusted)
+        tools = ServerTools(connection, trusted)
+        tools += _tools(connection, selected, prefix, taken, trusted)
+        if resources and connection.has_resources:
+            tools += _resource_tools(tools, prefix, {*taken, *(tool.name for tool in tools)})
+        yield tools
+
+
+class ServerResource(Struct, frozen=True, kw_only=True):
+    """A resource of a server; `is_template` if its `uri` has variables (RFC 6570) to be filled in."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    is_template: bool = False
+
+
+class ServerPrompt(Struct, frozen=True, kw_only=True):
+    """A prompt of a server; `arguments` are names and whether they are required."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    arguments: dict[str, bool] = {}
+
+
+class ServerTools(list[Tool]):
+    """The tools of a server, and its resources and prompts."""
+
+    def __init__(self, connection: Connection, trusted: bool) -> None:
+        super().__init__()
+        self._connection = connection
+        self._trusted = trusted
+
+    @property
+    def instructions(self) -> str | None:
+        """What the server says of its use: text of a stranger."""
+        given = self._connection.instructions
+        return None if given is None else visible(given)[:MAX_DESCRIPTION]
+
+    async def resources(self) -> list[ServerResource]:
+        """The resources, and the templates of resources."""
+        plain = [_resource(one, str(one.uri)) for one in await self._connection.list_resources()]
+        templates = await self._connection.list_resource_templates()
+        return plain + [_resource(one, str(one.uri_template), is_template=True) for one in templates]
+
+    async def read_resource(self, uri: str) -> tuple[ContentBlock, ...]:
+        """The contents of a resource, as blocks."""
+        return self._cleaned(
+            [
+                TextBlock(text=one.text) if isinstance(one, types.TextResourceContents) else _file(one)
+                for one in (await self._connection.read_resource(uri)).contents
+            ]
+        )
+
+    async def prompts(self) -> list[ServerPrompt]:
+        """The prompts that the server offers to the user."""
+        return [
+            ServerPrompt(
+                name=one.name,
+                title=_text(one.title),
+                description=_text(one.description),
+                arguments={argument.name: bool(argument.required) for argument in one.arguments or ()},
+            )
+            for one in await self._connection.list_prompts()
+        ]
+
+    async def prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Message]:
+        """The messages of a prompt. They are the user's choice, so they stand without marks."""
+        found = await self._connection.get_prompt(name, dict(arguments or {}))
+        return [_message(one) for one in found.messages]
+
+    def _cleaned(self, blocks: list[ContentBlock]) -> tuple[ContentBlock, ...]:
+        return tuple(_cleaned(block, self._trusted) for block in _bounded(blocks))
+
+
+def _resource(one: Any, uri: str, *, is_template: bool = False) -> ServerResource:
+    return ServerResource(
+        uri=uri,
+        name=visible(one.name),
+        title=_text(one.title),
+        description=_text(one.description),
+        mime_type=one.mime_type,
+        is_template=is_template,
+    )
+
+
+def _text(given: str | None) -> str | None:
+    return None if given is None else visible(given)[:MAX_DESCRIPTION]
+
+
+def _message(one: types.PromptMessage) -> Message:
+    block: Any = _cleaned(_block(one.content), True)
+    if one.role == "user":
+        return UserMessage(content=(block,))
+    return AssistantMessage(content=(block,))
+
+
+def _resource_tools(server: ServerTools, prefix: str | None, used: set[str]) -> list[Tool]:
+    """What a model may do with resources: list them, and read one."""
+
+    async def listed() -> list[dict[str, Any]]:
+        return [to_builtins(one) for one in await server.resources()]
+
+    async def read(uri: str) -> ToolResult:
+        return ToolResult(content=await server.read_resource(uri))
+
+    made: list[Tool] = []
+    for name, about, function in (
+        ("list_resources", "Lists the resources of the server: their addresses, and what is in them.", listed),
+        ("read_resource", "Reads a resource of the server, by its address (`uri`).", read),
+    ):
+        own = _free(_plain(f"{prefix}_{name}" if prefix else name), {*used, *core_tool_names()})
+        made.append(tool(name=own, description=about)(function))
+    return made
 
 
 def _tools(
@@ -62,16 +198,16 @@ def _tools(
 ) -> list[Tool]:
     used = {*taken, *core_tool_names()}
     made = []
-    for tool in sorted(listed, key=lambda tool: tool.name):
-        name = _free(_plain(f"{prefix}_{tool.name}" if prefix else tool.name), used)
+    for one in sorted(listed, key=lambda one: one.name):
+        name = _free(_plain(f"{prefix}_{one.name}" if prefix else one.name), used)
         used.add(name)
         made.append(
             Tool(
                 name=name,
-                label=visible(tool.title or tool.name)[:MAX_LABEL],
-                description=visible(tool.description or "")[:MAX_DESCRIPTION],
-                parameters=_visible(tool.input_schema),
-                execute=_execute(connection, tool.name, name, trusted),
+                label=visible(one.title or one.name)[:MAX_LABEL],
+                description=visible(one.description or "")[:MAX_DESCRIPTION],
+                parameters=_visible(one.input_schema),
+                execute=_execute(connection, one.name, name, trusted),
             )
         )
     return made

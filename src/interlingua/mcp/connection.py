@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Iterator
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import httpx2
 import mcp_types as types
@@ -12,10 +12,16 @@ from mcp import Client, MCPError
 from mcp.client import Transport
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import ProgressFnT
+from msgspec import Struct
 
 from .._version import __version__
+from ..values import jsontext
 from ..values.decompression import Decompressor, is_compressed
 from ..values.errors import TimedOut, TransportError
+from ..values.interop import describe
+from ..values.visible_text import visible
+from .oauth import SECONDS as LOGIN_SECONDS
+from .oauth import Authorize, provider
 from .stdio import Ending, HttpServer, Server, stdio_transport
 
 CONNECT_SECONDS = 30.0
@@ -26,12 +32,54 @@ TOOLS = 1000
 _log = logging.getLogger(__name__)
 
 
+class Elicitation(Struct, frozen=True, kw_only=True):
+    """A question of a server to the user: a form with a JSON Schema of flat fields, or an address to visit."""
+
+    server: str
+    message: str
+    schema: dict[str, Any] | None = None
+    url: str | None = None
+
+
+Elicit: TypeAlias = Callable[[Elicitation], Awaitable[Mapping[str, Any] | bool | None]]
+"""Answers a question: the fields' values, True (go on, with the defaults), or None for a no."""
+OnLog: TypeAlias = Callable[[str, str], object]
+"""Gets the level and the text of what a server logs."""
+
+LOG_LEVEL: types.LoggingLevel = "info"
+MAX_LOG = 2_000
+MAX_QUESTION = 8_000
+# The levels of syslog (MCP specification, server/utilities/logging) as Python's.
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "alert": logging.CRITICAL,
+    "emergency": logging.CRITICAL,
+}
+
+
 class Connection:
     """A client of one server. A call on a broken connection reopens it, once."""
 
-    def __init__(self, server: Server, *, timeout: float, max_bytes: int) -> None:
+    def __init__(
+        self,
+        server: Server,
+        *,
+        timeout: float,
+        max_bytes: int,
+        elicit: Elicit | None = None,
+        on_log: OnLog | None = None,
+        authorize: Authorize | None = None,
+    ) -> None:
         self.server = server
         self.timeout = timeout
+        self._elicit = elicit
+        self._on_log = on_log or self._log
+        self._authorize = authorize
         self._max_bytes = max_bytes
         self._client: Client | None = None
         self._ending = Ending()
@@ -48,44 +96,84 @@ class Connection:
         await self._shut()
 
     async def list_tools(self) -> list[types.Tool]:
-        """The tools that the server offers, each once: a name that is listed again is the same tool.
+        """The tools that the server offers, each once: a name that is listed again is the same tool."""
+        return await self._list("tools", lambda client: client.list_tools, lambda tool: str(tool.name))
+
+    async def list_resources(self) -> list[types.Resource]:
+        if (await self._connected()).server_capabilities.resources is None:
+            return []
+        return await self._list("resources", lambda client: client.list_resources, lambda one: str(one.uri))
+
+    async def list_resource_templates(self) -> list[types.ResourceTemplate]:
+        if (await self._connected()).server_capabilities.resources is None:
+            return []
+        return await self._list(
+            "resource_templates", lambda client: client.list_resource_templates, lambda one: str(one.uri_template)
+        )
+
+    async def list_prompts(self) -> list[types.Prompt]:
+        if (await self._connected()).server_capabilities.prompts is None:
+            return []
+        return await self._list("prompts", lambda client: client.list_prompts, lambda prompt: str(prompt.name))
+
+    async def _list(self, what: str, listing: Callable[[Client], Any], key: Callable[[Any], str]) -> list[Any]:
+        """All pages of a listing.
 
         Cursors are opaque, and a listing ends with a page that has none (MCP specification, server/utilities,
         Pagination): one that comes back would never end.
         """
         client, label = await self._connected(), self.server.label
-        found: dict[str, types.Tool] = {}
+        named = what.replace("_", " ")
+        found: dict[str, Any] = {}
         seen: set[str] = set()
         cursor: str | None = None
         for number in range(1, PAGES + 1):
-            page = await self._answered(client.list_tools(cursor=cursor, cache_mode="bypass"))
-            for tool in page.tools:
-                if found.setdefault(tool.name, tool) != tool:
-                    _log.warning("the MCP server %s lists %r twice, differently; the first is used", label, tool.name)
+            page = await self._answered(listing(client)(cursor=cursor, cache_mode="bypass"))
+            for one in getattr(page, what):
+                if found.setdefault(key(one), one) != one:
+                    _log.warning("the MCP server %s lists %r twice, differently; the first is used", label, key(one))
             if len(found) > TOOLS:
-                raise TransportError(f"the MCP server {label} offers more than {TOOLS} tools")
+                raise TransportError(f"the MCP server {label} offers more than {TOOLS} {named}")
             cursor = page.next_cursor
             if cursor is None:
                 return list(found.values())
             if cursor in seen:
                 raise TransportError(
-                    f"the MCP server {label} lists tools in a loop: page {number} leads back to the cursor {cursor!r}, "
-                    "which was followed before; its listing must be repaired"
+                    f"the MCP server {label} lists {named} in a loop: page {number} leads back to the cursor "
+                    f"{cursor!r}, which was followed before; its listing must be repaired"
                 )
             seen.add(cursor)
-        raise TransportError(f"the MCP server {label} lists tools without an end: {PAGES} pages were read")
+        raise TransportError(f"the MCP server {label} lists {named} without an end: {PAGES} pages were read")
+
+    async def read_resource(self, uri: str) -> types.ReadResourceResult:
+        answer: types.ReadResourceResult = await self._answered(
+            (await self._connected()).read_resource(uri, cache_mode="bypass")
+        )
+        return answer
+
+    async def get_prompt(self, name: str, arguments: dict[str, str]) -> types.GetPromptResult:
+        answer: types.GetPromptResult = await self._answered((await self._connected()).get_prompt(name, arguments))
+        return answer
+
+    @property
+    def has_resources(self) -> bool:
+        return self._client is not None and self._client.server_capabilities.resources is not None
+
+    @property
+    def instructions(self) -> str | None:
+        """What the server says of its use."""
+        return self._client.instructions if self._client is not None else None
 
     async def call(self, name: str, arguments: dict[str, Any], progress: ProgressFnT | None) -> types.CallToolResult:
         """The response to a call. A call during which the connection broke is not repeated: it may have had effects.
 
         The result is not checked against the tool's output schema: a server's patterns could take forever.
         """
-        request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
         for attempt in (1, 2):
             client, ending = await self._connected(), self._ending
             try:
                 answer: types.CallToolResult = await self._answered(
-                    client.session.send_request(request, types.CallToolResult, self.timeout, None, progress)
+                    client.call_tool(name, arguments, read_timeout_seconds=self.timeout, progress_callback=progress)
                 )
             except _SessionLost:
                 if attempt == 2:
@@ -110,12 +198,13 @@ class Connection:
         self._close = asyncio.Event()
         self._ending = Ending()
         self._keeper = asyncio.create_task(self._keep(opened, self._close, self._ending))
+        seconds = CONNECT_SECONDS if self._authorize is None else CONNECT_SECONDS + LOGIN_SECONDS
         try:
-            self._client = await asyncio.wait_for(asyncio.shield(opened), CONNECT_SECONDS)
+            self._client = await asyncio.wait_for(asyncio.shield(opened), seconds)
         except TimeoutError:
             await self._shut()
             raise TimedOut(
-                f"the MCP server {self.server.label} did not start within {CONNECT_SECONDS:g} s{self._ending}"
+                f"the MCP server {self.server.label} did not start within {seconds:g} s{self._ending}"
             ) from None
         except BaseException:
             await self._shut()
@@ -129,9 +218,16 @@ class Connection:
                 self._transport(ending),
                 read_timeout_seconds=self.timeout,
                 message_handler=self._notified,
+                elicitation_callback=self._elicited if self._elicit is not None else None,
+                logging_callback=self._logged,
+                log_level=LOG_LEVEL,
                 client_info=info,
+                # A server can ask in the midst of a call only on a connection with the handshake of the versions before
+                # 2026-07-28; servers of the official package that do (`Context.elicit`) fail on a newer one.
+                mode="auto" if self._elicit is None else "legacy",
                 cache=None,
             ) as client:
+                setattr(client.session, "validate_tool_result", _unchecked)  # noqa: B010 - a method
                 if not opened.done():
                     opened.set_result(client)
                 await close.wait()
@@ -145,6 +241,35 @@ class Connection:
                 message = f"the MCP server {self.server.label} could not be reached{ending}"
                 opened.set_exception(TransportError(message))
                 opened.exception()
+
+    async def _elicited(self, context: Any, params: Any) -> types.ElicitResult:
+        """Brings a server's question to the user. What was left out of the answer gets the default of the schema."""
+        assert self._elicit is not None
+        schema = getattr(params, "requested_schema", None)
+        question = Elicitation(
+            server=self.server.label,
+            message=visible(params.message)[:MAX_QUESTION],
+            schema=schema,
+            url=getattr(params, "url", None),
+        )
+        try:
+            answer = await self._elicit(question)
+        except Exception as error:
+            _log.warning("a question of the MCP server %s was not answered: %s", self.server.label, describe(error))
+            return types.ElicitResult(action="cancel")
+        if answer is None or answer is False:
+            return types.ElicitResult(action="decline")
+        if schema is None:
+            return types.ElicitResult(action="accept")
+        given = answer if isinstance(answer, Mapping) else {}
+        return types.ElicitResult(action="accept", content={**defaults_of(schema), **given})
+
+    async def _logged(self, params: types.LoggingMessageNotificationParams) -> None:
+        text = params.data if isinstance(params.data, str) else jsontext.compact(params.data)
+        self._on_log(params.level, visible(f"{params.logger}: {text}" if params.logger else text)[:MAX_LOG])
+
+    def _log(self, level: str, text: str) -> None:
+        _log.log(_LEVELS.get(level, logging.INFO), "the MCP server %s: %s", self.server.label, text)
 
     async def _notified(self, message: Any) -> None:
         """Warns that the list of tools has changed since it was read."""
@@ -166,7 +291,7 @@ class Connection:
 
     def _transport(self, ending: Ending) -> Transport:
         if isinstance(self.server, HttpServer):
-            return _http_transport(self.server, self._max_bytes)
+            return _http_transport(self.server, self._max_bytes, self._authorize)
         return stdio_transport(self.server, ending, self._max_bytes)
 
     async def _answered(self, request: Any) -> Any:
@@ -186,15 +311,31 @@ class Connection:
             raise TransportError(f"the MCP server {label} answered what MCP does not allow: {_short(error)}") from error
 
 
+async def _unchecked(name: str, result: types.CallToolResult) -> None:
+    """Takes the place of the check of results by the server's output schema, whose patterns could take forever."""
+
+
+def defaults_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults of a form's fields (SEP-1034)."""
+    fields = schema.get("properties")
+    if not isinstance(fields, Mapping):
+        return {}
+    return {
+        name: field["default"] for name, field in fields.items() if isinstance(field, Mapping) and "default" in field
+    }
+
+
 class _SessionLost(TransportError):
     """The server has dropped the session, without processing the request."""
 
 
 @contextlib.asynccontextmanager
-async def _http_transport(server: HttpServer, max_bytes: int) -> AsyncGenerator[Any, None]:
+async def _http_transport(server: HttpServer, max_bytes: int, authorize: Authorize | None) -> AsyncGenerator[Any, None]:
     timeout = httpx2.Timeout(30.0, read=None)  # the session has its own clock
     headers = {"Accept-Encoding": "identity", **server.headers}
-    async with httpx2.AsyncClient(headers=headers, timeout=timeout) as client:
+    has_key = any(name.lower() == "authorization" for name in headers)
+    auth = None if has_key else provider(server.url, server.oauth, authorize)
+    async with httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth) as client:
         client.event_hooks = {"response": [_bounding(max_bytes)]}
         async with streamable_http_client(server.url, http_client=client, max_sse_event_size=max_bytes) as streams:
             yield streams

@@ -6,22 +6,25 @@ import ipaddress
 import logging
 import socket
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from typing import Any
-from urllib.parse import quote
 
 import mcp_types as types
 from mcp.server.lowlevel import Server
+from mcp.server.session import ServerSession
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPDeprecationWarning
 
 from .._version import __version__
-from ..conversion.resizing import sniff
 from ..tools.calling import Approve, Judge, call_tool
-from ..tools.policy import READ_ONLY
+from ..tools.policy import READ_ONLY, ApprovalRequest
 from ..tools.schemas import normalize_schema
 from ..tools.tool import Tool, ToolContext, ToolResult, tool_of
+from ..tools.validation import shown
 from ..values.errors import InterlinguaError
-from ..values.messages import AudioBlock, ImageBlock, TextBlock
+from .offering import Prompt, Resource, content_of, prompt_handlers, resource_handlers
 
 PATH = "/mcp"
 
@@ -34,9 +37,16 @@ def make_server(
     policy: Judge = READ_ONLY,
     context: ToolContext | None = None,
     approve: Approve | None = None,
+    resources: Iterable[Resource] = (),
+    prompts: Iterable[Prompt] = (),
     name: str = "interlingua",
+    instructions: str | None = None,
 ) -> Server[Any]:
-    """A server with these tools. Tools that the policy denies are listed, and refused when called."""
+    """A server with these tools, resources and prompts.
+
+    Tools that the policy denies are listed, and refused when called. `approve_by_asking` as `approve` has the user of
+    the client asked. While a tool runs, `current_session()` is its client, and `log` writes to the log of that.
+    """
     offered = {tool.name: tool for tool in map(tool_of, tools)}
     one_by_one = asyncio.Lock()
 
@@ -51,15 +61,19 @@ def make_server(
         updates = _Updates(request.session)
 
         async def run() -> ToolResult:
-            return await call_tool(
-                tool,
-                f"mcp_{uuid.uuid4().hex}",
-                params.arguments or {},
-                on_update=updates,
-                context=context,
-                policy=policy,
-                approve=approve,
-            )
+            token = _session.set(request.session)
+            try:
+                return await call_tool(
+                    tool,
+                    f"mcp_{uuid.uuid4().hex}",
+                    params.arguments or {},
+                    on_update=updates,
+                    context=context,
+                    policy=policy,
+                    approve=approve,
+                )
+            finally:
+                _session.reset(token)
 
         if not tool.sequential:
             result = await run()
@@ -69,7 +83,51 @@ def make_server(
         await updates.sent()
         return _answer(result)
 
-    return Server(name, version=__version__, on_list_tools=list_tools, on_call_tool=call)
+    handlers: dict[str, Any] = {"on_list_tools": list_tools, "on_call_tool": call, "on_set_logging_level": _set_level}
+    handlers |= resource_handlers([*resources]) | prompt_handlers([*prompts])
+    with warnings.catch_warnings():
+        # Clients of the versions before 2026-07-28 still set a level; newer ones ask for logs with each request.
+        warnings.simplefilter("ignore", MCPDeprecationWarning)
+        return Server(name, version=__version__, instructions=instructions, **handlers)
+
+
+_session: ContextVar[ServerSession | None] = ContextVar("mcp_session", default=None)
+
+
+def current_session() -> ServerSession | None:
+    """The session with the client whose call runs here; None where no call of an MCP client is under way."""
+    return _session.get()
+
+
+async def log(level: types.LoggingLevel, data: Any, logger: str | None = None) -> None:
+    """Tells the client whose call runs here something; without one, nothing."""
+    session = _session.get()
+    if session is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MCPDeprecationWarning)
+            sending = session.send_log_message(level, data, logger)
+        await sending
+
+
+async def approve_by_asking(request: ApprovalRequest) -> bool:
+    """Asks the user of the client whether a call may run, by elicitation. A client that cannot ask has said no."""
+    session = _session.get()
+    wanted = types.ClientCapabilities(elicitation=types.ElicitationCapability())
+    if session is None or not session.check_client_capability(wanted):
+        return False
+    schema = {
+        "type": "object",
+        "properties": {"allow": {"type": "boolean", "title": "Allow this call", "default": False}},
+        "required": ["allow"],
+    }
+    text = f"{request.tool_name} {shown(request.params, 2000)}\n{request.reason}"
+    answer = await session.elicit_form(text, schema)
+    return answer.action == "accept" and bool((answer.content or {}).get("allow"))
+
+
+async def _set_level(context: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
+    """Accepts a level. Everything that tools log is sent: it is little, and the client filters."""
+    return types.EmptyResult()
 
 
 def _offer(tool: Tool) -> types.Tool:
@@ -81,27 +139,7 @@ def _offer(tool: Tool) -> types.Tool:
 
 def _answer(result: ToolResult) -> types.CallToolResult:
     """The content only: `details` are for programs, and an MCP client would show them to its model."""
-    return types.CallToolResult(content=[_content(block) for block in result.content], is_error=result.is_error)
-
-
-def _content(block: Any) -> types.ContentBlock:
-    """A block in MCP form. Data without a type is typed by its bytes; a bare URL becomes text."""
-    if isinstance(block, TextBlock):
-        return types.TextContent(text=block.text)
-    kind = block.mime_type or sniff(block.data or "") or "application/octet-stream"
-    if block.data is not None and isinstance(block, ImageBlock):
-        return types.ImageContent(data=block.data, mime_type=kind)
-    if block.data is not None and isinstance(block, AudioBlock):
-        return types.AudioContent(data=block.data, mime_type=kind)
-    uri = getattr(block, "url", None) or f"document:{quote(getattr(block, 'title', None) or 'document')}"
-    if block.data is not None:
-        return types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, mime_type=kind, blob=block.data))
-    text = getattr(block, "text", None)
-    if text is not None:
-        contents = types.TextResourceContents(uri=uri, mime_type=block.mime_type, text=text)
-        return types.EmbeddedResource(resource=contents)
-    name = type(block).__name__.removesuffix("Block").lower()
-    return types.TextContent(text=f"[{name}: {block.url or block.file_id}]")
+    return types.CallToolResult(content=[content_of(block) for block in result.content], is_error=result.is_error)
 
 
 class _Updates:

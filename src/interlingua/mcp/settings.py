@@ -40,6 +40,7 @@ class ServerUse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     exclude: tuple[str, ...] = ()
     timeout: Annotated[float, Meta(gt=0)] | None = None
     trusted: bool = False
+    resources: bool = True
     enabled: bool = True
     disabled: bool = False
     type: str | None = None  # of other programs' files; the fields say it
@@ -59,6 +60,7 @@ class NamedServer(NamedTuple):
         options: dict[str, Any] = {
             "prefix": self.name if use.prefix is None else use.prefix or None,
             "trusted": use.trusted,
+            "resources": use.resources,
             "include": use.include,
             "exclude": use.exclude,
         }
@@ -129,7 +131,8 @@ def chosen_servers(names: Iterable[str] | None, known: ServerList) -> ServerList
     if names is None:
         enabled = [one for one in known.servers if one.use.enabled and not one.use.disabled]
         return ServerList(tuple(enabled), known.problems)
-    by_name = {one.name: one for one in known.servers}
+    by_name = {one.server["url"]: one for one in known.servers if "url" in one.server}
+    by_name |= {one.name: one for one in known.servers}
     found = tuple(by_name[name] if name in by_name else _unlisted(name, by_name) for name in names)
     return ServerList(found, tuple(problem for problem in known.problems if any(name in problem for name in names)))
 

@@ -24,6 +24,7 @@ from msgspec import Struct
 from ..tools.sandbox import scrubbed, secluded
 from ..values.errors import FormatError
 from ..values.visible_text import visible
+from .oauth import OAuth
 
 # MCP servers: a command to run, or a URL.
 
@@ -49,10 +50,11 @@ class StdioServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class HttpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A server at a URL, over streamable HTTP, with `headers` such as a key."""
+    """A server at a URL, over streamable HTTP, with `headers` such as a key, or a login as `oauth` says."""
 
     url: str
     headers: dict[str, str] = {}
+    oauth: OAuth = OAuth()
 
     @property
     def label(self) -> str:

@@ -108,11 +108,14 @@ async def open_installed(
     paths: Iterable[SearchPath] = (),
     servers: Sequence[str] | None = None,
     on_problem: Callable[[str], object] | None = None,
+    elicit: Any = None,
+    authorize: Any = None,
 ) -> AsyncGenerator[Installed, None]:
     """Everything that is installed, within the context: tools in `tools`, connectors in the default client.
 
     `servers` are the MCP servers to use: all that are enabled in `mcp.toml` for None, or names in it, URLs, commands.
-    Only an unknown name raises. Tools of a server have its name before them, and are in the section `mcp:NAME`.
+    `elicit` and `authorize` bring their questions and logins to the user; see `mcp_tools`. Only an unknown name raises.
+    Tools of a server have its name before them, and are in the section `mcp:NAME`.
     """
     tools = ToolRegistry() if tools is None else tools
     wanted = _servers(servers)
@@ -121,7 +124,7 @@ async def open_installed(
         stack.callback(installed.plugins.unload)
         if wanted is not None:
             installed.problems += wanted.problems
-            opened = await asyncio.gather(*(_opened(stack, one) for one in wanted.servers))
+            opened = await asyncio.gather(*(_opened(stack, one, elicit, authorize) for one in wanted.servers))
             for one, found in zip(wanted.servers, opened, strict=True):
                 if isinstance(found, str):
                     installed.problems.append(found)
@@ -143,12 +146,12 @@ def _servers(names: Sequence[str] | None) -> Any:
     return chosen_servers(names, read_servers())
 
 
-async def _opened(stack: contextlib.AsyncExitStack, one: Any) -> list[Tool] | str:
+async def _opened(stack: contextlib.AsyncExitStack, one: Any, elicit: Any, authorize: Any) -> list[Tool] | str:
     """The tools of a server, open until the stack is closed; or why there are none."""
     try:
         from ..mcp import mcp_tools
 
-        context = mcp_tools(one.server, **one.options)
+        context = mcp_tools(one.server, **one.options, elicit=elicit, authorize=authorize)
         tools = await asyncio.wait_for(context.__aenter__(), SERVER_SECONDS)
     except TimeoutError:
         return f"the MCP server {one.name} did not start within {SERVER_SECONDS:g} s; it is left out"

@@ -1,0 +1,76 @@
+"""Questions of MCP servers to the user of a chat: one field after another, checked as the form wants it."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from .rendering import one_line
+
+YES = ("y", "yes", "true", "1", "on")
+NO = ("n", "no", "false", "0", "off")
+
+
+class Form(Protocol):
+    """A question, as `interlingua.mcp.Elicitation` has it."""
+
+    server: str
+    message: str
+    schema: dict[str, Any] | None
+    url: str | None
+
+
+class NotAnAnswer(Exception):
+    """Input that the field does not take; the message says what it takes."""
+
+
+def label(name: str, field: Mapping[str, Any], *, required: bool) -> str:
+    """What is asked for a field: its title, what it takes, and what it is if nothing is given."""
+    title = one_line(str(field.get("title") or name))
+    about = f" ({one_line(str(field['description']))})" if field.get("description") else ""
+    takes = _takes(field)
+    default = f", default {field['default']}" if "default" in field else "" if required else ", may be empty"
+    return f"{title}{about}: {takes}{default}"
+
+
+def _takes(field: Mapping[str, Any]) -> str:
+    options = choices(field)
+    if options:
+        many = "some of " if field.get("type") == "array" else "one of "
+        return many + ", ".join(one_line(text) for text in options)
+    return {"boolean": "yes or no", "integer": "a whole number", "number": "a number"}.get(
+        str(field.get("type")), "a text"
+    )
+
+
+def choices(field: Mapping[str, Any]) -> list[str]:
+    """The values that a field may have, in each form that a schema of an elicitation can give them."""
+    if field.get("type") == "array":
+        return choices(field["items"]) if isinstance(field.get("items"), Mapping) else []
+    if isinstance(field.get("enum"), list):
+        return [str(value) for value in field["enum"]]
+    listed = field.get("oneOf") or field.get("anyOf") or []
+    return [str(one["const"]) for one in listed if isinstance(one, Mapping) and "const" in one]
+
+
+def value_of(field: Mapping[str, Any], text: str) -> Any:
+    """The value that a line means for a field."""
+    text = text.strip()
+    kind, options = field.get("type"), choices(field)
+    if kind == "array":
+        values = [part.strip() for part in text.split(",") if part.strip()]
+        if options and not set(values) <= set(options):
+            raise NotAnAnswer(_takes(field))
+        return values
+    if options:
+        if text not in options:
+            raise NotAnAnswer(_takes(field))
+        return text
+    if kind == "boolean":
+        if text.lower() not in (*YES, *NO):
+            raise NotAnAnswer(_takes(field))
+        return text.lower() in YES
+    if kind in ("integer", "number"):
+        try:
+            return int(text) if kind == "integer" else float(text)
+        except ValueError:
+            raise NotAnAnswer(_takes(field)) from None
+    return text

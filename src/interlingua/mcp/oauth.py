@@ -1,0 +1,223 @@
+"""Logins at MCP servers: the authorization flow of the official package, with tokens kept in the home folder.
+
+A server that answers 401 is asked where it is authorized (MCP specification, basic/authorization); the user agrees in a
+browser, whose last redirect comes to a listener on this machine. Tokens are refreshed without a question.
+"""
+
+import asyncio
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import socket
+import stat
+from collections.abc import Awaitable, Callable
+from html import escape
+from typing import Any, Literal, TypeAlias
+from urllib.parse import parse_qs, urlsplit
+
+from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+    SignedJWTParameters,
+)
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from msgspec import Struct
+from pydantic import AnyUrl
+
+from ..values.places import home
+
+FOLDER = "mcp-logins"
+SECONDS = 300.0  # for the user to agree
+
+Authorize: TypeAlias = Callable[[str], Awaitable[object]]
+"""Shows the user an address to open, or opens it."""
+
+
+class OAuth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to log in at a server that wants it. Nothing needs to be given where the server registers clients itself."""
+
+    client_id: str | None = None
+    client_secret: str | None = None
+    scope: str | None = None
+    client_metadata_url: str | None = None
+    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    private_key: str | None = None  # PEM, in place of a secret (RFC 7523)
+    signing_algorithm: str = "RS256"
+
+
+class LoginNeeded(OAuthFlowError):
+    """The server wants a login, and there is nobody to agree to it."""
+
+
+class TokenFile:
+    """The tokens and the registration of one server, readable by the user alone."""
+
+    def __init__(self, url: str, given: OAuth) -> None:
+        self.path = home() / FOLDER / f"{hashlib.sha256(url.encode()).hexdigest()[:24]}.json"
+        self._url = url
+        self._given = given
+
+    async def get_tokens(self) -> OAuthToken | None:
+        found = self._read().get("tokens")
+        return None if found is None else OAuthToken.model_validate(found)
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self._write(tokens=tokens.model_dump(mode="json", exclude_none=True))
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        found = self._read().get("client")
+        if found is not None:
+            return OAuthClientInformationFull.model_validate(found)
+        if self._given.client_id is None:
+            return None
+        method = "none" if self._given.client_secret is None else "client_secret_basic"
+        return OAuthClientInformationFull(
+            client_id=self._given.client_id,
+            client_secret=self._given.client_secret,
+            token_endpoint_auth_method=method,
+            redirect_uris=[AnyUrl(self.redirect_uri)],
+        )
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._write(client=client_info.model_dump(mode="json", exclude_none=True))
+
+    @functools.cached_property
+    def redirect_uri(self) -> str:
+        """Where the browser is sent: the address that was registered, since servers compare it, or a free port."""
+        registered = self._read().get("client", {}).get("redirect_uris")
+        if registered:
+            return str(registered[0])
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            return f"http://127.0.0.1:{free.getsockname()[1]}/callback"
+
+    def forget(self) -> bool:
+        """Removes the login; False if there was none."""
+        with contextlib.suppress(FileNotFoundError):
+            self.path.unlink()
+            return True
+        return False
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self.path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) and found.get("url") == self._url else {}
+
+    def _write(self, **changes: Any) -> None:
+        """Replaces the file in one step; nobody else may read it at any time."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
+        value = {**self._read(), "url": self._url, **changes}
+        temporary = self.path.with_suffix(f".{os.getpid()}.new")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, stat.S_IRUSR | stat.S_IWUSR)
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - with these permissions from the start
+            json.dump(value, file)
+        temporary.replace(self.path)
+
+
+def provider(url: str, given: OAuth, authorize: Authorize | None) -> OAuthClientProvider:
+    """The official provider for a server. Without `authorize`, only a login that exists already is used."""
+    storage = TokenFile(url, given)
+    if given.private_key is not None and given.client_id is not None:
+        signed = SignedJWTParameters(
+            issuer=given.client_id,
+            subject=given.client_id,
+            signing_key=given.private_key,
+            signing_algorithm=given.signing_algorithm,
+        )
+        return PrivateKeyJWTOAuthProvider(
+            url, storage, given.client_id, signed.create_assertion_provider(), scope=given.scope
+        )
+    if given.grant == "client_credentials":
+        return ClientCredentialsOAuthProvider(
+            url, storage, given.client_id or "", given.client_secret or "", scope=given.scope
+        )
+    login = _Login(storage, authorize, url)
+    metadata = OAuthClientMetadata(
+        client_name="Interlingua",
+        redirect_uris=[AnyUrl(storage.redirect_uri)],
+        scope=given.scope,
+    )
+    return OAuthClientProvider(
+        url, metadata, storage, login.begin, login.finished, client_metadata_url=given.client_metadata_url
+    )
+
+
+class _Login:
+    """One trip of the user through a browser: the address goes out, the code comes back to a listener."""
+
+    def __init__(self, storage: TokenFile, authorize: Authorize | None, url: str) -> None:
+        self._storage = storage
+        self._authorize = authorize
+        self._url = url
+        self._listener: asyncio.Server | None = None
+        self._opening: asyncio.Task[object] | None = None
+        self._result: asyncio.Future[AuthorizationCodeResult] | None = None
+
+    async def begin(self, url: str) -> None:
+        if self._authorize is None:
+            raise LoginNeeded(f"it wants a login; run: interlingua tools login {self._url}")
+        self._result = asyncio.get_running_loop().create_future()
+        address = urlsplit(self._storage.redirect_uri)
+        try:
+            self._listener = await asyncio.start_server(self._answer, address.hostname, address.port)
+        except OSError as error:
+            raise OAuthFlowError(f"cannot listen on {address.netloc} for the login: {error.strerror}") from None
+        self._opening = asyncio.ensure_future(_shown(self._authorize, url))
+        self._opening.add_done_callback(self._failed)
+
+    async def finished(self) -> AuthorizationCodeResult:
+        assert self._result is not None and self._listener is not None
+        try:
+            return await asyncio.wait_for(self._result, SECONDS)
+        except TimeoutError:
+            raise OAuthFlowError(f"nobody agreed to the login within {SECONDS:g} s") from None
+        finally:
+            self._listener.close()
+
+    def _failed(self, opening: "asyncio.Task[object]") -> None:
+        """Ends the login if its address could not even be shown."""
+        error = None if opening.cancelled() else opening.exception()
+        if error is not None and self._result is not None and not self._result.done():
+            self._result.set_exception(OAuthFlowError(f"the login could not be opened: {error}"))
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Takes the code from the browser's request. Other requests (an icon) end with 404."""
+        try:
+            line = (await asyncio.wait_for(reader.readline(), 10)).decode("latin-1").split(" ")
+            target = urlsplit(line[1] if len(line) > 1 else "")
+            query = {name: values[0] for name, values in parse_qs(target.query).items()}
+            text, status = self._received(target.path, query)
+            body = f"<!doctype html><meta charset=utf-8><title>Interlingua</title><p>{escape(text)}".encode()
+            writer.write(
+                f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+                "Connection: close\r\n\r\n".encode()
+                + body
+            )
+            await writer.drain()
+        except (OSError, TimeoutError, ValueError):
+            pass  # a browser that went away
+        finally:
+            writer.close()
+
+    def _received(self, path: str, query: dict[str, str]) -> tuple[str, str]:
+        assert self._result is not None
+        if path != "/callback" or not ({"code", "error"} & query.keys()):
+            return "Nothing is here.", "404 Not Found"
+        if self._result.done():
+            return "This login has ended.", "410 Gone"
+        if "code" in query:
+            found = AuthorizationCodeResult(code=query["code"], state=query.get("state"), iss=query.get("iss"))
+            self._result.set_result(found)
+            return "You are logged in; this page can be closed.", "200 OK"
+        why = query.get("error_description") or query["error"]
+        self._result.set_exception(OAuthFlowError(f"the login was refused: {why[:500]}"))
+        return f"The login was refused: {why[:500]}", "200 OK"
+
+
+async def _shown(authorize: Authorize, url: str) -> object:
+    return await authorize(url)

@@ -1,0 +1,257 @@
+"""Resources and prompts that our server offers beside tools, and blocks in MCP's form."""
+
+import base64
+import inspect
+import mimetypes
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import quote, unquote
+
+import mcp_types as types
+from mcp import MCPError
+from msgspec import Struct
+
+from ..conversion.resizing import sniff
+from ..values.errors import FormatError, InterlinguaError
+from ..values.interop import describe
+from ..values.messages import AssistantMessage, AudioBlock, ImageBlock, Message, TextBlock, UserMessage, blocks_of
+from ..values.regular import read_regular
+
+RESOURCE_NOT_FOUND = -32002  # MCP specification, server/resources, Error Handling
+CHOICES = 100  # values that a completion may have (server/utilities/completion)
+MAX_FILE = 16 * 1024 * 1024
+
+Read: TypeAlias = Callable[..., Any]
+
+
+class Resource(Struct, frozen=True, kw_only=True):
+    """Something to read: `read` is its text, its bytes, or a function that gives them, perhaps asynchronous.
+
+    A `uri` with variables in braces (`notes://{name}`) is a template: `read` gets their values by name.
+    """
+
+    uri: str
+    name: str
+    read: str | bytes | Read
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+
+    @property
+    def is_template(self) -> bool:
+        return "{" in self.uri
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """The values of the variables, if the address is of this resource."""
+        if not self.is_template:
+            return {} if uri == self.uri else None
+        parts = re.split(r"\{(\w+)\}", self.uri)
+        pattern = "".join(f"(?P<{part}>[^/]+)" if at % 2 else re.escape(part) for at, part in enumerate(parts))
+        found = re.fullmatch(pattern, uri)
+        return None if found is None else {name: unquote(value) for name, value in found.groupdict().items()}
+
+
+class Argument(Struct, frozen=True, kw_only=True):
+    """An argument of a prompt; `choices` are offered as completions."""
+
+    name: str
+    description: str | None = None
+    required: bool = True
+    choices: tuple[str, ...] = ()
+
+
+class Prompt(Struct, frozen=True, kw_only=True):
+    """A prompt for the client's user. `render` gets the arguments by name; it gives a text, a message, or several."""
+
+    name: str
+    render: Callable[..., Any]
+    title: str | None = None
+    description: str | None = None
+    arguments: tuple[Argument, ...] = ()
+
+
+# --- resources --------------------------------------------------------------------------------------------------------
+
+
+def resource_handlers(resources: Sequence[Resource]) -> dict[str, Any]:
+    """The handlers of the official server; none if there is nothing to read."""
+    if not resources:
+        return {}
+
+    async def listed(context: Any, params: Any) -> types.ListResourcesResult:
+        fixed = [one for one in resources if not one.is_template]
+        return types.ListResourcesResult(resources=[types.Resource(uri=one.uri, **_about(one)) for one in fixed])
+
+    async def templates(context: Any, params: Any) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(
+            resource_templates=[
+                types.ResourceTemplate(uri_template=one.uri, **_about(one)) for one in resources if one.is_template
+            ]
+        )
+
+    async def read(context: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        uri = str(params.uri)
+        for one in resources:
+            values = one.match(uri)
+            if values is not None:
+                return types.ReadResourceResult(contents=[await _contents(one, uri, values)])
+        raise MCPError(RESOURCE_NOT_FOUND, f"no resource {uri}", {"uri": uri})
+
+    return {"on_list_resources": listed, "on_list_resource_templates": templates, "on_read_resource": read}
+
+
+def _about(one: Resource) -> dict[str, Any]:
+    return {"name": one.name, "title": one.title, "description": one.description, "mime_type": one.mime_type}
+
+
+async def _contents(one: Resource, uri: str, values: dict[str, str]) -> Any:
+    try:
+        given = await _awaited(one.read(**values) if callable(one.read) else one.read)
+    except (InterlinguaError, OSError) as error:
+        raise MCPError(types.INTERNAL_ERROR, f"{uri} cannot be read: {describe(error)}") from None
+    if isinstance(given, bytes):
+        blob = base64.b64encode(given).decode()
+        return types.BlobResourceContents(uri=uri, mime_type=one.mime_type or sniff(blob), blob=blob)
+    return types.TextResourceContents(uri=uri, mime_type=one.mime_type or "text/plain", text=str(given))
+
+
+def file_resources(root: Path, patterns: Iterable[str]) -> list[Resource]:
+    """The files below `root` that match glob patterns, read on demand. Links that lead out are left out."""
+    root = root.resolve()
+    found: dict[Path, Resource] = {}
+    for pattern in patterns:
+        if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+            raise FormatError(f"{pattern}: not a pattern of files below {root}", "--resources")
+        for path in sorted(root.glob(pattern)):
+            inside = path.resolve()
+            if inside.is_file() and inside.is_relative_to(root):
+                found.setdefault(inside, _file_resource(inside, root))
+    return list(found.values())
+
+
+def _file_resource(path: Path, root: Path) -> Resource:
+    def read() -> str | bytes:
+        if path.resolve() != path:
+            raise FormatError(f"{path.name} has become a link")
+        data = read_regular(path)
+        if len(data) > MAX_FILE:
+            raise FormatError(f"{path.name} has more than {MAX_FILE:,} bytes")
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return data
+
+    kind = mimetypes.guess_type(path.name)[0]
+    return Resource(uri=path.as_uri(), name=path.relative_to(root).as_posix(), read=read, mime_type=kind)
+
+
+# --- prompts ----------------------------------------------------------------------------------------------------------
+
+
+def prompt_handlers(prompts: Sequence[Prompt]) -> dict[str, Any]:
+    """The handlers of the official server; none if there are no prompts."""
+    if not prompts:
+        return {}
+    by_name = {prompt.name: prompt for prompt in prompts}
+
+    async def listed(context: Any, params: Any) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=[_offer(prompt) for prompt in prompts])
+
+    async def get(context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        prompt = by_name.get(params.name)
+        if prompt is None:
+            raise MCPError(types.INVALID_PARAMS, f"no prompt {params.name!r}; there are: {', '.join(by_name)}")
+        given = params.arguments or {}
+        known = {argument.name for argument in prompt.arguments}
+        missing = [one.name for one in prompt.arguments if one.required and one.name not in given]
+        if missing:
+            raise MCPError(types.INVALID_PARAMS, f"the prompt {prompt.name} needs {', '.join(missing)}")
+        made = await _awaited(prompt.render(**{name: value for name, value in given.items() if name in known}))
+        return types.GetPromptResult(description=prompt.description, messages=_messages(made))
+
+    async def complete(context: Any, params: types.CompleteRequestParams) -> types.CompleteResult:
+        prompt = by_name.get(params.ref.name) if isinstance(params.ref, types.PromptReference) else None
+        argument = next((one for one in prompt.arguments if one.name == params.argument.name), None) if prompt else None
+        values = [one for one in (argument.choices if argument else ()) if one.startswith(params.argument.value)]
+        return types.CompleteResult(
+            completion=types.Completion(values=values[:CHOICES], total=len(values), has_more=len(values) > CHOICES)
+        )
+
+    return {"on_list_prompts": listed, "on_get_prompt": get, "on_completion": complete}
+
+
+def _offer(prompt: Prompt) -> types.Prompt:
+    arguments = [
+        types.PromptArgument(name=one.name, description=one.description, required=one.required)
+        for one in prompt.arguments
+    ]
+    return types.Prompt(name=prompt.name, title=prompt.title, description=prompt.description, arguments=arguments)
+
+
+def _messages(made: Any) -> list[types.PromptMessage]:
+    """The messages of a prompt: MCP has one block in each."""
+    messages: Sequence[Message | str] = [made] if isinstance(made, str | UserMessage | AssistantMessage) else [*made]
+    found = []
+    for message in messages:
+        is_text = isinstance(message, str)
+        role = "assistant" if isinstance(message, AssistantMessage) else "user"
+        blocks = (TextBlock(text=str(message)),) if is_text else blocks_of(message.content)  # type: ignore[union-attr]
+        found += [types.PromptMessage(role=role, content=content_of(block)) for block in blocks]  # type: ignore[arg-type]
+    return found
+
+
+_VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
+
+
+def file_prompts(folder: Path) -> list[Prompt]:
+    """The Markdown and text files of a folder as prompts; `{{name}}` in one is an argument of it."""
+    if not folder.is_dir():
+        raise FormatError(f"{folder}: no such folder", "--prompts")
+    return [
+        _file_prompt(path) for path in sorted(folder.iterdir()) if path.suffix in (".md", ".txt") and path.is_file()
+    ]
+
+
+def _file_prompt(path: Path) -> Prompt:
+    text = read_regular(path).decode(errors="replace")
+    names = dict.fromkeys(_VARIABLE.findall(text))
+    title = next((line.lstrip("# ").strip() for line in text.splitlines() if line.strip()), path.stem)
+
+    def render(**given: str) -> str:
+        return _VARIABLE.sub(lambda found: given.get(found[1], found[0]), text)
+
+    return Prompt(
+        name=path.stem,
+        description=title[:200],
+        arguments=tuple(Argument(name=name) for name in names),
+        render=render,
+    )
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+
+def content_of(block: Any) -> types.ContentBlock:
+    """A block in MCP form. Data without a type is typed by its bytes; a bare URL becomes text."""
+    if isinstance(block, TextBlock):
+        return types.TextContent(text=block.text)
+    kind = block.mime_type or sniff(block.data or "") or "application/octet-stream"
+    if block.data is not None and isinstance(block, ImageBlock):
+        return types.ImageContent(data=block.data, mime_type=kind)
+    if block.data is not None and isinstance(block, AudioBlock):
+        return types.AudioContent(data=block.data, mime_type=kind)
+    uri = getattr(block, "url", None) or f"document:{quote(getattr(block, 'title', None) or 'document')}"
+    if block.data is not None:
+        return types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, mime_type=kind, blob=block.data))
+    text = getattr(block, "text", None)
+    if text is not None:
+        contents = types.TextResourceContents(uri=uri, mime_type=block.mime_type, text=text)
+        return types.EmbeddedResource(resource=contents)
+    name = type(block).__name__.removesuffix("Block").lower()
+    return types.TextContent(text=f"[{name}: {block.url or block.file_id}]")
