@@ -21,7 +21,7 @@ from ..plugins.installed import open_installed
 from ..sessions import Session
 from ..tools.policy import ALLOW, ASK, BUILD, EDIT, READ_ONLY
 from ..tools.registry import PROFILES
-from ..values.errors import FormatError
+from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home
 from . import installed, output
 from .run import MODEL_VARIABLE, usual_model
@@ -49,6 +49,7 @@ _POLICIES = {"yes": ALLOW, "ask": ASK, "read-only": READ_ONLY, "edit": EDIT, "bu
 @click.option("--read-only", "policy", flag_value="read-only", help="Allow reading only.")
 @click.option("--edit", "policy", flag_value="edit", help="Allow changes of files in the root; ask before commands.")
 @click.option("--build", "policy", flag_value="build", help="Allow changes of files, and commands in the sandbox only.")
+@click.option("--acp", is_flag=True, help="Serve an editor over standard input and output (Agent Client Protocol).")
 @click.option("-s", "--system", help="The system prompt.")
 @click.option("--reasoning", metavar="LEVEL", help="Reasoning effort: off, low, medium, high, or a number of tokens.")
 @click.option("--temperature", type=float, help="The sampling temperature.")
@@ -66,6 +67,7 @@ def command(
     profile: str,
     root: Path,
     policy: str,
+    acp: bool,
     system: str | None,
     plugins: tuple[Path, ...],
     servers: tuple[str, ...],
@@ -89,11 +91,30 @@ def command(
         system=system,
         options=call_options(**options),
     )
+    if acp:
+        if prompt is not None or name is not None or resume:
+            raise FormatError("--acp takes no prompt and no session; the editor gives them", "--acp")
+        _serve_editor(settings, policy, plugins, () if bare else servers or None)
+        return
     with opening.open_session(name, resume=resume, system=system) as session:
         code, resumable = asyncio.run(_talk(settings, session, prompt, None if bare else (plugins, servers or None)))
     if resumable is not None:
         output.console(err=True).print(Text(f"to go on: interlingua chat --session {resumable}", "dim"))
     sys.exit(code)
+
+
+def _serve_editor(settings: Settings, policy: str, plugins: tuple[Path, ...], servers: tuple[str, ...] | None) -> None:
+    try:
+        from ..chat.acp import MODES, EditorAgent, run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("interlingua"):
+            raise
+        raise InterlinguaError(
+            f'--acp needs a package that is not installed ({error.name}); pip install "interlingua[acp]"'
+        ) from None
+    if policy not in MODES:
+        raise FormatError(f"--{policy} is not offered to editors; use one of {', '.join(MODES)}", "--acp")
+    asyncio.run(run(EditorAgent(settings, policy, plugins, servers)))
 
 
 async def _talk(

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import re
 import time
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
@@ -42,6 +43,8 @@ MAX_LABEL = 200
 TIMEOUT = 120.0
 _BETWEEN_UPDATES = 0.05
 
+_log = logging.getLogger(__name__)
+
 
 @contextlib.asynccontextmanager
 async def mcp_tools(
@@ -77,9 +80,18 @@ async def mcp_tools(
         selected = [tool for tool in listed if (include is None or tool.name in include) and tool.name not in exclude]
         tools = ServerTools(connection, trusted)
         tools += _tools(connection, selected, prefix, taken, trusted)
-        if resources and connection.has_resources:
+        if resources and include is None and await _has_resources(tools):
             tools += _resource_tools(tools, prefix, {*taken, *(tool.name for tool in tools)})
         yield tools
+
+
+async def _has_resources(server: "ServerTools") -> bool:
+    """Whether there is anything to read: the official package announces resources also for servers without any."""
+    try:
+        return bool(await server.resources())
+    except TransportError as error:
+        _log.warning("its resources are left out: %s", error)
+        return False
 
 
 class ServerResource(Struct, frozen=True, kw_only=True):

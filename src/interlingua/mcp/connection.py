@@ -156,10 +156,6 @@ class Connection:
         return answer
 
     @property
-    def has_resources(self) -> bool:
-        return self._client is not None and self._client.server_capabilities.resources is not None
-
-    @property
     def instructions(self) -> str | None:
         """What the server says of its use."""
         return self._client.instructions if self._client is not None else None

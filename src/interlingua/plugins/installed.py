@@ -50,6 +50,11 @@ class Installed:
         self.servers: dict[str, list[Tool]] = {}
         self.problems: list[str] = [str(problem) for problem in plugins.problems]
 
+    @classmethod
+    def nothing(cls) -> "Installed":
+        """For programs that were told to leave out whatever is installed."""
+        return cls(Plugins(), ToolRegistry())
+
     async def resolve(self, context: ToolContext | None = None) -> list[Tool]:
         """The tools that came with plugins and servers, as far as the context allows them."""
         added = [meta.id for meta in self.tools if meta.source == "plugin"]
