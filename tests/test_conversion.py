@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import interlingua as il
 from corpus.cases import DIALECT_OF, cases, corpus
 from dialects.trips import accounted, foreign_conversations
+from interlingua.conversion import detection
 from interlingua.conversion.adapting.adapter import adapt
 from interlingua.conversion.adapting.work import SYNTHETIC
 from interlingua.conversion.compacted import compacted
@@ -102,6 +103,40 @@ def test_detecting_never_fails(data: Any) -> None:
     """
     found = il.detect(data)
     assert found is None or found.dialect in {*DIALECTS, "interlingua"}
+
+
+def objects_in_samples() -> list[dict[str, Any]]:
+    """The objects that our samples are, or that are their lines or elements."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(WIRE.glob("*/*.json*")):
+        try:
+            values = [json.loads(path.read_text())]
+        except ValueError:
+            values = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
+        values = [item for value in values for item in (value if isinstance(value, list) else [value])]
+        found += [value for value in values if isinstance(value, dict)][:5]
+    return found
+
+
+OBJECTS = [*objects_in_samples(), *(data for data, _ in SHAPES if isinstance(data, dict))]
+VALUES: dict[str, list[Any]] = {}
+for one in OBJECTS:
+    for key, item in one.items():
+        VALUES.setdefault(key, []).append(item)
+
+
+@given(st.data())
+def test_what_was_learned_of_other_objects_changes_no_detection(data: st.DataObject) -> None:
+    """
+    Tests that are left out for an object with the keys of an earlier one would not have held.
+    """
+    first = data.draw(st.sampled_from(OBJECTS))
+    il.detect(first)  # learned from
+    second = {key: data.draw(st.sampled_from(VALUES[key])) for key in first}
+    every = detection._every()["object"]
+    expected = dict.fromkeys(name for name, _, test in every if detection.holds(test, second))
+    found = il.detect(second)
+    assert list(expected) == ([] if found is None else [found.dialect, *found.others])
 
 
 SAMPLES = [path for path in sorted(WIRE.glob("*/*")) if path.parent.name.replace("_", "-") in FORMATS]

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from .. import conversion
 from ..conversion import containers, sources
 from ..conversion.containers import SourceError
+from ..conversion.detection import detect_name
 from ..conversion.sources import Document, Problem, Source, as_utf8
 from ..dialects.files import transcript
 from ..values import jsontext
@@ -267,10 +268,10 @@ def _convert_document(document: Document, task: Task, result: PieceResult, bodie
 
 
 def _detected(document: Document) -> str:
-    found = conversion.detect(document.data)
-    if found is None:
+    name = detect_name(document.data)
+    if name is None:
         raise InterlinguaError("no known format; give it with --from")
-    return found.dialect
+    return name
 
 
 def _reject(result: PieceResult, task: Task, problem: Problem, data: Any) -> None:

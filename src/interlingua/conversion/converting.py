@@ -23,18 +23,17 @@ from ..values.messages import AssistantMessage, UserMessage
 from ..values.request import Conversation, Entry, ModelDescriptor, Request
 from .adapting import adapter
 from .compacted import Compacted, compacted
-from .detection import SELF, as_bytes, chunks_of, detect, is_response, stream_kind, text_of_file, value_of
+from .detection import SELF, as_bytes, chunks_of, detect, detect_name, is_response, stream_kind, text_of_file, value_of
 from .inputs import Given, conversation_of
 
 
 def decode(data: Any, dialect: str | None = None) -> Conversation:
     """The conversation in `data`: JSON values, text or bytes, in the named dialect or in the one that is detected."""
     if dialect is None:
-        found = detect(data)
-        if found is None:
+        dialect = detect_name(data)
+        if dialect is None:
             _refuse_several(value_of(data))  # which says what is wrong, if it is not even JSON
             raise BadWire("detect", f"no known format; name one: {', '.join(sorted(DIALECTS))}")
-        dialect = found.dialect
     dialect = canonical(dialect)
     if dialect == SELF:
         value = value_of(data)

@@ -1,12 +1,13 @@
 """Which format some data is in, from its content alone: every wire and every file format is asked for its evidence."""
 
+import functools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 from zlib import crc32
 
 from ..dialects.framing import SSE, AWSEventStream, Frame
-from ..dialects.registry import WIRES, ordered
+from ..dialects.registry import WIRES, Order, ordered
 from ..dialects.wire import AWS, Evidence, Shape, Wire
 from ..dialects.wire import SSE as EVENT_STREAM
 from ..values import jsontext
@@ -23,6 +24,10 @@ def value_of(data: Any) -> Any:
     """A document: the JSON value of a text, `Lines` if it is JSON lines, the text itself if a text format knows it."""
     if not isinstance(data, bytes | bytearray | str) or isinstance(data, Text):
         return data
+    if _begins_lines(data):
+        found = _known_text(data) or _lines(data)
+        if found is not None:
+            return found
     try:
         return jsontext.read(data)
     except FormatError:
@@ -33,6 +38,19 @@ def value_of(data: Any) -> Any:
         if lines is None:
             raise
         return lines
+
+
+def _begins_lines(data: bytes | bytearray | str) -> bool:
+    """Whether the first line is an object and more follows, so that the whole is no JSON: it need not be tried."""
+    text: Any = data
+    end, mark = ("\n", "{") if isinstance(data, str) else (b"\n", b"{")
+    if not text.startswith(mark):
+        return False
+    at = text.find(end)
+    try:
+        return at > 0 and bool(text[at : at + 4096].strip()) and isinstance(jsontext.read(text[:at]), dict)
+    except FormatError:
+        return False
 
 
 def text_of_file(data: bytes | bytearray | str) -> Text:
@@ -112,6 +130,11 @@ def detect(data: Any) -> Detection | None:
     return Detection(name, reason, tuple(found)[1:])
 
 
+def detect_name(data: Any) -> str | None:
+    """The dialect that `detect` names, without looking for others that it could be."""
+    return next((name for name, _ in _findings(data)), None)
+
+
 def is_response(wire: Wire, value: Any) -> bool:
     """Whether a value is a whole answer of this wire."""
     return any(
@@ -158,23 +181,99 @@ def _findings(data: Any) -> Iterator[tuple[str, str]]:
         value = value_of(data)
     except InterlinguaError:
         return
-    for reason, test in _OWN:
-        if holds(test, value):
-            yield SELF, reason
-    for form in ordered().formats:
-        why = holds(form.detect, value) if form.text == isinstance(value, Text) else None
+    for name, reason, test in _tests(value):
+        why = holds(test, value)
         if why:
-            yield form.name, str(why)
+            yield name, reason or str(why)
+
+
+class _Test(NamedTuple):
+    name: str
+    reason: str | None  # None: what the test returns
+    test: Callable[[Any], Any]
+
+
+def _tests(value: Any) -> Iterable[_Test]:
+    """The tests that may hold for a value, the most telling first.
+
+    Rows of a data set have the same keys, and most tests ask for one that they do not have. Which tests look no further
+    than that is found out once for each set of keys, so that rows after the first are not asked in vain.
+    """
     if isinstance(value, Text):
-        return
-    if isinstance(value, list) and value:
-        for name, one in _ranked("chunk"):
-            if all(holds(one.test, item) for item in value):
-                yield name, one.reason
-    for shape in _WHOLE:
-        for name, one in _ranked(shape):
-            if holds(one.test, value):
-                yield name, one.reason
+        return _every()["text"]
+    if isinstance(value, list):
+        return _every()["list"]
+    if type(value) is not dict or len(value) > _MAX_KEYS:
+        return _every()["object"]
+    known = _every()
+    keys = frozenset(value)
+    found = known.get(keys)
+    if found is None:
+        found = known[keys] = tuple(one for one in known["object"] if _looks_inside(one.test, value))
+        if len(known) > _MAX_KINDS:
+            known.clear()
+    return found
+
+
+_MAX_KEYS, _MAX_KINDS = 40, 500
+
+
+class _Probe(dict[str, Any]):
+    """An object that notes when a test looks at what it holds, and not only at which keys it has."""
+
+    looked = False
+
+    def __getitem__(self, key: str) -> Any:
+        found = super().__getitem__(key)
+        self.looked = True
+        return found
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def _look(self, *given: Any, **named: Any) -> Any:
+        self.looked = True
+        raise KeyError
+
+    values = items = copy = pop = popitem = setdefault = __or__ = __eq__ = __ne__ = __repr__ = __reduce_ex__ = _look
+
+
+def _looks_inside(test: Callable[[Any], Any], value: dict[str, Any]) -> bool:
+    probe = _Probe(value)
+    return bool(holds(test, probe)) or probe.looked
+
+
+_cached: tuple[Order, dict[Any, tuple[_Test, ...]]] | None = None
+
+
+def _every() -> dict[Any, tuple[_Test, ...]]:
+    """The tests for each kind of value, and for each set of keys that was seen; anew when something is registered."""
+    global _cached
+    order = ordered()
+    if _cached is None or _cached[0] is not order or "object" not in _cached[1]:
+        _cached = (order, {kind: tuple(_all_tests(order, kind)) for kind in ("text", "list", "object")})
+    return _cached[1]
+
+
+def _all_tests(order: Order, kind: str) -> Iterator[_Test]:
+    if kind != "text":
+        yield from (_Test(SELF, reason, test) for reason, test in _OWN)
+    for form in order.formats:
+        if form.detect is not None and form.text == (kind == "text"):
+            yield _Test(form.name, None, form.detect)
+    if kind == "list":
+        for name, one in order.evidence["chunk"]:
+            yield _Test(name, one.reason, functools.partial(_all_hold, one.test))
+    if kind != "text":
+        for shape in _WHOLE:
+            yield from (_Test(name, one.reason, one.test) for name, one in order.evidence[shape])
+
+
+def _all_hold(test: Callable[[Any], Any], values: list[Any]) -> bool:
+    return bool(values) and all(holds(test, item) for item in values)
 
 
 _WHOLE: tuple[Shape, ...] = ("response", "request", "plain")

@@ -98,12 +98,12 @@ def _differs_in_type(a: Any, b: Any) -> bool:
         return False
     if isinstance(a, dict):
         for key, value in a.items():
-            other = b[key]
-            if value is not other and _differs_in_type(value, other):
+            other = b[key]  # what equals a string is one
+            if value is not other and type(value) is not str and _differs_in_type(value, other):
                 return True
         return False
     if isinstance(a, list | tuple):
-        return any(_differs_in_type(x, y) for x, y in zip(a, b, strict=True))
+        return any(type(x) is not str and _differs_in_type(x, y) for x, y in zip(a, b, strict=True))
     return type(a) is not type(b)
 
 

@@ -6,10 +6,12 @@ not to that wire. A preference is an `input` with two outputs, the preferred one
 conversation stands at the end of the first.
 """
 
+import functools
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -51,10 +53,10 @@ def _swapped(value: Any) -> Any:
     if not isinstance(value, Struct):
         return value
     changes: dict[str, Any] = {}
-    for name in value.__struct_fields__:
+    for name in _inner_fields(type(value)):
         item = getattr(value, name)
         if name == "extra":
-            if item.keys() & _SWAP.keys():
+            if item and item.keys() & _SWAP.keys():
                 changes[name] = {_SWAP.get(key, key): extra_fields for key, extra_fields in item.items()}
         elif name == "dialect":
             if item in _SWAP:
@@ -64,6 +66,21 @@ def _swapped(value: Any) -> Any:
             if swapped is not item:
                 changes[name] = swapped
     return replace(value, **changes) if changes else value
+
+
+@functools.cache  # as many as there are classes of values
+def _inner_fields(cls: type[Struct]) -> tuple[str, ...]:
+    """The fields of a class that may hold what belongs to a dialect: all but plain texts, numbers and objects."""
+    plain = {str, int, float, bool, type(None), Literal}
+
+    def is_plain(hint: Any) -> bool:
+        origin = get_origin(hint) or hint
+        if origin in (Union, UnionType):
+            return all(map(is_plain, get_args(hint)))
+        return origin in plain
+
+    hints = get_type_hints(cls)
+    return tuple(name for name in cls.__struct_fields__ if name == "dialect" or not is_plain(hints[name]))
 
 
 _OWNER = re.compile(rf"\.extra\.({re.escape(API)}|{re.escape(WIRE)})(?![^.\[])")

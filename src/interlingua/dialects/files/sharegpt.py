@@ -138,7 +138,9 @@ class _Reader:
             message = ToolResultMessage(tool_call_id=id, tool_name=name, content=value, is_error=False)
         else:
             message = _SPOKEN[kind](content=value)
-        extra_fields = residual(turn, {"from": kind, "value": value})
+        # A turn of its two fields, in our word for who speaks, holds nothing else: most are.
+        plain = len(turn) == 2 and turn["from"] == kind
+        extra_fields = {} if plain else residual(turn, {"from": kind, "value": value})
         self.entries.append(Entry(message=with_residual(message, API, **extra_fields) if extra_fields else message))
         return None
 
@@ -308,10 +310,14 @@ def decode(data: Any) -> Conversation:
         hints[SYSTEM] = first.extra.get(API, {})
         conversation = replace(conversation, system=text_of(first.content), entries=conversation.entries[1:])
     conversation = replace(conversation, extra={API: hints}) if hints else conversation
-    encoded, _ = _say(conversation)
-    # Lists keep their own residuals, item by item.
-    lists = [key for key in ("conversations", "tools") if isinstance(encoded.get(key), list) and key in wire]
-    extra_fields = residual({**wire, **{key: encoded[key] for key in lists}}, encoded)
+    if tools is None and not all(answers):  # the turns and the system text say all that the format knows
+        known = ("conversations",) if system is None else ("conversations", "system")
+        extra_fields = residual({key: value for key, value in wire.items() if key not in known}, {})
+    else:
+        encoded, _ = _say(conversation)
+        # Lists keep their own residuals, item by item.
+        lists = [key for key in ("conversations", "tools") if isinstance(encoded.get(key), list) and key in wire]
+        extra_fields = residual({**wire, **{key: encoded[key] for key in lists}}, encoded)
     return with_residual(conversation, API, **extra_fields) if extra_fields else conversation
 
 
